@@ -1,0 +1,65 @@
+"""joinery: graphs whose operators consult a lattice-join promotion table, compiled through block kernels to native code.
+
+The names below load on first use, so `import joinery` costs little and pulls neither LLVM nor xDSL nor ONNX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_LOCATIONS: dict[str, str] = {
+    "Graph": "graph.graph",
+    "Symbol": "graph.symbol",
+    "TensorType": "graph.types",
+    "Dim": "graph.dims",
+    "dim": "graph.dims",
+    "evaluate": "graph.reference",
+    "DType": "promotion.dtype",
+    "JoineryError": "promotion.errors",
+    "UserError": "promotion.errors",
+    "UnsupportedError": "promotion.errors",
+    "InternalError": "promotion.errors",
+    "compile": "compiling",
+    "load": "compiling",
+    "Model": "runtime.model",
+}
+_MODULES = ("promotion",)
+
+
+def _functions() -> dict[str, str]:
+    exports: dict[str, str] = importlib.import_module(".graph.functions.exports", __name__).EXPORTS
+    return exports
+
+
+def _dtypes() -> dict[str, Any]:
+    module = importlib.import_module(".promotion.dtype", __name__)
+    return {name: value for name, value in vars(module).items() if isinstance(value, module.DType)}
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _LOCATIONS:
+        value = getattr(importlib.import_module(f".{_LOCATIONS[name]}", __name__), name)
+    elif name in (dtypes := _dtypes()):
+        value = dtypes[name]
+    elif name in (functions := _functions()):
+        module, _, function = functions[name].partition(":")
+        value = getattr(importlib.import_module(f".{module}", __name__), function)
+    else:
+        import difflib
+
+        near = difflib.get_close_matches(name, __dir__(), 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise AttributeError(f"module 'joinery' has no attribute {name!r}{hint}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*_LOCATIONS, *_MODULES, *_dtypes(), *_functions(), "__version__"})

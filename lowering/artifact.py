@@ -1,0 +1,64 @@
+"""The compiled form of a graph: plain data that the runtime links, saves and loads. No LLVM, no xDSL, no graph objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A model input or output. `shape` entries are ints, or text of a dim expression (`"batch"`, `"2*seq + 1"`)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantSpec:
+    """A weight or constant the kernels read: its array (by name in the weights) and the layout it must be stored in.
+
+    `layout` is "plain", or "panels:<n>": a (…, K, N) matrix stored as N/n panels of shape (K, n), zero padded, for `tt.dot`.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """One launch, for `Model.kernels` and printed plans. Sizes are ints or text of a dim expression."""
+
+    name: str
+    template: str
+    fused: tuple[str, ...]
+    grid: int | str
+    tiles: tuple[tuple[str, int], ...]
+    bytes_read: int | str
+    bytes_written: int | str
+    flops: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """Everything needed to run a graph on one target.
+
+    `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the symbolic dims in the
+    order of the `dims` argument. `checks` are the messages of the runtime checks `jn_prepare` makes, by index.
+    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text.
+    """
+
+    name: str
+    target: str
+    key: str
+    object_code: bytes
+    dims: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    constants: tuple[ConstantSpec, ...]
+    checks: tuple[str, ...]
+    kernels: tuple[KernelReport, ...]
+    ttir: dict[str, str]
+    llvm_ir: str

@@ -1,0 +1,91 @@
+"""LLVM IR text → object code through llvmlite. The only place where lowering meets LLVM itself.
+
+The wheel's LLVM aborts the process on IR that parses but is malformed, so every module is verified before code generation,
+and target intrinsics are emitted only behind `HostTarget.has`.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from ...promotion.errors import InternalError
+from ..target import HostTarget
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def _cache_size(index: int) -> int | None:
+    """Size in bytes of a cache of CPU 0 as Linux reports it; None elsewhere."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").read_text().strip()
+    except OSError:
+        return None
+    scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 0)
+    return int(text[:-1]) * scale if scale else None
+
+
+@functools.cache
+def host_target() -> HostTarget:
+    """The machine this process runs on."""
+    _initialize()
+    triple = llvm.get_process_triple()
+    features = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+    if "avx512f" in features and "avx512vl" in features and "avx512bw" in features and "avx512dq" in features:
+        vector_bytes = 64
+    elif "avx2" in features:
+        vector_bytes = 32
+    else:
+        vector_bytes = 16
+    sizes = [_cache_size(i) for i in (0, 2, 3)]
+    return HostTarget(
+        triple,
+        llvm.get_host_cpu_name(),
+        features,
+        vector_bytes,
+        sizes[0] or 32 << 10,
+        sizes[1] or 1 << 20,
+        sizes[2] or 32 << 20,
+    )
+
+
+def llvm_version() -> str:
+    return ".".join(str(part) for part in llvm.llvm_version_info)
+
+
+@functools.lru_cache(maxsize=8)
+def _target_machine(target: HostTarget, level: int) -> Any:
+    _initialize()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.feature_text, opt=level, reloc="pic", codemodel="small"
+    )
+
+
+def _module(text: str, target: HostTarget, machine: Any) -> Any:
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"generated LLVM IR is invalid: {str(error).strip()}") from error
+    return module
+
+
+def compile_object(text: str, target: HostTarget, level: int = 2) -> bytes:
+    """Object code of a module. No IR passes are run: the emitters write explicit vectors, which passes do not improve."""
+    machine = _target_machine(target, level)
+    return bytes(machine.emit_object(_module(text, target, machine)))
+
+
+def compile_assembly(text: str, target: HostTarget, level: int = 2) -> str:
+    """Assembly text of a module, for inspection."""
+    machine = _target_machine(target, level)
+    return str(machine.emit_assembly(_module(text, target, machine)))

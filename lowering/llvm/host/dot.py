@@ -1,0 +1,305 @@
+"""`tt.dot` on the host: register-tiled micro-kernels over operands that are read where they lie when their layout allows it.
+
+The micro-kernel keeps an MR × (NV · lanes) tile of the result in registers and streams k (the GotoBLAS scheme; A is not packed: its elements
+are broadcast from memory). It wants B contiguous along n; B blocks that are not (keys in attention) are transposed into
+scratch once per block. Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....promotion.errors import UnsupportedError
+from .. import conversions
+from ..ir import Function, V, const, vector, zero
+from .evaluate import Bound, Evaluator, decompose_mask, memory_size_of
+from .elementwise import constant, memory_element, register_element
+from .nodes import Affine, Load, Map, Node, Splat, Stored, View
+from .roots import Roots
+
+EXACT_INT8_TERMS = 1024  # 1024 · 128 · 128 = 2^24: sums of that many int8 products are exact in float32
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask."""
+
+    pointer: V
+    row: V
+    column: V
+    bounds: tuple[Bound, ...]
+
+
+def tile_heights(registers: int, vectors: int) -> int:
+    """Largest number of rows whose accumulators, with the B vectors and a broadcast, fit the register file."""
+    if registers >= 32:
+        return {4: 6, 2: 8, 1: 8}[vectors]
+    return {2: 6, 1: 6}[vectors]
+
+
+class Dots:
+    def __init__(self, evaluator: Evaluator, roots: Roots) -> None:
+        self.ev = evaluator
+        self.roots = roots
+
+    # -- operands ------------------------------------------------------------
+
+    def _direct(self, node: Node, element: str) -> Operand | None:
+        """The operand as it lies in memory, when it is a plain load of the right element type with zero fill."""
+        ev = self.ev
+        if isinstance(node, Stored):
+            if node.memory != element:
+                return None
+            row, column = (ev.s.constant(stride) for stride in node.strides)
+            return Operand(node.pointer, row, column, ())
+        replaced = ev.replacement.get(id(node))
+        if replaced is not None and not replaced[2]:
+            return self._direct(replaced[1], element)
+        dims: tuple[int | None, ...] = (0, 1)
+        load: Node = node
+        if isinstance(node, View):
+            load, dims = node.source, node.dims
+        if isinstance(load, Stored):
+            strides = [0, 0]
+            for stride, dim in zip(load.strides, dims, strict=True):
+                if dim is not None:
+                    strides[dim] = stride
+            return Operand(load.pointer, ev.s.constant(strides[0]), ev.s.constant(strides[1]), ()) \
+                if load.memory == element else None  # fmt: skip
+        if not isinstance(load, Load) or not isinstance(load.pointers.offset, Affine):
+            return None
+        if memory_element(load.pointers.pointee) != element:
+            return None
+        if load.other is not None and not (isinstance(load.other, Splat) and is_zero(load.other)):
+            return None
+        inner, rest = decompose_mask(load.mask)
+        if rest or any(dims[b.dim] is None for b in inner):
+            return None
+        bounds = tuple(Bound(d, b.limit) for b in inner if (d := dims[b.dim]) is not None)
+        steps = [ev.s.constant(0), ev.s.constant(0)]
+        for coefficient, dim in zip(load.pointers.offset.coefficients, dims, strict=True):
+            if coefficient is not None and dim is not None:
+                steps[dim] = coefficient
+        base = ev.f.gep(load.pointers.base, load.pointers.offset.base, element)
+        return Operand(base, steps[0], steps[1], bounds)
+
+    def _operand(self, node: Node, elem: str, contiguous: bool, tf32: bool) -> Operand:
+        """The operand with register elements `elem`; copied to scratch when it cannot be used in place."""
+        element = register_element(elem)
+        if not tf32:
+            direct = self._direct(node, element)
+            if direct is not None and (not contiguous or direct.column.ref == "1"):
+                return direct
+        converted = node
+        if node.elem != elem:
+            op = "arith.extsi" if node.elem[0] == "i" and elem[0] == "i" else "arith.extf"
+            op = "arith.sitofp" if node.elem[0] == "i" and elem[0] == "f" else op
+            converted = Map(node.shape, elem, op, (node,))
+        if tf32:
+            converted = Map(node.shape, elem, "joinery.round_tf32", (converted,))
+        memory = self.roots.materialize(converted)
+        row, column = (self.ev.s.constant(stride) for stride in memory.strides)
+        return Operand(memory.pointer, row, column, self._limits(node))
+
+    def _limits(self, node: Node) -> tuple[Bound, ...]:
+        """Bounds beyond which a block is known to be zero."""
+        dims: tuple[int | None, ...] = tuple(range(len(node.shape)))
+        if isinstance(node, View):
+            node, dims = node.source, node.dims
+        if isinstance(node, Load) and (node.other is None or is_zero(node.other)):
+            inner, rest = decompose_mask(node.mask)
+            if not rest:
+                return tuple(Bound(d, b.limit) for b in inner if (d := dims[b.dim]) is not None)
+        return ()
+
+    # -- the product ------------------------------------------------------------
+
+    def dot(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None) -> Stored:
+        """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place."""
+        if len(a.shape) != 2:
+            raise UnsupportedError(f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented")
+        ev = self.ev
+        if a.elem == "i8" and c.elem == "i32":
+            return self._dot_int8(a, b, c, into)
+        fresh = into is None
+        target = ev.scratch(c.shape, c.elem) if into is None else into
+        overwrite = fresh and isinstance(c, Splat) and is_zero(c)
+        if fresh and not overwrite:
+            self.roots.materialize(c, target)
+        tf32 = precision == "tf32" and c.elem == "f32"
+        left = self._operand(a, c.elem, False, tf32)
+        right = self._operand(b, c.elem, True, tf32)
+        self._multiply(left, right, target, c, a.shape[1], not overwrite)
+        return target
+
+    def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None) -> Stored:
+        """int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""
+        ev = self.ev
+        target = into
+        if target is None:
+            target = ev.scratch(c.shape, "i32")
+            self.roots.materialize(c, target)
+        left, right = self._operand(a, "f32", False, False), self._operand(b, "f32", True, False)
+        partial = ev.scratch(c.shape, "f32")
+        depth = a.shape[1]
+        for start in range(0, depth, EXACT_INT8_TERMS):
+            size = min(EXACT_INT8_TERMS, depth - start)
+            offset = ev.s.constant(start)
+            first = Operand(ev.f.gep(left.pointer, ev.s.mul(offset, left.column), "float"), left.row, left.column,
+                            self._shifted(left.bounds, 1, offset))  # fmt: skip
+            second = Operand(ev.f.gep(right.pointer, ev.s.mul(offset, right.row), "float"), right.row, right.column,
+                             self._shifted(right.bounds, 0, offset))  # fmt: skip
+            zeros = Splat(c.shape, "f32", constant(0.0, "f32"))
+            self._multiply(first, second, partial, zeros, size, False)
+            rounded = Map(c.shape, "i32", "arith.fptosi", (partial,))
+            self.roots.materialize(Map(c.shape, "i32", "arith.addi", (target, rounded)), target)
+        return target
+
+    def _shifted(self, bounds: tuple[Bound, ...], dim: int, offset: V) -> tuple[Bound, ...]:
+        return tuple(Bound(b.dim, self.ev.s.sub(b.limit, offset) if b.dim == dim else b.limit) for b in bounds)
+
+    def _limit(self, size: int, *limits: tuple[Operand, int]) -> V:
+        count = self.ev.s.constant(size)
+        for operand, dim in limits:
+            for bound in operand.bounds:
+                if bound.dim == dim:
+                    count = self.ev.s.min(count, bound.limit)
+        return self.ev.s.max(count, self.ev.s.constant(0))
+
+    def _widths(self) -> tuple[int, ...]:
+        """Vectors per panel to try, widest first."""
+        return (4, 2) if self.ev.target.registers >= 32 else (2,)
+
+    def _multiply(self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool) -> None:
+        ev, f = self.ev, self.ev.f
+        rows, columns = c.shape
+        element = target.memory
+        n = ev.target.vector_bytes // memory_size_of(element)
+        m = self._limit(rows, (left, 0))
+        j = self._limit(columns, (right, 1))
+        k = self._limit(depth, (left, 1), (right, 0))
+        if not accumulate and (m.ref != str(rows) or j.ref != str(columns)):
+            # Blocks cut by a mask are zero outside, as the block semantics say.
+            self.roots.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target)
+        ldc = ev.s.constant(target.strides[0] or max(columns, n))
+        start = ev.s.constant(0)
+        vectors = next((v for v in self._widths() if columns >= v * n), 0)
+        if vectors:
+            panel = self._panel(element, n, vectors, left.column.ref == "1", masked=False)
+            start = ev.s.round_down(j, vectors * n)
+            if start.ref != "0":
+                with f.loop(0, start, vectors * n) as state, ev.scope():
+                    self._call(panel, left, right, target, ldc, state.index, m, k, accumulate, None)
+        if start.ref != j.ref:
+            panel = self._panel(element, n, 1, left.column.ref == "1", masked=True)
+            with f.loop(start, j, n) as state, ev.scope():
+                live = ev.s.min(ev.s.sub(j, state.index), ev.s.constant(n))
+                self._call(panel, left, right, target, ldc, state.index, m, k, accumulate, live)
+
+    def _call(self, panel: str, left: Operand, right: Operand, target: Stored, ldc: V, column: V, m: V, k: V,
+              accumulate: bool, live: V | None) -> None:  # fmt: skip
+        f = self.ev.f
+        b = f.gep(right.pointer, column, target.memory)
+        c = f.gep(target.pointer, column, target.memory)
+        flag = V("true" if accumulate else "false", "i1")
+        arguments = [left.pointer, left.row, left.column, b, right.row, c, ldc, m, k, flag]
+        f.call(panel, "void", [*arguments, *([live] if live is not None else [])])
+
+    # -- code shared by all kernels of a module ------------------------------------
+
+    def _panel(self, element: str, n: int, vectors: int, unit: bool, masked: bool) -> str:
+        """The function that multiplies all rows of A with one panel of `vectors · n` columns."""
+        module = self.ev.f.module
+        name = f"jn_dot_{element}_{vectors}x{n}{'' if unit else '_strided'}{'_masked' if masked else ''}"
+        if name in module.functions:
+            return name
+        height = tile_heights(self.ev.target.registers, vectors)
+        tiles = []
+        for mr in range(1, height + 1):
+            tile = f"{name}_{mr}"
+            module.add(micro_kernel(module, tile, element, n, mr, vectors, unit, masked))
+            tiles.append(tile)
+        parameters = [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
+                      ("i64", "m"), ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if masked else [])]  # fmt: skip
+        f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
+        a, ars, acs, b, ldb, c, ldc, m, k, acc = f.params[:10]
+        extra = list(f.params[10:])
+        count = f.binary("udiv", f.add(m, V(str(height - 1), "i64")), V(str(height), "i64"))
+        some = f.icmp("sgt", m, V("0", "i64"))
+        with f.when(some):
+            base = f.binary("udiv", m, count)
+            longer = f.binary("urem", m, count)
+            with f.loop(0, count) as state:
+                row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
+                tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
+                mr = f.add(base, tall)
+                here = [f.gep(a, f.binary("mul", row, ars), element), ars, acs, b, ldb,
+                        f.gep(c, f.binary("mul", row, ldc), element), ldc, k, acc, *extra]  # fmt: skip
+                labels = [f.label("tile") for _ in tiles]
+                done = f.label("done")
+                cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
+                f.emit(f"switch i64 {mr.ref}, label %{done} [ {cases} ]")
+                for label, tile in zip(labels, tiles, strict=True):
+                    f.start(label)
+                    f.call(tile, "void", here)
+                    f.branch(done)
+                f.start(done)
+        f.ret()
+        module.add(f)
+        return name
+
+
+def micro_kernel(module: object, name: str, element: str, n: int, mr: int, vectors: int, unit: bool, masked: bool) -> Function:
+    """C[mr, vectors · n] (+)= A[mr, k] · B[k, vectors · n], all of C in registers. Masked: one vector, `live` columns of B."""
+    parameters = [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
+                  ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if masked else [])]  # fmt: skip
+    f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")  # type: ignore[arg-type]
+    a, ars, acs, b, ldb, c, ldc, k, acc = f.params[:9]
+    type_ = vector(element, n)
+    size = memory_size_of(element)
+    rows = [a]
+    results = [c]
+    for _ in range(1, mr):
+        rows.append(f.gep(rows[-1], ars, element))
+        results.append(f.gep(results[-1], ldc, element))
+    mask = None
+    if masked:
+        mask = f.icmp("sgt", f.splat(f.cast("trunc", f.params[9], "i32"), n), f.iota(n, "i32"))
+    start, go, entry = f.label("acc"), f.label("go"), f.block
+    f.cond_branch(acc, start, go)
+    f.start(start)
+    loaded = [[f.load(type_, f.gep(row, v * n, element), size) for v in range(vectors)] for row in results]
+    f.branch(go)
+    f.start(go)
+    tile = [f.phi(type_, [(zero(type_), entry), (loaded[r][v], start)]) for r in range(mr) for v in range(vectors)]
+    with f.loop(0, k, 1, [*tile, V("0", "i64"), V("0", "i64")]) as state:
+        *current, b_at, a_at = state.values
+        brow = f.gep(b, b_at, element)
+        columns = []
+        for v in range(vectors):
+            here = f.gep(brow, v * n, element)
+            columns.append(f.load(type_, here, size) if mask is None else f.masked_load(type_, here, mask, zero(type_), size))
+        following = []
+        for r in range(mr):
+            at = f.gep(rows[r], state.index if unit else a_at, element)
+            value = f.splat(f.load(element, at, size), n)
+            for v in range(vectors):
+                old = current[r * vectors + v]
+                if element[0] == "i":
+                    following.append(f.binary("add", old, f.binary("mul", value, columns[v])))
+                else:
+                    following.append(f.fma(value, columns[v], old))
+        state.next = [*following, f.binary("add", b_at, ldb), a_at if unit else f.binary("add", a_at, acs)]
+    for r in range(mr):
+        for v in range(vectors):
+            f.store(state.results[r * vectors + v], f.gep(results[r], v * n, element), size)
+    f.ret()
+    return f
+
+
+def is_zero(node: Node) -> bool:
+    return isinstance(node, Splat) and node.value.ref in (constant(0, node.elem).ref, "zeroinitializer")
+
+
+__all__ = ["Dots", "Operand", "Sequence", "const", "conversions", "micro_kernel"]

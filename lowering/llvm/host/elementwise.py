@@ -1,0 +1,220 @@
+"""One block operation on registers: scalars or vectors of any lane count.
+
+16-bit floats live in registers as float32 that has been rounded to the narrow type after every operation, which is the numeric
+contract ("each op rounds to its dtype") and needs no conversion between operations. Booleans are i1, fp8 is its bits (i8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ....promotion.errors import UnsupportedError
+from .. import conversions
+from ..ir import Function, V, const, is_float, lanes, mangle, vector, with_element
+from ..mathlib import emit_math
+
+REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
+MEMORY = {"f64": "double", "f32": "float", "f16": "half", "bf16": "i16", "i1": "i8", "index": "i64", "ptr": "i64"}
+SIZE = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i1": 1, "index": 8, "ptr": 8}
+FP8 = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ", "f8E4M3", "f8E3M4", "f8E8M0FNU")
+
+
+def register_element(elem: str) -> str:
+    """LLVM element type of a block element in registers."""
+    return "i8" if elem.startswith("f8") else REGISTER.get(elem, elem)
+
+
+def memory_element(elem: str) -> str:
+    """LLVM element type of a block element in memory."""
+    return "i8" if elem.startswith("f8") else MEMORY.get(elem, elem)
+
+
+def memory_size(elem: str) -> int:
+    return 1 if elem.startswith("f8") else SIZE.get(elem) or max(1, int(elem[1:]) // 8)
+
+
+def from_memory(f: Function, value: V, elem: str) -> V:
+    """What a load of `memory_element` gives → the register form."""
+    if elem == "bf16":
+        return conversions.bfloat_bits_to_float(f, value)
+    if elem == "f16":
+        return f.cast("fpext", value, with_element(value.type, "float"))
+    if elem == "i1":
+        return f.icmp("ne", value, const(0, value.type))
+    return value
+
+
+def to_memory(f: Function, value: V, elem: str) -> V:
+    """Register form → what is stored. The value is already rounded, so narrowing 16-bit floats is exact."""
+    if elem == "bf16":
+        high = f.binary("lshr", f.bitcast(value, with_element(value.type, "i32")), const(16, with_element(value.type, "i32")))
+        return f.cast("trunc", high, with_element(value.type, "i16"))
+    if elem == "f16":
+        return f.cast("fptrunc", value, with_element(value.type, "half"))
+    if elem == "i1":
+        return f.cast("zext", value, with_element(value.type, "i8"))
+    return value
+
+
+def round_register(f: Function, value: V, elem: str) -> V:
+    """Round a float32 register to the 16-bit type it stands for."""
+    if elem == "bf16":
+        return conversions.round_to_bfloat(f, value)
+    if elem == "f16":
+        return f.cast("fpext", f.cast("fptrunc", value, with_element(value.type, "half")), value.type)
+    return value
+
+
+def constant(value: float | int | bool, elem: str, n: int = 1) -> V:
+    """A constant in register form; the value is rounded to the block element type."""
+    el = register_element(elem)
+    if elem == "bf16":
+        value = conversions.bfloat_value(float(value))
+    elif elem == "f16":
+        value = conversions.half_value(float(value))
+    return const(value, vector(el, n))
+
+
+INSTRUCTION = {
+    "arith.addf": "fadd", "arith.subf": "fsub", "arith.mulf": "fmul", "arith.divf": "fdiv", "tt.precise_divf": "fdiv",
+    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.andi": "and", "arith.ori": "or",
+    "arith.xori": "xor", "arith.shli": "shl", "arith.shrsi": "ashr", "arith.shrui": "lshr",
+    "arith.divsi": "sdiv", "arith.divui": "udiv", "arith.remsi": "srem", "arith.remui": "urem",
+}  # fmt: skip
+
+INTEGER_CHOICE = {"arith.maxsi": "smax", "arith.minsi": "smin", "arith.maxui": "umax", "arith.minui": "umin"}
+
+MATH = {
+    "math.exp": "exp", "math.exp2": "exp2", "math.expm1": "expm1", "math.log": "log", "math.log2": "log2",
+    "math.log1p": "log1p", "math.sqrt": "sqrt", "tt.precise_sqrt": "sqrt", "math.rsqrt": "rsqrt", "math.sin": "sin",
+    "math.cos": "cos", "math.tan": "tan", "math.asin": "asin", "math.acos": "acos", "math.atan": "atan", "math.tanh": "tanh",
+    "math.erf": "erf", "math.floor": "floor", "math.ceil": "ceil", "math.roundeven": "round", "math.trunc": "trunc",
+    "math.absf": "abs", "math.powf": "pow", "math.fma": "fma", "math.copysign": "copysign",
+}  # fmt: skip
+
+# Predicates as the block IR writes them (MLIR keywords) and as LLVM writes them.
+CMPF = {"false": "false", "true": "true", "oeq": "oeq", "ogt": "ogt", "oge": "oge", "olt": "olt", "ole": "ole", "one": "one",
+        "ord": "ord", "ueq": "ueq", "ugt": "ugt", "uge": "uge", "ult": "ult", "ule": "ule", "une": "une", "uno": "uno"}  # fmt: skip
+
+Emitter = Callable[[Function, str, Sequence[V], Sequence[str], Mapping[str, Any]], V]
+
+
+def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
+    """max/min with -0 < +0. NaN: the propagating form returns NaN, the other returns the number.
+
+    Comparison and select stand for one min/max instruction; the sign of zero and NaN are mended by two cheap operations, which is
+    shorter than what llvm.maximum expands to on x86.
+    """
+    ints = with_element(a.type, "i32" if a.type.endswith(("float", "float>")) else "i64")
+    chosen = f.select(f.fcmp("ogt" if greater else "olt", a, b), a, b)  # NaN in either → b; equal → b
+    merged = f.binary("and" if greater else "or", f.bitcast(a, ints), f.bitcast(b, ints))
+    chosen = f.select(f.fcmp("oeq", a, b), f.bitcast(merged, a.type), chosen)
+    other = f.fcmp("uno", a, a) if propagate_nan else f.fcmp("uno", b, b)
+    return f.select(other, a, chosen)
+
+
+def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[str, Any]) -> V:
+    out = with_element(x.type, register_element(target))
+    wide = ("f32", "f64")
+    match op:
+        case "arith.extf" | "arith.truncf" | "tt.fp_to_fp":
+            if source.startswith("f8") or target.startswith("f8"):
+                return conversions.convert_fp8(f, x, source, target, str(attrs.get("rounding", "rtne")))
+            if target == "f64":
+                return f.cast("fpext", x, out)
+            if source == "f64":
+                if target in wide:
+                    return f.cast("fptrunc", x, out)
+                return conversions.round_double(f, x, target)
+            return round_register(f, x, target)
+        case "arith.sitofp" | "arith.uitofp":
+            return conversions.int_to_float(f, x, target, signed=op == "arith.sitofp")
+        case "arith.fptosi" | "arith.fptoui":
+            return conversions.float_to_int_saturating(f, x, register_element(target), signed=op == "arith.fptosi")
+        case "arith.extsi":
+            return f.cast("sext", x, out)
+        case "arith.extui":
+            return f.cast("zext", x, out)
+        case "arith.trunci":
+            return f.cast("trunc", x, out)
+        case "arith.bitcast" | "tt.bitcast":
+            return from_memory(f, f.bitcast(to_memory(f, x, source), with_element(x.type, memory_element(target))), target)
+    raise UnsupportedError(f"host lowering: cast {op} from {source} to {target}")
+
+
+CASTS = frozenset(
+    "arith.extf arith.truncf tt.fp_to_fp arith.sitofp arith.uitofp arith.fptosi arith.fptoui arith.extsi arith.extui "
+    "arith.trunci arith.bitcast tt.bitcast".split()
+)
+
+
+def emit_map(f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]) -> V:
+    """Emit `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands."""
+    n = max(lanes(v.type) for v in operands)
+    xs = [f.splat(v, n) for v in operands]
+    if op in INSTRUCTION:
+        return round_register(f, f.binary(INSTRUCTION[op], xs[0], xs[1]), elem)
+    if op in INTEGER_CHOICE:
+        return f.intrinsic(INTEGER_CHOICE[op], xs)
+    if op in MATH:
+        return round_register(f, emit_math(f, MATH[op], *xs), elem)
+    if op in CASTS:
+        return _cast(f, op, xs[0], elems[0], elem, attrs)
+    match op:
+        case "arith.select":
+            c, a, b = xs
+            return f.select(operands[0] if lanes(operands[0].type) == 1 else c, a, b)
+        case "arith.cmpi":
+            return f.icmp(str(attrs["predicate"]), xs[0], xs[1])
+        case "arith.cmpf":
+            return f.fcmp(CMPF[str(attrs["predicate"])], xs[0], xs[1])
+        case "arith.negf":
+            return f.fneg(xs[0])
+        case "arith.remf":
+            return round_register(f, emit_math(f, "fmod", *xs), elem)
+        case "arith.maximumf" | "arith.minimumf":
+            return _maximum(f, xs[0], xs[1], op == "arith.maximumf", True)
+        case "arith.maxnumf" | "arith.minnumf":
+            return _maximum(f, xs[0], xs[1], op == "arith.maxnumf", False)
+        case "math.ctpop":
+            return f.intrinsic("ctpop", xs)
+        case "math.ctlz" | "math.cttz":
+            name = f"llvm.{op[5:]}.{mangle(xs[0].type)}"
+            f.module.declare(name, xs[0].type, [xs[0].type, "i1"])
+            return f.call(name, xs[0].type, [xs[0], V("false", "i1")])
+        case "math.absi":
+            return f.intrinsic("smax", [xs[0], f.binary("sub", const(0, xs[0].type), xs[0])])
+        case "tt.mulhiui":
+            wide = with_element(xs[0].type, "i" + str(2 * int(register_element(elem)[1:])))
+            product = f.binary("mul", f.cast("zext", xs[0], wide), f.cast("zext", xs[1], wide))
+            half = const(int(register_element(elem)[1:]), wide)
+            return f.cast("trunc", f.binary("lshr", product, half), xs[0].type)
+        case "tt.clampf":
+            low = _maximum(f, xs[0], xs[1], True, bool(attrs.get("propagate_nan", False)))
+            return _maximum(f, low, xs[2], False, bool(attrs.get("propagate_nan", False)))
+    raise UnsupportedError(f"host lowering: operation {op} on {', '.join(elems)}")
+
+
+def identity(op: str, elem: str) -> float | int | None:
+    """The neutral element of a combining operation, or None."""
+    el = register_element(elem)
+    if op in ("arith.addf", "arith.addi", "arith.ori", "arith.xori"):
+        return 0
+    if op in ("arith.mulf", "arith.muli"):
+        return 1
+    if op in ("arith.maximumf", "arith.maxnumf"):
+        return float("-inf")
+    if op in ("arith.minimumf", "arith.minnumf"):
+        return float("inf")
+    if el[0] != "i":
+        return None
+    width = int(el[1:])
+    table = {
+        "arith.andi": -1,
+        "arith.maxsi": -(1 << (width - 1)),
+        "arith.minsi": (1 << (width - 1)) - 1,
+        "arith.maxui": 0,
+        "arith.minui": (1 << width) - 1,
+    }
+    return table.get(op)

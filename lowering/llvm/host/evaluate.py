@@ -1,0 +1,542 @@
+"""Evaluation of lazy block nodes at coordinates, and the loops that supply the coordinates.
+
+A coordinate is a loop index (plus a constant from unrolling), either one position or the first of `lanes` consecutive ones.
+Values are cached by what they depend on, so work that does not vary in the inner loop is hoisted by evaluating it before
+that loop opens: nothing later in the compiler would do it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ....promotion.errors import InternalError, UnsupportedError
+from ...target import HostTarget
+from ..ir import Function, V, const, element, int_vector, is_float, iconst, lanes, mangle, vector, zero
+from .elementwise import constant, emit_map, from_memory, memory_element, memory_size, register_element, to_memory
+from .nodes import Affine, Load, Map, Node, Pointers, Shape, Splat, Stored, View
+from .scalars import ZERO, Scalars, is_constant
+
+
+class Coordinate(NamedTuple):
+    """Position along one block dimension: `index + offset`, covering `lanes` positions; `loop` names the loop it belongs to."""
+
+    index: V
+    offset: int = 0
+    lanes: int = 1
+    loop: int = 0
+
+
+ORIGIN = Coordinate(ZERO)
+Coordinates = tuple[Coordinate | None, ...]
+
+
+class Bound(NamedTuple):
+    """`coordinate[dim] < limit`"""
+
+    dim: int
+    limit: V
+
+
+def dependencies(node: Node) -> frozenset[int]:
+    """The dimensions of the node's shape along which its value varies."""
+    match node:
+        case Splat():
+            return frozenset()
+        case Affine():
+            return frozenset(d for d, c in enumerate(node.coefficients) if c is not None)
+        case Pointers():
+            return dependencies(node.offset)
+        case Map():
+            result: frozenset[int] = frozenset()
+            for operand in node.operands:
+                result |= dependencies(operand)
+            return result
+        case View():
+            inner = dependencies(node.source)
+            return frozenset(d for s, d in enumerate(node.dims) if d is not None and s in inner)
+        case Load():
+            result = dependencies(node.pointers.offset)
+            for part in (node.mask, node.other):
+                if part is not None:
+                    result |= dependencies(part)
+            return result
+    return frozenset(d for d, n in enumerate(node.shape) if n > 1)
+
+
+def decompose_mask(mask: Node | None) -> tuple[list[Bound], list[Node]]:
+    """A mask as bounds on single coordinates and what remains."""
+    match mask:
+        case None:
+            return [], []
+        case Map(op="arith.andi"):
+            bounds: list[Bound] = []
+            rest: list[Node] = []
+            for operand in mask.operands:
+                more, other = decompose_mask(operand)
+                bounds += more
+                rest += other
+            return bounds, rest
+        case Map(op="arith.cmpi") if "bound" in mask.attrs:
+            return [mask.attrs["bound"]], []
+        case View():
+            inner, other = decompose_mask(mask.source)
+            if not other and all(mask.dims[b.dim] is not None for b in inner):
+                return [Bound(d, b.limit) for b in inner if (d := mask.dims[b.dim]) is not None], []
+        case Splat() if mask.value.ref in ("true", "1"):
+            return [], []
+    return [], [mask] if mask is not None else []
+
+
+class Evaluator:
+    """Emits block values into one LLVM function."""
+
+    def __init__(self, function: Function, target: HostTarget) -> None:
+        self.f = function
+        self.s = Scalars(function)
+        self.target = target
+        self.replacement: dict[int, tuple[Node, Stored, tuple[Bound, ...]]] = {}
+        self._values: list[dict[tuple[object, ...], V]] = [{}]
+        self._implied: dict[int, set[str]] = {}
+        self._dependencies: dict[int, frozenset[int]] = {}
+        self._alive: list[Node] = []  # keeps ids of cached nodes unique
+        self._loops = 0
+
+    # -- scopes -----------------------------------------------------------
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self._values.append({})
+        with self.s.scope():
+            yield
+        self._values.pop()
+
+    def depends(self, node: Node) -> frozenset[int]:
+        found = self._dependencies.get(id(node))
+        if found is None:
+            found = dependencies(node)
+            self._dependencies[id(node)] = found
+            self._alive.append(node)
+        return found
+
+    def lanes_for(self, *elems: str) -> int:
+        """Lanes that fill a vector register with the widest element in use."""
+        widest = max((memory_size(e) if e not in ("bf16", "f16") else 4) for e in elems)
+        return max(1, self.target.vector_bytes // widest)
+
+    # -- nodes at coordinates ----------------------------------------------
+
+    def at(self, node: Node, coordinates: Coordinates, mask: V | None = None) -> V:
+        """The node's value there: a scalar when it does not vary along the vector coordinate, else a vector."""
+        varying = self.depends(node)
+        key = (id(node), *((d, coordinates[d]) for d in sorted(varying)))
+        for table in reversed(self._values):
+            if key in table:
+                return table[key]
+        value = self._at(node, coordinates, mask)
+        self._alive.append(node)
+        self._values[-1][key] = value
+        return value
+
+    def _at(self, node: Node, coordinates: Coordinates, mask: V | None) -> V:
+        stored = self._usable_replacement(node, coordinates)
+        if stored is not None:
+            return self._read_scratch(stored, coordinates)
+        match node:
+            case Splat():
+                return node.value
+            case Affine():
+                return self._affine(node, coordinates)
+            case Map():
+                operands = [self.at(operand, coordinates, mask) for operand in node.operands]
+                elems = [operand.elem for operand in node.operands]
+                return emit_map(self.f, node.op, node.elem, operands, elems, node.attrs)
+            case View():
+                return self.at(node.source, self.through(node, coordinates), mask)
+            case Load():
+                return self._load(node, coordinates, mask)
+            case Stored():
+                return self._read_scratch(node, coordinates)
+        raise InternalError(f"host lowering: cannot evaluate {type(node).__name__} of {node.elem}")
+
+    @staticmethod
+    def through(node: View, coordinates: Coordinates) -> Coordinates:
+        return tuple(ORIGIN if d is None else coordinates[d] for d in node.dims)
+
+    def _usable_replacement(self, node: Node, coordinates: Coordinates) -> Stored | None:
+        found = self.replacement.get(id(node))
+        if found is None:
+            return None
+        for bound in found[2]:
+            coordinate = coordinates[bound.dim]
+            if coordinate is None or bound.limit.ref not in self._implied.get(coordinate.loop, ()):
+                return None
+        return found[1]
+
+    def _affine(self, node: Affine, coordinates: Coordinates) -> V:
+        total = node.base
+        stretch: tuple[V, int] | None = None
+        for coefficient, coordinate in zip(node.coefficients, coordinates, strict=True):
+            if coefficient is None or coordinate is None:
+                continue
+            position = self.s.add(coordinate.index, self.s.constant(coordinate.offset))
+            total = self.s.add(total, self.s.mul(coefficient, position))
+            if coordinate.lanes > 1:
+                stretch = (coefficient, coordinate.lanes)
+        narrow = register_element(node.elem)
+        if stretch is None:
+            return total if narrow == "i64" else self._narrow(total, narrow)
+        coefficient, n = stretch
+        steps = self.f.iota(n, "i64")
+        if coefficient.ref != "1":
+            if is_constant(coefficient):
+                steps = int_vector([int(coefficient.ref) * i for i in range(n)], "i64")
+            else:
+                steps = self.f.binary("mul", self.f.splat(coefficient, n), steps)
+        full = self.f.binary("add", self.f.splat(total, n), steps)
+        return full if narrow == "i64" else self.f.cast("trunc", full, vector(narrow, n))
+
+    def _narrow(self, value: V, type_: str) -> V:
+        if is_constant(value):
+            return const(int(value.ref), type_)
+        return self.f.cast("trunc", value, type_)
+
+    # -- memory -------------------------------------------------------------
+
+    def row_pointer(self, pointers: Pointers, coordinates: Coordinates, skip: int | None) -> V:
+        """Address of the element at the coordinates, leaving dimension `skip` at 0. Offset must be affine."""
+        offset = pointers.offset
+        assert isinstance(offset, Affine)
+        key = ("row", str(id(pointers)), *(
+            f"{c.index.ref}+{c.offset}" if d != skip and c is not None and offset.coefficients[d] is not None else "-"
+            for d, c in enumerate(coordinates)
+        ))  # fmt: skip
+        found = self.s.known(key)
+        if found is not None:
+            return found
+        total = offset.base
+        for d, (coefficient, coordinate) in enumerate(zip(offset.coefficients, coordinates, strict=True)):
+            if d == skip or coefficient is None or coordinate is None:
+                continue
+            position = self.s.add(coordinate.index, self.s.constant(coordinate.offset))
+            total = self.s.add(total, self.s.mul(coefficient, position))
+        pointer = self.f.gep(pointers.base, total, memory_element(pointers.pointee))
+        size = memory_size(pointers.pointee)
+        known = math.gcd(pointers.alignment, size * self.s.multiple(total) or pointers.alignment)
+        self.s.assume_multiple(pointer, known)
+        self._alive.append(pointers)
+        return self.s.remember(key, pointer)
+
+    def _vector_dim(self, coordinates: Coordinates) -> int | None:
+        for d, coordinate in enumerate(coordinates):
+            if coordinate is not None and coordinate.lanes > 1:
+                return d
+        return None
+
+    def pointer_at(self, pointers: Pointers, coordinates: Coordinates, dim: int | None) -> V:
+        """Scalar address at the coordinates; along `dim` the index is added last, so that it folds into addressing modes."""
+        row = self.row_pointer(pointers, coordinates, dim)
+        if dim is None:
+            return row
+        offset = pointers.offset
+        assert isinstance(offset, Affine)
+        coefficient, coordinate = offset.coefficients[dim], coordinates[dim]
+        if coefficient is None or coordinate is None:
+            return row
+        el = memory_element(pointers.pointee)
+        key = ("element", row.ref, coordinate.index.ref, coefficient.ref)
+        moving = self.s.known(key)
+        if moving is None:
+            moving = self.f.gep(row, self.s.mul(coefficient, coordinate.index), el)
+            self.s.remember(key, moving)
+        if coordinate.offset == 0:
+            return moving
+        return self.f.gep(moving, self.s.mul(coefficient, self.s.constant(coordinate.offset)), el)
+
+    def mask_at(self, mask: Node | None, coordinates: Coordinates, tail: V | None) -> V | None:
+        """The part of a mask that the surrounding loops do not guarantee: None, an i1, or a vector of i1."""
+        bounds, rest = decompose_mask(mask)
+        conditions: list[V] = []
+        for bound in bounds:
+            coordinate = coordinates[bound.dim]
+            if coordinate is None or bound.limit.ref in self._implied.get(coordinate.loop, ()):
+                continue
+            position = self.s.add(coordinate.index, self.s.constant(coordinate.offset))
+            if coordinate.lanes == 1:
+                conditions.append(self.f.icmp("slt", position, bound.limit))
+            else:
+                conditions.append(self.lane_mask(position, bound.limit, coordinate.lanes))
+        conditions += [self.at(part, coordinates, tail) for part in rest]
+        result: V | None = None
+        for condition in conditions:
+            if result is None:
+                result = condition
+            else:
+                n = max(lanes(result.type), lanes(condition.type))
+                result = self.f.binary("and", self.f.splat(result, n), self.f.splat(condition, n))
+        return result
+
+    def lane_mask(self, position: V, limit: V, n: int) -> V:
+        """Lanes whose position is below the limit. The difference is clamped so that 32-bit compares suffice."""
+        key = ("lanes", position.ref, limit.ref, str(n))
+        found = self.s.known(key)
+        if found is None:
+            left = self.s.max(self.s.min(self.s.sub(limit, position), self.s.constant(n)), ZERO)
+            if is_constant(left):
+                found = V("<" + ", ".join(f"i1 {int(i < int(left.ref))}" for i in range(n)) + ">", vector("i1", n))
+            else:
+                small = self.f.splat(self.f.cast("trunc", left, "i32"), n)
+                found = self.f.icmp("sgt", small, self.f.iota(n, "i32"))
+            self.s.remember(key, found)
+        return found
+
+    def _load(self, node: Load, coordinates: Coordinates, tail: V | None) -> V:
+        pointers = node.pointers
+        el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
+        dim = self._vector_dim(coordinates)
+        if dim is not None and dim not in self.depends(node):
+            dim = None
+        guard = self.mask_at(node.mask, coordinates, tail)
+        n = 1
+        if dim is not None:
+            coordinate = coordinates[dim]
+            assert coordinate is not None
+            n = coordinate.lanes
+        affine = isinstance(pointers.offset, Affine)
+        step = pointers.offset.coefficients[dim] if affine and dim is not None else None  # type: ignore[attr-defined]
+        if affine and step is None and (guard is None or lanes(guard.type) == 1):
+            raw = self._load_scalar(pointers, coordinates, guard, el, size)
+            return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
+        type_ = vector(el, n)
+        if tail is not None and lanes(tail.type) == n:
+            guard = tail if guard is None else self.f.binary("and", self.f.splat(guard, n), tail)
+        if affine and step is not None and step.ref in ("1", "-1"):
+            pointer = self.pointer_at(pointers, coordinates, dim)
+            if step.ref == "-1":
+                pointer = self.f.gep(pointer, -(n - 1), el)
+                guard = None if guard is None else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
+            if guard is None:
+                raw = self.f.load(type_, pointer, size)
+            else:
+                raw = self.f.masked_load(type_, pointer, self.f.splat(guard, n), zero(type_), size)
+            if step.ref == "-1":
+                raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
+                guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
+        else:
+            raw = self._gather(pointers, coordinates, guard, n, tail)
+        return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
+
+    def _fill(self, value: V, guard: V | None, node: Load, coordinates: Coordinates, tail: V | None) -> V:
+        """`other` where the mask is false. Without `other` those lanes are zero."""
+        if guard is None or guard is tail:
+            return value
+        n = max(lanes(value.type), lanes(guard.type))
+        if node.other is None:
+            fill = constant(0, node.elem, n)
+        else:
+            fill = self.f.splat(self.at(node.other, coordinates, tail), n)
+        return self.f.select(guard if lanes(guard.type) == n else self.f.splat(guard, n), self.f.splat(value, n), fill)
+
+    def _load_scalar(self, pointers: Pointers, coordinates: Coordinates, guard: V | None, el: str, size: int) -> V:
+        pointer = self.pointer_at(pointers, coordinates, None)
+        if guard is not None:  # a false guard must not touch memory: read a stack slot instead
+            safe = self.f.alloca("i64", 1, 8)
+            self.f.store(V("0", "i64"), safe, 8)
+            pointer = self.f.select(guard, pointer, safe)
+        return self.f.load(el, pointer, size)
+
+    def addresses(self, pointers: Pointers, coordinates: Coordinates, n: int, tail: V | None) -> V:
+        offsets = self.f.splat(self.s.to_i64(index) if lanes((index := self.at(pointers.offset, coordinates, tail)).type) == 1
+                               else index, n)  # fmt: skip
+        if element(offsets.type) != "i64":
+            offsets = self.f.cast("sext", offsets, vector("i64", n))
+        el = memory_element(pointers.pointee)
+        return self.f.op(f"getelementptr {el}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}", vector("ptr", n))
+
+    def _gather(self, pointers: Pointers, coordinates: Coordinates, guard: V | None, n: int, tail: V | None) -> V:
+        el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
+        if n == 1:
+            offset = self.s.to_i64(self.at(pointers.offset, coordinates, tail))
+            pointer = self.f.gep(pointers.base, offset, el)
+            if guard is not None:
+                safe = self.f.alloca("i64", 1, 8)
+                self.f.store(V("0", "i64"), safe, 8)
+                pointer = self.f.select(guard, pointer, safe)
+            return self.f.load(el, pointer, size)
+        addresses = self.addresses(pointers, coordinates, n, tail)
+        mask = V("splat (i1 true)", vector("i1", n)) if guard is None else self.f.splat(guard, n)
+        type_ = vector(el, n)
+        name = f"llvm.masked.gather.{mangle(type_)}.v{n}p0"
+        self.f.module.declare(name, type_, [addresses.type, "i32", mask.type, type_])
+        return self.f.call(name, type_, [addresses, V(str(size), "i32"), mask, zero(type_)])
+
+    def _read_scratch(self, node: Stored, coordinates: Coordinates) -> V:
+        n = 1
+        total = ZERO
+        fixed = 0
+        lane_step = 0
+        for stride, coordinate in zip(node.strides, coordinates, strict=True):
+            if stride == 0 or coordinate is None:
+                continue
+            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.index))
+            fixed += stride * coordinate.offset
+            if coordinate.lanes > 1:
+                n, lane_step = coordinate.lanes, stride
+        pointer = self.f.gep(self.f.gep(node.pointer, total, node.memory), fixed, node.memory)
+        size = memory_size_of(node.memory)
+        if n == 1 or lane_step == 1:
+            raw = self.f.load(vector(node.memory, n), pointer, size)
+        else:
+            raw = zero(vector(node.memory, n))
+            for lane in range(n):
+                item = self.f.load(node.memory, self.f.gep(pointer, lane * lane_step, node.memory), size)
+                raw = self.f.insert(raw, item, lane)
+        return from_memory(self.f, raw, "i1") if node.elem == "i1" else raw
+
+    def write_scratch(self, node: Stored, coordinates: Coordinates, value: V) -> None:
+        total, fixed, n = ZERO, 0, 1
+        for stride, coordinate in zip(node.strides, coordinates, strict=True):
+            if stride == 0 or coordinate is None:
+                continue
+            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.index))
+            fixed += stride * coordinate.offset
+            if coordinate.lanes > 1:
+                n = coordinate.lanes
+        pointer = self.f.gep(self.f.gep(node.pointer, total, node.memory), fixed, node.memory)
+        value = self.f.splat(value, n)
+        self.f.store(to_memory(self.f, value, "i1") if node.elem == "i1" else value, pointer, memory_size_of(node.memory))
+
+    def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
+        """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end."""
+        memory = "i8" if elem == "i1" else register_element(elem)
+        pad = pad or self.target.vector_bytes
+        row = -(-shape[-1] // pad) * pad if shape and shape[-1] > 1 else 1
+        strides: list[int] = []
+        step = row
+        for extent in reversed(shape[:-1]):
+            strides.append(step if extent > 1 else 0)
+            step *= extent
+        strides.reverse()
+        if shape:
+            strides.append(1 if shape[-1] > 1 else 0)
+        count = max(1, math.prod(shape[:-1])) * row if shape else 1
+        if count * memory_size_of(memory) > 1 << 22:
+            raise UnsupportedError(f"host lowering: a block of {shape} {elem} needs more than 4 MiB of scratch memory")
+        return Stored(shape, elem, self.f.alloca(memory, count), tuple(strides), memory)
+
+    # -- loops ----------------------------------------------------------------
+
+    def extent(self, size: int, bounds: Sequence[Bound], dim: int) -> tuple[V, set[str]]:
+        """How many positions of a dimension to visit, and the limits that visiting no more implies."""
+        count = self.s.constant(size)
+        implied: set[str] = set()
+        for bound in bounds:
+            if bound.dim == dim:
+                count = self.s.min(count, bound.limit)
+                implied.add(bound.limit.ref)
+        return count, implied
+
+    @contextmanager
+    def dimension(self, size: int, count: V, implied: set[str]) -> Iterator[Coordinate]:
+        """A loop over one dimension, position by position."""
+        self._loops += 1
+        loop = self._loops
+        self._implied[loop] = implied
+        if size == 1 and not implied:
+            yield Coordinate(ZERO, 0, 1, loop)
+        else:
+            with self.f.loop(0, count) as state, self.scope():
+                yield Coordinate(state.index, 0, 1, loop)
+
+    def hoist(self, nodes: Sequence[Node], coordinates: Coordinates) -> None:
+        """Evaluate what is already determined by the known coordinates (None: not yet known)."""
+        for node in nodes:
+            self._hoist(node, coordinates)
+
+    def _hoist(self, node: Node, coordinates: Coordinates) -> None:
+        if isinstance(node, Splat):
+            return
+        unknown = [d for d in self.depends(node) if coordinates[d] is None]
+        if not unknown:
+            if not isinstance(node, (Affine, Pointers)):
+                self.at(node, coordinates)
+            return
+        if id(node) in self.replacement:
+            return
+        match node:
+            case Map():
+                for operand in node.operands:
+                    self._hoist(operand, coordinates)
+            case View():
+                self._hoist(node.source, self.through(node, coordinates))
+            case Load():
+                if isinstance(node.pointers.offset, Affine) and len(unknown) == 1:
+                    self.row_pointer(node.pointers, coordinates, unknown[0])
+                elif not isinstance(node.pointers.offset, Affine):
+                    self._hoist(node.pointers.offset, coordinates)
+                if node.other is not None:
+                    self._hoist(node.other, coordinates)
+
+    def vector_loop(
+        self,
+        size: int,
+        bounds: Sequence[Bound],
+        dim: int,
+        n: int,
+        unroll: int,
+        body: Callable[[Coordinate, V | None, list[V]], list[V]],
+        carry: Sequence[V] = (),
+    ) -> list[list[V]]:
+        """Visit one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
+
+        The rest is visited vector by vector under a lane mask. Returns the final copies.
+        """
+        count, implied = self.extent(size, bounds, dim)
+        self._loops += 1
+        loop = self._loops
+        self._implied[loop] = implied
+        copies = [list(carry) for _ in range(unroll)]
+        step = n * unroll
+        static = int(count.ref) if is_constant(count) else None
+        if static is not None and 0 < static < step:
+            unroll = max(1, static // n)
+            step = n * unroll
+        main = self.s.round_down(count, step) if step & (step - 1) == 0 else self.s.mul(
+            self.s.floor_div(count, step), self.s.constant(step))  # fmt: skip
+        if main.ref != "0":
+            flat = [v for copy in copies for v in copy]
+            known = static is not None
+            with self.f.loop(0, main, step, flat, at_least_once=known) as state, self.scope():
+                width = len(carry)
+                following: list[V] = []
+                for u in range(len(copies)):
+                    mine = state.values[u * width : (u + 1) * width]
+                    if u < unroll:
+                        mine = body(Coordinate(state.index, u * n, n, loop), None, mine)
+                    following += mine
+                state.next = following
+            width = len(carry)
+            copies = [state.results[u * width : (u + 1) * width] for u in range(len(copies))]
+        if static is not None:
+            for start in range(int(main.ref), static, n):
+                with self.scope():
+                    here = Coordinate(self.s.constant(start), 0, n, loop)
+                    left = static - start
+                    mask = None if left >= n else self.lane_mask(here.index, self.s.constant(static), n)
+                    copies[0] = body(here, mask, copies[0])
+        else:
+            with self.f.loop(main, count, n, copies[0]) as state, self.scope():
+                here = Coordinate(state.index, 0, n, loop)
+                state.next = body(here, self.lane_mask(state.index, count, n), list(state.values))
+            copies[0] = list(state.results)
+        return copies
+
+
+def memory_size_of(llvm_element: str) -> int:
+    """Bytes of an LLVM element type."""
+    return {"double": 8, "float": 4, "half": 2, "ptr": 8}.get(llvm_element) or max(1, int(llvm_element[1:]) // 8)
+
+
+__all__ = ["ORIGIN", "Bound", "Coordinate", "Coordinates", "Evaluator", "decompose_mask", "iconst", "is_float"]

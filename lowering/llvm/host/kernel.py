@@ -1,0 +1,572 @@
+"""A block function → one LLVM function that runs a range of programs.
+
+Operations are visited in order. Scalar operations are emitted at once; block operations become lazy nodes (`nodes.py`) and turn
+into loops only at the roots (`roots.py`, `dot.py`). Loop-carried blocks live in scratch and are updated in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ....promotion.errors import InternalError, UnsupportedError
+from ...target import HostTarget
+from ..ir import Function, Module, V, const, zero
+from .dot import Dots
+from .elementwise import CASTS, constant, emit_map, from_memory, memory_element, memory_size, register_element
+from .evaluate import Bound, Evaluator
+from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost, view
+from .roots import Combine, Roots
+from .scalars import is_constant
+from .syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
+
+ROOTS = frozenset(
+    "tt.store tt.reduce tt.scan tt.dot tt.reshape scf.for scf.if scf.yield tt.return".split()
+)  # operations that evaluate their block operands
+
+
+class KernelLowering:
+    """Lowers one `tt.func` into `void name(ptr args, i64 lo, i64 hi)`."""
+
+    def __init__(self, module: Module, func: Any, name: str, target: HostTarget) -> None:
+        self.func = func
+        self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")])
+        self.ev = Evaluator(self.f, target)
+        self.roots = Roots(self.ev, self._again)
+        self.dots = Dots(self.ev, self.roots)
+        self.scalars: dict[Any, V] = {}
+        self.nodes: dict[Any, Node] = {}
+        self.program: V = V("0", "i64")
+        self._value_of: dict[int, Any] = {}
+        self._last_root: dict[Any, int] = {}
+        self._root_index: dict[Any, int] = {}
+        self._current_root = -1
+        self._wide: dict[Any, V] = {}
+        self._carried: dict[Any, Stored] = {}
+
+    def run(self) -> Function:
+        block = self.func.body.blocks[0]
+        self._number_roots(block)
+        self._arguments(block)
+        lo, hi = self.f.params[1], self.f.params[2]
+        with self.f.loop(lo, hi) as state, self.ev.scope():
+            self.program = state.index
+            self._block(block)
+        self.f.ret()
+        return self.f
+
+    # -- preparation ------------------------------------------------------------
+
+    def _arguments(self, block: Any) -> None:
+        details = attribute(self.func, "arg_attrs")
+        for i, argument in enumerate(block.args):
+            slot = self.f.gep(self.f.params[0], 8 * i)
+            if element_name(argument.type) == "ptr":
+                pointer = self.f.load("ptr", slot, 8)
+                facts = attributes(details.data[i]) if details is not None else {}
+                self.ev.s.assume_multiple(pointer, int(facts.get("tt.divisibility", 1)))
+                self.scalars[argument] = pointer
+            else:
+                self.scalars[argument] = self.f.load(register_element(element_name(argument.type)), slot, 8)
+
+    def _all_operations(self, block: Any) -> Iterator[Any]:
+        """In the order of execution; an operation with regions comes before its body."""
+        for op in block.ops:
+            yield op
+            if op.name not in ("tt.reduce", "tt.scan"):
+                for region in op.regions:
+                    for inner in region.blocks:
+                        yield from self._all_operations(inner)
+
+    def _number_roots(self, block: Any) -> None:
+        """For every block value: the last root that evaluates it."""
+        operations = [op for op in self._all_operations(block) if op.name in ROOTS]
+        for i, op in enumerate(operations):
+            self._root_index[op] = i
+        for op in reversed(operations):
+            index = self._root_index[op]
+            stack = [v for v in op.operands if is_tensor(v.type)]
+            while stack:
+                value = stack.pop()
+                if value in self._last_root:
+                    continue
+                self._last_root[value] = index
+                producer = getattr(value, "op", None)
+                if producer is not None and producer.name not in ROOTS:
+                    stack.extend(v for v in producer.operands if is_tensor(v.type))
+
+    def _again(self, node: Node) -> bool:
+        value = self._value_of.get(id(node))
+        return value is not None and self._last_root.get(value, -1) > self._current_root
+
+    # -- values -------------------------------------------------------------------
+
+    def _node(self, value: Any) -> Node:
+        if value in self.nodes:
+            return self.nodes[value]
+        if value in self.scalars:
+            return Splat((), element_name(value.type), self.scalars[value])
+        raise InternalError(f"host lowering: value of type {value.type} has no definition yet")
+
+    def _define(self, value: Any, node: Node) -> None:
+        self.nodes[value] = node
+        self._value_of.setdefault(id(node), value)
+
+    def _scalar(self, value: Any) -> V:
+        if value in self.scalars:
+            return self.scalars[value]
+        return self.roots.argument_of(self._node(value))
+
+    def _integer(self, value: Any) -> V:
+        """A scalar integer as an i64 host word."""
+        if value in self._wide:
+            return self._wide[value]
+        return self.ev.s.to_i64(self._scalar(value))
+
+    def _pointers(self, value: Any) -> Pointers:
+        node = self._node(value)
+        if isinstance(node, Pointers):
+            return node
+        if isinstance(node, Splat):
+            offset = Affine(node.shape, "i64", V("0", "i64"), (None,) * len(node.shape))
+            pointee = pointee_name(value.type)
+            return Pointers(node.shape, "ptr", node.value, pointee, offset, self.ev.s.multiple(node.value))
+        raise UnsupportedError("host lowering: a block of pointers that is not a base pointer plus offsets")
+
+    # -- operations ------------------------------------------------------------------
+
+    def _block(self, block: Any) -> None:
+        for op in block.ops:
+            if op in self._root_index:
+                self._current_root = self._root_index[op]
+            self._operation(op)
+
+    def _operation(self, op: Any) -> None:
+        handler = HANDLERS.get(op.name)
+        if handler is not None:
+            handler(self, op)
+            return
+        if len(op.results) != 1 or op.regions:
+            raise UnsupportedError(f"host lowering: operation {op.name}")
+        result = op.results[0]
+        if is_tensor(result.type):
+            self._define(result, self._map(op, result))
+        else:
+            self.scalars[result] = self._scalar_operation(op, result)
+
+    def _scalar_operation(self, op: Any, result: Any) -> V:
+        s = self.ev.s
+        elem = element_name(result.type)
+        if op.name in ("arith.extsi", "arith.extui") and op.operands[0] in self._wide and elem == "i64":
+            return self._wide[op.operands[0]]
+        operands = [self._scalar(o) for o in op.operands]
+        if operands and operands[0].type == "i64" and elem == "i64":
+            match op.name:
+                case "arith.addi":
+                    return s.add(*operands)
+                case "arith.subi":
+                    return s.sub(*operands)
+                case "arith.muli":
+                    return s.mul(*operands)
+                case "arith.minsi":
+                    return s.min(*operands)
+                case "arith.maxsi":
+                    return s.max(*operands)
+                case "arith.divsi" | "arith.divui" | "arith.remsi" | "arith.remui":
+                    if all(is_constant(o) for o in operands) and operands[1].ref != "0":
+                        a, b = (int(o.ref) for o in operands)
+                        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+                        return s.constant(quotient if "div" in op.name else a - quotient * b)
+                    if is_constant(operands[1]) and operands[1].ref == "1":
+                        return operands[0] if "div" in op.name else s.constant(0)
+        return emit_map(self.f, op.name, elem, operands, [element_name(o.type) for o in op.operands], attributes(op))
+
+    def _map(self, op: Any, result: Any) -> Node:
+        shape, elem = shape_of(result.type), element_name(result.type)
+        operands = [self._node(o) for o in op.operands]
+        folded = self._fold_affine(op.name, shape, elem, operands)
+        if folded is not None:
+            return folded
+        facts = attributes(op)
+        if all(isinstance(o, Splat) for o in operands):
+            values = [o.value for o in operands if isinstance(o, Splat)]
+            return Splat(shape, elem, emit_map(self.f, op.name, elem, values, [o.elem for o in operands], facts))
+        if op.name == "arith.cmpi":
+            bound = self._bound(facts, operands)
+            if bound is not None:
+                facts["bound"] = bound
+        return Map(shape, elem, op.name, tuple(operands), facts)
+
+    def _bound(self, facts: dict[str, Any], operands: Sequence[Node]) -> Bound | None:
+        """`affine in one coordinate with step 1 < scalar` as a bound on that coordinate."""
+        left, right = operands
+        predicate = facts["predicate"]
+        if predicate in ("sgt", "sge") and isinstance(left, Splat):
+            left, right, predicate = right, left, {"sgt": "slt", "sge": "sle"}[predicate]
+        if predicate not in ("slt", "sle") or not isinstance(left, Affine) or not isinstance(right, Splat):
+            return None
+        used = [(d, c) for d, c in enumerate(left.coefficients) if c is not None]
+        if len(used) != 1 or used[0][1].ref != "1":
+            return None
+        limit = self.ev.s.sub(self.ev.s.to_i64(right.value), left.base)
+        if predicate == "sle":
+            limit = self.ev.s.add(limit, V("1", "i64"))
+        return Bound(used[0][0], limit)
+
+    def _fold_affine(self, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]) -> Node | None:
+        s = self.ev.s
+        forms = [self._as_affine(o) for o in operands]
+        if name in ("arith.extsi", "arith.extui", "arith.index_cast") and forms[0] is not None and elem in ("i64", "index"):
+            a = forms[0]
+            return Affine(shape, elem, a.base, a.coefficients)
+        if elem not in ("i64", "index") or len(forms) != 2 or forms[0] is None or forms[1] is None:
+            return None
+        a, b = forms[0], forms[1]
+        if name in ("arith.addi", "arith.subi"):
+            combine = s.add if name == "arith.addi" else s.sub
+            merged: list[V | None] = []
+            for x, y in zip(a.coefficients, b.coefficients, strict=True):
+                total = combine(x or s.constant(0), y or s.constant(0))
+                merged.append(None if total.ref == "0" else total)
+            return Affine(shape, elem, combine(a.base, b.base), tuple(merged))
+        if name == "arith.muli":
+            if not any(a.coefficients):
+                a, b = b, a
+            if any(b.coefficients):
+                return None
+            scaled = [None if c is None else s.mul(c, b.base) for c in a.coefficients]
+            zeroed = tuple(None if c is None or c.ref == "0" else c for c in scaled)
+            return Affine(shape, elem, s.mul(a.base, b.base), zeroed)
+        return None
+
+    def _as_affine(self, node: Node) -> Affine | None:
+        if isinstance(node, Affine):
+            return node
+        if isinstance(node, Splat) and node.elem in ("i32", "i64", "index"):
+            return Affine(node.shape, node.elem, self.ev.s.to_i64(node.value), (None,) * len(node.shape))
+        return None
+
+    # -- handlers -----------------------------------------------------------------------
+
+    def op_constant(self, op: Any) -> None:
+        result = op.results[0]
+        elem, shape = element_name(result.type), shape_of(result.type)
+        value = constant(constant_value(op), elem)
+        if is_tensor(result.type):
+            self._define(result, Splat(shape, elem, value))
+        else:
+            self.scalars[result] = value
+
+    def op_program_id(self, op: Any) -> None:
+        if attributes(op).get("axis", 0) not in (0, "x"):
+            raise UnsupportedError("host lowering: program ids along y and z; linearise the grid to x")
+        result = op.results[0]
+        self._wide[result] = self.program
+        self.scalars[result] = self.f.cast("trunc", self.program, "i32")
+
+    def op_make_range(self, op: Any) -> None:
+        facts = attributes(op)
+        start = self.ev.s.constant(int(facts["start"]))
+        self._define(op.results[0], Affine(shape_of(op.results[0].type), "i32", start, (V("1", "i64"),)))
+
+    def op_splat(self, op: Any) -> None:
+        result = op.results[0]
+        source = op.operands[0]
+        elem, shape = element_name(result.type), shape_of(result.type)
+        if elem in ("i64", "index"):
+            value = self._integer(source)
+        else:
+            value = self._scalar(source)
+        self._define(result, Splat(shape, elem, value))
+
+    def op_expand_dims(self, op: Any) -> None:
+        result = op.results[0]
+        axis = int(attributes(op)["axis"])
+        shape = shape_of(result.type)
+        dims = [d for d in range(len(shape)) if d != axis]
+        self._define(result, view(self._node(op.operands[0]), shape, dims))
+
+    def op_broadcast(self, op: Any) -> None:
+        result = op.results[0]
+        source = self._node(op.operands[0])
+        shape = shape_of(result.type)
+        dims = [d if source.shape[d] == shape[d] else None for d in range(len(shape))]
+        self._define(result, view(source, shape, dims))
+
+    def op_trans(self, op: Any) -> None:
+        result = op.results[0]
+        order = [int(x) for x in attributes(op)["order"]]
+        dims = [order.index(s) for s in range(len(order))]
+        self._define(result, view(self._node(op.operands[0]), shape_of(result.type), dims))
+
+    def op_reshape(self, op: Any) -> None:
+        result = op.results[0]
+        source = self._node(op.operands[0])
+        shape = shape_of(result.type)
+        if isinstance(source, Splat):
+            self._define(result, Splat(shape, source.elem, source.value))
+            return
+        memory = self.ev.scratch(source.shape, source.elem, pad=source.shape[-1] if source.shape else 1)
+        self.roots.materialize(source, memory)
+        strides, step = [], 1
+        for extent in reversed(shape):
+            strides.append(step if extent > 1 else 0)
+            step *= extent
+        self._define(result, Stored(shape, source.elem, memory.pointer, tuple(reversed(strides)), memory.memory))
+
+    def op_addptr(self, op: Any) -> None:
+        result = op.results[0]
+        if not is_tensor(result.type):
+            base, offset = self._scalar(op.operands[0]), self._integer(op.operands[1])
+            el = memory_element(pointee_name(result.type))
+            moved = self.f.gep(base, offset, el)
+            size = memory_size(pointee_name(result.type))
+            known = self.ev.s.multiple(base)
+            while known > 1 and (size * self.ev.s.multiple(offset)) % known:
+                known //= 2
+            self.ev.s.assume_multiple(moved, known)
+            self.scalars[result] = moved
+            return
+        pointers = self._pointers(op.operands[0])
+        offset_node = self._node(op.operands[1])
+        if offset_node.elem != "i64":
+            offset_node = self._fold_affine("arith.extsi", offset_node.shape, "i64", [offset_node]) or Map(
+                offset_node.shape, "i64", "arith.extsi", (offset_node,))  # fmt: skip
+        total = self._fold_affine("arith.addi", pointers.shape, "i64", [pointers.offset, offset_node])
+        if total is None:
+            start = pointers.offset
+            zero_start = isinstance(start, Affine) and start.base.ref == "0" and not any(start.coefficients)
+            total = offset_node if zero_start else Map(
+                pointers.shape, "i64", "arith.addi", (start, offset_node))  # fmt: skip
+        self._define(result, Pointers(pointers.shape, "ptr", pointers.base, pointers.pointee, total, pointers.alignment))
+
+    def op_load(self, op: Any) -> None:
+        result = op.results[0]
+        pointer, mask, other = op.ptr, op.mask, op.other
+        elem = element_name(result.type)
+        if is_tensor(result.type):
+            node = Load(shape_of(result.type), elem, self._pointers(pointer),
+                        None if mask is None else self._node(mask), None if other is None else self._node(other))  # fmt: skip
+            self._define(result, node)
+            return
+        address = self._scalar(pointer)
+        if mask is not None:
+            safe = self.f.alloca("i64", 1, 8)
+            self.f.store(V("0", "i64"), safe, 8)
+            address = self.f.select(self._scalar(mask), address, safe)
+        value = from_memory(self.f, self.f.load(memory_element(elem), address, memory_size(elem)), elem)
+        if mask is not None and other is not None:
+            value = self.f.select(self._scalar(mask), value, self._scalar(other))
+        self.scalars[result] = value
+
+    def op_store(self, op: Any) -> None:
+        streaming = "cache_modifier = cs" in str(attributes(op).get("cachePolicy", ""))
+        mask = None if op.mask is None else self._node(op.mask)
+        if is_tensor(op.ptr.type):
+            self.roots.store(self._pointers(op.ptr), self._node(op.value), mask, streaming)
+            return
+        offset = Affine((), "i64", V("0", "i64"), ())
+        pointers = Pointers((), "ptr", self._scalar(op.ptr), pointee_name(op.ptr.type), offset, 1)
+        self.roots.store(pointers, self._node(op.value), mask, False)
+
+    def _combine(self, op: Any) -> Combine:
+        block = op.regions[0].blocks[0]
+        operations = []
+        for inner in block.ops:
+            if inner.name.endswith(".return"):
+                return Combine(tuple(block.args), tuple(operations), tuple(inner.operands))
+            facts = {"value": constant_value(inner)} if inner.name == "arith.constant" else attributes(inner)
+            operations.append((inner.name, element_name(inner.results[0].type), inner.results[0], tuple(inner.operands),
+                               tuple(element_name(o.type) for o in inner.operands), facts))  # fmt: skip
+        raise InternalError(f"host lowering: the region of {op.name} has no terminator")
+
+    def op_reduce(self, op: Any) -> None:
+        operands = [self._node(o) for o in op.operands]
+        results = self.roots.reduce(operands, int(attributes(op)["axis"]), self._combine(op))
+        for result, node in zip(op.results, results, strict=True):
+            if is_tensor(result.type):
+                self._define(result, node)
+            else:
+                self.scalars[result] = self.roots.argument_of(node)
+
+    def op_scan(self, op: Any) -> None:
+        facts = attributes(op)
+        operands = [self._node(o) for o in op.operands]
+        nodes = self.roots.scan(operands, int(facts["axis"]), self._combine(op), bool(facts.get("reverse", False)))
+        for result, node in zip(op.results, nodes, strict=True):
+            self._define(result, node)
+
+    def op_dot(self, op: Any) -> None:
+        a, b, c = (self._node(o) for o in op.operands[:3])
+        precision = str(attributes(op).get("inputPrecision", "ieee"))
+        result = op.results[0]
+        into = self._update_in_place(op, result, c)
+        self._define(result, self.dots.dot(a, b, c, precision, into))
+
+    def _update_in_place(self, op: Any, result: Any, c: Node) -> Stored | None:
+        """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
+        memory = self._carried.get(result)
+        if memory is None:
+            return None
+        owner = self._value_of.get(id(memory))
+        if owner is not None and self._last_root.get(owner, -1) > self._root_index[op]:
+            return None
+        if c is not memory:
+            self.roots.materialize(c, memory)
+        return memory
+
+    def op_for(self, op: Any) -> None:
+        low, high, step = (self._integer(o) for o in op.operands[:3])
+        body = op.regions[0].blocks[0]
+        induction, *arguments = body.args
+        inits = list(op.operands[3:])
+        self._settle_captured(body)
+        yielded = body.last_op.operands
+        carried_scalars: list[int] = []
+        for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
+            if not is_tensor(argument.type):
+                carried_scalars.append(i)
+                continue
+            node = self._node(init)
+            if node.elem == "ptr":
+                raise UnsupportedError("host lowering: loop-carried blocks of pointers; carry the offset instead")
+            memory = self.ev.scratch(node.shape, node.elem)
+            self.roots.materialize(node, memory)
+            self._define(argument, memory)
+            self._carried[yielded[i]] = memory
+        first = [self._scalar(inits[i]) for i in carried_scalars]
+        replaced = dict(self.ev.replacement)
+        with self.f.loop(low, high, step, first) as state, self.ev.scope():
+            if element_name(induction.type) == "i64":
+                self.scalars[induction] = state.index
+            else:
+                self._wide[induction] = state.index
+                self.scalars[induction] = self.f.cast("trunc", state.index, register_element(element_name(induction.type)))
+            for i, value in zip(carried_scalars, state.values, strict=True):
+                self.scalars[arguments[i]] = value
+            self._block(body)
+            self._yield(arguments, yielded)
+            state.next = [self._scalar(yielded[i]) for i in carried_scalars]
+        self.ev.replacement = replaced  # what was kept inside may not have been computed (no iterations)
+        for i, value in zip(carried_scalars, state.results, strict=True):
+            self.scalars[op.results[i]] = value
+        for i, argument in enumerate(arguments):
+            if is_tensor(argument.type):
+                self._define(op.results[i], self.nodes[argument])
+
+    def _settle_captured(self, body: Any) -> None:
+        """Work defined outside a loop and used inside is done once, before it."""
+        inside = {id(op) for op in self._all_operations(body)}
+        for op in self._all_operations(body):
+            for value in op.operands:
+                node = self.nodes.get(value)
+                producer = getattr(value, "op", None)
+                if node is None or (producer is not None and id(producer) in inside) or id(node) in self.ev.replacement:
+                    continue
+                if isinstance(node, Map) and cost(node) > 4:
+                    self.ev.replacement[id(node)] = (node, self.roots.materialize(node), ())
+
+    def _reads(self, node: Node, found: set[int]) -> None:
+        """The scratch blocks a node reads when it is evaluated."""
+        if id(node) in self.ev.replacement:
+            return
+        match node:
+            case Stored():
+                found.add(id(node.pointer))
+            case Map():
+                for operand in node.operands:
+                    self._reads(operand, found)
+            case View():
+                self._reads(node.source, found)
+            case Load():
+                for part in (node.pointers.offset, node.mask, node.other):
+                    if part is not None:
+                        self._reads(part, found)
+
+    def _yield(self, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
+        """Write the new loop-carried blocks. A block is overwritten only after everything that reads its old value."""
+        pending: list[tuple[Stored, Node, set[int]]] = []
+        for argument, value in zip(arguments, yielded, strict=True):
+            if not is_tensor(argument.type):
+                continue
+            memory, node = self.nodes[argument], self._node(value)
+            assert isinstance(memory, Stored)
+            if node is memory:
+                continue
+            reads: set[int] = set()
+            self._reads(node, reads)
+            pending.append((memory, node, reads))
+        while pending:
+            for entry in pending:
+                memory = entry[0]
+                if not any(id(memory.pointer) in other[2] for other in pending if other is not entry):
+                    break
+            else:  # a cycle: save one new value before its old one disappears
+                memory, node, _ = pending.pop(0)
+                saved = self.roots.materialize(node)
+                pending.append((memory, saved, set()))
+                continue
+            pending.remove(entry)
+            self.roots.materialize(entry[1], entry[0])
+
+    def op_if(self, op: Any) -> None:
+        condition = self._scalar(op.operands[0])
+        memories = {r: self.ev.scratch(shape_of(r.type), element_name(r.type)) for r in op.results if is_tensor(r.type)}
+        labels = [self.f.label("then"), self.f.label("else"), self.f.label("endif")]
+        self.f.cond_branch(condition, labels[0], labels[1])
+        incoming: dict[Any, list[tuple[V, str]]] = {r: [] for r in op.results if r not in memories}
+        for label, region in zip(labels[:2], op.regions, strict=True):
+            self.f.start(label)
+            replaced = dict(self.ev.replacement)
+            with self.ev.scope():
+                values: Sequence[Any] = ()
+                if region.blocks:
+                    self._block(region.blocks[0])
+                    values = region.blocks[0].last_op.operands
+                for result, value in zip(op.results, values, strict=True):
+                    if result in memories:
+                        self.roots.materialize(self._node(value), memories[result])
+                scalars = {r: self._scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories}
+                for result, scalar in scalars.items():
+                    incoming[result].append((scalar, self.f.block))
+                self.f.branch(labels[2])
+            self.ev.replacement = replaced
+        self.f.start(labels[2])
+        for result in op.results:
+            if result in memories:
+                self._define(result, memories[result])
+            else:
+                self.scalars[result] = self.f.phi(incoming[result][0][0].type, incoming[result])
+
+    def op_nothing(self, op: Any) -> None:
+        """Terminators (their operands are handled by the owner) and hints."""
+
+
+HANDLERS = {
+    "arith.constant": KernelLowering.op_constant,
+    "tt.get_program_id": KernelLowering.op_program_id,
+    "tt.make_range": KernelLowering.op_make_range,
+    "tt.splat": KernelLowering.op_splat,
+    "tt.expand_dims": KernelLowering.op_expand_dims,
+    "tt.broadcast": KernelLowering.op_broadcast,
+    "tt.trans": KernelLowering.op_trans,
+    "tt.reshape": KernelLowering.op_reshape,
+    "tt.addptr": KernelLowering.op_addptr,
+    "tt.load": KernelLowering.op_load,
+    "tt.store": KernelLowering.op_store,
+    "tt.reduce": KernelLowering.op_reduce,
+    "tt.scan": KernelLowering.op_scan,
+    "tt.dot": KernelLowering.op_dot,
+    "scf.for": KernelLowering.op_for,
+    "scf.if": KernelLowering.op_if,
+    "scf.yield": KernelLowering.op_nothing,
+    "tt.return": KernelLowering.op_nothing,
+}
+
+
+def lower_kernel(module: Module, func: Any, name: str, target: HostTarget) -> None:
+    """Add the LLVM function of a block function to the module."""
+    module.add(KernelLowering(module, func, name, target).run())
+
+
+__all__ = ["CASTS", "KernelLowering", "const", "lower_kernel", "zero"]

@@ -1,0 +1,135 @@
+"""Lazy block values. A block operation is not code yet: it is a node that can be evaluated at any coordinate of its block.
+
+Code appears where something must happen: a store, a reduction, a dot, a loop-carried value. Those *roots* walk the nodes they
+need inside one loop nest, so a chain of block operations never exists as one giant vector and never touches memory in
+between. Integer nodes that are affine in the block coordinates keep their coefficients, from which loads learn their
+strides and masks turn into loop bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir import V
+
+Shape = tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A block value of static `shape` with element type `elem` in block-IR spelling (`f32`, `bf16`, `i1`, `i64`, `ptr`)."""
+
+    shape: Shape
+    elem: str
+
+
+@dataclass(eq=False, slots=True)
+class Splat(Node):
+    """The same scalar everywhere."""
+
+    value: V
+
+
+@dataclass(eq=False, slots=True)
+class Affine(Node):
+    """`base + Σ coefficients[d] · coordinate[d]`; base and coefficients are i64 scalars (None = 0)."""
+
+    base: V
+    coefficients: tuple[V | None, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Pointers(Node):
+    """`base + offset` in elements of `pointee`; offset is any integer node of the same shape."""
+
+    base: V
+    pointee: str
+    offset: Node
+    alignment: int  # known alignment of base in bytes
+
+
+@dataclass(eq=False, slots=True)
+class Map(Node):
+    """One operation applied per element."""
+
+    op: str
+    operands: tuple[Node, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class View(Node):
+    """Re-indexing without arithmetic: dimension s of `source` reads coordinate `dims[s]` of this node (None: index 0)."""
+
+    source: Node
+    dims: tuple[int | None, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Load(Node):
+    pointers: Pointers
+    mask: Node | None
+    other: Node | None
+
+
+@dataclass(eq=False, slots=True)
+class Stored(Node):
+    """A block kept in scratch memory: `pointer` plus `strides` (in elements of the scratch element type)."""
+
+    pointer: V
+    strides: tuple[int, ...]
+    memory: str  # element type in memory, LLVM spelling
+
+
+def view(source: Node, shape: Shape, dims: Sequence[int | None]) -> Node:
+    """A View of any node, folded into nodes that can express it themselves."""
+    dims = tuple(dims)
+    if source.shape == shape and dims == tuple(range(len(shape))):
+        return source
+    match source:
+        case Splat():
+            return Splat(shape, source.elem, source.value)
+        case Affine():
+            coefficients: list[V | None] = [None] * len(shape)
+            for coefficient, dim in zip(source.coefficients, dims, strict=True):
+                if dim is not None:
+                    coefficients[dim] = coefficient
+            return Affine(shape, source.elem, source.base, tuple(coefficients))
+        case Pointers():
+            offset = view(source.offset, shape, dims)
+            return Pointers(shape, source.elem, source.base, source.pointee, offset, source.alignment)
+        case View():
+            inner = tuple(None if d is None else dims[d] for d in source.dims)
+            return View(shape, source.elem, source.source, inner)
+    return View(shape, source.elem, source, dims)
+
+
+COST = {
+    "math.exp": 12, "math.exp2": 12, "math.expm1": 20, "math.log": 16, "math.log2": 16, "math.log1p": 20,
+    "math.sin": 14, "math.cos": 14, "math.tan": 30, "math.asin": 20, "math.acos": 20, "math.atan": 20, "math.tanh": 20,
+    "math.erf": 24, "math.powf": 40, "math.sqrt": 6, "math.rsqrt": 10, "arith.divf": 5, "tt.precise_divf": 5,
+    "tt.precise_sqrt": 6, "arith.divsi": 40, "arith.divui": 40, "arith.remsi": 40, "arith.remui": 40,
+}  # fmt: skip
+
+
+def cost(node: Node, limit: int = 64) -> int:
+    """A rough instruction count of evaluating the node once; stops at `limit`."""
+    match node:
+        case Map():
+            total = COST.get(node.op, 1)
+            if node.elem in ("bf16", "f16"):
+                total += 4
+            for operand in node.operands:
+                if total >= limit:
+                    break
+                total += cost(operand, limit - total)
+            return total
+        case View():
+            return cost(node.source, limit)
+        case Load():
+            return 1 if isinstance(node.pointers.offset, Affine) else 6 + cost(node.pointers.offset, limit)
+        case Stored():
+            return 1
+    return 0

@@ -1,0 +1,527 @@
+"""Roots: the places where lazy block values become code. Every root is one loop nest.
+
+A nest visits the outer dimensions position by position and the last one in vectors. Bounds that every effect of the root shares become loop limits, so
+padded blocks cost nothing; values that later roots need again and that are expensive are kept in scratch on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ....promotion.errors import UnsupportedError
+from ..ir import V, const, lanes, mangle, vector, zero
+from .elementwise import constant, emit_map, identity, memory_element, memory_size, register_element, to_memory
+from .evaluate import ORIGIN, Bound, Coordinate, Coordinates, Evaluator, decompose_mask, memory_size_of
+from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
+from .scalars import ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """The combining function of a reduction or scan: straight-line operations on `2·n` values giving `n`."""
+
+    arguments: tuple[Any, ...]
+    operations: tuple[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]], ...]
+    results: tuple[Any, ...]
+
+    @property
+    def kind(self) -> str | None:
+        """The operation's name when it is a single commutative operation on the two arguments."""
+        if len(self.operations) == 1 and len(self.results) == 1:
+            op, _, result, operands, _, _ = self.operations[0]
+            if result is self.results[0] and set(map(id, operands)) == set(map(id, self.arguments)):
+                return op
+        return None
+
+    def emit(self, ev: Evaluator, left: Sequence[V], right: Sequence[V]) -> list[V]:
+        values = dict(zip(map(id, self.arguments), [*left, *right], strict=True))
+        for op, elem, result, operands, elems, attrs in self.operations:
+            if op == "arith.constant":
+                values[id(result)] = constant(attrs["value"], elem)
+            else:
+                values[id(result)] = emit_map(ev.f, op, elem, [values[id(o)] for o in operands], elems, attrs)
+        return [values[id(r)] for r in self.results]
+
+
+class Roots:
+    """Emits the nests of one function. `again(node)` tells whether a later root reads the node too."""
+
+    def __init__(self, evaluator: Evaluator, again: Callable[[Node], bool]) -> None:
+        self.ev = evaluator
+        self.again = again
+
+    # -- helpers ------------------------------------------------------------
+
+    def _elements(self, nodes: Sequence[Node]) -> set[str]:
+        """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses."""
+        found: set[str] = set()
+        stack = list(nodes)
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            match node:
+                case Load():
+                    found.add(node.elem)
+                    if not isinstance(node.pointers.offset, Affine):
+                        stack.append(node.pointers.offset)
+                case Map():
+                    if node.elem not in ("i1", "ptr"):
+                        found.add(node.elem)
+                    stack.extend(node.operands)
+                case View():
+                    stack.append(node.source)
+                case Splat() | Affine() | Stored():
+                    if node.elem not in ("i1", "i64", "ptr"):
+                        found.add(node.elem)
+        return found or {"f32"}
+
+    def _byproducts(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
+        """Expensive values inside the nest that a later root reads again, outermost first."""
+        found: list[Map] = []
+        seen: set[int] = set()
+
+        def walk(node: Node) -> None:
+            if id(node) in seen or id(node) in self.ev.replacement:
+                return
+            seen.add(id(node))
+            if isinstance(node, Map):
+                if node.shape == shape and self.again(node) and cost(node) > 6:
+                    found.append(node)
+                    return
+                for operand in node.operands:
+                    walk(operand)
+            elif isinstance(node, View):
+                walk(node.source)
+
+        for node in nodes:
+            walk(node)
+        return found
+
+    def _settle_broadcasts(self, nodes: Sequence[Node]) -> None:
+        """Expensive values on fewer dimensions than the nest get a nest of their own: vectorised, once per element."""
+        stack = list(nodes)
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen or id(node) in self.ev.replacement:
+                continue
+            seen.add(id(node))
+            if isinstance(node, Map):
+                stack.extend(node.operands)
+            elif isinstance(node, View):
+                source = node.source
+                wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))
+                if isinstance(source, Map) and wider and math.prod(source.shape) > 1 and cost(source) > 10:
+                    if id(source) not in self.ev.replacement:
+                        self.ev.replacement[id(source)] = (source, self.materialize(source), ())
+                else:
+                    stack.append(source)
+
+    def _unroll(self, nodes: Sequence[Node], limit: int = 4) -> int:
+        work = sum(cost(node) for node in nodes)
+        return limit if work <= 12 else 2 if work <= 40 else 1
+
+    def _outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
+               nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
+        """Open loops over all dimensions but `inner`; hoists before each."""
+        coordinates: list[Coordinate | None] = [None] * len(shape)
+        for d, size in enumerate(shape):
+            if d == inner:
+                continue
+            count, implied = self.ev.extent(size, bounds, d)
+            self.ev.hoist(nodes, tuple(coordinates))
+            coordinates[d] = stack.enter_context(self.ev.dimension(size, count, implied))
+        self.ev.hoist(nodes, tuple(coordinates))
+        return coordinates
+
+    @staticmethod
+    def inner_dim(shape: tuple[int, ...]) -> int:
+        """The vector dimension: the last one that has an extent."""
+        for d in range(len(shape) - 1, -1, -1):
+            if shape[d] > 1:
+                return d
+        return len(shape) - 1
+
+    # -- elementwise nests ----------------------------------------------------
+
+    def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
+             effect: Callable[[Coordinates, V | None], None]) -> None:  # fmt: skip
+        """Run `effect` at every coordinate within the bounds; keeps by-products in scratch."""
+        ev = self.ev
+        self._settle_broadcasts(nodes)
+        kept = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(nodes, shape)]
+        inner = self.inner_dim(shape)
+        with ExitStack() as stack:
+            coordinates = self._outer(stack, shape, inner, bounds, nodes)
+            n = min(ev.lanes_for(*self._elements(nodes)), shape[inner])
+
+            def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+                here = tuple(coordinate if d == inner else c for d, c in enumerate(coordinates))
+                for node, memory in kept:
+                    ev.write_scratch(memory, here, ev.at(node, here, mask))
+                effect(here, mask)
+                return []
+
+            if n == 1:
+                count, implied = ev.extent(shape[inner], bounds, inner)
+                with ev.dimension(shape[inner], count, implied) as coordinate:
+                    body(coordinate, None, [])
+            else:
+                ev.vector_loop(shape[inner], bounds, inner, n, self._unroll(nodes), body)
+        for node, memory in kept:
+            ev.replacement[id(node)] = (node, memory, tuple(b for b in bounds))
+
+    def store(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> None:
+        ev, f = self.ev, self.ev.f
+        if not pointers.shape:
+            self._store_scalar(pointers, value, mask)
+            return
+        bounds, rest = decompose_mask(mask)
+        nodes = [value, *rest]
+        if not isinstance(pointers.offset, Affine):
+            nodes.append(pointers.offset)
+        anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
+        el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
+
+        def effect(here: Coordinates, tail: V | None) -> None:
+            guard = tail
+            for part in rest:
+                condition = ev.at(part, here, tail)
+                n = max(lanes(condition.type), 1 if guard is None else lanes(guard.type))
+                condition = f.splat(condition, n)
+                guard = condition if guard is None else f.binary("and", f.splat(guard, n), condition)
+            dim = next((d for d, c in enumerate(here) if c is not None and c.lanes > 1), None)
+            n = 1 if dim is None else here[dim].lanes  # type: ignore[union-attr]
+            data = to_memory(f, f.splat(ev.at(value, here, tail), n), pointers.pointee)
+            offset = pointers.offset
+            step = offset.coefficients[dim] if isinstance(offset, Affine) and dim is not None else None
+            if isinstance(offset, Affine) and (dim is None or (step is not None and step.ref == "1")):
+                pointer = ev.pointer_at(pointers, here, dim)
+                if dim is None:
+                    self._guarded(guard, lambda: f.store(data, pointer, size))
+                elif guard is None:
+                    row = ev.row_pointer(pointers, here, dim)
+                    whole = n * size
+                    aligned = streaming and whole % 64 == 0 and ev.s.multiple(row) % 64 == 0
+                    f.store(data, pointer, 64 if aligned else size, nontemporal=aligned)
+                else:
+                    f.masked_store(data, pointer, f.splat(guard, n), size)
+                return
+            if n == 1:
+                address = f.gep(pointers.base, ev.s.to_i64(ev.at(pointers.offset, here, tail)), el)
+                self._guarded(guard, lambda: f.store(data, address, size))
+                return
+            addresses = ev.addresses(pointers, here, n, tail)
+            on = V("splat (i1 true)", vector("i1", n)) if guard is None else f.splat(guard, n)
+            name = f"llvm.masked.scatter.{mangle(data.type)}.v{n}p0"
+            f.module.declare(name, "void", [data.type, addresses.type, "i32", on.type])
+            f.call(name, "void", [data, addresses, V(str(size), "i32"), on])
+
+        self.nest(pointers.shape, bounds, [*nodes, anchor], effect)
+
+    def _guarded(self, guard: V | None, action: Callable[[], None]) -> None:
+        if guard is None:
+            action()
+        else:
+            with self.ev.f.when(guard):
+                action()
+
+    def _store_scalar(self, pointers: Pointers, value: Node, mask: Node | None) -> None:
+        ev, f = self.ev, self.ev.f
+        size = memory_size(pointers.pointee)
+        pointer = f.gep(pointers.base, ev.s.to_i64(ev.at(pointers.offset, ())), memory_element(pointers.pointee))
+        data = to_memory(f, ev.at(value, ()), pointers.pointee)
+        self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))
+
+    def materialize(self, node: Node, into: Stored | None = None, bounds: Sequence[Bound] = ()) -> Stored:
+        """Evaluate a block into scratch."""
+        ev = self.ev
+        memory = ev.scratch(node.shape, node.elem) if into is None else into
+        if not node.shape:
+            ev.write_scratch(memory, (), ev.at(node, ()))
+            return memory
+        transposed = self._transposed_load(node)
+        if transposed is not None and memory.strides[-1] == 1:
+            self._transpose(transposed, memory)
+            return memory
+        self.nest(node.shape, bounds, [node], lambda here, tail: ev.write_scratch(memory, here, ev.at(node, here, tail)))
+        return memory
+
+    # -- transposition ----------------------------------------------------------
+
+    @staticmethod
+    def _transposed_load(node: Node) -> Load | None:
+        """The load behind a 2-D block that is contiguous along dimension 0 (a transposed tile), or None."""
+        if isinstance(node, View) and node.dims == (1, 0) and isinstance(node.source, Load):
+            load = node.source
+            offset = load.pointers.offset
+            if isinstance(offset, Affine) and offset.coefficients[1] is not None and offset.coefficients[1].ref == "1":
+                return load
+        return None
+
+    def _transpose(self, load: Load, memory: Stored) -> None:
+        """Load `load` (rows × columns) in squares and store it transposed: memory[c, r] = load[r, c]."""
+        ev, f = self.ev, self.ev.f
+        rows, columns = load.shape
+        n = min(ev.lanes_for(load.elem), rows, columns)
+        bounds, _ = decompose_mask(load.mask)
+        row_limit, _ = ev.extent(rows, bounds, 0)
+        if n == 1:
+            with f.loop(0, rows) as r, ev.scope(), f.loop(0, columns) as c, ev.scope():
+                value = ev.at(load, (Coordinate(r.index, 0, 1, 0), Coordinate(c.index, 0, 1, 0)))
+                ev.write_scratch(memory, (Coordinate(c.index), Coordinate(r.index)), value)
+            return
+        last = ev.s.max(ev.s.sub(row_limit, ev.s.constant(1)), ZERO)
+        column_limit, _ = ev.extent(columns, bounds, 1)
+        covered = Load(load.shape, load.elem, load.pointers, None, load.other)
+        with f.loop(0, rows, n) as r, ev.scope(), f.loop(0, columns, n) as c, ev.scope():
+            tile: list[V] = []
+            mask = None if column_limit.ref == str(columns) else ev.lane_mask(c.index, column_limit, n)
+            for i in range(n):
+                position = ev.s.add(r.index, ev.s.constant(i))
+                if row_limit.ref != str(rows):  # rows past the end repeat the last one, then read as `other`
+                    inside = f.icmp("slt", position, row_limit)
+                    position = ev.s.min(position, last)
+                    on = f.splat(inside, n)
+                    on = on if mask is None else f.binary("and", on, mask)
+                else:
+                    on = mask
+                value = ev._load(covered, (Coordinate(position), Coordinate(c.index, 0, n)), on)
+                if on is not None:
+                    fill = constant(0, load.elem, n) if load.other is None else f.splat(ev.at(load.other, (ORIGIN, ORIGIN)), n)
+                    value = f.select(on, value, fill)
+                tile.append(value)
+            for i, column in enumerate(transpose_registers(ev, tile)):
+                here = (Coordinate(ev.s.add(c.index, ev.s.constant(i))), Coordinate(r.index, 0, n))
+                ev.write_scratch(memory, here, column)
+
+    # -- reductions -----------------------------------------------------------------
+
+    def reduce(self, operands: Sequence[Node], axis: int, combine: Combine) -> list[Node]:
+        """Combine along one dimension. Result nodes have that dimension removed."""
+        kind = combine.kind
+        neutral = identity(kind, operands[0].elem) if kind is not None else None
+        source, bounds = operands[0], []
+        if kind is not None and neutral is not None:
+            source, bounds = self._strip_neutral(operands[0], neutral)
+        sources = [source, *operands[1:]]
+        shape = operands[0].shape
+        kept = tuple(d for d in range(len(shape)) if d != axis)
+        result_shape = tuple(shape[d] for d in kept)
+        memories = [self.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
+        if any(b.dim != axis for b in bounds) and memories and neutral is not None:
+            fill = Splat(result_shape, operands[0].elem, constant(neutral, operands[0].elem))
+            self.materialize(fill, memories[0])
+        starts = [constant(neutral, operands[0].elem)] if neutral is not None else None
+        if axis == self.inner_dim(shape) or all(shape[d] == 1 for d in kept):
+            scalars = self._reduce_inner(sources, axis, combine, bounds, starts, memories, kept)
+        else:
+            scalars = self._reduce_outer(sources, axis, combine, bounds, starts, memories, kept)
+        if memories:
+            return list(memories)
+        return [Splat((), o.elem, v) for o, v in zip(operands, scalars, strict=True)]
+
+    @staticmethod
+    def _strip_neutral(node: Node, neutral: float | int) -> tuple[Node, list[Bound]]:
+        """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds."""
+        if isinstance(node, Map) and node.op == "arith.select":
+            mask, inside, outside = node.operands
+            if isinstance(outside, Splat) and outside.value.ref == constant(neutral, node.elem).ref:
+                bounds, rest = decompose_mask(mask)
+                if not rest:
+                    return inside, bounds
+        return node, []
+
+    def _reduce_inner(self, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+                      starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...]) -> list[V]:  # fmt: skip
+        """Along the vector dimension: vector accumulators, then a tree across lanes."""
+        ev, f = self.ev, self.ev.f
+        shape = sources[0].shape
+        self._settle_broadcasts(sources)
+        n = min(ev.lanes_for(*self._elements(sources)), shape[axis])
+        saved = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(sources, shape)]
+        with ExitStack() as stack:
+            coordinates = self._outer(stack, shape, axis, bounds, sources)
+
+            def at(coordinate: Coordinate) -> Coordinates:
+                return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
+
+            def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
+                here = at(coordinate)
+                for node, memory in saved:
+                    ev.write_scratch(memory, here, ev.at(node, here, mask))
+                items = [f.splat(ev.at(source, here, mask), n) for source in sources]
+                new = combine.emit(ev, acc, items)
+                return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
+
+            if starts is not None:
+                first = [f.splat(v, n) for v in starts]
+                copies = ev.vector_loop(shape[axis], bounds, axis, n, self._unroll(sources), body, first)
+            else:  # no neutral element known: start from the first vector of the (unmasked) block
+                here = at(Coordinate(ZERO, 0, n))
+                first = [f.splat(ev.at(source, here), n) for source in sources]
+                copies = [first]
+                if shape[axis] > n:
+                    with f.loop(n, shape[axis], n, first, at_least_once=True) as state, ev.scope():
+                        state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
+                    copies = [list(state.results)]
+            while len(copies) > 1:
+                pairs = [combine.emit(ev, a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
+                copies = pairs + copies[len(pairs) * 2 :]
+            result = self._across_lanes(copies[0], combine)
+            for memory, value in zip(memories, result, strict=False):
+                ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
+        for node, memory in saved:
+            ev.replacement[id(node)] = (node, memory, tuple(bounds))
+        return result
+
+    def _across_lanes(self, values: list[V], combine: Combine) -> list[V]:
+        f = self.ev.f
+        n = max(lanes(v.type) for v in values)
+        values = [f.splat(v, n) for v in values]
+        while n > 1:
+            half = n // 2
+            low = [f.shuffle(v, v, range(half)) if half > 1 else f.extract(v, 0) for v in values]
+            high = [f.shuffle(v, v, range(half, n)) if half > 1 else f.extract(v, 1) for v in values]
+            values = combine.emit(self.ev, low, high)
+            n = half
+        return values
+
+    def _reduce_outer(self, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+                      starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...]) -> list[V]:  # fmt: skip
+        """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
+        ev, f = self.ev, self.ev.f
+        shape = sources[0].shape
+        self._settle_broadcasts(sources)
+        inner = max(d for d in kept if shape[d] > 1)
+        n = min(ev.lanes_for(*self._elements(sources)), shape[inner])
+        count, implied = ev.extent(shape[axis], bounds, axis)
+        static = count.ref == str(shape[axis]) and shape[axis] <= 16
+        with ExitStack() as stack:
+            outer: list[Coordinate | None] = [None] * len(shape)
+            for d in kept:
+                if d != inner:
+                    extent, known = ev.extent(shape[d], bounds, d)
+                    outer[d] = stack.enter_context(ev.dimension(shape[d], extent, known))
+            if static:
+                for r in range(shape[axis]):
+                    row = tuple(Coordinate(ev.s.constant(r)) if d == axis else c for d, c in enumerate(outer))
+                    ev.hoist(sources, row)
+
+            def column(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+                def items(position: Coordinate) -> list[V]:
+                    here = tuple(
+                        coordinate if d == inner else position if d == axis else c for d, c in enumerate(outer)
+                    )
+                    return [f.splat(ev.at(source, here, mask), n) for source in sources]
+
+                if static:
+                    acc = items(Coordinate(ev.s.constant(0)))
+                    if starts is not None and shape[axis] == 0:
+                        acc = [f.splat(v, n) for v in starts]
+                    rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, shape[axis])]
+                    while len(rows) > 1:
+                        pairs = [combine.emit(ev, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+                        rows = pairs + rows[len(pairs) * 2 :]
+                    acc = rows[0]
+                else:
+                    ev._loops += 1
+                    ev._implied[ev._loops] = implied
+                    loop = ev._loops
+                    if starts is not None:
+                        first, low = [f.splat(v, n) for v in starts], 0
+                    else:
+                        first, low = items(Coordinate(ZERO, 0, 1, loop)), 1
+                    with f.loop(low, count, 1, first) as state, ev.scope():
+                        position = Coordinate(state.index, 0, 1, loop)
+                        state.next = combine.emit(ev, list(state.values), items(position))
+                    acc = list(state.results)
+                here = tuple(coordinate if d == inner else outer[d] for d in kept)
+                for memory, value in zip(memories, acc, strict=True):
+                    ev.write_scratch(memory, here, value)
+                return []
+
+            ev.vector_loop(shape[inner], bounds, inner, n, 1 if not static else 2, column)
+        return []
+
+    # -- scans --------------------------------------------------------------------------
+
+    def scan(self, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
+        """Inclusive prefix combination along `axis`, into scratch; lanes run along another dimension when there is one."""
+        ev, f = self.ev, self.ev.f
+        shape = operands[0].shape
+        memories = [ev.scratch(shape, o.elem) for o in operands]
+        others = [d for d in range(len(shape)) if d != axis and shape[d] > 1]
+        inner = others[-1] if others and axis != len(shape) - 1 else None
+        size = shape[axis]
+        with ExitStack() as stack:
+            outer: list[Coordinate | None] = [None] * len(shape)
+            for d in range(len(shape)):
+                if d not in (axis, inner):
+                    outer[d] = stack.enter_context(ev.dimension(shape[d], ev.s.constant(shape[d]), set()))
+
+            def run(lane: Coordinate | None, mask: V | None) -> None:
+                def at(position: V) -> Coordinates:
+                    return tuple(
+                        Coordinate(position) if d == axis else lane if d == inner else c for d, c in enumerate(outer)
+                    )
+
+                def step(position: V, acc: list[V] | None) -> list[V]:
+                    here = at(position)
+                    n = 1 if lane is None else lane.lanes
+                    items = [f.splat(ev.at(o, here, mask), n) for o in operands]
+                    new = items if acc is None else combine.emit(ev, acc, items)
+                    for memory, value in zip(memories, new, strict=True):
+                        ev.write_scratch(memory, here, value)
+                    return new
+
+                first = step(ev.s.constant(size - 1 if reverse else 0), None)
+                if size > 1:
+                    with f.loop(1, size, 1, first, at_least_once=True) as state, ev.scope():
+                        position = ev.s.sub(ev.s.constant(size - 1), state.index) if reverse else state.index
+                        state.next = step(position, list(state.values))
+
+            if inner is None:
+                run(None, None)
+            else:
+                n = min(ev.lanes_for(*(o.elem for o in operands)), shape[inner])
+
+                def body(lane: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+                    run(lane, mask)
+                    return []
+
+                ev.vector_loop(shape[inner], (), inner, n, 1, body)
+        return list(memories)
+
+    def argument_of(self, node: Node) -> V:
+        """The scalar of a rank-0 node."""
+        if node.shape:
+            raise UnsupportedError(f"host lowering: a scalar was expected, not a block of shape {node.shape}")
+        return self.ev.at(node, ())
+
+
+def transpose_registers(ev: Evaluator, rows: list[V]) -> list[V]:
+    """Transpose an n × n tile of registers in log2(n) stages of two-input shuffles (n a power of two)."""
+    n = len(rows)
+    current, distance = list(rows), n // 2
+    while distance:
+        low = [lane if (lane // distance) % 2 == 0 else n + lane - distance for lane in range(n)]
+        high = [lane + distance if (lane // distance) % 2 == 0 else n + lane for lane in range(n)]
+        following = list(current)
+        for i in range(n):
+            if (i // distance) % 2 == 0:
+                a, b = current[i], current[i + distance]
+                following[i] = ev.f.shuffle(a, b, low)
+                following[i + distance] = ev.f.shuffle(a, b, high)
+        current, distance = following, distance // 2
+    return current
+
+
+__all__ = ["Combine", "Roots", "const", "memory_size_of", "register_element", "transpose_registers", "zero"]

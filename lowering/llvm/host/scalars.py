@@ -1,0 +1,151 @@
+"""Scalar index arithmetic: constants fold, equal expressions are emitted once, and known divisors are tracked.
+
+Code generation runs no LLVM passes, so the arithmetic that surrounds every block (row pointers, bounds, tile counts) is
+kept small here. Value numbering is scoped like dominance: what is computed inside a loop is forgotten after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..ir import Function, V
+
+ZERO = V("0", "i64")
+
+
+def is_constant(v: V) -> bool:
+    return v.ref[0] not in "%@"
+
+
+def constant_value(v: V) -> int:
+    return int(v.ref)
+
+
+class Scalars:
+    """i64 arithmetic on a function under construction."""
+
+    def __init__(self, function: Function) -> None:
+        self.f = function
+        self._scopes: list[dict[tuple[str, ...], V]] = [{}]
+        self._multiple: dict[str, int] = {}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self._scopes.append({})
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def known(self, key: tuple[str, ...]) -> V | None:
+        for table in reversed(self._scopes):
+            if key in table:
+                return table[key]
+        return None
+
+    def remember(self, key: tuple[str, ...], value: V) -> V:
+        self._scopes[-1][key] = value
+        return value
+
+    def multiple(self, v: V) -> int:
+        """A number that divides the value (1 when nothing is known; 0 for the constant 0)."""
+        return abs(int(v.ref)) if is_constant(v) else self._multiple.get(v.ref, 1)
+
+    def assume_multiple(self, v: V, n: int) -> None:
+        self._multiple[v.ref] = n
+
+    def constant(self, value: int) -> V:
+        return V(str(value), "i64")
+
+    def _binary(self, opcode: str, a: V, b: V, multiple: int) -> V:
+        key = (opcode, a.ref, b.ref)
+        found = self.known(key)
+        if found is None:
+            found = self.f.binary(opcode, a, b)
+            if multiple > 1:
+                self._multiple[found.ref] = multiple
+            self.remember(key, found)
+        return found
+
+    def add(self, a: V, b: V) -> V:
+        if is_constant(a):
+            a, b = b, a
+        if is_constant(b):
+            if is_constant(a):
+                return self.constant(int(a.ref) + int(b.ref))
+            if b.ref == "0":
+                return a
+        elif a.ref > b.ref:
+            a, b = b, a
+        return self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+
+    def sub(self, a: V, b: V) -> V:
+        if is_constant(b):
+            return self.add(a, self.constant(-int(b.ref)))
+        if a.ref == b.ref:
+            return ZERO
+        return self._binary("sub", a, b, math.gcd(self.multiple(a), self.multiple(b)))
+
+    def mul(self, a: V, b: V) -> V:
+        if is_constant(a):
+            a, b = b, a
+        if is_constant(b):
+            if is_constant(a):
+                return self.constant(int(a.ref) * int(b.ref))
+            if b.ref == "0":
+                return ZERO
+            if b.ref == "1":
+                return a
+        elif a.ref > b.ref:
+            a, b = b, a
+        return self._binary("mul", a, b, self.multiple(a) * self.multiple(b))
+
+    def _choose(self, name: str, a: V, b: V) -> V:
+        if is_constant(a) and is_constant(b):
+            return self.constant((min if name == "smin" else max)(int(a.ref), int(b.ref)))
+        if a.ref == b.ref:
+            return a
+        key = (name, *sorted((a.ref, b.ref)))
+        found = self.known(key)
+        return found if found is not None else self.remember(key, self.f.intrinsic(name, [a, b]))
+
+    def min(self, a: V, b: V) -> V:
+        return self._choose("smin", a, b)
+
+    def max(self, a: V, b: V) -> V:
+        return self._choose("smax", a, b)
+
+    def floor_div(self, a: V, n: int) -> V:
+        """a / n for a ≥ 0 and a constant n > 0."""
+        if n == 1:
+            return a
+        if is_constant(a):
+            return self.constant(int(a.ref) // n)
+        if n & (n - 1) == 0:
+            return self._binary("lshr", a, self.constant(n.bit_length() - 1), max(1, self.multiple(a) // n))
+        return self._binary("udiv", a, self.constant(n), 1)
+
+    def round_down(self, a: V, n: int) -> V:
+        """The largest multiple of the power of two n that is ≤ a, for a ≥ 0."""
+        if n == 1:
+            return a
+        if is_constant(a):
+            return self.constant(int(a.ref) // n * n)
+        return self._binary("and", a, self.constant(-n), n)
+
+    def ceil_div(self, a: V, n: int) -> V:
+        return self.floor_div(self.add(a, self.constant(n - 1)), n)
+
+    def to_i64(self, a: V, signed: bool = True) -> V:
+        if a.type == "i64":
+            return a
+        if is_constant(a):
+            return V(a.ref, "i64")
+        key = ("sext" if signed else "zext", a.ref)
+        found = self.known(key)
+        if found is None:
+            found = self.remember(key, self.f.cast(key[0], a, "i64"))
+            self._multiple[found.ref] = self.multiple(a)
+        return found

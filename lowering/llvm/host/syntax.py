@@ -1,0 +1,94 @@
+"""Reading block IR: types and attributes of xDSL objects as plain Python values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+)
+
+from ....promotion.errors import UnsupportedError
+
+_names: dict[Any, str] = {}
+
+
+def is_tensor(type_: Any) -> bool:
+    return isinstance(type_, TensorType)
+
+
+def shape_of(type_: Any) -> tuple[int, ...]:
+    return tuple(type_.get_shape()) if isinstance(type_, TensorType) else ()
+
+
+def element_name(type_: Any) -> str:
+    """`f32`, `i1`, `bf16`, `ptr`, … of a scalar or block type."""
+    if isinstance(type_, TensorType):
+        type_ = type_.element_type
+    found = _names.get(type_)
+    if found is None:
+        found = "ptr" if type_.name == "tt.ptr" else str(type_)
+        _names[type_] = found
+    return found
+
+
+def pointee_name(type_: Any) -> str:
+    """The pointee of a pointer or block of pointers."""
+    if isinstance(type_, TensorType):
+        type_ = type_.element_type
+    return element_name(type_.pointee)
+
+
+def attribute(op: Any, name: str) -> Any:
+    return op.properties.get(name, op.attributes.get(name))
+
+
+def plain(value: Any) -> Any:
+    """An attribute as a Python value where it has one."""
+    match value:
+        case IntegerAttr():
+            return value.value.data
+        case FloatAttr():
+            return value.value.data
+        case StringAttr():
+            return value.data
+        case ArrayAttr():
+            return [plain(v) for v in value]
+        case DenseArrayBase():
+            return list(value.get_values())
+    return getattr(value, "data", value)
+
+
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+FLOAT_PREDICATES = (
+    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
+)  # fmt: skip
+
+
+def attributes(op: Any) -> dict[str, Any]:
+    """All properties and attributes of an operation (or a dictionary attribute) as plain values; predicates by name."""
+    if isinstance(op, DictionaryAttr):
+        return {name: plain(value) for name, value in op.data.items()}
+    found = {name: plain(value) for name, value in op.attributes.items()}
+    found.update({name: plain(value) for name, value in op.properties.items()})
+    if "predicate" in found and isinstance(found["predicate"], int):
+        found["predicate"] = (PREDICATES if op.name == "arith.cmpi" else FLOAT_PREDICATES)[found["predicate"]]
+    return found
+
+
+def constant_value(op: Any) -> float | int | bool:
+    """The value of `arith.constant`; dense constants must be splats."""
+    value = attribute(op, "value")
+    if isinstance(value, DenseIntOrFPElementsAttr):
+        if not value.is_splat():
+            raise UnsupportedError("host lowering: a dense constant that is not a splat")
+        return value.get_values()[0]
+    result: float | int | bool = plain(value)
+    return result

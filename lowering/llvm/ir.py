@@ -1,0 +1,382 @@
+"""LLVM IR as text: a function builder with typed values.
+
+llvmlite's own builder has neither bfloat nor string attributes; text has both, and a line of text costs less than an object.
+Values carry their LLVM type, so emitters read like arithmetic; intrinsics are declared on first use.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class V(NamedTuple):
+    """A value: its text (`%t3`, `7`, `splat (float 0x…)`) and its LLVM type (`i64`, `<16 x float>`, `ptr`)."""
+
+    ref: str
+    type: str
+
+
+def lanes(type_: str) -> int:
+    """Number of lanes of a vector type; 1 for a scalar."""
+    return int(type_[1 : type_.index(" ")]) if type_[0] == "<" else 1
+
+
+def element(type_: str) -> str:
+    """`float` for `<16 x float>` and for `float`."""
+    return type_[type_.index("x") + 2 : -1] if type_[0] == "<" else type_
+
+
+def vector(element_: str, n: int) -> str:
+    return element_ if n == 1 else f"<{n} x {element_}>"
+
+
+def with_element(type_: str, element_: str) -> str:
+    """The type with the same number of lanes and another element."""
+    return vector(element_, lanes(type_))
+
+
+BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+
+
+def bits(element_: str) -> int:
+    return BITS[element_] if element_ in BITS else int(element_[1:])
+
+
+def is_float(type_: str) -> bool:
+    return element(type_) in ("half", "bfloat", "float", "double")
+
+
+def float_text(value: float, element_: str) -> str:
+    """An exact float literal of the element type; the value is rounded to it first."""
+    if element_ == "double":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    if element_ == "float":
+        try:
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:
+            value = float("inf") if value > 0 else float("-inf")
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    if element_ == "half":
+        try:
+            return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+        except OverflowError:
+            return "0xH7C00" if value > 0 else "0xHFC00"
+    word = struct.unpack("<I", struct.pack("<f", value))[0]
+    if value != value:
+        return "0xR7FC0"
+    return f"0xR{(word + 0x7FFF + ((word >> 16) & 1)) >> 16:04X}"
+
+
+def const(value: float | int | bool, type_: str) -> V:
+    """A constant of any arithmetic type; vectors get a splat."""
+    el = element(type_)
+    if el == "i1":
+        text = "true" if value else "false"
+    elif is_float(el):
+        text = float_text(float(value), el)
+    else:
+        width = int(el[1:])
+        number = int(value) & ((1 << width) - 1)
+        text = str(number - (1 << width) if number >> (width - 1) and width > 1 else number)
+    return V(f"splat ({el} {text})" if type_[0] == "<" else text, type_)
+
+
+def iconst(value: int, type_: str = "i64") -> V:
+    return V(str(value), type_) if type_[0] != "<" else const(value, type_)
+
+
+def zero(type_: str) -> V:
+    return V("zeroinitializer" if type_[0] == "<" else "null" if type_ == "ptr" else const(0, type_).ref, type_)
+
+
+def int_vector(values: Sequence[int], element_: str) -> V:
+    body = ", ".join(f"{element_} {v}" for v in values)
+    return V(f"<{body}>", vector(element_, len(values)))
+
+
+@dataclass
+class Module:
+    """Functions, declarations and globals of one LLVM module; `text()` is the whole."""
+
+    functions: dict[str, str] = field(default_factory=dict)
+    declarations: dict[str, str] = field(default_factory=dict)
+    globals: dict[str, str] = field(default_factory=dict)
+
+    def declare(self, name: str, result: str, params: Iterable[str]) -> None:
+        if name not in self.declarations and name not in self.functions:
+            self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
+
+    def add(self, function: Function) -> None:
+        self.functions[function.name] = function.text()
+
+    def text(self) -> str:
+        declarations = [d for n, d in self.declarations.items() if n not in self.functions]
+        return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", ""])
+
+
+class Loop:
+    """State of an open loop: `index`, the carried `values`; set `next` before leaving; `results` afterwards."""
+
+    __slots__ = ("index", "next", "results", "values")
+
+    def __init__(self, index: V, values: list[V]) -> None:
+        self.index = index
+        self.values = values
+        self.next: list[V] = list(values)
+        self.results: list[V] = []
+
+
+class Function:
+    """Builds one function, block after block. Methods append an instruction and return its value."""
+
+    def __init__(
+        self,
+        module: Module,
+        name: str,
+        params: Sequence[tuple[str, str]],
+        result: str = "void",
+        attributes: str = "nounwind",
+        linkage: str = "",
+    ) -> None:
+        """`params`: (type with attributes such as "ptr noalias", name)."""
+        self.module = module
+        self.name = name
+        self.params = [V(f"%{n}", t.split(" ")[0]) for t, n in params]
+        head = ", ".join(f"{t} %{n}" for t, n in params)
+        self.head = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head}) {attributes} {{"
+        self.lines: list[str] = ["entry:"]
+        self.block = "entry"
+        self._entry_allocas: list[str] = []
+        self._counter = 0
+
+    # -- plumbing ---------------------------------------------------------
+
+    def fresh(self, prefix: str = "t") -> str:
+        self._counter += 1
+        return f"%{prefix}{self._counter}"
+
+    def emit(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def op(self, text: str, type_: str) -> V:
+        self._counter += 1
+        ref = f"%t{self._counter}"
+        self.lines.append(f"  {ref} = {text}")
+        return V(ref, type_)
+
+    def label(self, prefix: str = "b") -> str:
+        self._counter += 1
+        return f"{prefix}{self._counter}"
+
+    def start(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def text(self) -> str:
+        return "\n".join([self.head, self.lines[0], *self._entry_allocas, *self.lines[1:], "}", ""])
+
+    # -- arithmetic -------------------------------------------------------
+
+    def binary(self, opcode: str, a: V, b: V) -> V:
+        """Any two-operand instruction: add, fadd, and, shl, "add nsw", …"""
+        return self.op(f"{opcode} {a.type} {a.ref}, {b.ref}", a.type)
+
+    def add(self, a: V, b: V) -> V:
+        if b.ref == "0":
+            return a
+        if a.ref == "0":
+            return b
+        return self.op(f"add {a.type} {a.ref}, {b.ref}", a.type)
+
+    def sub(self, a: V, b: V) -> V:
+        return a if b.ref == "0" else self.op(f"sub {a.type} {a.ref}, {b.ref}", a.type)
+
+    def mul(self, a: V, b: V) -> V:
+        if a.ref == "1" or b.ref == "0":
+            return b
+        if b.ref == "1" or a.ref == "0":
+            return a
+        return self.op(f"mul {a.type} {a.ref}, {b.ref}", a.type)
+
+    def fneg(self, a: V) -> V:
+        return self.op(f"fneg {a.type} {a.ref}", a.type)
+
+    def icmp(self, predicate: str, a: V, b: V) -> V:
+        return self.op(f"icmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
+
+    def fcmp(self, predicate: str, a: V, b: V) -> V:
+        return self.op(f"fcmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
+
+    def select(self, c: V, a: V, b: V) -> V:
+        return self.op(f"select {c.type} {c.ref}, {a.type} {a.ref}, {b.type} {b.ref}", a.type)
+
+    def cast(self, opcode: str, a: V, type_: str) -> V:
+        return a if a.type == type_ else self.op(f"{opcode} {a.type} {a.ref} to {type_}", type_)
+
+    def bitcast(self, a: V, type_: str) -> V:
+        return self.cast("bitcast", a, type_)
+
+    def call(self, name: str, result: str, args: Sequence[V], flags: str = "") -> V:
+        text = ", ".join(f"{a.type} {a.ref}" for a in args)
+        if result == "void":
+            self.emit(f"call void @{name}({text})")
+            return V("", "void")
+        return self.op(f"call {flags + ' ' if flags else ''}{result} @{name}({text})", result)
+
+    def intrinsic(self, name: str, args: Sequence[V], result: str | None = None, flags: str = "") -> V:
+        """`intrinsic("fma", [a, b, c])` → `@llvm.fma.v16f32`: overloaded on the first operand's type."""
+        full = f"llvm.{name}.{mangle(args[0].type)}"
+        out = result if result is not None else args[0].type
+        self.module.declare(full, out, [a.type for a in args])
+        return self.call(full, out, args, flags)
+
+    def target_intrinsic(self, name: str, args: Sequence[V], result: str) -> V:
+        """A target intrinsic by its full name; the caller has checked that the target has it."""
+        self.module.declare(name, result, [a.type for a in args])
+        return self.call(name, result, args)
+
+    def fma(self, a: V, b: V, c: V) -> V:
+        return self.intrinsic("fma", [a, b, c])
+
+    def smin(self, a: V, b: V) -> V:
+        return self.intrinsic("smin", [a, b])
+
+    def smax(self, a: V, b: V) -> V:
+        return self.intrinsic("smax", [a, b])
+
+    # -- vectors ----------------------------------------------------------
+
+    def splat(self, a: V, n: int) -> V:
+        """Scalar → vector of n lanes (n == 1: unchanged). Constants stay constants."""
+        if n == 1 or a.type[0] == "<":
+            return a
+        type_ = f"<{n} x {a.type}>"
+        if a.ref[0] != "%" and a.type != "ptr":
+            return V(f"splat ({a.type} {a.ref})", type_)
+        one = self.op(f"insertelement {type_} poison, {a.type} {a.ref}, i32 0", type_)
+        return self.op(
+            f"shufflevector {type_} {one.ref}, {type_} poison, <{n} x i32> zeroinitializer", type_
+        )
+
+    def shuffle(self, a: V, b: V, mask: Sequence[int]) -> V:
+        indices = ", ".join(f"i32 {m}" if m >= 0 else "i32 poison" for m in mask)
+        out = vector(element(a.type), len(mask))
+        return self.op(f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{indices}>", out)
+
+    def extract(self, a: V, lane: int | V) -> V:
+        at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.ref}"
+        return self.op(f"extractelement {a.type} {a.ref}, {at}", element(a.type))
+
+    def insert(self, a: V, value: V, lane: int | V) -> V:
+        at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.ref}"
+        return self.op(f"insertelement {a.type} {a.ref}, {value.type} {value.ref}, {at}", a.type)
+
+    def iota(self, n: int, element_: str = "i64") -> V:
+        return int_vector(range(n), element_)
+
+    # -- memory -----------------------------------------------------------
+
+    def gep(self, base: V, index: V | int, element_: str = "i8") -> V:
+        at = V(str(index), "i64") if isinstance(index, int) else index
+        if at.ref == "0":
+            return base
+        return self.op(f"getelementptr {element_}, ptr {base.ref}, {at.type} {at.ref}", "ptr")
+
+    def load(self, type_: str, pointer: V, align: int = 1) -> V:
+        return self.op(f"load {type_}, ptr {pointer.ref}, align {align}", type_)
+
+    def store(self, value: V, pointer: V, align: int = 1, nontemporal: bool = False) -> None:
+        hint = ", !nontemporal !0" if nontemporal else ""
+        self.emit(f"store {value.type} {value.ref}, ptr {pointer.ref}, align {align}{hint}")
+
+    def masked_load(self, type_: str, pointer: V, mask: V, other: V, align: int) -> V:
+        name = f"llvm.masked.load.{mangle(type_)}.p0"
+        self.module.declare(name, type_, ["ptr", "i32", mask.type, type_])
+        return self.call(name, type_, [pointer, V(str(align), "i32"), mask, other])
+
+    def masked_store(self, value: V, pointer: V, mask: V, align: int) -> None:
+        name = f"llvm.masked.store.{mangle(value.type)}.p0"
+        self.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
+        self.call(name, "void", [value, pointer, V(str(align), "i32"), mask])
+
+    def prefetch(self, pointer: V, write: bool = False, locality: int = 3) -> None:
+        self.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+        flags = [V(str(int(write)), "i32"), V(str(locality), "i32"), V("1", "i32")]
+        self.call("llvm.prefetch.p0", "void", [pointer, *flags])
+
+    def alloca(self, type_: str, count: int = 1, align: int = 64) -> V:
+        """Stack memory, reserved once in the entry block."""
+        ref = self.fresh("s")
+        self._entry_allocas.append(f"  {ref} = alloca {type_}, i64 {count}, align {align}")
+        return V(ref, "ptr")
+
+    # -- control ----------------------------------------------------------
+
+    def branch(self, label: str) -> None:
+        self.emit(f"br label %{label}")
+
+    def cond_branch(self, c: V, yes: str, no: str) -> None:
+        self.emit(f"br i1 {c.ref}, label %{yes}, label %{no}")
+
+    def phi(self, type_: str, incoming: Sequence[tuple[V, str]]) -> V:
+        return self.op(f"phi {type_} " + ", ".join(f"[ {v.ref}, %{b} ]" for v, b in incoming), type_)
+
+    @contextmanager
+    def loop(
+        self,
+        low: V | int,
+        high: V | int,
+        step: V | int = 1,
+        carry: Sequence[V] = (),
+        at_least_once: bool = False,
+    ) -> Iterator[Loop]:
+        """`for index in range(low, high, step)` with carried values. `at_least_once`: a do-while (high > low is known)."""
+        lo, hi, st = (V(str(x), "i64") if isinstance(x, int) else x for x in (low, high, step))
+        head, body, done = self.label("h"), self.label("l"), self.label("x")
+        before = self.block
+        self.branch(head)
+        self.start(head)
+        loop = Loop(V(self.fresh("i"), lo.type), [V(self.fresh("c"), c.type) for c in carry])
+        slot = len(self.lines)
+        self.lines.append("")
+        if not at_least_once:
+            self.cond_branch(self.icmp("slt", loop.index, hi), body, done)
+            self.start(body)
+        yield loop
+        following = self.op(f"add nsw {lo.type} {loop.index.ref}, {st.ref}", lo.type)
+        latch = self.block
+        if at_least_once:
+            self.cond_branch(self.icmp("slt", following, hi), head, done)
+        else:
+            self.branch(head)
+        phis = [f"  {loop.index.ref} = phi {lo.type} [ {lo.ref}, %{before} ], [ {following.ref}, %{latch} ]"]
+        for value, first, new in zip(loop.values, carry, loop.next, strict=True):
+            phis.append(f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]")
+        self.lines[slot] = "\n".join(phis)
+        self.start(done)
+        loop.results = list(loop.next) if at_least_once else loop.values
+
+    @contextmanager
+    def when(self, c: V) -> Iterator[None]:
+        """Run the body if the i1 is true."""
+        yes, done = self.label("y"), self.label("n")
+        self.cond_branch(c, yes, done)
+        self.start(yes)
+        yield
+        self.branch(done)
+        self.start(done)
+
+    def ret(self, value: V | None = None) -> None:
+        self.emit("ret void" if value is None else f"ret {value.type} {value.ref}")
+
+
+def mangle(type_: str) -> str:
+    """LLVM's intrinsic suffix of a type: `v16f32`, `bf16`, `i64`, `p0`."""
+    names = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
+    el = element(type_)
+    short = names.get(el, el)
+    return f"v{lanes(type_)}{short}" if type_[0] == "<" else short

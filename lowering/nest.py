@@ -1,0 +1,106 @@
+"""The loop nest: what the scheduler hands to the tiler.
+
+A nest is `linalg.generic` (MLIR: iterator types, indexing maps, a scalar body) whose body may also reduce, scan and contract,
+so that a softmax, a layer norm, a matmul with its epilogue or a whole attention is *one* nest with one description.
+Every body value lives on a subset of the nest's axes; it is computed once for each point of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..graph.dims import Dim
+from ..promotion.dtype import DType
+
+Extent = int | Dim
+"""A size known now (`int`) or at launch (`Dim`)."""
+
+BufferKind = Literal["input", "constant", "output", "temporary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A dense, C-contiguous array in memory. `shape` is in elements; `symbol` is the id of the graph symbol it stores."""
+
+    kind: BufferKind
+    index: int  # position among the buffers of its kind
+    dtype: DType
+    shape: tuple[Extent, ...]
+    symbol: int
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop. `reduction` axes appear in no store; an axis may be reduced over *and* be parallel elsewhere (softmax)."""
+
+    name: str
+    extent: Extent
+    iterator: Literal["parallel", "reduction"] = "parallel"
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`offset + Σ coefficient · axis`; axes are indices into `Nest.axes`, sorted, coefficients never zero."""
+
+    offset: Extent = 0
+    terms: tuple[tuple[int, Extent], ...] = ()
+
+    def coefficient(self, axis: int) -> Extent:
+        for index, value in self.terms:
+            if index == axis:
+                return value
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One SSA value of the body.
+
+    op            operands                attrs
+    ------------  ----------------------  -----------------------------------------------------------------
+    load          (*indices, [guard])     buffer: Buffer, at: Affine (elements), strides: tuple[Extent, ...] one per
+                                          index operand (int64 values, already clamped, in elements), guarded: bool
+                                          (last operand is an i1: false lanes do not touch memory and read `fill`),
+                                          fill: Python scalar
+    const         ()                      value: Python scalar or NumPy scalar of the dtype
+    dim           ()                      extent: Extent            (int64, known at launch)
+    index         ()                      at: Affine                (int64 value of an affine expression of the axes)
+    reduce        (x,)                    kind: "sum" "prod" "max" "min" "argmax" "argmin", over: tuple of axes
+                                          (accumulates in the value's own dtype; x has been cast to it, arg*: int64)
+    scan          (x,)                    kind: "sum", axis: int, exclusive: bool, reverse: bool
+    contract      (a, b)                  over: int (the contracted axis), precision: "ieee" | "tf32".  Accumulates in the
+                                          value's dtype; a and b may be narrower (f16, bf16, i8)
+    anything else operands of a map op    the attrs of the graph op; `op` is its name in the op table
+    """
+
+    op: str
+    dtype: DType
+    axes: tuple[int, ...]  # sorted
+    operands: tuple[int, ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write body value `value` to `buffer` at the affine element position `at`, for all points of the value's axes."""
+
+    value: int
+    buffer: Buffer
+    at: Affine
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A kernel before tiling. `body` is in topological order; operands index into it. `fused` names the graph ops inside."""
+
+    axes: tuple[Axis, ...]
+    body: tuple[Value, ...]
+    stores: tuple[Store, ...]
+    fused: tuple[str, ...] = ()
+    symbols: tuple[int, ...] = ()  # ids of the graph symbols whose value is computed here
+
+    @property
+    def loads(self) -> tuple[Value, ...]:
+        return tuple(v for v in self.body if v.op == "load")

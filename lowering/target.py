@@ -1,0 +1,38 @@
+"""Targets: what code is generated for. A frozen value, part of every cache key; nothing here probes a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HostTarget:
+    """A CPU: LLVM triple, CPU name and resolved feature string, plus the sizes that tiling and lowering use (bytes)."""
+
+    triple: str
+    cpu: str
+    features: frozenset[str]
+    vector_bytes: int
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+    l3_bytes: int = 32 << 20
+
+    @property
+    def is_x86(self) -> bool:
+        return self.triple.startswith(("x86_64", "i686"))
+
+    def has(self, *names: str) -> bool:
+        return all(name in self.features for name in names)
+
+    @property
+    def registers(self) -> int:
+        """Vector registers: 32 with AVX-512 and on AArch64, else 16."""
+        return 32 if self.has("avx512f") or self.triple.startswith("aarch64") else 16
+
+    @property
+    def feature_text(self) -> str:
+        return ",".join(f"+{name}" for name in sorted(self.features))
+
+    @property
+    def key(self) -> str:
+        return f"{self.triple}|{self.cpu}|{self.feature_text}|{self.vector_bytes}"

@@ -1,0 +1,63 @@
+"""Which dtype do two operands meet in? Dtypes, lattices, rule sets, literals, casts.
+
+`implicit_cast_type` and `implicit_cast` are the queries of the MAX type_promotion page; `rules(name)` gives a
+whole rule set. Nothing here knows graphs, and nothing imports NumPy before a NumPy dtype is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .casts import LOSS_CLASSES, LossClass, loss_class, loss_example, path_text
+from .dtype import DTYPES, DType
+from .errors import InternalError, JoineryError, UnsupportedError, UserError
+from .lattice import Lattice, Law, Laws, check_laws
+from .literals import LiteralRules, Scalar, check_literal, is_scalar
+from .result_rules import RESULT_RULES, Promotion, ResultRule
+from .rules import RuleSet, dtype_of, rules
+from .table import PromotionTable
+
+
+def implicit_cast_type(lhs: DType | str, rhs: DType | str, rule_set: str | RuleSet = "max") -> DType:
+    """The smallest dtype to which both may be promoted. Raises `UserError` if either is not supported."""
+    return rules(rule_set).join(DType(lhs), DType(rhs))
+
+
+def implicit_cast(lhs: Any, rhs: Any, rule_set: str | RuleSet = "max") -> tuple[Any, Any]:
+    """Two symbols, cast to the promoted dtype where necessary. Symbols need `.dtype` and `.cast(dtype)`."""
+    target = implicit_cast_type(lhs.dtype, rhs.dtype, rule_set)
+    first = lhs if lhs.dtype is target else lhs.cast(target)
+    second = rhs if rhs.dtype is target else rhs.cast(target)
+    return first, second
+
+
+__all__ = [
+    "DTYPES",
+    "LOSS_CLASSES",
+    "RESULT_RULES",
+    "DType",
+    "InternalError",
+    "JoineryError",
+    "Lattice",
+    "Law",
+    "Laws",
+    "LiteralRules",
+    "LossClass",
+    "Promotion",
+    "PromotionTable",
+    "ResultRule",
+    "RuleSet",
+    "Scalar",
+    "UnsupportedError",
+    "UserError",
+    "check_laws",
+    "check_literal",
+    "dtype_of",
+    "implicit_cast",
+    "implicit_cast_type",
+    "is_scalar",
+    "loss_class",
+    "loss_example",
+    "path_text",
+    "rules",
+]

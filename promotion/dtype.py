@@ -1,0 +1,358 @@
+"""Element types.
+
+A `DType` is one interned object per name, so identity is equality and a table of dtypes is a plain dict. Its
+fields describe the format; what an operator does with it is decided by rule sets (`rules.py`) and by the op
+table, never here.
+
+Formats: IEEE 754 for float16/32/64; bfloat16 is float32 with 7 mantissa bits; tensor_float32 is float32
+storage with 10 mantissa bits; the 8-bit and smaller floats follow the OCP "8-bit Floating Point" and
+"Microscaling Formats" specifications and the names of `ml_dtypes`, whose NumPy types hold their values.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, cast
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Kind = Literal["bool", "int", "uint", "float", "complex"]
+
+
+class _Format(NamedTuple):
+    """One row of the type table. `min_exponent` is the exponent of the smallest normal number."""
+
+    kind: Kind
+    bits: int
+    exponent_bits: int = 0
+    mantissa_bits: int = 0
+    max_finite: float = 0.0
+    min_exponent: int = 0
+    has_infinity: bool = False
+    has_nan: bool = False
+    storage_only: bool = False
+
+
+def _ieee(bits: int, exponent_bits: int, mantissa_bits: int) -> _Format:
+    """A format with infinities and NaNs in the topmost exponent, as IEEE 754 lays them out."""
+    bias = 2 ** (exponent_bits - 1) - 1
+    largest = float(2 - 2.0**-mantissa_bits) * 2.0**bias
+    return _Format("float", bits, exponent_bits, mantissa_bits, largest, 1 - bias, True, True)
+
+
+_FORMATS: dict[str, _Format] = {
+    "bool": _Format("bool", 1),
+    "int4": _Format("int", 4),
+    "int8": _Format("int", 8),
+    "int16": _Format("int", 16),
+    "int32": _Format("int", 32),
+    "int64": _Format("int", 64),
+    "uint4": _Format("uint", 4),
+    "uint8": _Format("uint", 8),
+    "uint16": _Format("uint", 16),
+    "uint32": _Format("uint", 32),
+    "uint64": _Format("uint", 64),
+    "index": _Format("uint", 64),
+    "address": _Format("uint", 64),
+    "float16": _ieee(16, 5, 10),
+    "bfloat16": _ieee(16, 8, 7),
+    "float32": _ieee(32, 8, 23),
+    "tensor_float32": _ieee(32, 8, 10),
+    "float64": _ieee(64, 11, 52),
+    "float8_e4m3fn": _Format("float", 8, 4, 3, 448.0, -6, False, True),
+    "float8_e5m2": _ieee(8, 5, 2),
+    "float8_e4m3fnuz": _Format("float", 8, 4, 3, 240.0, -7, False, True),
+    "float8_e5m2fnuz": _Format("float", 8, 5, 2, 57344.0, -15, False, True),
+    "float8_e4m3b11fnuz": _Format("float", 8, 4, 3, 30.0, -10, False, True),
+    "float8_e4m3": _ieee(8, 4, 3),
+    "float8_e3m4": _ieee(8, 3, 4),
+    "float8_e8m0fnu": _Format("float", 8, 8, 0, 2.0**127, -127, False, True),
+    "complex64": _Format("complex", 64, 8, 23, _ieee(32, 8, 23).max_finite, -126, True, True, True),
+    "complex128": _Format("complex", 128, 11, 52, _ieee(64, 11, 52).max_finite, -1022, True, True, True),
+    "float4_e2m1fn": _Format("float", 4, 2, 1, 6.0, 0, storage_only=True),
+    "float6_e2m3fn": _Format("float", 6, 2, 3, 7.5, 0, storage_only=True),
+    "float6_e3m2fn": _Format("float", 6, 3, 2, 28.0, -2, storage_only=True),
+    "int2": _Format("int", 2, storage_only=True),
+    "uint2": _Format("uint", 2, storage_only=True),
+}
+
+# Names people bring from other tools; used only to suggest ours.
+_FOREIGN_NAMES = {
+    "bf16": "bfloat16", "f16": "float16", "half": "float16", "fp16": "float16", "f32": "float32",
+    "fp32": "float32", "float": "float32", "tf32": "tensor_float32", "tensor_float_32": "tensor_float32",
+    "f64": "float64", "fp64": "float64", "double": "float64", "i1": "bool", "bool_": "bool",
+    "boolean": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "int": "int64",
+    "long": "int64", "short": "int16", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "byte": "uint8", "size_t": "index", "fp8": "float8_e4m3fn", "f8E4M3FN": "float8_e4m3fn",
+    "f8E5M2": "float8_e5m2", "complex": "complex128",
+}  # fmt: skip
+
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_IN_NUMPY = frozenset(("bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128"))
+_ARITHMETIC = frozenset(
+    ("bool", *_INTEGERS, "index", "address", "float16", "bfloat16", "float32", "tensor_float32", "float64")
+)
+_STORED_AS = {"index": "uint64", "address": "uint64", "tensor_float32": "float32"}
+
+_INTERNED: dict[str, DType] = {}
+
+
+class DType:
+    """An element type. `DType("bfloat16")` returns the one object of that name; unknown names raise
+    `UserError`.
+
+    Attributes:
+        name: the type's name, as accepted by the constructor.
+        kind: "bool", "int" (signed), "uint", "float" or "complex". `index` and `address` are "uint".
+        bits: width of a value in bits (bool: 1); in memory a value takes `itemsize` bytes.
+        exponent_bits, mantissa_bits: of a float (stored mantissa, without the implicit one) or of a complex
+            type's components; 0 for other kinds. tensor_float32 has 10 mantissa bits although it is stored as
+            float32.
+        storage_only: values can be stored, viewed and bit-cast, but not computed with or converted.
+    """
+
+    __slots__ = ("_format", "bits", "exponent_bits", "kind", "mantissa_bits", "name", "storage_only")
+
+    name: str
+    kind: Kind
+    bits: int
+    exponent_bits: int
+    mantissa_bits: int
+    storage_only: bool
+    _format: _Format
+
+    def __new__(cls, name: str | DType) -> DType:
+        if isinstance(name, DType):
+            return name
+        found = _INTERNED.get(name) if isinstance(name, str) else None
+        if found is None:
+            _raise_unknown(name)
+        return found
+
+    def __setattr__(self, attribute: str, value: object) -> NoReturn:
+        raise AttributeError(f"DType is immutable: cannot set {attribute!r} of {self.name}")
+
+    def __delattr__(self, attribute: str) -> NoReturn:
+        raise AttributeError(f"DType is immutable: cannot delete {attribute!r} of {self.name}")
+
+    # Equality and hash stay those of `object`: one object per name makes identity the right notion, and the
+    # C-level hash keeps a join at the price of one dict lookup. Pickle and copy go through the constructor.
+    def __reduce__(self) -> tuple[type[DType], tuple[str]]:
+        return DType, (self.name,)
+
+    def __repr__(self) -> str:
+        return f'DType("{self.name}")'
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers (with index and address); False for bool."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_signed(self) -> bool:
+        """True when negative values exist: signed integers, complex, all floats but float8_e8m0fnu."""
+        return self.kind in ("int", "complex") or (self.kind == "float" and self.name != "float8_e8m0fnu")
+
+    @property
+    def is_index(self) -> bool:
+        """True for `index`, the unsigned word for sizes and positions."""
+        return self.name == "index"
+
+    @property
+    def is_address(self) -> bool:
+        """True for `address`, the unsigned word for pointers."""
+        return self.name == "address"
+
+    @property
+    def has_arithmetic(self) -> bool:
+        """True for the types operators compute with. Others can be stored, viewed and mostly cast."""
+        return self.name in _ARITHMETIC
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes one value takes in memory; types below 8 bits take a whole byte, as in ml_dtypes."""
+        return max(1, self.bits // 8)
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype that holds the values (index and address: uint64; tensor_float32: float32)."""
+        return _numpy_dtype(self.name)
+
+    @property
+    def min_value(self) -> int | float:
+        """Smallest finite value: an int for bool and integers, a float for floats and complex components."""
+        if self.kind == "int":
+            return -(1 << (self.bits - 1))
+        if self.kind in ("bool", "uint"):
+            return 0
+        if self.name == "float8_e8m0fnu":
+            return self.smallest_normal
+        return -self._format.max_finite
+
+    @property
+    def max_value(self) -> int | float:
+        """Largest finite value: an int for bool and integers, a float for floats and complex components."""
+        if self.kind == "int":
+            return (1 << (self.bits - 1)) - 1
+        if self.kind in ("bool", "uint"):
+            return (1 << self.bits) - 1
+        return self._format.max_finite
+
+    @property
+    def smallest_normal(self) -> float:
+        """Smallest positive normal number of a float type; 0.0 for other kinds."""
+        return 2.0**self._format.min_exponent if self.exponent_bits else 0.0
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """Smallest positive number of a float type; 0.0 for other kinds."""
+        return 2.0 ** (self._format.min_exponent - self.mantissa_bits) if self.exponent_bits else 0.0
+
+    @property
+    def min_exponent(self) -> int:
+        """Power of two of the smallest normal number of a float type; 0 for other kinds."""
+        return self._format.min_exponent
+
+    @property
+    def has_infinity(self) -> bool:
+        return self._format.has_infinity
+
+    @property
+    def has_nan(self) -> bool:
+        return self._format.has_nan
+
+    def contains_integer(self, value: int) -> bool:
+        """Whether `value` lies in the finite range of this type. For floats it may still need rounding."""
+        return self.min_value <= value <= self.max_value
+
+    @staticmethod
+    def from_numpy(dtype: Any) -> DType:
+        """The `DType` of a NumPy dtype, scalar type or dtype name. NumPy's uint64 is `uint64`, its float32
+        `float32`.
+
+        Raises `UserError` for types joinery has no counterpart of, and for non-native byte order.
+        """
+        numpy = importlib.import_module("numpy")
+        try:
+            concrete = numpy.dtype(dtype)
+        except TypeError as error:
+            raise UserError(f"{dtype!r} is not a NumPy dtype") from error
+        if not concrete.isnative:
+            raise UserError(
+                f"arrays of {concrete} have non-native byte order; "
+                'fix: array.astype(array.dtype.newbyteorder("="))'
+            )
+        found = _INTERNED.get(concrete.name)
+        if found is None:
+            fix = (
+                "array.astype(numpy.float64)"
+                if concrete.kind == "f"
+                else "convert the array to a numeric dtype"
+            )
+            raise UserError(
+                f"NumPy's {concrete} has no joinery dtype; fix: {fix}. Known: {', '.join(_FORMATS)}"
+            )
+        return found
+
+
+def _raise_unknown(name: object) -> NoReturn:
+    if not isinstance(name, str):
+        raise UserError(
+            f"a dtype name must be a string or a DType, not {name!r}; for NumPy types use DType.from_numpy"
+        )
+    guesses = difflib.get_close_matches(name.lower(), _FORMATS, n=3, cutoff=0.5)
+    foreign = _FOREIGN_NAMES.get(name) or _FOREIGN_NAMES.get(name.lower())
+    if foreign is not None:
+        guesses = [foreign, *(guess for guess in guesses if guess != foreign)]
+    hint = f"did you mean {', '.join(guesses)}?" if guesses else f"known dtypes: {', '.join(_FORMATS)}"
+    raise UserError(f"unknown dtype {name!r}; {hint}")
+
+
+@cache
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    numpy = importlib.import_module("numpy")
+    stored = _STORED_AS.get(name, name)
+    # ml_dtypes is loaded only when one of its types is asked for: importing joinery stays cheap.
+    home = numpy if stored in _IN_NUMPY else importlib.import_module("ml_dtypes")
+    return cast("np.dtype[Any]", numpy.dtype(getattr(home, "bool_" if stored == "bool" else stored)))
+
+
+def _intern(name: str, layout: _Format) -> DType:
+    dtype = object.__new__(DType)
+    values = (
+        name,
+        layout.kind,
+        layout.bits,
+        layout.exponent_bits,
+        layout.mantissa_bits,
+        layout.storage_only,
+        layout,
+    )
+    slots = ("name", "kind", "bits", "exponent_bits", "mantissa_bits", "storage_only", "_format")
+    for slot, value in zip(slots, values, strict=True):
+        object.__setattr__(dtype, slot, value)
+    _INTERNED[name] = dtype
+    return dtype
+
+
+for _name, _layout in _FORMATS.items():
+    _intern(_name, _layout)
+
+DTYPES: Mapping[str, DType] = MappingProxyType(_INTERNED)
+"""Every dtype by name, in the order of the type table."""
+
+bool_ = DType("bool")
+int2 = DType("int2")
+int4 = DType("int4")
+int8 = DType("int8")
+int16 = DType("int16")
+int32 = DType("int32")
+int64 = DType("int64")
+uint2 = DType("uint2")
+uint4 = DType("uint4")
+uint8 = DType("uint8")
+uint16 = DType("uint16")
+uint32 = DType("uint32")
+uint64 = DType("uint64")
+index = DType("index")
+address = DType("address")
+float16 = DType("float16")
+bfloat16 = DType("bfloat16")
+float32 = DType("float32")
+tensor_float32 = DType("tensor_float32")
+float64 = DType("float64")
+float8_e4m3fn = DType("float8_e4m3fn")
+float8_e5m2 = DType("float8_e5m2")
+float8_e4m3fnuz = DType("float8_e4m3fnuz")
+float8_e5m2fnuz = DType("float8_e5m2fnuz")
+float8_e4m3b11fnuz = DType("float8_e4m3b11fnuz")
+float8_e4m3 = DType("float8_e4m3")
+float8_e3m4 = DType("float8_e3m4")
+float8_e8m0fnu = DType("float8_e8m0fnu")
+float6_e2m3fn = DType("float6_e2m3fn")
+float6_e3m2fn = DType("float6_e3m2fn")
+float4_e2m1fn = DType("float4_e2m1fn")
+complex64 = DType("complex64")
+complex128 = DType("complex128")

@@ -1,0 +1,195 @@
+"""How an op row turns operand dtypes into casts and a result dtype.
+
+Every op names one of these rules, so no op consults a promotion table in its own way. A rule maps (rule set,
+operands) to a `Promotion`: the dtype each operand is cast to, and the dtype of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .dtype import DType, bool_, float32, int64, uint64
+from .errors import InternalError, UserError
+from .literals import check_literal, is_scalar
+from .rules import RuleSet, dtype_of
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """`casts[i]` is the dtype operand i has inside the op; `result` is the dtype of the op's value."""
+
+    casts: tuple[DType, ...]
+    result: DType
+
+
+_Decide = Callable[[RuleSet, Sequence[Any], str, DType | None], Promotion]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRule:
+    """One promotion class of ops. Rules are compared by identity and printed by name."""
+
+    name: str
+    summary: str
+    _decide: _Decide
+
+    def apply(
+        self, rule_set: RuleSet, operands: Sequence[Any], *, op: str = "op", dtype: DType | None = None
+    ) -> Promotion:
+        """Decide the casts and the result.
+
+        Args:
+            rule_set: the graph's rule set.
+            operands: dtypes (or things with a dtype), and Python scalars, which are weak and get
+                value-checked.
+            op: the op's name, for messages.
+            dtype: the dtype the user asked for; only EXPLICIT and ACCUMULATE take one.
+
+        Raises `UserError`: no join, a literal that does not fit, or an operand kind the op does not take.
+        """
+        if not operands:
+            raise InternalError(f"{op}: promotion of no operands")
+        promotion = self._decide(rule_set, operands, op, dtype)
+        for operand, target in zip(operands, promotion.casts, strict=True):
+            if is_scalar(operand):
+                check_literal(operand, target, op)
+        return promotion
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _describe(operands: Sequence[Any]) -> str:
+    return ", ".join(repr(o) if is_scalar(o) else dtype_of(o).name for o in operands)
+
+
+def _joined(rule_set: RuleSet, operands: Sequence[Any], op: str) -> DType:
+    try:
+        return rule_set.join_operands(operands)
+    except UserError as error:
+        raise UserError(f"{op}({_describe(operands)}): {error}") from None
+
+
+def _own(rule_set: RuleSet, operand: Any) -> DType:
+    return rule_set.literals.default(operand) if is_scalar(operand) else dtype_of(operand)
+
+
+def _join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    result = _joined(rule_set, operands, op)
+    return Promotion((result,) * len(operands), result)
+
+
+def _join_float(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    result = _joined(rule_set, operands, op)
+    if not (result.is_float or result.is_complex):
+        result = rule_set.join(result, rule_set.literals.float_default)
+    return Promotion((result,) * len(operands), result)
+
+
+def _join_to_bool(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    return Promotion((_joined(rule_set, operands, op),) * len(operands), bool_)
+
+
+def _bool_only(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    for position, operand in enumerate(operands):
+        if _own(rule_set, operand) is not bool_:
+            raise UserError(
+                f"{op}({_describe(operands)}): operand {position} must be bool; "
+                "fix: compare it, e.g. not_equal(x, 0), or use the bitwise op"
+            )
+    return Promotion((bool_,) * len(operands), bool_)
+
+
+def _integer_join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    for position, operand in enumerate(operands):
+        own = _own(rule_set, operand)
+        if not (own.is_integer or own.is_bool):
+            raise UserError(
+                f"{op}({_describe(operands)}): operand {position} must be bool or integer, not {own}; "
+                "fix: .cast(int32) it (to reinterpret the bits of a float: .bitcast)"
+            )
+    result = _joined(rule_set, operands, op)
+    if result.is_float:
+        raise UserError(
+            f"{op}({_describe(operands)}): these integers join in {result}, which has no bits to operate on; "
+            "fix: cast both operands to int64 or both to uint64"
+        )
+    return Promotion((result,) * len(operands), result)
+
+
+def _same(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    casts = tuple(_own(rule_set, operand) for operand in operands)
+    return Promotion(casts, casts[0])
+
+
+def _select(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    condition, *branches = operands
+    if _own(rule_set, condition) is not bool_:
+        raise UserError(
+            f"{op}({_describe(operands)}): the condition must be bool; fix: compare it, e.g. not_equal(x, 0)"
+        )
+    result = _joined(rule_set, branches, op)
+    return Promotion((bool_, *(result,) * len(branches)), result)
+
+
+def _accumulate(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    own = _joined(rule_set, operands, op)
+    if dtype is not None:
+        result = dtype
+    elif own.kind == "uint":
+        result = uint64
+    else:
+        result = int64 if own.kind in ("bool", "int") else own
+    return Promotion((result,) * len(operands), result)
+
+
+def _mean(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    own = _joined(rule_set, operands, op)
+    result = dtype if dtype is not None else own if own.is_float or own.is_complex else float32
+    return Promotion((result,) * len(operands), result)
+
+
+def _explicit(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    if dtype is None:
+        raise InternalError(f"{op}: the result dtype is explicit but none was given")
+    return Promotion(tuple(_own(rule_set, operand) for operand in operands), dtype)
+
+
+JOIN = ResultRule("JOIN", "operands are cast to their join, which is the result", _join)
+JOIN_FLOAT = ResultRule(
+    "JOIN_FLOAT", "as JOIN; a join of bools or integers becomes the rule set's default float", _join_float
+)
+JOIN_TO_BOOL = ResultRule(
+    "JOIN_TO_BOOL", "operands are cast to their join; the result is bool", _join_to_bool
+)
+BOOL_ONLY = ResultRule("BOOL_ONLY", "operands must be bool, and so is the result", _bool_only)
+INTEGER_JOIN = ResultRule("INTEGER_JOIN", "as JOIN, for bools and integers only", _integer_join)
+SAME = ResultRule("SAME", "operands keep their dtypes; the result has the first one's", _same)
+SELECT = ResultRule("SELECT", "the first operand is bool; the others are cast to their join", _select)
+ACCUMULATE = ResultRule(
+    "ACCUMULATE",
+    "bools and signed integers become int64, unsigned uint64, floats stay; dtype= overrides",
+    _accumulate,
+)
+MEAN = ResultRule("MEAN", "bools and integers become float32, floats stay; dtype= overrides", _mean)
+EXPLICIT = ResultRule(
+    "EXPLICIT", "operands keep their dtypes; the result is the dtype the user gave", _explicit
+)
+
+RESULT_RULES = {
+    rule.name: rule
+    for rule in (
+        JOIN,
+        JOIN_FLOAT,
+        JOIN_TO_BOOL,
+        BOOL_ONLY,
+        INTEGER_JOIN,
+        SAME,
+        SELECT,
+        ACCUMULATE,
+        MEAN,
+        EXPLICIT,
+    )
+}
