@@ -40,7 +40,9 @@ def _dtypes() -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
+    if (
+        name.startswith("__") or __name__ != "joinery"
+    ):  # tools may import the checkout's root under its folder's name
         raise AttributeError(name)
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)

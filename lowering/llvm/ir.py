@@ -90,7 +90,9 @@ def iconst(value: int, type_: str = "i64") -> V:
 
 
 def zero(type_: str) -> V:
-    return V("zeroinitializer" if type_[0] == "<" else "null" if type_ == "ptr" else const(0, type_).ref, type_)
+    return V(
+        "zeroinitializer" if type_[0] == "<" else "null" if type_ == "ptr" else const(0, type_).ref, type_
+    )
 
 
 def int_vector(values: Sequence[int], element_: str) -> V:
@@ -115,7 +117,9 @@ class Module:
 
     def text(self) -> str:
         declarations = [d for n, d in self.declarations.items() if n not in self.functions]
-        return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", ""])
+        return "\n".join(
+            [*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", ""]
+        )
 
 
 class Loop:
@@ -258,14 +262,14 @@ class Function:
         if a.ref[0] != "%" and a.type != "ptr":
             return V(f"splat ({a.type} {a.ref})", type_)
         one = self.op(f"insertelement {type_} poison, {a.type} {a.ref}, i32 0", type_)
-        return self.op(
-            f"shufflevector {type_} {one.ref}, {type_} poison, <{n} x i32> zeroinitializer", type_
-        )
+        return self.op(f"shufflevector {type_} {one.ref}, {type_} poison, <{n} x i32> zeroinitializer", type_)
 
     def shuffle(self, a: V, b: V, mask: Sequence[int]) -> V:
         indices = ", ".join(f"i32 {m}" if m >= 0 else "i32 poison" for m in mask)
         out = vector(element(a.type), len(mask))
-        return self.op(f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{indices}>", out)
+        return self.op(
+            f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{indices}>", out
+        )
 
     def extract(self, a: V, lane: int | V) -> V:
         at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.ref}"
@@ -355,7 +359,9 @@ class Function:
             self.branch(head)
         phis = [f"  {loop.index.ref} = phi {lo.type} [ {lo.ref}, %{before} ], [ {following.ref}, %{latch} ]"]
         for value, first, new in zip(loop.values, carry, loop.next, strict=True):
-            phis.append(f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]")
+            phis.append(
+                f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]"
+            )
         self.lines[slot] = "\n".join(phis)
         self.start(done)
         loop.results = list(loop.next) if at_least_once else loop.values

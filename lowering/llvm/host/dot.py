@@ -1,8 +1,8 @@
 """`tt.dot` on the host: register-tiled micro-kernels over operands that are read where they lie when their layout allows it.
 
-The micro-kernel keeps an MR × (NV · lanes) tile of the result in registers and streams k (the GotoBLAS scheme; A is not packed: its elements
-are broadcast from memory). It wants B contiguous along n; B blocks that are not (keys in attention) are transposed into
-scratch once per block. Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work.
+The micro-kernel keeps an MR × (NV · lanes) tile of the result in registers and streams k (the GotoBLAS scheme; A is not packed:
+its elements are broadcast from memory). It wants B contiguous along n; B blocks that are not (keys in attention) are
+transposed into scratch once per block. Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ....promotion.errors import UnsupportedError
 from .. import conversions
 from ..ir import Function, V, const, vector, zero
-from .evaluate import Bound, Evaluator, decompose_mask, memory_size_of
 from .elementwise import constant, memory_element, register_element
+from .evaluate import Bound, Evaluator, decompose_mask, memory_size_of
 from .nodes import Affine, Load, Map, Node, Splat, Stored, View
 from .roots import Roots
 
@@ -105,10 +105,11 @@ class Dots:
     def _limits(self, node: Node) -> tuple[Bound, ...]:
         """Bounds beyond which a block is known to be zero."""
         dims: tuple[int | None, ...] = tuple(range(len(node.shape)))
+        source = node
         if isinstance(node, View):
-            node, dims = node.source, node.dims
-        if isinstance(node, Load) and (node.other is None or is_zero(node.other)):
-            inner, rest = decompose_mask(node.mask)
+            source, dims = node.source, node.dims
+        if isinstance(source, Load) and (source.other is None or is_zero(source.other)):
+            inner, rest = decompose_mask(source.mask)
             if not rest:
                 return tuple(Bound(d, b.limit) for b in inner if (d := dims[b.dim]) is not None)
         return ()
@@ -118,7 +119,9 @@ class Dots:
     def dot(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None) -> Stored:
         """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place."""
         if len(a.shape) != 2:
-            raise UnsupportedError(f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented")
+            raise UnsupportedError(
+                f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented"
+            )
         ev = self.ev
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into)
@@ -157,7 +160,9 @@ class Dots:
         return target
 
     def _shifted(self, bounds: tuple[Bound, ...], dim: int, offset: V) -> tuple[Bound, ...]:
-        return tuple(Bound(b.dim, self.ev.s.sub(b.limit, offset) if b.dim == dim else b.limit) for b in bounds)
+        return tuple(
+            Bound(b.dim, self.ev.s.sub(b.limit, offset) if b.dim == dim else b.limit) for b in bounds
+        )
 
     def _limit(self, size: int, *limits: tuple[Operand, int]) -> V:
         count = self.ev.s.constant(size)
@@ -171,7 +176,9 @@ class Dots:
         """Vectors per panel to try, widest first."""
         return (4, 2) if self.ev.target.registers >= 32 else (2,)
 
-    def _multiply(self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool) -> None:
+    def _multiply(
+        self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool
+    ) -> None:
         ev, f = self.ev, self.ev.f
         rows, columns = c.shape
         element = target.memory
@@ -216,9 +223,9 @@ class Dots:
             return name
         height = tile_heights(self.ev.target.registers, vectors)
         tiles = []
-        for mr in range(1, height + 1):
-            tile = f"{name}_{mr}"
-            module.add(micro_kernel(module, tile, element, n, mr, vectors, unit, masked))
+        for rows in range(1, height + 1):
+            tile = f"{name}_{rows}"
+            module.add(micro_kernel(module, tile, element, n, rows, vectors, unit, masked))
             tiles.append(tile)
         parameters = [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
                       ("i64", "m"), ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if masked else [])]  # fmt: skip
@@ -230,7 +237,7 @@ class Dots:
         with f.when(some):
             base = f.binary("udiv", m, count)
             longer = f.binary("urem", m, count)
-            with f.loop(0, count) as state:
+            with f.loop(V("0", "i64"), count) as state:
                 row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
                 tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
                 mr = f.add(base, tall)
@@ -250,7 +257,9 @@ class Dots:
         return name
 
 
-def micro_kernel(module: object, name: str, element: str, n: int, mr: int, vectors: int, unit: bool, masked: bool) -> Function:
+def micro_kernel(
+    module: object, name: str, element: str, n: int, mr: int, vectors: int, unit: bool, masked: bool
+) -> Function:
     """C[mr, vectors · n] (+)= A[mr, k] · B[k, vectors · n], all of C in registers. Masked: one vector, `live` columns of B."""
     parameters = [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
                   ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if masked else [])]  # fmt: skip
@@ -272,14 +281,20 @@ def micro_kernel(module: object, name: str, element: str, n: int, mr: int, vecto
     loaded = [[f.load(type_, f.gep(row, v * n, element), size) for v in range(vectors)] for row in results]
     f.branch(go)
     f.start(go)
-    tile = [f.phi(type_, [(zero(type_), entry), (loaded[r][v], start)]) for r in range(mr) for v in range(vectors)]
+    tile = [
+        f.phi(type_, [(zero(type_), entry), (loaded[r][v], start)]) for r in range(mr) for v in range(vectors)
+    ]
     with f.loop(0, k, 1, [*tile, V("0", "i64"), V("0", "i64")]) as state:
         *current, b_at, a_at = state.values
         brow = f.gep(b, b_at, element)
         columns = []
         for v in range(vectors):
             here = f.gep(brow, v * n, element)
-            columns.append(f.load(type_, here, size) if mask is None else f.masked_load(type_, here, mask, zero(type_), size))
+            columns.append(
+                f.load(type_, here, size)
+                if mask is None
+                else f.masked_load(type_, here, mask, zero(type_), size)
+            )
         following = []
         for r in range(mr):
             at = f.gep(rows[r], state.index if unit else a_at, element)

@@ -6,18 +6,51 @@ contract ("each op rounds to its dtype") and needs no conversion between operati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....promotion.errors import UnsupportedError
-from .. import conversions
-from ..ir import Function, V, const, is_float, lanes, mangle, vector, with_element
+from .. import conversions, conversions_fp8
+from ..ir import Function, V, const, lanes, mangle, vector, with_element
 from ..mathlib import emit_math
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
-MEMORY = {"f64": "double", "f32": "float", "f16": "half", "bf16": "i16", "i1": "i8", "index": "i64", "ptr": "i64"}
+MEMORY = {
+    "f64": "double",
+    "f32": "float",
+    "f16": "half",
+    "bf16": "i16",
+    "i1": "i8",
+    "index": "i64",
+    "ptr": "i64",
+}
 SIZE = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i1": 1, "index": 8, "ptr": 8}
-FP8 = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ", "f8E4M3", "f8E3M4", "f8E8M0FNU")
+FP8 = {
+    "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2", "f8E4M3FNUZ": "float8_e4m3fnuz", "f8E5M2FNUZ": "float8_e5m2fnuz",
+    "f8E4M3B11FNUZ": "float8_e4m3b11fnuz", "f8E4M3": "float8_e4m3", "f8E3M4": "float8_e3m4",
+}  # fmt: skip
+NARROW = {"f16": "half", "bf16": "bfloat"}
+
+
+def nearest_bfloat(value: float) -> float:
+    """A Python float rounded to bfloat16 (to nearest even, once)."""
+    if value != value or value in (float("inf"), float("-inf")) or value == 0:
+        return value
+    exponent = max(math.frexp(value)[1], -125)
+    scaled = math.ldexp(value, 8 - exponent)
+    rounded = math.ldexp(round(scaled), exponent - 8)
+    return math.copysign(float("inf"), value) if abs(rounded) > 3.3895313892515355e38 else rounded
+
+
+def nearest_half(value: float) -> float:
+    """A Python float rounded to float16."""
+    try:
+        half: float = struct.unpack("<e", struct.pack("<e", value))[0]
+    except OverflowError:
+        half = math.copysign(float("inf"), value)
+    return half
 
 
 def register_element(elem: str) -> str:
@@ -48,7 +81,11 @@ def from_memory(f: Function, value: V, elem: str) -> V:
 def to_memory(f: Function, value: V, elem: str) -> V:
     """Register form → what is stored. The value is already rounded, so narrowing 16-bit floats is exact."""
     if elem == "bf16":
-        high = f.binary("lshr", f.bitcast(value, with_element(value.type, "i32")), const(16, with_element(value.type, "i32")))
+        high = f.binary(
+            "lshr",
+            f.bitcast(value, with_element(value.type, "i32")),
+            const(16, with_element(value.type, "i32")),
+        )
         return f.cast("trunc", high, with_element(value.type, "i16"))
     if elem == "f16":
         return f.cast("fptrunc", value, with_element(value.type, "half"))
@@ -60,7 +97,7 @@ def to_memory(f: Function, value: V, elem: str) -> V:
 def round_register(f: Function, value: V, elem: str) -> V:
     """Round a float32 register to the 16-bit type it stands for."""
     if elem == "bf16":
-        return conversions.round_to_bfloat(f, value)
+        return conversions.bfloat_bits_to_float(f, conversions.float_to_bfloat_bits(f, value))
     if elem == "f16":
         return f.cast("fpext", f.cast("fptrunc", value, with_element(value.type, "half")), value.type)
     return value
@@ -70,9 +107,9 @@ def constant(value: float | int | bool, elem: str, n: int = 1) -> V:
     """A constant in register form; the value is rounded to the block element type."""
     el = register_element(elem)
     if elem == "bf16":
-        value = conversions.bfloat_value(float(value))
+        value = nearest_bfloat(float(value))
     elif elem == "f16":
-        value = conversions.half_value(float(value))
+        value = nearest_half(float(value))
     return const(value, vector(el, n))
 
 
@@ -93,25 +130,26 @@ MATH = {
     "math.absf": "abs", "math.powf": "pow", "math.fma": "fma", "math.copysign": "copysign",
 }  # fmt: skip
 
-# Predicates as the block IR writes them (MLIR keywords) and as LLVM writes them.
-CMPF = {"false": "false", "true": "true", "oeq": "oeq", "ogt": "ogt", "oge": "oge", "olt": "olt", "ole": "ole", "one": "one",
-        "ord": "ord", "ueq": "ueq", "ugt": "ugt", "uge": "uge", "ult": "ult", "ule": "ule", "une": "une", "uno": "uno"}  # fmt: skip
 
-Emitter = Callable[[Function, str, Sequence[V], Sequence[str], Mapping[str, Any]], V]
+
+def larger(f: Function, a: V, b: V, greater: bool) -> V:
+    """max (min) as one comparison and select, which is one instruction: `b` when either is NaN or both are equal."""
+    return f.select(f.fcmp("ogt" if greater else "olt", a, b), a, b)
 
 
 def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
-    """max/min with -0 < +0. NaN: the propagating form returns NaN, the other returns the number.
+    """max/min. NaN: the propagating form returns NaN, the other the number. Equal zeros of either sign: any of them."""
+    if propagate_nan:
+        if is_finite_constant(b):
+            return larger(f, b, a, greater)  # a NaN in `a` falls through
+        return f.select(f.fcmp("uno", a, a), a, larger(f, a, b, greater))
+    if is_finite_constant(b):
+        return larger(f, a, b, greater)
+    return f.select(f.fcmp("uno", b, b), a, larger(f, a, b, greater))
 
-    Comparison and select stand for one min/max instruction; the sign of zero and NaN are mended by two cheap operations, which is
-    shorter than what llvm.maximum expands to on x86.
-    """
-    ints = with_element(a.type, "i32" if a.type.endswith(("float", "float>")) else "i64")
-    chosen = f.select(f.fcmp("ogt" if greater else "olt", a, b), a, b)  # NaN in either → b; equal → b
-    merged = f.binary("and" if greater else "or", f.bitcast(a, ints), f.bitcast(b, ints))
-    chosen = f.select(f.fcmp("oeq", a, b), f.bitcast(merged, a.type), chosen)
-    other = f.fcmp("uno", a, a) if propagate_nan else f.fcmp("uno", b, b)
-    return f.select(other, a, chosen)
+
+def is_finite_constant(v: V) -> bool:
+    return v.ref[0] not in "%@<" and "0x7FF8" not in v.ref
 
 
 def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[str, Any]) -> V:
@@ -120,18 +158,22 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
     match op:
         case "arith.extf" | "arith.truncf" | "tt.fp_to_fp":
             if source.startswith("f8") or target.startswith("f8"):
-                return conversions.convert_fp8(f, x, source, target, str(attrs.get("rounding", "rtne")))
+                return _cast_fp8(f, x, source, target)
             if target == "f64":
                 return f.cast("fpext", x, out)
             if source == "f64":
                 if target in wide:
                     return f.cast("fptrunc", x, out)
-                return conversions.round_double(f, x, target)
+                narrow = conversions.convert_float(f, x, NARROW[target])
+                return conversions.convert_float(f, narrow, "float")
             return round_register(f, x, target)
         case "arith.sitofp" | "arith.uitofp":
-            return conversions.int_to_float(f, x, target, signed=op == "arith.sitofp")
+            made = conversions.int_to_float(
+                f, x, NARROW.get(target, register_element(target)), op == "arith.sitofp"
+            )
+            return conversions.convert_float(f, made, "float") if target in NARROW else made
         case "arith.fptosi" | "arith.fptoui":
-            return conversions.float_to_int_saturating(f, x, register_element(target), signed=op == "arith.fptosi")
+            return conversions.float_to_int(f, x, int(target[1:]), op == "arith.fptosi")
         case "arith.extsi":
             return f.cast("sext", x, out)
         case "arith.extui":
@@ -139,17 +181,49 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
         case "arith.trunci":
             return f.cast("trunc", x, out)
         case "arith.bitcast" | "tt.bitcast":
-            return from_memory(f, f.bitcast(to_memory(f, x, source), with_element(x.type, memory_element(target))), target)
+            return from_memory(
+                f, f.bitcast(to_memory(f, x, source), with_element(x.type, memory_element(target))), target
+            )
     raise UnsupportedError(f"host lowering: cast {op} from {source} to {target}")
 
 
+def _cast_fp8(f: Function, x: V, source: str, target: str) -> V:
+    """fp8 to and from every float, through float32. Saturates, as graph casts do; double goes through a rounding to odd."""
+    if target.startswith("f8"):
+        if source.startswith("f8"):
+            x = conversions_fp8.fp8_to_float(f, x, FP8[source])
+        elif source == "f64":
+            x = conversions.double_to_odd_float(f, x)
+        return conversions_fp8.float_to_fp8(f, x, FP8[target])
+    wide = conversions_fp8.fp8_to_float(f, x, FP8[source])
+    return (
+        f.cast("fpext", wide, with_element(x.type, "double"))
+        if target == "f64"
+        else round_register(f, wide, target)
+    )
+
+
 CASTS = frozenset(
-    "arith.extf arith.truncf tt.fp_to_fp arith.sitofp arith.uitofp arith.fptosi arith.fptoui arith.extsi arith.extui "
-    "arith.trunci arith.bitcast tt.bitcast".split()
+    [
+        "arith.extf",
+        "arith.truncf",
+        "tt.fp_to_fp",
+        "arith.sitofp",
+        "arith.uitofp",
+        "arith.fptosi",
+        "arith.fptoui",
+        "arith.extsi",
+        "arith.extui",
+        "arith.trunci",
+        "arith.bitcast",
+        "tt.bitcast",
+    ]
 )
 
 
-def emit_map(f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]) -> V:
+def emit_map(
+    f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]
+) -> V:
     """Emit `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands."""
     n = max(lanes(v.type) for v in operands)
     xs = [f.splat(v, n) for v in operands]
@@ -158,7 +232,8 @@ def emit_map(f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequ
     if op in INTEGER_CHOICE:
         return f.intrinsic(INTEGER_CHOICE[op], xs)
     if op in MATH:
-        return round_register(f, emit_math(f, MATH[op], *xs), elem)
+        fast = "afn" in str(attrs.get("fastmath", ""))
+        return round_register(f, emit_math(f, MATH[op], *xs, fast=fast), elem)
     if op in CASTS:
         return _cast(f, op, xs[0], elems[0], elem, attrs)
     match op:
@@ -168,11 +243,13 @@ def emit_map(f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequ
         case "arith.cmpi":
             return f.icmp(str(attrs["predicate"]), xs[0], xs[1])
         case "arith.cmpf":
-            return f.fcmp(CMPF[str(attrs["predicate"])], xs[0], xs[1])
+            return f.fcmp(str(attrs["predicate"]), xs[0], xs[1])
+        case "joinery.round_tf32":
+            return conversions.round_to_tf32(f, xs[0])
         case "arith.negf":
             return f.fneg(xs[0])
         case "arith.remf":
-            return round_register(f, emit_math(f, "fmod", *xs), elem)
+            return round_register(f, f.binary("frem", xs[0], xs[1]), elem)
         case "arith.maximumf" | "arith.minimumf":
             return _maximum(f, xs[0], xs[1], op == "arith.maximumf", True)
         case "arith.maxnumf" | "arith.minnumf":
@@ -191,8 +268,8 @@ def emit_map(f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequ
             half = const(int(register_element(elem)[1:]), wide)
             return f.cast("trunc", f.binary("lshr", product, half), xs[0].type)
         case "tt.clampf":
-            low = _maximum(f, xs[0], xs[1], True, bool(attrs.get("propagate_nan", False)))
-            return _maximum(f, low, xs[2], False, bool(attrs.get("propagate_nan", False)))
+            low = _maximum(f, xs[0], xs[1], True, bool(attrs.get("propagateNan", 0)))
+            return _maximum(f, low, xs[2], False, bool(attrs.get("propagateNan", 0)))
     raise UnsupportedError(f"host lowering: operation {op} on {', '.join(elems)}")
 
 

@@ -14,16 +14,24 @@ from typing import NamedTuple
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
-from ..ir import Function, V, const, element, int_vector, is_float, iconst, lanes, mangle, vector, zero
-from .elementwise import constant, emit_map, from_memory, memory_element, memory_size, register_element, to_memory
+from ..ir import Function, V, const, element, iconst, int_vector, is_float, lanes, mangle, vector, zero
+from .elementwise import (
+    constant,
+    emit_map,
+    from_memory,
+    memory_element,
+    memory_size,
+    register_element,
+    to_memory,
+)
 from .nodes import Affine, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant
 
 
 class Coordinate(NamedTuple):
-    """Position along one block dimension: `index + offset`, covering `lanes` positions; `loop` names the loop it belongs to."""
+    """Position along one block dimension: `at + offset`, covering `lanes` positions; `loop` names the loop it belongs to."""
 
-    index: V
+    at: V
     offset: int = 0
     lanes: int = 1
     loop: int = 0
@@ -181,7 +189,7 @@ class Evaluator:
         for coefficient, coordinate in zip(node.coefficients, coordinates, strict=True):
             if coefficient is None or coordinate is None:
                 continue
-            position = self.s.add(coordinate.index, self.s.constant(coordinate.offset))
+            position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             total = self.s.add(total, self.s.mul(coefficient, position))
             if coordinate.lanes > 1:
                 stretch = (coefficient, coordinate.lanes)
@@ -210,7 +218,7 @@ class Evaluator:
         offset = pointers.offset
         assert isinstance(offset, Affine)
         key = ("row", str(id(pointers)), *(
-            f"{c.index.ref}+{c.offset}" if d != skip and c is not None and offset.coefficients[d] is not None else "-"
+            f"{c.at.ref}+{c.offset}" if d != skip and c is not None and offset.coefficients[d] is not None else "-"
             for d, c in enumerate(coordinates)
         ))  # fmt: skip
         found = self.s.known(key)
@@ -220,7 +228,7 @@ class Evaluator:
         for d, (coefficient, coordinate) in enumerate(zip(offset.coefficients, coordinates, strict=True)):
             if d == skip or coefficient is None or coordinate is None:
                 continue
-            position = self.s.add(coordinate.index, self.s.constant(coordinate.offset))
+            position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             total = self.s.add(total, self.s.mul(coefficient, position))
         pointer = self.f.gep(pointers.base, total, memory_element(pointers.pointee))
         size = memory_size(pointers.pointee)
@@ -246,10 +254,10 @@ class Evaluator:
         if coefficient is None or coordinate is None:
             return row
         el = memory_element(pointers.pointee)
-        key = ("element", row.ref, coordinate.index.ref, coefficient.ref)
+        key = ("element", row.ref, coordinate.at.ref, coefficient.ref)
         moving = self.s.known(key)
         if moving is None:
-            moving = self.f.gep(row, self.s.mul(coefficient, coordinate.index), el)
+            moving = self.f.gep(row, self.s.mul(coefficient, coordinate.at), el)
             self.s.remember(key, moving)
         if coordinate.offset == 0:
             return moving
@@ -263,7 +271,7 @@ class Evaluator:
             coordinate = coordinates[bound.dim]
             if coordinate is None or bound.limit.ref in self._implied.get(coordinate.loop, ()):
                 continue
-            position = self.s.add(coordinate.index, self.s.constant(coordinate.offset))
+            position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             if coordinate.lanes == 1:
                 conditions.append(self.f.icmp("slt", position, bound.limit))
             else:
@@ -285,7 +293,9 @@ class Evaluator:
         if found is None:
             left = self.s.max(self.s.min(self.s.sub(limit, position), self.s.constant(n)), ZERO)
             if is_constant(left):
-                found = V("<" + ", ".join(f"i1 {int(i < int(left.ref))}" for i in range(n)) + ">", vector("i1", n))
+                found = V(
+                    "<" + ", ".join(f"i1 {int(i < int(left.ref))}" for i in range(n)) + ">", vector("i1", n)
+                )
             else:
                 small = self.f.splat(self.f.cast("trunc", left, "i32"), n)
                 found = self.f.icmp("sgt", small, self.f.iota(n, "i32"))
@@ -316,7 +326,11 @@ class Evaluator:
             pointer = self.pointer_at(pointers, coordinates, dim)
             if step.ref == "-1":
                 pointer = self.f.gep(pointer, -(n - 1), el)
-                guard = None if guard is None else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
+                guard = (
+                    None
+                    if guard is None
+                    else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
+                )
             if guard is None:
                 raw = self.f.load(type_, pointer, size)
             else:
@@ -333,13 +347,14 @@ class Evaluator:
         if guard is None or guard is tail:
             return value
         n = max(lanes(value.type), lanes(guard.type))
-        if node.other is None:
-            fill = constant(0, node.elem, n)
-        else:
-            fill = self.f.splat(self.at(node.other, coordinates, tail), n)
-        return self.f.select(guard if lanes(guard.type) == n else self.f.splat(guard, n), self.f.splat(value, n), fill)
+        fill = constant(0, node.elem, n) if node.other is None else self.f.splat(self.at(node.other, coordinates, tail), n)
+        return self.f.select(
+            guard if lanes(guard.type) == n else self.f.splat(guard, n), self.f.splat(value, n), fill
+        )
 
-    def _load_scalar(self, pointers: Pointers, coordinates: Coordinates, guard: V | None, el: str, size: int) -> V:
+    def _load_scalar(
+        self, pointers: Pointers, coordinates: Coordinates, guard: V | None, el: str, size: int
+    ) -> V:
         pointer = self.pointer_at(pointers, coordinates, None)
         if guard is not None:  # a false guard must not touch memory: read a stack slot instead
             safe = self.f.alloca("i64", 1, 8)
@@ -353,9 +368,13 @@ class Evaluator:
         if element(offsets.type) != "i64":
             offsets = self.f.cast("sext", offsets, vector("i64", n))
         el = memory_element(pointers.pointee)
-        return self.f.op(f"getelementptr {el}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}", vector("ptr", n))
+        return self.f.op(
+            f"getelementptr {el}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}", vector("ptr", n)
+        )
 
-    def _gather(self, pointers: Pointers, coordinates: Coordinates, guard: V | None, n: int, tail: V | None) -> V:
+    def _gather(
+        self, pointers: Pointers, coordinates: Coordinates, guard: V | None, n: int, tail: V | None
+    ) -> V:
         el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
         if n == 1:
             offset = self.s.to_i64(self.at(pointers.offset, coordinates, tail))
@@ -380,7 +399,7 @@ class Evaluator:
         for stride, coordinate in zip(node.strides, coordinates, strict=True):
             if stride == 0 or coordinate is None:
                 continue
-            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.index))
+            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.at))
             fixed += stride * coordinate.offset
             if coordinate.lanes > 1:
                 n, lane_step = coordinate.lanes, stride
@@ -400,13 +419,17 @@ class Evaluator:
         for stride, coordinate in zip(node.strides, coordinates, strict=True):
             if stride == 0 or coordinate is None:
                 continue
-            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.index))
+            total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.at))
             fixed += stride * coordinate.offset
             if coordinate.lanes > 1:
                 n = coordinate.lanes
         pointer = self.f.gep(self.f.gep(node.pointer, total, node.memory), fixed, node.memory)
         value = self.f.splat(value, n)
-        self.f.store(to_memory(self.f, value, "i1") if node.elem == "i1" else value, pointer, memory_size_of(node.memory))
+        self.f.store(
+            to_memory(self.f, value, "i1") if node.elem == "i1" else value,
+            pointer,
+            memory_size_of(node.memory),
+        )
 
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
         """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end."""
@@ -423,7 +446,9 @@ class Evaluator:
             strides.append(1 if shape[-1] > 1 else 0)
         count = max(1, math.prod(shape[:-1])) * row if shape else 1
         if count * memory_size_of(memory) > 1 << 22:
-            raise UnsupportedError(f"host lowering: a block of {shape} {elem} needs more than 4 MiB of scratch memory")
+            raise UnsupportedError(
+                f"host lowering: a block of {shape} {elem} needs more than 4 MiB of scratch memory"
+            )
         return Stored(shape, elem, self.f.alloca(memory, count), tuple(strides), memory)
 
     # -- loops ----------------------------------------------------------------
@@ -524,7 +549,7 @@ class Evaluator:
                 with self.scope():
                     here = Coordinate(self.s.constant(start), 0, n, loop)
                     left = static - start
-                    mask = None if left >= n else self.lane_mask(here.index, self.s.constant(static), n)
+                    mask = None if left >= n else self.lane_mask(here.at, self.s.constant(static), n)
                     copies[0] = body(here, mask, copies[0])
         else:
             with self.f.loop(main, count, n, copies[0]) as state, self.scope():
@@ -536,7 +561,18 @@ class Evaluator:
 
 def memory_size_of(llvm_element: str) -> int:
     """Bytes of an LLVM element type."""
-    return {"double": 8, "float": 4, "half": 2, "ptr": 8}.get(llvm_element) or max(1, int(llvm_element[1:]) // 8)
+    return {"double": 8, "float": 4, "half": 2, "ptr": 8}.get(llvm_element) or max(
+        1, int(llvm_element[1:]) // 8
+    )
 
 
-__all__ = ["ORIGIN", "Bound", "Coordinate", "Coordinates", "Evaluator", "decompose_mask", "iconst", "is_float"]
+__all__ = [
+    "ORIGIN",
+    "Bound",
+    "Coordinate",
+    "Coordinates",
+    "Evaluator",
+    "decompose_mask",
+    "iconst",
+    "is_float",
+]

@@ -6,7 +6,7 @@ into loops only at the roots (`roots.py`, `dot.py`). Loop-carried blocks live in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
@@ -15,14 +15,20 @@ from ..ir import Function, Module, V, const, zero
 from .dot import Dots
 from .elementwise import CASTS, constant, emit_map, from_memory, memory_element, memory_size, register_element
 from .evaluate import Bound, Evaluator
+from .liveness import all_operations, number_roots
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost, view
 from .roots import Combine, Roots
 from .scalars import is_constant
-from .syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
-
-ROOTS = frozenset(
-    "tt.store tt.reduce tt.scan tt.dot tt.reshape scf.for scf.if scf.yield tt.return".split()
-)  # operations that evaluate their block operands
+from .syntax import (
+    attribute,
+    attributes,
+    constant_value,
+    element_name,
+    is_tensor,
+    pointee_name,
+    program_axis,
+    shape_of,
+)
 
 
 class KernelLowering:
@@ -38,15 +44,13 @@ class KernelLowering:
         self.nodes: dict[Any, Node] = {}
         self.program: V = V("0", "i64")
         self._value_of: dict[int, Any] = {}
-        self._last_root: dict[Any, int] = {}
-        self._root_index: dict[Any, int] = {}
+        self._root_index, self._last_root = number_roots(func.body.blocks[0])
         self._current_root = -1
         self._wide: dict[Any, V] = {}
         self._carried: dict[Any, Stored] = {}
 
     def run(self) -> Function:
         block = self.func.body.blocks[0]
-        self._number_roots(block)
         self._arguments(block)
         lo, hi = self.f.params[1], self.f.params[2]
         with self.f.loop(lo, hi) as state, self.ev.scope():
@@ -68,32 +72,6 @@ class KernelLowering:
                 self.scalars[argument] = pointer
             else:
                 self.scalars[argument] = self.f.load(register_element(element_name(argument.type)), slot, 8)
-
-    def _all_operations(self, block: Any) -> Iterator[Any]:
-        """In the order of execution; an operation with regions comes before its body."""
-        for op in block.ops:
-            yield op
-            if op.name not in ("tt.reduce", "tt.scan"):
-                for region in op.regions:
-                    for inner in region.blocks:
-                        yield from self._all_operations(inner)
-
-    def _number_roots(self, block: Any) -> None:
-        """For every block value: the last root that evaluates it."""
-        operations = [op for op in self._all_operations(block) if op.name in ROOTS]
-        for i, op in enumerate(operations):
-            self._root_index[op] = i
-        for op in reversed(operations):
-            index = self._root_index[op]
-            stack = [v for v in op.operands if is_tensor(v.type)]
-            while stack:
-                value = stack.pop()
-                if value in self._last_root:
-                    continue
-                self._last_root[value] = index
-                producer = getattr(value, "op", None)
-                if producer is not None and producer.name not in ROOTS:
-                    stack.extend(v for v in producer.operands if is_tensor(v.type))
 
     def _again(self, node: Node) -> bool:
         value = self._value_of.get(id(node))
@@ -179,7 +157,9 @@ class KernelLowering:
                         return s.constant(quotient if "div" in op.name else a - quotient * b)
                     if is_constant(operands[1]) and operands[1].ref == "1":
                         return operands[0] if "div" in op.name else s.constant(0)
-        return emit_map(self.f, op.name, elem, operands, [element_name(o.type) for o in op.operands], attributes(op))
+        return emit_map(
+            self.f, op.name, elem, operands, [element_name(o.type) for o in op.operands], attributes(op)
+        )
 
     def _map(self, op: Any, result: Any) -> Node:
         shape, elem = shape_of(result.type), element_name(result.type)
@@ -190,7 +170,9 @@ class KernelLowering:
         facts = attributes(op)
         if all(isinstance(o, Splat) for o in operands):
             values = [o.value for o in operands if isinstance(o, Splat)]
-            return Splat(shape, elem, emit_map(self.f, op.name, elem, values, [o.elem for o in operands], facts))
+            return Splat(
+                shape, elem, emit_map(self.f, op.name, elem, values, [o.elem for o in operands], facts)
+            )
         if op.name == "arith.cmpi":
             bound = self._bound(facts, operands)
             if bound is not None:
@@ -213,10 +195,16 @@ class KernelLowering:
             limit = self.ev.s.add(limit, V("1", "i64"))
         return Bound(used[0][0], limit)
 
-    def _fold_affine(self, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]) -> Node | None:
+    def _fold_affine(
+        self, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]
+    ) -> Node | None:
         s = self.ev.s
         forms = [self._as_affine(o) for o in operands]
-        if name in ("arith.extsi", "arith.extui", "arith.index_cast") and forms[0] is not None and elem in ("i64", "index"):
+        if (
+            name in ("arith.extsi", "arith.extui", "arith.index_cast")
+            and forms[0] is not None
+            and elem in ("i64", "index")
+        ):
             a = forms[0]
             return Affine(shape, elem, a.base, a.coefficients)
         if elem not in ("i64", "index") or len(forms) != 2 or forms[0] is None or forms[1] is None:
@@ -258,7 +246,7 @@ class KernelLowering:
             self.scalars[result] = value
 
     def op_program_id(self, op: Any) -> None:
-        if attributes(op).get("axis", 0) not in (0, "x"):
+        if program_axis(op) != "x":
             raise UnsupportedError("host lowering: program ids along y and z; linearise the grid to x")
         result = op.results[0]
         self._wide[result] = self.program
@@ -273,10 +261,7 @@ class KernelLowering:
         result = op.results[0]
         source = op.operands[0]
         elem, shape = element_name(result.type), shape_of(result.type)
-        if elem in ("i64", "index"):
-            value = self._integer(source)
-        else:
-            value = self._scalar(source)
+        value = self._integer(source) if elem in ("i64", "index") else self._scalar(source)
         self._define(result, Splat(shape, elem, value))
 
     def op_expand_dims(self, op: Any) -> None:
@@ -312,7 +297,9 @@ class KernelLowering:
         for extent in reversed(shape):
             strides.append(step if extent > 1 else 0)
             step *= extent
-        self._define(result, Stored(shape, source.elem, memory.pointer, tuple(reversed(strides)), memory.memory))
+        self._define(
+            result, Stored(shape, source.elem, memory.pointer, tuple(reversed(strides)), memory.memory)
+        )
 
     def op_addptr(self, op: Any) -> None:
         result = op.results[0]
@@ -338,7 +325,10 @@ class KernelLowering:
             zero_start = isinstance(start, Affine) and start.base.ref == "0" and not any(start.coefficients)
             total = offset_node if zero_start else Map(
                 pointers.shape, "i64", "arith.addi", (start, offset_node))  # fmt: skip
-        self._define(result, Pointers(pointers.shape, "ptr", pointers.base, pointers.pointee, total, pointers.alignment))
+        self._define(
+            result,
+            Pointers(pointers.shape, "ptr", pointers.base, pointers.pointee, total, pointers.alignment),
+        )
 
     def op_load(self, op: Any) -> None:
         result = op.results[0]
@@ -360,7 +350,7 @@ class KernelLowering:
         self.scalars[result] = value
 
     def op_store(self, op: Any) -> None:
-        streaming = "cache_modifier = cs" in str(attributes(op).get("cachePolicy", ""))
+        streaming = attributes(op).get("cachePolicy") == "cs"
         mask = None if op.mask is None else self._node(op.mask)
         if is_tensor(op.ptr.type):
             self.roots.store(self._pointers(op.ptr), self._node(op.value), mask, streaming)
@@ -371,7 +361,7 @@ class KernelLowering:
 
     def _combine(self, op: Any) -> Combine:
         block = op.regions[0].blocks[0]
-        operations = []
+        operations: list[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]]] = []
         for inner in block.ops:
             if inner.name.endswith(".return"):
                 return Combine(tuple(block.args), tuple(operations), tuple(inner.operands))
@@ -392,7 +382,9 @@ class KernelLowering:
     def op_scan(self, op: Any) -> None:
         facts = attributes(op)
         operands = [self._node(o) for o in op.operands]
-        nodes = self.roots.scan(operands, int(facts["axis"]), self._combine(op), bool(facts.get("reverse", False)))
+        nodes = self.roots.scan(
+            operands, int(facts["axis"]), self._combine(op), bool(facts.get("reverse", False))
+        )
         for result, node in zip(op.results, nodes, strict=True):
             self._define(result, node)
 
@@ -429,7 +421,9 @@ class KernelLowering:
                 continue
             node = self._node(init)
             if node.elem == "ptr":
-                raise UnsupportedError("host lowering: loop-carried blocks of pointers; carry the offset instead")
+                raise UnsupportedError(
+                    "host lowering: loop-carried blocks of pointers; carry the offset instead"
+                )
             memory = self.ev.scratch(node.shape, node.elem)
             self.roots.materialize(node, memory)
             self._define(argument, memory)
@@ -441,7 +435,9 @@ class KernelLowering:
                 self.scalars[induction] = state.index
             else:
                 self._wide[induction] = state.index
-                self.scalars[induction] = self.f.cast("trunc", state.index, register_element(element_name(induction.type)))
+                self.scalars[induction] = self.f.cast(
+                    "trunc", state.index, register_element(element_name(induction.type))
+                )
             for i, value in zip(carried_scalars, state.values, strict=True):
                 self.scalars[arguments[i]] = value
             self._block(body)
@@ -456,12 +452,16 @@ class KernelLowering:
 
     def _settle_captured(self, body: Any) -> None:
         """Work defined outside a loop and used inside is done once, before it."""
-        inside = {id(op) for op in self._all_operations(body)}
-        for op in self._all_operations(body):
+        inside = {id(op) for op in all_operations(body)}
+        for op in all_operations(body):
             for value in op.operands:
                 node = self.nodes.get(value)
                 producer = getattr(value, "op", None)
-                if node is None or (producer is not None and id(producer) in inside) or id(node) in self.ev.replacement:
+                if (
+                    node is None
+                    or (producer is not None and id(producer) in inside)
+                    or id(node) in self.ev.replacement
+                ):
                     continue
                 if isinstance(node, Map) and cost(node) > 4:
                     self.ev.replacement[id(node)] = (node, self.roots.materialize(node), ())
@@ -511,7 +511,11 @@ class KernelLowering:
 
     def op_if(self, op: Any) -> None:
         condition = self._scalar(op.operands[0])
-        memories = {r: self.ev.scratch(shape_of(r.type), element_name(r.type)) for r in op.results if is_tensor(r.type)}
+        memories = {
+            r: self.ev.scratch(shape_of(r.type), element_name(r.type))
+            for r in op.results
+            if is_tensor(r.type)
+        }
         labels = [self.f.label("then"), self.f.label("else"), self.f.label("endif")]
         self.f.cond_branch(condition, labels[0], labels[1])
         incoming: dict[Any, list[tuple[V, str]]] = {r: [] for r in op.results if r not in memories}
@@ -526,7 +530,9 @@ class KernelLowering:
                 for result, value in zip(op.results, values, strict=True):
                     if result in memories:
                         self.roots.materialize(self._node(value), memories[result])
-                scalars = {r: self._scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories}
+                scalars = {
+                    r: self._scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories
+                }
                 for result, scalar in scalars.items():
                     incoming[result].append((scalar, self.f.block))
                 self.f.branch(labels[2])

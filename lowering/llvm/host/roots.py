@@ -1,7 +1,8 @@
 """Roots: the places where lazy block values become code. Every root is one loop nest.
 
-A nest visits the outer dimensions position by position and the last one in vectors. Bounds that every effect of the root shares become loop limits, so
-padded blocks cost nothing; values that later roots need again and that are expensive are kept in scratch on the way.
+A nest visits the outer dimensions position by position and the last one in vectors. Bounds that every effect of the root
+shares become loop limits, so padded blocks cost nothing; values that later roots need again and that are expensive are kept
+in scratch on the way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from typing import Any
 
 from ....promotion.errors import UnsupportedError
 from ..ir import V, const, lanes, mangle, vector, zero
-from .elementwise import constant, emit_map, identity, memory_element, memory_size, register_element, to_memory
+from .elementwise import (
+    constant,
+    emit_map,
+    identity,
+    larger,
+    memory_element,
+    memory_size,
+    register_element,
+    to_memory,
+)
 from .evaluate import ORIGIN, Bound, Coordinate, Coordinates, Evaluator, decompose_mask, memory_size_of
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO
@@ -236,7 +246,9 @@ class Roots:
     def _store_scalar(self, pointers: Pointers, value: Node, mask: Node | None) -> None:
         ev, f = self.ev, self.ev.f
         size = memory_size(pointers.pointee)
-        pointer = f.gep(pointers.base, ev.s.to_i64(ev.at(pointers.offset, ())), memory_element(pointers.pointee))
+        pointer = f.gep(
+            pointers.base, ev.s.to_i64(ev.at(pointers.offset, ())), memory_element(pointers.pointee)
+        )
         data = to_memory(f, ev.at(value, ()), pointers.pointee)
         self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))
 
@@ -251,7 +263,12 @@ class Roots:
         if transposed is not None and memory.strides[-1] == 1:
             self._transpose(transposed, memory)
             return memory
-        self.nest(node.shape, bounds, [node], lambda here, tail: ev.write_scratch(memory, here, ev.at(node, here, tail)))
+        self.nest(
+            node.shape,
+            bounds,
+            [node],
+            lambda here, tail: ev.write_scratch(memory, here, ev.at(node, here, tail)),
+        )
         return memory
 
     # -- transposition ----------------------------------------------------------
@@ -262,7 +279,11 @@ class Roots:
         if isinstance(node, View) and node.dims == (1, 0) and isinstance(node.source, Load):
             load = node.source
             offset = load.pointers.offset
-            if isinstance(offset, Affine) and offset.coefficients[1] is not None and offset.coefficients[1].ref == "1":
+            if (
+                isinstance(offset, Affine)
+                and offset.coefficients[1] is not None
+                and offset.coefficients[1].ref == "1"
+            ):
                 return load
         return None
 
@@ -283,19 +304,24 @@ class Roots:
         covered = Load(load.shape, load.elem, load.pointers, None, load.other)
         with f.loop(0, rows, n) as r, ev.scope(), f.loop(0, columns, n) as c, ev.scope():
             tile: list[V] = []
+            on: V | None
             mask = None if column_limit.ref == str(columns) else ev.lane_mask(c.index, column_limit, n)
             for i in range(n):
                 position = ev.s.add(r.index, ev.s.constant(i))
                 if row_limit.ref != str(rows):  # rows past the end repeat the last one, then read as `other`
                     inside = f.icmp("slt", position, row_limit)
                     position = ev.s.min(position, last)
-                    on = f.splat(inside, n)
-                    on = on if mask is None else f.binary("and", on, mask)
+                    rows_on = f.splat(inside, n)
+                    on = rows_on if mask is None else f.binary("and", rows_on, mask)
                 else:
                     on = mask
                 value = ev._load(covered, (Coordinate(position), Coordinate(c.index, 0, n)), on)
                 if on is not None:
-                    fill = constant(0, load.elem, n) if load.other is None else f.splat(ev.at(load.other, (ORIGIN, ORIGIN)), n)
+                    fill = (
+                        constant(0, load.elem, n)
+                        if load.other is None
+                        else f.splat(ev.at(load.other, (ORIGIN, ORIGIN)), n)
+                    )
                     value = f.select(on, value, fill)
                 tile.append(value)
             for i, column in enumerate(transpose_registers(ev, tile)):
@@ -308,7 +334,8 @@ class Roots:
         """Combine along one dimension. Result nodes have that dimension removed."""
         kind = combine.kind
         neutral = identity(kind, operands[0].elem) if kind is not None else None
-        source, bounds = operands[0], []
+        source = operands[0]
+        bounds: list[Bound] = []
         if kind is not None and neutral is not None:
             source, bounds = self._strip_neutral(operands[0], neutral)
         sources = [source, *operands[1:]]
@@ -353,16 +380,29 @@ class Roots:
             def at(coordinate: Coordinate) -> Coordinates:
                 return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
 
+            extreme = combine.kind in ("arith.maximumf", "arith.minimumf")
+
+            def merge(left: list[V], right: list[V]) -> list[V]:
+                if not extreme:
+                    return combine.emit(ev, left, right)
+                # One max and one sticky NaN flag per element instead of a NaN-propagating max.
+                chosen = larger(f, right[0], left[0], combine.kind == "arith.maximumf")
+                return [chosen, f.binary("or", left[1], right[1])]
+
             def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
                 here = at(coordinate)
                 for node, memory in saved:
                     ev.write_scratch(memory, here, ev.at(node, here, mask))
                 items = [f.splat(ev.at(source, here, mask), n) for source in sources]
-                new = combine.emit(ev, acc, items)
+                if extreme:
+                    items.append(f.fcmp("uno", items[0], items[0]))
+                new = merge(acc, items)
                 return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
 
             if starts is not None:
                 first = [f.splat(v, n) for v in starts]
+                if extreme:
+                    first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
                 copies = ev.vector_loop(shape[axis], bounds, axis, n, self._unroll(sources), body, first)
             else:  # no neutral element known: start from the first vector of the (unmasked) block
                 here = at(Coordinate(ZERO, 0, n))
@@ -373,8 +413,11 @@ class Roots:
                         state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
                     copies = [list(state.results)]
             while len(copies) > 1:
-                pairs = [combine.emit(ev, a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
+                pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
                 copies = pairs + copies[len(pairs) * 2 :]
+            if extreme:
+                not_a_number = constant(float("nan"), sources[0].elem, n)
+                copies = [[f.select(copies[0][1], not_a_number, copies[0][0])]]
             result = self._across_lanes(copies[0], combine)
             for memory, value in zip(memories, result, strict=False):
                 ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
@@ -418,7 +461,8 @@ class Roots:
             def column(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
                 def items(position: Coordinate) -> list[V]:
                     here = tuple(
-                        coordinate if d == inner else position if d == axis else c for d, c in enumerate(outer)
+                        coordinate if d == inner else position if d == axis else c
+                        for d, c in enumerate(outer)
                     )
                     return [f.splat(ev.at(source, here, mask), n) for source in sources]
 
@@ -470,7 +514,8 @@ class Roots:
             def run(lane: Coordinate | None, mask: V | None) -> None:
                 def at(position: V) -> Coordinates:
                     return tuple(
-                        Coordinate(position) if d == axis else lane if d == inner else c for d, c in enumerate(outer)
+                        Coordinate(position) if d == axis else lane if d == inner else c
+                        for d, c in enumerate(outer)
                     )
 
                 def step(position: V, acc: list[V] | None) -> list[V]:

@@ -127,6 +127,24 @@ class Scalars:
             return self._binary("lshr", a, self.constant(n.bit_length() - 1), max(1, self.multiple(a) // n))
         return self._binary("udiv", a, self.constant(n), 1)
 
+    def floor_div_signed(self, a: V, b: V) -> V:
+        """⌊a / b⌋ for any a and b ≥ 0; 0 when b is 0 (the numeric contract of dims)."""
+        if is_constant(b) and int(b.ref) > 0:
+            if is_constant(a):
+                return self.constant(int(a.ref) // int(b.ref))
+            if b.ref == "1":
+                return a
+        key = ("floordiv", a.ref, b.ref)
+        found = self.known(key)
+        if found is None:
+            none = self.f.icmp("eq", b, ZERO)
+            safe = self.f.select(none, V("1", "i64"), b)
+            quotient = self.f.binary("sdiv", a, safe)
+            below = self.f.cast("sext", self.f.icmp("slt", self.f.binary("srem", a, safe), ZERO), "i64")
+            found = self.f.select(none, ZERO, self.f.binary("add", quotient, below))
+            self.remember(key, found)
+        return found
+
     def round_down(self, a: V, n: int) -> V:
         """The largest multiple of the power of two n that is ≤ a, for a ≥ 0."""
         if n == 1:

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
 )
 
 from ....promotion.errors import UnsupportedError
+from ...tt.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
 
 _names: dict[Any, str] = {}
 
@@ -63,6 +64,8 @@ def plain(value: Any) -> Any:
             return [plain(v) for v in value]
         case DenseArrayBase():
             return list(value.get_values())
+        case CachePolicyAttr():
+            return value.cache_modifier.data
     return getattr(value, "data", value)
 
 
@@ -70,6 +73,14 @@ PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"
 FLOAT_PREDICATES = (
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
 )  # fmt: skip
+
+
+ENUMERATIONS = {"inputPrecision": INPUT_PRECISIONS, "rounding": ROUNDING_MODES}
+
+
+def program_axis(op: Any) -> str | None:
+    """The grid axis of tt.get_program_id: x, y or z."""
+    return enum_name(PROGRAM_AXES, attribute(op, "axis"))
 
 
 def attributes(op: Any) -> dict[str, Any]:
@@ -80,6 +91,9 @@ def attributes(op: Any) -> dict[str, Any]:
     found.update({name: plain(value) for name, value in op.properties.items()})
     if "predicate" in found and isinstance(found["predicate"], int):
         found["predicate"] = (PREDICATES if op.name == "arith.cmpi" else FLOAT_PREDICATES)[found["predicate"]]
+    for name, cases in ENUMERATIONS.items():
+        if name in op.properties:
+            found[name] = enum_name(cases, op.properties[name])
     return found
 
 

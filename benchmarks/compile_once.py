@@ -1,0 +1,109 @@
+"""Compile one thing with one library in this process and print the seconds: compile_once.py TASK LIBRARY
+CACHE.
+
+TASK is "ten-ops" (ten element-wise operations and a reduction on (64, 1024) float32) or "minilm" at (8,
+128). CACHE is a folder for joinery's compile cache, or "none". Importing is not counted; the first
+execution is, because some libraries put work off until then.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from peers import limit_threads
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def ten_operations(x: Any, tanh: Any, exp: Any, total: Any) -> Any:
+    y = tanh(x * 2.0 + 1.0) * x
+    z = exp(y - 0.5) / (y * y + 1.0)
+    return total(z + x)
+
+
+def joinery_task(task: str, cache: str) -> Callable[[], Any]:
+    import joinery as jn
+    import numpy as np
+    from cases import load_module
+
+    option: Any = False if cache == "none" else cache
+    if task == "minilm":
+        example = load_module(ROOT / "examples" / "minilm.py")
+        graph = example.build(example.model_dir())
+        arguments = [np.ones((8, 128), np.int64)] * 2
+    else:
+        graph = jn.Graph("ten", inputs=[jn.TensorType(jn.float32, (64, 1024), name="x")])
+        graph.output(ten_operations(graph.inputs[0], jn.tanh, jn.exp, lambda z: jn.sum(z, axis=-1)))
+        arguments = [np.ones((64, 1024), np.float32)]
+    return lambda: jn.compile(graph, device="cpu", cache=option)(*arguments)
+
+
+def onnxruntime_task(task: str) -> Callable[[], Any]:
+    import numpy as np
+    import onnxruntime
+    import peers_onnx
+    from cases import load_module
+    from peers import onnx_session
+
+    if task == "minilm":
+        model = peers_onnx.minilm_standard(load_module(ROOT / "examples" / "minilm.py").model_dir())
+        feeds = {name: np.ones((8, 128), np.int64) for name in ("input_ids", "attention_mask")}
+    else:
+        x = np.ones((64, 1024), np.float32)
+        steps: list[Any] = [
+            ("Mul", ["x", "two"], {}),
+            ("Add", ["-1", "one"], {}),
+            ("Tanh", ["-1"], {}),
+            ("Mul", ["-1", "x"], {}),
+            ("Sub", ["-1", "half"], {}),
+            ("Exp", ["-1"], {}),
+            ("Mul", ["-3", "-3"], {}),
+            ("Add", ["-1", "one"], {}),
+            ("Div", ["-3", "-1"], {}),
+            ("Add", ["-1", "x"], {}),
+            ("ReduceSum", ["-1", "axes"], {"keepdims": 0}),
+        ]
+        constants = {"two": np.float32(2), "one": np.float32(1), "half": np.float32(0.5)}
+        model = peers_onnx.single(steps, {"x": x}, constants | {"axes": np.array([-1], np.int64)})
+        feeds = {"x": x}
+    return lambda: onnx_session(onnxruntime, model, 2).run(None, feeds)
+
+
+def jax_task(task: str) -> Callable[[], Any]:
+    import jax
+    import minilm_peers
+    import numpy as np
+    from cases import load_module
+
+    if task == "minilm":
+        model_dir = load_module(ROOT / "examples" / "minilm.py").model_dir()
+        function: Any = minilm_peers.jax_minilm(jax, model_dir)
+        arguments = [jax.device_put(np.ones((8, 128), np.int32))] * 2
+    else:
+        jnp = jax.numpy
+        arguments = [jax.device_put(np.ones((64, 1024), np.float32))]
+
+        def function(x: Any) -> Any:
+            return ten_operations(x, jnp.tanh, jnp.exp, lambda z: z.sum(axis=-1))
+
+    return lambda: jax.block_until_ready(jax.jit(function)(*arguments))
+
+
+def main() -> None:
+    task, library, cache = sys.argv[1:]
+    limit_threads(2)
+    if library == "joinery":
+        run = joinery_task(task, cache)
+    else:
+        run = {"onnxruntime": onnxruntime_task, "jax": jax_task}[library](task)
+    start = time.perf_counter()
+    run()
+    print(time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    main()

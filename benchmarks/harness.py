@@ -1,0 +1,265 @@
+"""Fair side-by-side timing: every contender in one process, sampled in turn, so that a disturbance hits
+them all.
+
+Method. A case runs in rounds; the order of the contenders rotates from round to round. In a round a
+contender first warms up (caches, sleeping threads, thread placement) for at least two calls and 20 ms,
+then three samples are timed and the middle one counts. Some libraries' worker threads keep spinning after
+a call (ONNX Runtime's for 50 ms, OpenBLAS's for 100 ms) and would slow down whoever comes next, so the
+next one waits until the process is idle. Ratios are formed within a round and only then summarised, so
+slow drift of the clock or a busy neighbour cancels out of them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+import timeit
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PAUSE_AFTER_SPINNING = 40e-3  # seconds, at least
+IDLE_WINDOW = 10e-3  # seconds in which the process may use a twentieth of one processor
+IDLE_TIMEOUT = 2.0
+MINIMUM_SAMPLE = 200e-6  # seconds; shorter calls are timed in blocks of this length
+WARM_UP_CALLS = 2
+WARM_UP_TIME = 20e-3  # seconds
+SAMPLES_PER_ROUND = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """An expression to time and the names it uses. `ours` marks joinery, `spins` wants a pause after it."""
+
+    name: str
+    statement: str
+    names: Mapping[str, Any]
+    spins: bool = False
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Seconds per call over all rounds."""
+
+    median: float
+    minimum: float
+    lower_quartile: float
+    upper_quartile: float
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Time of `ours` over time of `peer`, per round: below 1 is faster."""
+
+    ours: str
+    peer: str
+    median: float
+    lower_quartile: float
+    upper_quartile: float
+
+
+@dataclass(slots=True)
+class Measurement:
+    """One case: samples by contender (one per round) and what the machine allows at best."""
+
+    name: str
+    limit: float | None
+    limit_reason: str
+    samples: dict[str, list[float]]
+    ours: tuple[str, ...] = ()
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def summary(self, name: str) -> Summary:
+        values = self.samples[name]
+        low, middle, high = quartiles(values)
+        return Summary(middle, min(values), low, high, len(values))
+
+    def ratio(self, ours: str, peer: str) -> Ratio:
+        pairs = zip(self.samples[ours], self.samples[peer], strict=True)
+        low, middle, high = quartiles([mine / other for mine, other in pairs])
+        return Ratio(ours, peer, middle, low, high)
+
+    def best_peer(self) -> str | None:
+        """The peer with the smallest median."""
+        peers = [name for name in self.samples if name not in self.ours]
+        return min(peers, key=lambda name: self.summary(name).median, default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        timings = {}
+        for name in self.samples:
+            summary = self.summary(name)
+            timings[name] = {
+                "median_s": summary.median,
+                "minimum_s": summary.minimum,
+                "quartiles_s": [summary.lower_quartile, summary.upper_quartile],
+                "samples": summary.samples,
+            }
+        ratios = {}
+        for ours in self.ours:
+            for peer in self.samples:
+                if peer not in self.ours:
+                    ratio = self.ratio(ours, peer)
+                    ratios[f"{ours} / {peer}"] = {
+                        "median": ratio.median,
+                        "quartiles": [ratio.lower_quartile, ratio.upper_quartile],
+                    }
+        return {
+            "name": self.name,
+            "limit_s": self.limit,
+            "limit_reason": self.limit_reason,
+            "best_peer": self.best_peer(),
+            "timings": timings,
+            "ratios": ratios,
+            "notes": self.notes,
+        }
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile (linear interpolation, ends included)."""
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def sample(
+    contenders: Sequence[Contender], seconds: float, minimum_rounds: int = 7
+) -> dict[str, list[float]]:
+    """Time the contenders in turn for about `seconds`, at least `minimum_rounds` times; seconds per call."""
+    timers = {c.name: timeit.Timer(c.statement, globals=dict(c.names)) for c in contenders}
+    if len(timers) != len(contenders):
+        raise ValueError(f"two contenders share a name: {[c.name for c in contenders]}")
+    block = {}
+    for contender in contenders:
+        timers[contender.name].timeit(WARM_UP_CALLS)
+        once = timers[contender.name].timeit(1)
+        block[contender.name] = max(1, math.ceil(MINIMUM_SAMPLE / max(once, 1e-9)))
+        settle(contender.spins)
+    samples: dict[str, list[float]] = {c.name: [] for c in contenders}
+    end = time.perf_counter() + seconds
+    turn = 0
+    while turn < minimum_rounds or time.perf_counter() < end:
+        first = turn % len(contenders)
+        for contender in [*contenders[first:], *contenders[:first]]:
+            timer, calls = timers[contender.name], block[contender.name]
+            warm_up(timer, calls)
+            times = [timer.timeit(calls) / calls for _ in range(SAMPLES_PER_ROUND)]
+            samples[contender.name].append(statistics.median(times))
+            settle(contender.spins)
+        turn += 1
+    return samples
+
+
+class ForeignLoad:
+    """How many processors other processes used since this object was made; None where it cannot be told."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), self._others()
+
+    @staticmethod
+    def _others() -> float | None:
+        """Seconds of processor time used on the machine by anyone but us and our children."""
+        statistics_file = Path("/proc/stat")
+        if not statistics_file.exists():
+            return None
+        ticks = [int(value) for value in statistics_file.read_text().splitlines()[0].split()[1:9]]
+        user, nice, system, _idle, _wait, interrupt, soft_interrupt, stolen = ticks
+        busy = user + nice + system + interrupt + soft_interrupt + stolen
+        return busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+    def processors(self) -> float | None:
+        started, before = self._start
+        after = self._others()
+        if before is None or after is None:
+            return None
+        return max(0.0, (after - before) / (time.perf_counter() - started))
+
+
+def settle(spins: bool) -> None:
+    """Wait until no thread of this process is running."""
+    if spins:
+        time.sleep(PAUSE_AFTER_SPINNING)
+    deadline = time.perf_counter() + IDLE_TIMEOUT
+    while time.perf_counter() < deadline:
+        used = time.process_time()
+        time.sleep(IDLE_WINDOW)
+        if time.process_time() - used < IDLE_WINDOW / 20:
+            return
+    raise SystemExit(
+        f"threads of a contender still run {IDLE_TIMEOUT:.0f} s after its call; nothing can be timed"
+    )
+
+
+def warm_up(timer: timeit.Timer, calls: int) -> None:
+    """Call until caches are filled and the library's threads are awake and each on a processor of its own."""
+    end = time.perf_counter() + WARM_UP_TIME
+    timer.timeit(WARM_UP_CALLS)
+    while time.perf_counter() < end:
+        timer.timeit(calls)
+
+
+def format_seconds(value: float) -> str:
+    """Three significant digits in the unit that fits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def report(measurement: Measurement) -> str:
+    """A line per contender, fastest first, with ratios to the limit; then the ratios of ours to the peers."""
+    lines = [measurement.name]
+    if measurement.limit:
+        lines[0] += f"   (limit {format_seconds(measurement.limit)}: {measurement.limit_reason})"
+    order = sorted(measurement.samples, key=lambda name: measurement.summary(name).median)
+    width = max(map(len, order), default=0) + 2
+    for name in order:
+        summary = measurement.summary(name)
+        median, minimum = format_seconds(summary.median), format_seconds(summary.minimum)
+        text = f"  {name:{width}s} median {median:>9s}  min {minimum:>9s}"
+        if measurement.limit:
+            text += f"  {summary.median / measurement.limit:6.2f}× limit"
+        lines.append(text)
+    for ours in measurement.ours:
+        for peer in order:
+            if peer not in measurement.ours:
+                ratio = measurement.ratio(ours, peer)
+                spread = f"{ratio.lower_quartile:.2f}–{ratio.upper_quartile:.2f}"
+                lines.append(f"  {ours} / {peer}: {ratio.median:.2f}  ({spread})")
+    lines += [f"  {name}: {note}" for name, note in measurement.notes.items()]
+    return "\n".join(lines)
+
+
+def table(measurements: Sequence[Measurement]) -> str:
+    """The overview: ours against the best peer and against the machine, one line per case."""
+    rows = [("case", "ours", "best peer", "", "ours / best peer", "ours / limit", "best peer / limit")]
+    for measurement in measurements:
+        peer = measurement.best_peer()
+        peer_time = measurement.summary(peer).median if peer else None
+        for ours in measurement.ours or ("",):
+            own_time = measurement.summary(ours).median if ours else None
+            ratio_text = ""
+            if ours and peer:
+                ratio = measurement.ratio(ours, peer)
+                ratio_text = f"{ratio.median:.2f} ({ratio.lower_quartile:.2f}–{ratio.upper_quartile:.2f})"
+            limit = measurement.limit
+            rows.append(
+                (
+                    measurement.name,
+                    format_seconds(own_time) if own_time else "–",
+                    format_seconds(peer_time) if peer_time else "–",
+                    peer or "",
+                    ratio_text,
+                    f"{own_time / limit:.2f}" if own_time and limit else "",
+                    f"{peer_time / limit:.2f}" if peer_time and limit else "",
+                )
+            )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    lines = ["  ".join(cells).rstrip() for cells in padded]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

@@ -1,0 +1,277 @@
+"""What this machine can do at most: copy and read bandwidth and multiply-add rate, measured in the same
+run.
+
+The kernels are LLVM IR text with explicit vectors of the machine's widest width, compiled by llvmlite
+without optimisation passes, and run by one or more pinned Python threads that hold no lock while inside a
+kernel. All figures are the best of several runs: they are upper limits, and only upwards can they not be
+wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+FMA_CHAINS = 16  # independent accumulators: more than latency (4–5 cycles) times ports (2)
+VECTORS_PER_STEP = 4
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLimits:
+    """Bandwidths in GB/s (10⁹ bytes, read plus written), rates in GFLOP/s (a multiply-add counts two)."""
+
+    vector_bits: int
+    threads: int
+    fma_one_thread: float
+    fma_all_threads: float
+    copy_bytes: int
+    copy_normal: float
+    copy_non_temporal: float
+    read: float
+    large_copy_bytes: int
+    large_copy_normal: float
+    large_copy_non_temporal: float
+    large_read: float
+
+    @property
+    def copy(self) -> float:
+        """The better of the two ways to copy, GB/s."""
+        return max(self.copy_normal, self.copy_non_temporal)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def vector_lanes() -> int:
+    """How many float32 fit the widest vector register."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16
+    return 8 if features.get("avx") else 4
+
+
+def copy_kernel(lanes: int, non_temporal: bool) -> str:
+    """void copy(source, target, elements, repeats): `elements` is a multiple of lanes · VECTORS_PER_STEP."""
+    vector = f"<{lanes} x float>"
+    hint = ", !nontemporal !0" if non_temporal else ""
+    body = []
+    for step in range(VECTORS_PER_STEP):
+        body += [
+            f"  %i{step} = add i64 %i, {step * lanes}",
+            f"  %s{step} = getelementptr float, ptr %source, i64 %i{step}",
+            f"  %t{step} = getelementptr float, ptr %target, i64 %i{step}",
+            f"  %v{step} = load {vector}, ptr %s{step}, align {ALIGNMENT}",
+            f"  store {vector} %v{step}, ptr %t{step}, align {lanes * 4}{hint}",
+        ]
+    return streaming_loop(lanes, body, 0, []) + "\n!0 = !{i32 1}\n"
+
+
+def read_kernel(lanes: int) -> str:
+    """void read(source, target, elements, repeats): sums everything and stores one vector to `target`."""
+    vector = f"<{lanes} x float>"
+    body = []
+    for step in range(VECTORS_PER_STEP):
+        body += [
+            f"  %i{step} = add i64 %i, {step * lanes}",
+            f"  %s{step} = getelementptr float, ptr %source, i64 %i{step}",
+            f"  %v{step} = load {vector}, ptr %s{step}, align {ALIGNMENT}",
+            f"  %n{step} = fadd {vector} %a{step}, %v{step}",
+        ]
+    after = store_sum(vector, [f"%n{step}" for step in range(VECTORS_PER_STEP)])
+    return streaming_loop(lanes, body, VECTORS_PER_STEP, after)
+
+
+def fma_kernel(lanes: int) -> str:
+    """void fma(source, target, _, repeats): FMA_CHAINS multiply-adds of one vector each per repeat."""
+    vector = f"<{lanes} x float>"
+    chains = range(FMA_CHAINS)
+    phis = [f"  %a{c} = phi {vector} [ zeroinitializer, %entry ], [ %n{c}, %loop ]" for c in chains]
+    call = f"call {vector} @llvm.fma.v{lanes}f32({vector} %x, {vector} %y, {vector} %a{{0}})"
+    steps = [f"  %n{c} = {call.format(c)}" for c in chains]
+    lines = [
+        f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})",
+        "define void @kernel(ptr %source, ptr %target, i64 %elements, i64 %repeats) nounwind {",
+        "entry:",
+        f"  %x = load {vector}, ptr %source, align 4",
+        f"  %q = getelementptr float, ptr %source, i64 {lanes}",
+        f"  %y = load {vector}, ptr %q, align 4",
+        "  br label %loop",
+        "loop:",
+        "  %r = phi i64 [ 0, %entry ], [ %rn, %loop ]",
+        *phis,
+        *steps,
+        "  %rn = add i64 %r, 1",
+        "  %more = icmp slt i64 %rn, %repeats",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+        *store_sum(vector, [f"%n{c}" for c in range(FMA_CHAINS)]),
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def store_sum(vector: str, names: Sequence[str]) -> list[str]:
+    """Add the named vectors and store the sum to %target, so that nothing above is dead code."""
+    lines, total = [], names[0]
+    for position, name in enumerate(names[1:]):
+        lines.append(f"  %sum{position} = fadd {vector} {total}, {name}")
+        total = f"%sum{position}"
+    return [*lines, f"  store {vector} {total}, ptr %target, align 4"]
+
+
+def streaming_loop(lanes: int, body: Sequence[str], sums: int, after: Sequence[str]) -> str:
+    """`repeats` passes over `elements`. The body turns the vector sums %a0, %a1, … into %n0, %n1, …"""
+    vector = f"<{lanes} x float>"
+    inner = [f"  %a{s} = phi {vector} [ %o{s}, %outer ], [ %n{s}, %inner ]" for s in range(sums)]
+    outer = [f"  %o{s} = phi {vector} [ zeroinitializer, %entry ], [ %n{s}, %latch ]" for s in range(sums)]
+    lines = [
+        "define void @kernel(ptr %source, ptr %target, i64 %elements, i64 %repeats) nounwind {",
+        "entry:",
+        "  br label %outer",
+        "outer:",
+        "  %r = phi i64 [ 0, %entry ], [ %rn, %latch ]",
+        *outer,
+        "  br label %inner",
+        "inner:",
+        "  %i = phi i64 [ 0, %outer ], [ %in, %inner ]",
+        *inner,
+        *body,
+        f"  %in = add i64 %i, {lanes * VECTORS_PER_STEP}",
+        "  %more = icmp slt i64 %in, %elements",
+        "  br i1 %more, label %inner, label %latch",
+        "latch:",
+        "  %rn = add i64 %r, 1",
+        "  %again = icmp slt i64 %rn, %repeats",
+        "  br i1 %again, label %outer, label %done",
+        "done:",
+        *after,
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+class NativeKernel:
+    """One compiled `kernel(source, target, elements, repeats)`; calling it releases Python's lock."""
+
+    def __init__(self, text: str) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        features = llvm.get_host_cpu_features().flatten()
+        target = llvm.Target.from_triple(llvm.get_process_triple())
+        machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2)
+        # Intel hosts otherwise split 512-bit vectors in two.
+        text = text.replace(" nounwind {", ' nounwind "prefer-vector-width"="512" {')
+        module = llvm.parse_assembly(text)
+        module.triple = llvm.get_process_triple()
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        self.assembly = machine.emit_assembly(module)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+        address = self._engine.get_function_address("kernel")
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        self._function = signature(address)
+
+    def __call__(self, source: np.ndarray, target: np.ndarray, elements: int, repeats: int) -> None:
+        self._function(source.ctypes.data, target.ctypes.data, elements, repeats)
+
+
+def aligned(elements: int, fill: float = 1.0) -> np.ndarray:
+    """A float32 array on a cache line boundary whose pages are present."""
+    raw = np.empty(elements * 4 + ALIGNMENT, dtype=np.uint8)
+    offset = -raw.ctypes.data % ALIGNMENT
+    array = raw[offset : offset + elements * 4].view(np.float32)
+    array.fill(fill)
+    return array
+
+
+def run_on_threads(tasks: Sequence[Callable[[], None]]) -> float:
+    """Run every task on a thread and a processor of its own; seconds from the first start to the last end."""
+    processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    gate = threading.Barrier(len(tasks))
+    times: list[float] = []
+
+    def work(position: int, task: Callable[[], None]) -> None:
+        if processors:
+            os.sched_setaffinity(0, {processors[position % len(processors)]})
+        gate.wait()
+        times.append(time.perf_counter())
+        task()
+        times.append(time.perf_counter())
+
+    threads = [threading.Thread(target=work, args=(position, task)) for position, task in enumerate(tasks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return max(times) - min(times)
+
+
+def fma_rate(threads: int, samples: int) -> float:
+    """GFLOP/s of float32 multiply-adds."""
+    lanes = vector_lanes()
+    kernel = NativeKernel(fma_kernel(lanes))
+    source = aligned(2 * lanes, 0.5)
+    targets = [aligned(lanes) for _ in range(threads)]
+    repeats = 20_000_000
+
+    def task(target: np.ndarray) -> Callable[[], None]:
+        return lambda: kernel(source, target, 0, repeats)
+
+    seconds = min(run_on_threads([task(target) for target in targets]) for _ in range(samples))
+    return 2.0 * lanes * FMA_CHAINS * repeats * threads / seconds / 1e9
+
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+
+def bandwidth(text: str, arrays: Arrays, threads: int, samples: int, moved: int) -> float:
+    """GB/s of a kernel from the first array to the second that moves `moved` bytes per element."""
+    source, target = arrays
+    kernel = NativeKernel(text)
+    step = vector_lanes() * VECTORS_PER_STEP
+    share = source.size // threads // step * step
+    repeats = max(1, (1 << 29) // source.nbytes)
+
+    def task(position: int) -> Callable[[], None]:
+        part = slice(position * share, None)
+        return lambda: kernel(source[part], target[part], share, repeats)
+
+    seconds = min(run_on_threads([task(position) for position in range(threads)]) for _ in range(samples))
+    return share * threads * moved * repeats / seconds / 1e9
+
+
+def measure_limits(threads: int, samples: int = 7) -> MachineLimits:
+    """All limits with `threads` threads. Takes a few seconds and 1.1 GB of memory."""
+    lanes = vector_lanes()
+    figures: dict[str, Any] = {
+        "vector_bits": lanes * 32,
+        "threads": threads,
+        "fma_one_thread": fma_rate(1, samples),
+        "fma_all_threads": fma_rate(threads, samples),
+    }
+    for prefix, size in (("", 4096 * 4096 * 4), ("large_", 512 << 20)):
+        arrays = aligned(size // 4), aligned(size // 4, 0.0)
+        figures |= {
+            prefix + "copy_bytes": size,
+            prefix + "copy_normal": bandwidth(copy_kernel(lanes, False), arrays, threads, samples, 8),
+            prefix + "copy_non_temporal": bandwidth(copy_kernel(lanes, True), arrays, threads, samples, 8),
+            prefix + "read": bandwidth(read_kernel(lanes), arrays, threads, samples, 4),
+        }
+    return MachineLimits(**figures)
+
+
+if __name__ == "__main__":
+    for name, value in measure_limits(threads=2).as_dict().items():
+        print(f"{name:28s} {value:12.1f}")

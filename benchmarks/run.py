@@ -1,0 +1,132 @@
+"""Run the benchmarks, print the tables, write a result file.
+
+python benchmarks/run.py                       everything that can be imported
+python benchmarks/run.py softmax call          only these cases
+python benchmarks/run.py --peers-only          the baseline without joinery
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from peers import Peers, limit_threads, versions
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def processor() -> dict[str, Any]:
+    """Model name, core count and cache sizes as the operating system tells them."""
+    facts: dict[str, Any] = {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+    }
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "cpu family", "model", "stepping"):
+                facts[key.strip()] = value.strip()
+    caches = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"))
+    facts["caches"] = [
+        f"L{(index / 'level').read_text().strip()} {(index / 'type').read_text().strip()} "
+        f"{(index / 'size').read_text().strip()}"
+        for index in caches
+    ]
+    return facts
+
+
+def load_average() -> list[float]:
+    """Processes wanting a core; above the harness's own threads means that the figures are disturbed."""
+    return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", help="names of cases; all of them when none is given")
+    parser.add_argument("--threads", type=int, default=2, help="threads for everybody (default: 2)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="sampling time per case (default: 4)")
+    parser.add_argument("--peers-only", action="store_true", help="leave joinery out")
+    parser.add_argument(
+        "--output", type=Path, help="result file (default: benchmarks/results/DATE[-peers].json)"
+    )
+    options = parser.parse_args()
+    limit_threads(options.threads)
+
+    # The libraries read the thread limits when they are imported.
+    from cases import CASES
+    from harness import ForeignLoad, Measurement, report, sample, table
+    from machine import measure_limits
+    from startup import STARTUP_CASES
+
+    known = [*CASES, *STARTUP_CASES]
+    unknown = sorted(set(options.cases) - set(known))
+    if unknown:
+        raise SystemExit(f"no such case: {', '.join(unknown)}; there are: {', '.join(known)}")
+    chosen = options.cases or known
+
+    peers = Peers(options.threads, with_joinery=not options.peers_only)
+    for name, reason in peers.absent.items():
+        print(f"absent: {name} ({reason})")
+    started = load_average()
+    machine = measure_limits(options.threads)
+    print(
+        f"machine: {machine.fma_one_thread:.0f} / {machine.fma_all_threads:.0f} GFLOP/s float32 (1 / "
+        f"{machine.threads} threads), copy {machine.copy_normal:.1f} GB/s, non-temporal "
+        f"{machine.copy_non_temporal:.1f} GB/s, read {machine.read:.1f} GB/s (64 MiB arrays); "
+        f"{machine.large_copy_normal:.1f}, {machine.large_copy_non_temporal:.1f} and "
+        f"{machine.large_read:.1f} GB/s (512 MiB)\n"
+    )
+
+    measurements = []
+    for name in chosen:
+        foreign = ForeignLoad()
+        if name in CASES:
+            case = CASES[name](peers)
+            case.check()
+            foreign = ForeignLoad()
+            limit, reason = case.limit(machine)
+            ours = tuple(contender.name for contender in case.contenders if contender.ours)
+            samples = sample(case.contenders, options.seconds)
+            measurement = Measurement(case.name, limit, reason, samples, ours, case.notes)
+            del case
+        else:
+            measurement = STARTUP_CASES[name](peers)
+        load = foreign.processors()
+        if load is not None and load > 0.05:
+            measurement.notes["disturbed"] = f"other processes used {load:.2f} processors meanwhile"
+        measurements.append(measurement)
+        print(report(measurement) + "\n", flush=True)
+    print(table(measurements))
+
+    date = datetime.datetime.now(datetime.UTC)
+    result = {
+        "date": date.isoformat(timespec="seconds"),
+        "threads": options.threads,
+        "processor": processor(),
+        "python": platform.python_version(),
+        "versions": versions(),
+        "absent": peers.absent,
+        "load_average": {"before": started, "after": load_average()},
+        "machine": machine.as_dict(),
+        "cases": [measurement.as_dict() for measurement in measurements],
+    }
+    default = RESULTS / f"{date:%Y-%m-%d-%H%M}{'-peers' if options.peers_only else ''}.json"
+    output = options.output or default
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"\nwritten to {output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What a user waits for before the first result: importing, and compiling with and without a warm cache.
+
+Every sample is a fresh process, contenders in turn. The process prints the seconds it measured itself, so
+the start of the interpreter does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from harness import Measurement
+from peers import Peers
+
+HERE = Path(__file__).resolve().parent
+ROUNDS = 7
+IMPORT = "import time; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
+
+
+def fresh_processes(commands: Mapping[str, list[str]], rounds: int) -> dict[str, list[float]]:
+    """Seconds printed on the last line by each command, in turn; a first round warms the file cache."""
+    samples: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(rounds + 1):
+        for name, command in commands.items():
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise SystemExit(f"{name} failed:\n{done.stderr}")
+            if turn:
+                samples[name].append(float(json.loads(done.stdout.splitlines()[-1])))
+    return samples
+
+
+def imports(peers: Peers) -> Measurement:
+    commands = {name: [sys.executable, "-c", IMPORT.format(module=name)] for name in peers.modules}
+    ours = ("joinery",) if "joinery" in commands else ()
+    return Measurement("import", None, "", fresh_processes(commands, ROUNDS), ours)
+
+
+def compilation(task: str, rounds: int) -> Callable[[Peers], Measurement]:
+    """Graph to first runnable model in a process that has imported the library already."""
+
+    def measure(peers: Peers) -> Measurement:
+        with tempfile.TemporaryDirectory(prefix="joinery-bench-") as cache:
+            script = str(HERE / "compile_once.py")
+            commands = {
+                name: [sys.executable, script, task, name, "none"]
+                for name in ("onnxruntime", "jax")
+                if name in peers.modules
+            }
+            ours: tuple[str, ...] = ()
+            if "joinery" in peers.modules:
+                commands["joinery (cold)"] = [sys.executable, script, task, "joinery", "none"]
+                commands["joinery (cached)"] = [sys.executable, script, task, "joinery", cache]
+                ours = ("joinery (cold)", "joinery (cached)")
+            return Measurement(f"compile {task}", None, "", fresh_processes(commands, rounds), ours)
+
+    return measure
+
+
+STARTUP_CASES: dict[str, Callable[[Peers], Measurement]] = {
+    "import": imports,
+    "compile-ten-ops": compilation("ten-ops", ROUNDS),
+    "compile-minilm": compilation("minilm", 3),
+}

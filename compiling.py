@@ -1,0 +1,141 @@
+"""`joinery.compile` and `joinery.load`: where graph, lowering and runtime meet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from .graph.graph import Graph
+from .graph.text import from_text, to_text
+from .lowering.artifact import CompiledGraph, ConstantSpec
+from .lowering.keys import compile_key, constant_labels
+from .lowering.llvm.compile import host_target
+from .promotion.errors import InternalError, UnsupportedError, UserError
+from .runtime import artifact_file
+from .runtime.cache import CompileCache
+from .runtime.host import HostDevice
+from .runtime.layouts import pack
+from .runtime.memory import aligned_copy, is_aligned
+from .runtime.model import Model
+
+Array = np.ndarray[Any, Any]
+CacheOption = bool | Literal["must-hit"] | str | os.PathLike[str] | CompileCache
+
+DEVICES = ("auto", "cpu")
+
+
+def compile(  # noqa: A001 - the public name
+    graph: Graph, device: str = "auto", *, threads: int | None = None, cache: CacheOption = True
+) -> Model:
+    """Compile a finished graph.
+
+    Args:
+        graph: a graph whose `output` has been called.
+        device: "cpu", or "auto" for the best device there is.
+        threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
+        cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
+            instead of compiling; a path or a `CompileCache` names the directory.
+
+    Raises `UserError` for an unfinished graph, an unknown device or a missed "must-hit"; `UnsupportedError` for a device or a
+    graph that cannot be compiled.
+    """
+    if not isinstance(graph, Graph):
+        raise UserError(f"compile: expected a Graph, got {type(graph).__name__}; fix: pass the graph, not its result")
+    if not graph.finished:
+        raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
+    _check_device(device)
+    labels = constant_labels(graph)
+    arrays = {labels[id(array)]: array for array in _arrays(graph)}
+    compiled, store = _compiled(graph, cache, labels)
+    constants = [_stored(spec, arrays[spec.name]) for spec in compiled.constants]
+    text, by_digest = to_text(graph)
+    return Model(compiled, constants, text, threads, weights=by_digest, device=HostDevice(store))
+
+
+def _check_device(device: str) -> None:
+    if device in ("cuda", "ptxsim"):
+        raise UnsupportedError(f"compile: device {device!r} is not available in this version; fix: use device='cpu'")
+    if device not in DEVICES:
+        raise UserError(f"compile: unknown device {device!r}; expected one of {', '.join(DEVICES)}")
+
+
+def _arrays(graph: Graph) -> list[Array]:
+    return [symbol.attrs["value"] for symbol in graph.symbols if symbol.op.name in ("constant", "weight")]
+
+
+def _cache_of(option: CacheOption) -> CompileCache | None:
+    if isinstance(option, CompileCache):
+        return option
+    if option is False:
+        return None
+    return CompileCache() if option is True or option == "must-hit" else CompileCache(option)
+
+
+def _compiled(graph: Graph, cache: CacheOption, labels: Mapping[int, str]) -> tuple[CompiledGraph, CompileCache | None]:
+    target = host_target()
+    key = compile_key(graph, target)
+    store = _cache_of(cache)
+    found = store.get(key) if store is not None else None
+    if found is not None:
+        return found, store
+    if cache == "must-hit":
+        raise UserError(
+            f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True on this "
+            "machine with these versions, or drop cache='must-hit'"
+        )
+    from .lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
+
+    state = lower_graph(graph, target)
+    assert state.expanded is not None
+    names: dict[int, str] = {}
+    for symbol in state.expanded.symbols:
+        if symbol.op.name in ("constant", "weight"):
+            names[symbol.id] = labels.get(id(symbol.attrs["value"]), "")
+    compiled = finish(state, key, names)
+    if any(not spec.name for spec in compiled.constants):
+        raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
+    if store is not None:
+        store.put(key, compiled)
+    return compiled, store
+
+
+def _stored(spec: ConstantSpec, array: Array) -> Array:
+    """A constant as the kernels read it: in its layout, contiguous, on a 64-byte boundary."""
+    stored = np.ascontiguousarray(pack(array, spec.layout))
+    return stored if is_aligned(stored) else aligned_copy(stored)
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: str = "auto",
+    *,
+    threads: int | None = None,
+    trusted: bool = False,
+    cache: CacheOption = True,
+) -> Model:
+    """Open a model that `Model.save` wrote.
+
+    The file is checked; no code in it runs unless `trusted` is True, which is for files you wrote yourself. Otherwise the graph is
+    compiled anew, through the cache.
+
+    Raises `UserError` for a file that is no artifact, damaged or changed.
+    """
+    _check_device(device)
+    target = host_target()
+    opened = artifact_file.load(path, trusted=trusted, target=target.key)
+    get: Callable[[str], Array] = opened.plain_weight
+    arrays = {entry.name: get(entry.name) for entry in opened.manifest.weights}
+    graph = from_text(opened.graph_text, arrays)
+    if opened.compiled is None:
+        return compile(graph, device, threads=threads, cache=cache)
+    labels = constant_labels(graph)
+    by_label = {labels[id(array)]: array for array in _arrays(graph)}
+    constants = [_stored(spec, by_label[spec.name]) for spec in opened.compiled.constants]
+    store = _cache_of(cache if cache != "must-hit" else True)
+    return Model(opened.compiled, constants, opened.graph_text, threads, weights=arrays, device=HostDevice(store))
+
+
+__all__: Sequence[str] = ["compile", "load"]

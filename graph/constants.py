@@ -1,0 +1,109 @@
+"""Values known when the graph is built: which arrays are accepted, and how Python scalars are rounded to a dtype."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..promotion.dtype import DType, tensor_float32
+from ..promotion.errors import UserError
+from .errors import describe
+
+Array = npt.NDArray[Any]
+
+_INLINE_BYTES = 64
+
+
+def nearest(value: int | float, dtype: DType) -> float:
+    """The value of a float `dtype` nearest to a Python number, ties to even, rounded once; `value` is in range."""
+    if value == 0 or (isinstance(value, float) and not math.isfinite(value)):
+        return float(value)
+    numerator, denominator = abs(value).as_integer_ratio()
+    exponent = numerator.bit_length() - denominator.bit_length()
+    if (numerator << max(-exponent, 0)) < (denominator << max(exponent, 0)):
+        exponent -= 1
+    last_place = max(exponent, dtype.min_exponent) - dtype.mantissa_bits
+    numerator <<= max(-last_place, 0)
+    denominator <<= max(last_place, 0)
+    quotient, rest = divmod(numerator, denominator)
+    if 2 * rest > denominator or (2 * rest == denominator and quotient & 1):
+        quotient += 1
+    return math.copysign(math.ldexp(quotient, last_place), value)
+
+
+def scalar_array(value: bool | int | float, dtype: DType) -> Array:
+    """A Python scalar that fits (see `promotion.literals`) as a read-only rank-0 array of `dtype`."""
+    exact: Any = nearest(value, dtype) if dtype.is_float else value
+    array = np.asarray(exact, dtype=np.float64 if dtype.is_float else None).astype(dtype.numpy)
+    array.flags.writeable = False
+    return array
+
+
+def as_array(value: Any, what: str) -> tuple[Array, DType]:
+    """A NumPy array or scalar and its dtype. Raises `UserError` for anything else: only arrays carry a dtype."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise UserError(
+            f"{what}: a masked array would lose its mask; fix: pass value.filled(…), and the mask as an array of its own"
+        )
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        if array.dtype.hasobject or array.dtype.names:
+            raise UserError(
+                f"{what}: arrays of {array.dtype} hold no numbers; fix: convert with numpy.asarray(value, dtype=…)"
+            )
+        return array, DType.from_numpy(array.dtype)
+    if isinstance(value, (list, tuple)):
+        raise UserError(
+            f"{what}: a {type(value).__name__} has no dtype, so it could not be promoted; "
+            "fix: numpy.array(value, dtype=…), or graph.constant(numpy.array(…))"
+        )
+    raise UserError(
+        f"{what}: expected a Symbol, a NumPy array or a Python scalar, not {describe(value)}; fix: numpy.asarray(value)"
+    )
+
+
+def frozen(array: Array) -> Array:
+    """A read-only C-contiguous array of the same values; a copy, unless nobody can write to `array`."""
+    if not array.flags.writeable and array.flags.c_contiguous and _base_is_read_only(array):
+        return array
+    result = np.array(array, order="C", copy=True)
+    result.flags.writeable = False
+    return result
+
+
+def _base_is_read_only(array: Array) -> bool:
+    base = array.base
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    return base is None or isinstance(base, bytes)
+
+
+def typed(array: Array, own: DType, dtype: DType | None, what: str) -> DType:
+    """The dtype a constant gets: its own, or one that is stored in the same way (index, address, tensor_float32)."""
+    if dtype is None or dtype is own:
+        return own
+    if dtype.numpy != array.dtype:
+        raise UserError(f"{what}: the array is {own}, not {dtype}; fix: convert it first, or use graph.constant(array).cast({dtype})")
+    if dtype is tensor_float32 and np.any(array.view(np.uint32) & np.uint32(0x1FFF)):
+        raise UserError(
+            f"{what}: some values have more than the 10 mantissa bits of tensor_float32; "
+            "fix: graph.constant(array).cast(tensor_float32), which rounds"
+        )
+    return dtype
+
+
+def identity_key(array: Array, dtype: DType) -> tuple[DType, tuple[int, ...], bytes]:
+    """Equal for arrays of equal dtype, shape and bits; never by value: 0.0 is not -0.0, and NaN is itself."""
+    data = array.tobytes() if array.nbytes <= _INLINE_BYTES else array_digest(array).digest()
+    return (dtype, array.shape, data)
+
+
+def array_digest(array: Array) -> Any:
+    """SHA-256 of the bytes in row-major order."""
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

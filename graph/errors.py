@@ -1,0 +1,63 @@
+"""Messages for mistakes made while building: the op, its operands with origin, what was expected, one fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from ..promotion.errors import UserError
+from ..promotion.literals import is_scalar
+from .shape import ShapeError
+from .types import shape_text
+
+
+def describe(operand: Any) -> str:
+    """One operand for a message: what it is, dtype, shape and the user's line."""
+    text = getattr(operand, "describe", None)
+    if callable(text):
+        return str(text())
+    if is_scalar(operand):
+        return f"literal {operand!r}"
+    dtype, shape = getattr(operand, "dtype", None), getattr(operand, "shape", None)
+    if dtype is not None and isinstance(shape, tuple):
+        return f"array {dtype} {shape_text(shape)}"
+    return f"{type(operand).__name__} {operand!r:.60}"
+
+
+def compose(problem: str, operands: Sequence[Any] = (), expected: str = "", fix: str = "") -> str:
+    lines = [problem]
+    lines += [f"  operand {position}: {describe(operand)}" for position, operand in enumerate(operands)]
+    if expected:
+        lines.append(f"  expected: {expected}")
+    if fix:
+        lines.append(f"  fix: {fix}")
+    return "\n".join(lines)
+
+
+def mistake(op: str, problem: str, operands: Sequence[Any] = (), expected: str = "", fix: str = "") -> UserError:
+    """The error for a wrong use of `op`."""
+    return UserError(compose(f"{op}: {problem}", operands, expected, fix))
+
+
+def completed(op: str, operands: Sequence[Any], error: ShapeError) -> UserError:
+    """A `ShapeError` with the op and its operands."""
+    return mistake(op, error.problem, operands, error.expected, error.fix)
+
+
+class describing:  # noqa: N801  used like a keyword
+    """`with describing("reshape", x): …` completes a `ShapeError` raised inside with the op and its operands."""
+
+    __slots__ = ("op", "operands")
+
+    def __init__(self, op: str, *operands: Any) -> None:
+        self.op, self.operands = op, operands
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ShapeError):
+            raise completed(self.op, self.operands, error) from None

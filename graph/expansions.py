@@ -1,0 +1,135 @@
+"""What composites mean, in primitive ops.
+
+`expand(symbol, *operands)` builds the value of the composite `symbol` from `operands` (its inputs, or their counterparts in
+another graph) on the operands' graph. Numerics: the work is done in `accumulator(dtype)`, that is float32 for 16-bit floats and
+tensor_float32, and rounded once at the end; softmax and logsumexp subtract the maximum; variances take two passes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..promotion.dtype import DType
+from .dims import Extent, maximum, product
+from .opdef import accumulator
+
+if TYPE_CHECKING:
+    from .symbol import Symbol
+
+
+def _apply(name: str, *operands: Any, **attrs: Any) -> Symbol:
+    graph = next(operand.graph for operand in operands if hasattr(operand, "graph"))
+    result: Symbol = graph.apply(name, operands, attrs)
+    return result
+
+
+def _cast(x: Symbol, dtype: DType) -> Symbol:
+    return x if x.dtype is dtype else _apply("cast", x, dtype=dtype, rounding="nearest", saturate=True)
+
+
+def _reduce(name: str, x: Symbol, axes: tuple[int, ...], keepdims: bool = True) -> Symbol:
+    return _apply(name, x, axes=axes, keepdims=keepdims)
+
+
+def _count(x: Symbol, axes: tuple[int, ...], correction: int | float = 0) -> float | Symbol:
+    """The number of elements over `axes` less `correction`, but at least 0, as a divisor of `x`'s dtype."""
+    extent: Extent = product(x.shape[axis] for axis in axes)
+    if isinstance(extent, int):
+        return float(max(extent - correction, 0))
+    if isinstance(correction, int):
+        return _cast(_apply_source(x, maximum(extent - correction, 0)), x.dtype)
+    count = _cast(_apply_source(x, extent), x.dtype)
+    return _apply("maximum", _apply("sub", count, float(correction)), 0.0)
+
+
+def _apply_source(x: Symbol, extent: Extent) -> Symbol:
+    result: Symbol = x.graph.dim_value(extent)
+    return result
+
+
+def _mean(x: Symbol, axes: tuple[int, ...], keepdims: bool) -> Symbol:
+    return _apply("div", _reduce("reduce_sum", x, axes, keepdims), _count(x, axes))
+
+
+def softmax(symbol: Symbol, x: Symbol) -> Symbol:
+    x = _cast(x, accumulator(symbol.dtype))
+    axes = (symbol.attrs["axis"],)
+    powers = _apply("exp", _apply("sub", x, _reduce("reduce_max", x, axes)))
+    return _cast(_apply("div", powers, _reduce("reduce_sum", powers, axes)), symbol.dtype)
+
+
+def logsoftmax(symbol: Symbol, x: Symbol) -> Symbol:
+    x = _cast(x, accumulator(symbol.dtype))
+    axes = (symbol.attrs["axis"],)
+    shifted = _apply("sub", x, _reduce("reduce_max", x, axes))
+    total = _reduce("reduce_sum", _apply("exp", shifted), axes)
+    return _cast(_apply("sub", shifted, _apply("log", total)), symbol.dtype)
+
+
+def logsumexp(symbol: Symbol, x: Symbol) -> Symbol:
+    """Where the maximum is infinite or NaN it is not subtracted: exp and log then give -inf, inf and NaN by themselves."""
+    x = _cast(x, accumulator(symbol.dtype))
+    axes = symbol.attrs["axes"]
+    largest = _reduce("reduce_max", x, axes)
+    finite = _apply("less", _apply("abs", largest), math.inf)
+    shift = _apply("where", finite, largest, 0.0)
+    total = _reduce("reduce_sum", _apply("exp", _apply("sub", x, shift)), axes)
+    result = _cast(_apply("add", _apply("log", total), shift), symbol.dtype)
+    return result if symbol.attrs["keepdims"] else _apply("reshape", result, shape=symbol.shape)
+
+
+def mean(symbol: Symbol, x: Symbol) -> Symbol:
+    x = _cast(x, accumulator(symbol.dtype))
+    return _cast(_mean(x, symbol.attrs["axes"], symbol.attrs["keepdims"]), symbol.dtype)
+
+
+def var(symbol: Symbol, x: Symbol) -> Symbol:
+    x = _cast(x, accumulator(symbol.dtype))
+    axes = symbol.attrs["axes"]
+    centred = _apply("sub", x, _mean(x, axes, True))
+    total = _reduce("reduce_sum", _apply("mul", centred, centred), axes, symbol.attrs["keepdims"])
+    return _cast(_apply("div", total, _count(x, axes, symbol.attrs["correction"])), symbol.dtype)
+
+
+def gelu(symbol: Symbol, x: Symbol) -> Symbol:
+    x = _cast(x, accumulator(symbol.dtype))
+    approximate = symbol.attrs["approximate"]
+    if approximate == "quick":
+        return _cast(_apply("mul", x, _apply("sigmoid", _apply("mul", x, 1.702))), symbol.dtype)
+    if approximate == "tanh":
+        cubic = _apply("add", _apply("mul", _apply("mul", x, x), 0.044715), 1.0)
+        inner = _apply("tanh", _apply("mul", _apply("mul", x, math.sqrt(2 / math.pi)), cubic))
+    else:
+        inner = _apply("erf", _apply("mul", x, math.sqrt(0.5)))
+    return _cast(_apply("mul", _apply("mul", x, 0.5), _apply("add", inner, 1.0)), symbol.dtype)
+
+
+def silu(symbol: Symbol, x: Symbol) -> Symbol:
+    x = _cast(x, accumulator(symbol.dtype))
+    return _cast(_apply("mul", x, _apply("sigmoid", x)), symbol.dtype)
+
+
+def layer_norm(symbol: Symbol, x: Symbol, *vectors: Symbol) -> Symbol:
+    work = accumulator(symbol.dtype)
+    x = _cast(x, work)
+    axes = (len(x.shape) - 1,)
+    centred = _apply("sub", x, _mean(x, axes, True))
+    variance = _mean(_apply("mul", centred, centred), axes, True)
+    result = _apply("mul", centred, _apply("rsqrt", _apply("add", variance, float(symbol.attrs["epsilon"]))))
+    remaining = list(vectors)
+    if symbol.attrs["has_scale"]:
+        result = _apply("mul", result, _cast(remaining.pop(0), work))
+    if symbol.attrs["has_bias"]:
+        result = _apply("add", result, _cast(remaining.pop(0), work))
+    return _cast(result, symbol.dtype)
+
+
+def rms_norm(symbol: Symbol, x: Symbol, *vectors: Symbol) -> Symbol:
+    work = accumulator(symbol.dtype)
+    x = _cast(x, work)
+    square = _mean(_apply("mul", x, x), (len(x.shape) - 1,), True)
+    result = _apply("mul", x, _apply("rsqrt", _apply("add", square, float(symbol.attrs["epsilon"]))))
+    if symbol.attrs["has_scale"]:
+        result = _apply("mul", result, _cast(vectors[0], work))
+    return _cast(result, symbol.dtype)

@@ -1,0 +1,139 @@
+"""Activation functions. 16-bit floats are computed in float32 and rounded once; bools and integers become the default float."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import describing, mistake
+from ..shape import normalize_axis
+from ..symbol import Symbol
+from .building import apply, as_symbols, in_float, symbol_of
+from .elementwise import clip
+from .positions import positions
+
+
+def softmax(x: Any, axis: int = -1) -> Symbol:
+    """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`. A row of -inf only is NaN."""
+    return _along("softmax", x, axis)
+
+
+def logsoftmax(x: Any, axis: int = -1) -> Symbol:
+    """log(softmax(x)) along `axis`, computed as x - max(x) - log(sum(exp(x - max(x))))."""
+    return _along("logsoftmax", x, axis)
+
+
+def _along(op: str, x: Any, axis: int) -> Symbol:
+    symbol = symbol_of(op, x)
+    with describing(op, symbol):
+        place = normalize_axis(axis, len(symbol.shape))
+    return apply(op, symbol, axis=place)
+
+
+def gelu(x: Any, approximate: str = "none") -> Symbol:
+    """x · Φ(x), Φ the normal distribution function (Hendrycks and Gimpel, 2016).
+
+    approximate: "none" uses erf; "tanh" x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); "quick" x · sigmoid(1.702 x).
+    """
+    if approximate not in ("none", "tanh", "quick"):
+        raise mistake("gelu", f"unknown approximation {approximate!r}", (x,), '"none", "tanh" or "quick"', 'approximate="none"')
+    return apply("gelu", x, approximate=approximate)
+
+
+def silu(x: Any) -> Symbol:
+    """x · sigmoid(x), also called swish."""
+    return apply("silu", x)
+
+
+def prelu(x: Any, slope: Any) -> Symbol:
+    """x where x >= 0, else slope · x; `slope` broadcasts against `x`."""
+    value, factor = as_symbols("prelu", x, slope)
+    return apply("where", apply("greater_equal", value, 0), value, apply("mul", value, factor))
+
+
+@in_float
+def leaky_relu(x: Symbol, alpha: float = 0.01) -> Symbol:
+    """x where x >= 0, else alpha · x."""
+    return apply("where", apply("greater_equal", x, 0.0), x, apply("mul", x, alpha))
+
+
+@in_float
+def elu(x: Symbol, alpha: float = 1.0) -> Symbol:
+    """x where x > 0, else alpha · (exp(x) - 1) (Clevert et al., 2015)."""
+    return apply("where", apply("greater", x, 0.0), x, apply("mul", apply("expm1", x), alpha))
+
+
+@in_float
+def selu(x: Symbol, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Symbol:
+    """gamma · elu(x, alpha) with the fixed-point constants of Klambauer et al. (2017)."""
+    negative = apply("mul", apply("expm1", x), alpha)
+    return apply("mul", apply("where", apply("greater", x, 0.0), x, negative), gamma)
+
+
+@in_float
+def celu(x: Symbol, alpha: float = 1.0) -> Symbol:
+    """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron, 2017)."""
+    negative = apply("mul", apply("expm1", apply("div", x, alpha)), alpha)
+    return apply("where", apply("greater", x, 0.0), x, negative)
+
+
+def _softplus(x: Symbol) -> Symbol:
+    tail = apply("log1p", apply("exp", apply("negate", apply("abs", x))))
+    return apply("add", apply("maximum", x, 0.0), tail)
+
+
+@in_float
+def softplus(x: Symbol) -> Symbol:
+    """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|))."""
+    return _softplus(x)
+
+
+@in_float
+def mish(x: Symbol) -> Symbol:
+    """x · tanh(softplus(x)) (Misra, 2019)."""
+    return apply("mul", x, apply("tanh", _softplus(x)))
+
+
+@in_float
+def softsign(x: Symbol) -> Symbol:
+    """x / (1 + |x|)."""
+    return apply("div", x, apply("add", apply("abs", x), 1.0))
+
+
+@in_float
+def hard_sigmoid(x: Symbol, alpha: float = 0.2, beta: float = 0.5) -> Symbol:
+    """max(0, min(1, alpha · x + beta))."""
+    return clip(apply("add", apply("mul", x, alpha), beta), 0.0, 1.0)
+
+
+@in_float
+def hard_swish(x: Symbol) -> Symbol:
+    """x · max(0, min(1, x / 6 + 0.5)) (Howard et al., 2019)."""
+    return apply("mul", x, clip(apply("add", apply("mul", x, 1 / 6), 0.5), 0.0, 1.0))
+
+
+def swiglu(gate: Any, value: Any) -> Symbol:
+    """silu(gate) · value (Shazeer, 2020)."""
+    first, second = as_symbols("swiglu", gate, value)
+    return apply("mul", silu(first), second)
+
+
+@in_float
+def shrink(x: Symbol, threshold: float = 0.5, bias: float = 0.0) -> Symbol:
+    """x + bias where x < -threshold, x - bias where x > threshold, else 0 (ONNX Shrink)."""
+    above = apply("where", apply("greater", x, threshold), apply("sub", x, bias), 0.0)
+    return apply("where", apply("less", x, -threshold), apply("add", x, bias), above)
+
+
+@in_float
+def thresholded_relu(x: Symbol, alpha: float = 1.0) -> Symbol:
+    """x where x > alpha, else 0."""
+    return apply("where", apply("greater", x, alpha), x, 0.0)
+
+
+def hardmax(x: Any, axis: int = -1) -> Symbol:
+    """1 at the first largest element along `axis`, 0 elsewhere, in the dtype of `x` (bools stay bool)."""
+    symbol = symbol_of("hardmax", x)
+    with describing("hardmax", symbol):
+        place = normalize_axis(axis, len(symbol.shape))
+    best = apply("argmax", symbol, axes=(place,), keepdims=True)
+    return apply("equal", positions(symbol, place), best).cast(symbol.dtype)

@@ -1,0 +1,58 @@
+"""Functions that change dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...promotion.result_rules import JOIN
+from .. import primitives
+from ..errors import compose
+from ..graph import graph_of
+from ..symbol import Symbol
+from .building import as_symbols, symbol_of
+
+
+def cast(x: Any, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> Symbol:
+    """`x` converted to `dtype`; `x` itself when it already is.
+
+    Args:
+        x: a symbol.
+        dtype: a `DType`, its name, or a NumPy dtype.
+        rounding: to floats: "nearest" (ties to even) or "toward_zero".
+        saturate: to 8-bit floats: values beyond the largest finite one become that one, else infinity or NaN.
+
+    Integers wrap; float to integer truncates, saturates, and NaN becomes 0; to bool is x != 0. Raises `UnsupportedError` for
+    dtypes whose values are only stored (packed 4- and 6-bit floats, complex).
+    """
+    return primitives.cast(symbol_of("cast", x), dtype, rounding, saturate)
+
+
+def bitcast(x: Any, dtype: Any) -> Symbol:
+    """The bits of `x` as another dtype of the same width. Raises `UserError` when the widths differ."""
+    return primitives.bitcast(symbol_of("bitcast", x), dtype)
+
+
+def cast_like(x: Any, like: Any) -> Symbol:
+    """`x` converted to the dtype of the symbol or array `like`."""
+    value, other = as_symbols("cast_like", x, like)
+    return primitives.cast(value, other.dtype)
+
+
+def promote(*operands: Any) -> tuple[Symbol, ...]:
+    """All operands cast to their join, in the graph's rule set. Python scalars are weak. The casts are explicit ones.
+
+    Raises `UserError` when there is no join.
+    """
+    graph = graph_of("promote", *operands)
+    target = JOIN.apply(graph.rules, operands, op="promote").result
+    values = [graph.scalar(x, target) if not hasattr(x, "dtype") else graph.as_symbol(x, "promote") for x in operands]
+    return tuple([primitives.cast(value, target) for value in values])
+
+
+def implicit_cast(lhs: Any, rhs: Any) -> tuple[Symbol, Symbol]:
+    """Two operands cast to the dtype a binary operator would compute in (the MAX type_promotion page)."""
+    first, second = promote(lhs, rhs)
+    return first, second
+
+
+__all__ = ["bitcast", "cast", "cast_like", "compose", "implicit_cast", "promote"]

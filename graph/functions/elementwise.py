@@ -1,0 +1,232 @@
+"""Elementwise functions: one per `map` row without attributes, generated from the op table, and sugar on top of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import mistake
+from ..graph import graph_of
+from ..opdef import OpDef
+from ..ops import OPS
+from ..symbol import Symbol
+from .building import apply, as_symbols, in_float, symbol_of
+
+_OPERANDS = """
+
+Operands are symbols, NumPy arrays (strong: they promote) or Python scalars (weak: they take the tensor's dtype where their kind
+allows it); at least one is a Symbol. Shapes broadcast as in NumPy. Raises `UserError` when there is no join, a literal does not
+fit, or the shapes do not broadcast; `UnsupportedError` for dtypes that are only stored."""
+
+
+def _generated(row: OpDef) -> Callable[..., Symbol]:
+    if row.arity == 1:
+
+        def function(x: Any) -> Symbol:
+            return graph_of(row.name, x).apply(row, (x,))
+    elif row.arity == 2:
+
+        def function(x: Any, y: Any) -> Symbol:  # type: ignore[misc]
+            return graph_of(row.name, x, y).apply(row, (x, y))
+    else:
+
+        def function(condition: Any, x: Any, y: Any) -> Symbol:  # type: ignore[misc]
+            return graph_of(row.name, condition, x, y).apply(row, (condition, x, y))
+
+    function.__name__ = function.__qualname__ = row.name
+    function.__doc__ = f"{row.doc}{_OPERANDS}\n\nResult dtype: {row.promote.summary}."
+    return function
+
+
+FUNCTIONS: dict[str, Callable[..., Symbol]] = {
+    row.name: _generated(row) for row in OPS.values() if row.kind == "map" and not row.attrs
+}
+"""The generated functions. They are attributes of this module, too; kept in a dict because some are named like built-ins."""
+
+
+def __getattr__(name: str) -> Callable[..., Symbol]:
+    try:
+        return FUNCTIONS[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def square(x: Any) -> Symbol:
+    """x * x, in the dtype of `x`; integers wrap."""
+    return apply("mul", x, x)
+
+
+def reciprocal(x: Any) -> Symbol:
+    """1 / x. Bools and integers become the default float first."""
+    return apply("div", 1, x)
+
+
+def fmod(x: Any, y: Any) -> Symbol:
+    """The remainder with the sign of `x`, as C's fmod; the op `rem`."""
+    return apply("rem", x, y)
+
+
+def divmod_(x: Any, y: Any) -> tuple[Symbol, Symbol]:
+    """(floor_div(x, y), mod(x, y)), as Python's divmod."""
+    return apply("floor_div", x, y), apply("mod", x, y)
+
+
+def clip(x: Any, low: Any = None, high: Any = None) -> Symbol:
+    """minimum(maximum(x, low), high); a bound that is None is left out. NaN stays NaN; `high` wins where low > high.
+
+    Bounds are symbols, arrays or Python scalars, and promote like operands of maximum.
+    """
+    if low is None and high is None:
+        raise mistake("clip", "both bounds are None", (x,), "a lower or an upper bound", "clip(x, 0.0, 1.0)")
+    result = x
+    if low is not None:
+        result = apply("maximum", result, low)
+    if high is not None:
+        result = apply("minimum", result, high)
+    return symbol_of("clip", result)
+
+
+def logaddexp(x: Any, y: Any) -> Symbol:
+    """log(exp(x) + exp(y)) without overflow. Infinities: equal ones stay, otherwise the larger wins."""
+    graph = graph_of("logaddexp", x, y)
+    joined = graph.promotion("div", (x, y)).result
+    difference = _logaddexp(apply("sub", x, y) if joined is not None else x, x, y)
+    return difference
+
+
+def _logaddexp(difference: Symbol, x: Any, y: Any) -> Symbol:
+    tail = apply("log1p", apply("exp", apply("negate", apply("abs", difference))))
+    total = apply("add", apply("maximum", x, y), tail)
+    return apply("where", apply("equal", x, y), apply("add", x, math.log(2)), total)
+
+
+def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Symbol:
+    """|x - y| <= atol + rtol * |y|, bool, as numpy.isclose: infinities are close to themselves only; NaN to NaN if `equal_nan`."""
+    near = apply("less_equal", apply("abs", apply("sub", x, y)), apply("add", apply("mul", apply("abs", _s(x, y)), rtol), atol))
+    result = apply("logical_or", apply("logical_and", near, is_finite(_s(x, y))), apply("equal", x, y))
+    if equal_nan:
+        both = apply("logical_and", apply("is_nan", _s(y, x)), apply("is_nan", _s(x, y)))
+        result = apply("logical_or", result, both)
+    return result
+
+
+def _s(x: Any, y: Any) -> Symbol:
+    """`y` as a symbol of the graph of `x` and `y`."""
+    return graph_of("isclose", x, y).as_symbol(y, "isclose")
+
+
+# -- bits, selection, classification -------------------------------------------------------------------------------------
+
+
+def bit_shift(x: Any, y: Any, direction: str = "left") -> Symbol:
+    """x << y or x >> y by `direction`, "left" or "right" (ONNX BitShift)."""
+    if direction not in ("left", "right"):
+        raise mistake("bit_shift", f"unknown direction {direction!r}", (x, y), '"left" or "right"', 'direction="left"')
+    return apply(f"shift_{direction}", x, y)
+
+
+def masked_fill(x: Any, mask: Any, value: Any) -> Symbol:
+    """`value` where the bool `mask` holds, else `x`."""
+    return apply("where", mask, value, x)
+
+
+def is_inf(x: Any) -> Symbol:
+    """Whether x is an infinity, bool; false for bools and integers."""
+    symbol = symbol_of("is_inf", x)
+    if not symbol.dtype.is_float:
+        return apply("is_nan", symbol)
+    return apply("equal", apply("abs", symbol), math.inf)
+
+
+def is_finite(x: Any) -> Symbol:
+    """Whether x is neither infinite nor NaN, bool; true for bools and integers."""
+    symbol = symbol_of("is_finite", x)
+    if not symbol.dtype.is_float:
+        return apply("logical_not", apply("is_nan", symbol))
+    return apply("less", apply("abs", symbol), math.inf)
+
+
+# -- functions of a float ------------------------------------------------------------------------------------------------
+
+
+@in_float
+def tan(x: Symbol) -> Symbol:
+    """The tangent of x (radians), as sin(x) / cos(x)."""
+    return apply("div", apply("sin", x), apply("cos", x))
+
+
+def _signed(magnitude: Symbol, x: Symbol) -> Symbol:
+    """`magnitude` with the sign of x, for odd functions; zeros keep their sign."""
+    return apply("where", apply("less", x, 0.0), apply("negate", magnitude), apply("where", apply("equal", x, 0.0), x, magnitude))
+
+
+@in_float
+def sinh(x: Symbol) -> Symbol:
+    """The hyperbolic sine of x: by expm1 for small |x|, by exp(|x|/2)² where exp(|x|) would overflow too early."""
+    size = apply("abs", x)
+    powers = apply("expm1", size)
+    small = apply("mul", apply("add", powers, apply("div", powers, apply("add", powers, 1.0))), 0.5)
+    half = apply("exp", apply("mul", size, 0.5))
+    large = apply("mul", apply("mul", half, 0.5), half)
+    return _signed(apply("where", apply("less", size, 20.0), small, large), x)
+
+
+@in_float
+def cosh(x: Symbol) -> Symbol:
+    """The hyperbolic cosine of x: (e^|x| + e^-|x|) / 2, by exp(|x|/2)² where exp(|x|) would overflow too early."""
+    size = apply("abs", x)
+    powers = apply("exp", size)
+    small = apply("mul", apply("add", powers, apply("div", 1.0, powers)), 0.5)
+    half = apply("exp", apply("mul", size, 0.5))
+    large = apply("mul", apply("mul", half, 0.5), half)
+    return apply("where", apply("less", size, 20.0), small, large)
+
+
+@in_float
+def asinh(x: Symbol) -> Symbol:
+    """The inverse hyperbolic sine: log1p(a + a² / (1 + √(1 + a²))) with a = |x|, and log(a) + log 2 for large a."""
+    size = apply("abs", x)
+    squared = apply("mul", size, size)
+    root = apply("add", apply("sqrt", apply("add", squared, 1.0)), 1.0)
+    small = apply("log1p", apply("add", size, apply("div", squared, root)))
+    large = apply("add", apply("log", size), math.log(2))
+    return _signed(apply("where", apply("less", size, 2.0**28), small, large), x)
+
+
+@in_float
+def acosh(x: Symbol) -> Symbol:
+    """The inverse hyperbolic cosine of x >= 1: log1p(t + √(2t + t²)) with t = x - 1, and log(x) + log 2 for large x."""
+    above = apply("sub", x, 1.0)
+    inside = apply("mul", above, apply("add", above, 2.0))
+    small = apply("log1p", apply("add", above, apply("sqrt", inside)))
+    large = apply("add", apply("log", x), math.log(2))
+    return apply("where", apply("less", x, 2.0**28), small, apply("where", apply("less", x, 1.0), math.nan, large))
+
+
+@in_float
+def atanh(x: Symbol) -> Symbol:
+    """The inverse hyperbolic tangent: log1p(2a / (1 - a)) / 2 with a = |x|; infinite at ±1, NaN beyond."""
+    size = apply("abs", x)
+    ratio = apply("div", apply("add", size, size), apply("sub", 1.0, size))
+    return _signed(apply("mul", apply("log1p", ratio), 0.5), x)
+
+
+@in_float
+def log10(x: Symbol) -> Symbol:
+    """The logarithm of x to base 10, as log(x) / log(10)."""
+    return apply("div", apply("log", x), math.log(10))
+
+
+@in_float
+def cbrt(x: Symbol) -> Symbol:
+    """The real cube root of x, also of negative x: exp2(log2|x| / 3) improved by one Newton step."""
+    size = apply("abs", x)
+    guess = apply("exp2", apply("div", apply("log2", size), 3.0))
+    step = apply("div", apply("sub", guess, apply("div", apply("div", size, guess), guess)), 3.0)
+    root = apply("sub", guess, step)
+    regular = apply("logical_and", apply("less", size, math.inf), apply("greater", size, 0.0))
+    return apply("where", regular, _signed(root, x), x)

@@ -1,0 +1,32 @@
+"""Reading elements at positions that are data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import describing
+from ..shape import normalize_axis
+from ..symbol import Symbol
+from .building import apply, as_symbols
+
+
+def gather(x: Any, indices: Any, axis: int = 0) -> Symbol:
+    """Elements of `axis` at integer positions, as numpy.take: shape x.shape[:axis] + indices.shape + x.shape[axis+1:].
+
+    Negative positions count from the end; positions out of range are clamped.
+    """
+    value, places = as_symbols("gather", x, indices)
+    with describing("gather", value, places):
+        place = normalize_axis(axis, len(value.shape))
+    return apply("gather", value, places, axis=place)
+
+
+def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Symbol:
+    """Elements of `axis` at integer positions of equal rank, as numpy.take_along_axis; the other axes broadcast.
+
+    Negative positions count from the end; positions out of range are clamped.
+    """
+    value, places = as_symbols("take_along_axis", x, indices)
+    with describing("take_along_axis", value, places):
+        place = normalize_axis(axis, len(value.shape))
+    return apply("take_along_axis", value, places, axis=place)

@@ -1,0 +1,185 @@
+"""Putting tensors together, taking them apart, repeating and padding them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...promotion.literals import check_literal, is_scalar
+from .. import primitives
+from ..dims import Dim, Extent, ceil_div, product
+from ..errors import describing, mistake
+from ..graph import graph_of
+from ..shape import ShapeError, normalize_axis
+from ..symbol import Symbol
+from ..types import as_extent
+from .building import apply, symbol_of
+
+
+def _tensors(op: str, values: Any) -> tuple[Symbol, ...]:
+    if not isinstance(values, (tuple, list)) or not values:
+        raise mistake(op, "expected a non-empty list of tensors", (values,), f"{op}([x, y], axis)", f"{op}([x, y])")
+    graph = graph_of(op, values)
+    return tuple([graph.as_symbol(value, op) for value in values])
+
+
+def concat(values: Sequence[Any], axis: int = 0) -> Symbol:
+    """Tensors one after the other along `axis`; they are cast to the join of all their dtypes.
+
+    The other axes must agree: decided now, or checked at launch.
+    """
+    symbols = _tensors("concat", values)
+    with describing("concat", *symbols):
+        place = normalize_axis(axis, len(symbols[0].shape))
+    if len(symbols) == 1:
+        return symbols[0]
+    return symbols[0].graph.apply("concat", symbols, {"axis": place})
+
+
+def stack(values: Sequence[Any], axis: int = 0) -> Symbol:
+    """Tensors of equal shape along a new axis at position `axis`."""
+    symbols = _tensors("stack", values)
+    first = symbols[0].shape
+    with describing("stack", *symbols):
+        place = normalize_axis(axis, len(first) + 1)
+        for position, symbol in enumerate(symbols):
+            if len(symbol.shape) != len(first):
+                raise ShapeError(
+                    f"operand {position} has {len(symbol.shape)} axes, operand 0 has {len(first)}", "equal shapes",
+                    "reshape or broadcast the operands first",
+                )  # fmt: skip
+    parts = [primitives.reshape(s, (*s.shape[:place], 1, *s.shape[place:])) for s in symbols]
+    return concat(parts, place)
+
+
+def _pieces(x: Symbol, sizes: Sequence[Extent], axis: int) -> tuple[Symbol, ...]:
+    pieces: list[Symbol] = []
+    start: Extent = 0
+    whole = x.shape
+    for size in sizes:
+        starts = tuple([start if a == axis else 0 for a in range(len(whole))])
+        stops = tuple([start + size if a == axis else extent for a, extent in enumerate(whole)])
+        pieces.append(apply("slice", x, starts=starts, stops=stops, steps=(1,) * len(whole)))
+        start = start + size
+    return tuple(pieces)
+
+
+def split(x: Any, sizes: Any, axis: int = 0) -> tuple[Symbol, ...]:
+    """`x` cut along `axis` into pieces.
+
+    sizes: the size of each piece (ints or dims; they must sum to the axis), or an int: so many pieces of equal size.
+    """
+    symbol = symbol_of("split", x)
+    with describing("split", symbol):
+        place = normalize_axis(axis, len(symbol.shape))
+        extent = symbol.shape[place]
+        if isinstance(sizes, int):
+            if isinstance(sizes, bool) or sizes < 1:
+                raise ShapeError(f"cannot split into {sizes} pieces", "a positive count, or a list of sizes")
+            if isinstance(extent, int) and extent % sizes:
+                raise ShapeError(
+                    f"axis {place} of size {extent} does not split into {sizes} equal pieces", "a divisor of the size",
+                    "give a list of sizes, or use joinery.chunk",
+                )  # fmt: skip
+            parts: list[Extent] = [extent // sizes] * sizes
+        else:
+            parts = [as_extent(size, f"split: size {position}") for position, size in enumerate(sizes)]
+        total: Extent = sum(parts[1:], parts[0]) if parts else 0
+        if symbol.graph.shape_checks.decide(total, extent) is False:
+            raise ShapeError(f"the sizes sum to {total}, axis {place} has {extent}", "sizes that sum to the axis")
+        symbol.graph.shape_checks.add(total, extent, f"split: the sizes along axis {place} must sum to {extent}")
+    return _pieces(symbol, parts, place)
+
+
+def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
+    """`x` cut along `axis` into at most `chunks` pieces of ceil(n / chunks) elements, the last one possibly shorter.
+
+    A symbolic axis must divide into `chunks` pieces, which is checked at launch.
+    """
+    symbol = symbol_of("chunk", x)
+    with describing("chunk", symbol):
+        place = normalize_axis(axis, len(symbol.shape))
+        if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
+            raise ShapeError(f"cannot cut into {chunks!r} pieces", "a positive count")
+    extent = symbol.shape[place]
+    if isinstance(extent, Dim):
+        return split(symbol, chunks, place)
+    length = max(int(ceil_div(extent, chunks)), 1)
+    sizes = [min(length, extent - start) for start in range(0, extent, length)] or [0]
+    return _pieces(symbol, sizes, place)
+
+
+def tile(x: Any, repeats: Any) -> Symbol:
+    """The whole of `x` repeated `repeats[i]` times along axis i; missing entries are 1 on the left, as numpy.tile."""
+    symbol = symbol_of("tile", x)
+    entries = tuple(repeats) if isinstance(repeats, (tuple, list)) else (repeats,)
+    counts = [as_extent(count, f"tile: repeats[{position}]") for position, count in enumerate(entries)]
+    rank = max(len(counts), len(symbol.shape))
+    counts = [1] * (rank - len(counts)) + counts
+    sizes: list[Extent] = [*(1,) * (rank - len(symbol.shape)), *symbol.shape]
+    apart: list[Extent] = []
+    wide: list[Extent] = []
+    for count, extent in zip(counts, sizes, strict=True):
+        if count != 1:
+            apart.append(1)
+            wide.append(count)
+        apart.append(extent)
+        wide.append(extent)
+    spread = primitives.broadcast_to(primitives.reshape(symbol, tuple(apart)), tuple(wide))
+    return primitives.reshape(spread, tuple([count * extent for count, extent in zip(counts, sizes, strict=True)]))
+
+
+def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Symbol:
+    """Every element along `axis` repeated `repeats` times in place; None flattens first, as numpy.repeat."""
+    symbol = symbol_of("repeat_interleave", x)
+    if axis is None:
+        symbol, axis = primitives.reshape(symbol, (product(symbol.shape),)), 0
+    with describing("repeat_interleave", symbol):
+        place = normalize_axis(axis, len(symbol.shape))
+    count = as_extent(repeats, "repeat_interleave: repeats")
+    before, extent, after = symbol.shape[:place], symbol.shape[place], symbol.shape[place + 1 :]
+    apart = primitives.reshape(symbol, (*before, extent, 1, *after))
+    wide = primitives.broadcast_to(apart, (*before, extent, count, *after))
+    return primitives.reshape(wide, (*before, extent * count, *after))
+
+
+def pad(x: Any, widths: Any, mode: str = "constant", value: bool | int | float = 0) -> Symbol:
+    """Elements added around `x`.
+
+    Args:
+        widths: one (before, after) pair per axis, the same as a flat list, or one int for all sides; ints or dims >= 0.
+        mode: "constant" adds `value`, "edge" repeats the border, "reflect" mirrors without repeating the border.
+        value: a Python scalar that fits the dtype of `x`.
+    """
+    symbol = symbol_of("pad", x)
+    rank = len(symbol.shape)
+    pairs = _pairs(symbol, widths, rank)
+    if not is_scalar(value):
+        raise mistake("pad", "the value must be a Python scalar", (symbol, value), "a number", "value=0")
+    if symbol.dtype.kind in ("bool", "int", "uint") and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if mode == "constant":
+        check_literal(value, symbol.dtype, "pad")
+    low = tuple([as_extent(before, f"pad: before axis {a}") if not _negative(before) else before for a, (before, _) in enumerate(pairs)])
+    high = tuple([as_extent(after, f"pad: after axis {a}") if not _negative(after) else after for a, (_, after) in enumerate(pairs)])
+    if mode == "constant" and not any(isinstance(w, Dim) or w for w in (*low, *high)):
+        return symbol
+    return apply("pad", symbol, low=low, high=high, mode=mode, value=value)
+
+
+def _negative(width: Any) -> bool:
+    return type(width) is int and width < 0
+
+
+def _pairs(x: Symbol, widths: Any, rank: int) -> list[tuple[Any, Any]]:
+    if isinstance(widths, (int, Dim)):
+        return [(widths, widths)] * rank
+    entries = list(widths) if hasattr(widths, "__iter__") else [widths]
+    nested = [isinstance(entry, (tuple, list)) or getattr(entry, "ndim", 0) == 1 for entry in entries]
+    if all(nested) and len(entries) == rank and all(len(entry) == 2 for entry in entries):
+        return [(before, after) for before, after in entries]
+    if not any(nested) and len(entries) == 2 * rank:
+        return list(zip(entries[::2], entries[1::2], strict=True))
+    raise mistake(
+        "pad", f"widths {widths!r} do not fit {rank} axes", (x,), "one (before, after) pair per axis", "pad(x, [(1, 1), (0, 0)])"
+    )

@@ -1,0 +1,255 @@
+"""Reductions and running sums.
+
+`axis` is None (all axes), an int or a tuple of ints; negative axes count from the end. `keepdims` keeps reduced axes with size 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...promotion.dtype import DType, bool_, int64
+from ...promotion.result_rules import ACCUMULATE, MEAN
+from .. import primitives
+from ..dims import Dim, minimum, product
+from ..errors import describing, mistake
+from ..opdef import accumulator
+from ..shape import ShapeError, normalize_axes, normalize_axis
+from ..symbol import Symbol
+from ..types import as_dtype
+from .building import apply, float_dtype, symbol_of
+
+Axis = int | tuple[int, ...] | list[int] | None
+
+
+def _axes(op: str, x: Any, axis: Axis) -> tuple[Symbol, tuple[int, ...]]:
+    symbol = symbol_of(op, x)
+    with describing(op, symbol):
+        return symbol, normalize_axes(axis, len(symbol.shape))
+
+
+def _reduce(op: str, x: Symbol, axes: tuple[int, ...], keepdims: bool) -> Symbol:
+    return apply(op, x, axes=axes, keepdims=bool(keepdims)) if axes else x
+
+
+def _accumulated(op: str, x: Symbol, dtype: Any) -> DType:
+    given = None if dtype is None else as_dtype(dtype, f"{op}: dtype")
+    return ACCUMULATE.apply(x.graph.rules, [x.dtype], op=op, dtype=given).result
+
+
+def _total(op: str, row: str, x: Any, axis: Axis, keepdims: bool, dtype: Any) -> Symbol:
+    symbol, axes = _axes(op, x, axis)
+    result = _accumulated(op, symbol, dtype)
+    value = _reduce(row, primitives.accumulate_in(symbol, result), axes, keepdims)
+    return primitives.cast(value, result)
+
+
+def sum_(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+    """The sum over `axis`; 0 of nothing.
+
+    Bools and signed integers are summed in int64, unsigned ones in uint64, 16-bit floats in float32 with one rounding at the
+    end. `dtype` overrides the result dtype (and then the accumulator: float32 for 16-bit floats).
+    """
+    return _total("sum", "reduce_sum", x, axis, keepdims, dtype)
+
+
+def prod(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+    """The product over `axis`; 1 of nothing. dtypes as in `sum`."""
+    return _total("prod", "reduce_prod", x, axis, keepdims, dtype)
+
+
+def _extreme(name: str, x: Any, y: Any, axis: Axis, keepdims: bool) -> Symbol:
+    if y is not None:
+        if not hasattr(y, "dtype"):
+            raise mistake(
+                name, f"the second argument {y!r} is no tensor", (x,), f"{name}(x, axis=…) or two tensors",
+                f"{name}(x, axis={y!r}) to reduce, or {name}imum(x, {y!r}) to compare with a number",
+            )  # fmt: skip
+        if axis is not None or keepdims:
+            raise mistake(name, "two tensors and axis= or keepdims=", (x, y), "one or the other", f"{name}imum(x, y)")
+        return apply(f"{name}imum", x, y)
+    symbol, axes = _axes(name, x, axis)
+    _require_elements(name, symbol, axes)
+    return _reduce(f"reduce_{name}", symbol, axes, keepdims)
+
+
+def _require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
+    """The largest of nothing does not exist: an error now, or a check at launch. Other axes may well be empty."""
+    with describing(op, x):
+        for axis in axes:
+            extent = x.shape[axis]
+            if extent == 0:
+                raise ShapeError(f"axis {axis} is empty", "at least one element", "reduce a non-empty axis, or pad first")
+            if isinstance(extent, Dim):
+                x.graph.shape_checks.add(minimum(extent, 1), 1, f"{op}: axis {axis} must not be empty")
+
+
+def max_(x: Any, y: Any = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """The largest element over `axis`, NaN if there is one; with two tensors, `maximum(x, y)`.
+
+    Raises `UserError` for an empty axis; whether a symbolic one is empty is checked at launch.
+    """
+    return _extreme("max", x, y, axis, keepdims)
+
+
+def min_(x: Any, y: Any = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """The smallest element over `axis`, NaN if there is one; with two tensors, `minimum(x, y)`. As `max`."""
+    return _extreme("min", x, y, axis, keepdims)
+
+
+def _position(op: str, x: Any, axis: int | None, keepdims: bool) -> Symbol:
+    symbol = symbol_of(op, x)
+    if axis is None:
+        flat = primitives.reshape(symbol, (-1,)) if product(symbol.shape) != 0 else symbol
+        _require_elements(op, symbol, tuple(range(len(symbol.shape))))
+        result = apply(op, flat, axes=(0,), keepdims=False)
+        return primitives.reshape(result, (1,) * len(symbol.shape)) if keepdims else result
+    with describing(op, symbol):
+        place = normalize_axis(axis, len(symbol.shape))
+    _require_elements(op, symbol, (place,))
+    return apply(op, symbol, axes=(place,), keepdims=bool(keepdims))
+
+
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    """The position (int64) of the first largest element along `axis`, or in row-major order; of the first NaN if there is one."""
+    return _position("argmax", x, axis, keepdims)
+
+
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    """The position (int64) of the first smallest element along `axis`, or in row-major order; of the first NaN if there is one."""
+    return _position("argmin", x, axis, keepdims)
+
+
+def _truth(op: str, row: str, x: Any, axis: Axis, keepdims: bool) -> Symbol:
+    symbol, axes = _axes(op, x, axis)
+    return _reduce(row, symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0), axes, keepdims)
+
+
+def any_(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """Whether some element over `axis` is true (not zero), bool; False of nothing."""
+    return _truth("any", "reduce_max", x, axis, keepdims)
+
+
+def all_(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """Whether every element over `axis` is true (not zero), bool; True of nothing."""
+    return _truth("all", "reduce_min", x, axis, keepdims)
+
+
+def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """How many elements over `axis` are not zero, int64; NaN is not zero."""
+    symbol, axes = _axes("count_nonzero", x, axis)
+    truth = symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0)
+    return _reduce("reduce_sum", primitives.cast(truth, int64), axes, keepdims)
+
+
+def _moment(op: str, x: Any, axis: Axis, keepdims: bool, dtype: Any, **attrs: Any) -> Symbol:
+    symbol, axes = _axes(op, x, axis)
+    given = None if dtype is None else as_dtype(dtype, f"{op}: dtype")
+    result = MEAN.apply(symbol.graph.rules, [symbol.dtype], op=op, dtype=given).result
+    if not result.is_float:
+        raise mistake(op, f"dtype={result} cannot hold a mean", (symbol,), "a float dtype", "dtype=float32")
+    return apply(op, primitives.cast(symbol, result), axes=axes, keepdims=bool(keepdims), **attrs)
+
+
+def mean(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+    """The arithmetic mean over `axis`; NaN of nothing. Bools and integers give float32; `dtype` overrides (a float dtype)."""
+    return _moment("mean", x, axis, keepdims, dtype)
+
+
+def var(x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None) -> Symbol:
+    """The variance over `axis`: sum((x - mean)²) / (count - correction), in two passes. dtypes as in `mean`.
+
+    correction: 0 for the population, 1 for Bessel's correction.
+    """
+    if isinstance(correction, bool) or not isinstance(correction, (int, float)):
+        raise mistake("var", f"correction is {correction!r}", (x,), "a number", "correction=1")
+    return _moment("var", x, axis, keepdims, dtype, correction=correction)
+
+
+def stdev(x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None) -> Symbol:
+    """The standard deviation over `axis`, √var. Arguments as in `var`."""
+    symbol = symbol_of("stdev", x)
+    given = None if dtype is None else as_dtype(dtype, "stdev: dtype")
+    result = MEAN.apply(symbol.graph.rules, [symbol.dtype], op="stdev", dtype=given).result
+    work = accumulator(result) if result.is_float else result
+    return primitives.cast(apply("sqrt", var(symbol, axis, keepdims, correction, work)), result)
+
+
+def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """log(sum(exp(x))) over `axis`, without overflow; -inf where all elements are -inf."""
+    symbol, axes = _axes("logsumexp", x, axis)
+    return apply("logsumexp", symbol, axes=axes, keepdims=bool(keepdims))
+
+
+def cumsum(x: Any, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> Symbol:
+    """Running sums along `axis`. dtypes as in `sum`.
+
+    exclusive: leave the element itself out of its sum; reverse: run from the end.
+    """
+    symbol = symbol_of("cumsum", x)
+    with describing("cumsum", symbol):
+        place = normalize_axis(axis, len(symbol.shape))
+    result = _accumulated("cumsum", symbol, dtype)
+    work = primitives.accumulate_in(symbol, result)
+    return primitives.cast(apply("cumsum", work, axis=place, exclusive=bool(exclusive), reverse=bool(reverse)), result)
+
+
+# -- norms -------------------------------------------------------------------------------------------------------------
+
+
+def _wide(op: str, x: Any) -> tuple[Symbol, DType]:
+    """The operand in the dtype its sums are computed in, and the dtype of a sum of it."""
+    symbol = symbol_of(op, x)
+    result = _accumulated(op, symbol, None)
+    return primitives.accumulate_in(symbol, result), result
+
+
+def reduce_l1(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """sum(|x|) over `axis`. dtypes as in `sum`."""
+    work, result = _wide("reduce_l1", x)
+    return primitives.cast(sum_(apply("abs", work), axis, keepdims), result)
+
+
+def sum_square(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """sum(x²) over `axis`. dtypes as in `sum`."""
+    work, result = _wide("sum_square", x)
+    return primitives.cast(sum_(apply("mul", work, work), axis, keepdims), result)
+
+
+def reduce_l2(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """√sum(x²) over `axis`: a float, the default one for bools and integers."""
+    symbol = symbol_of("reduce_l2", x)
+    result = float_dtype(symbol)
+    work = primitives.cast(symbol, accumulator(result))
+    return primitives.cast(apply("sqrt", sum_(apply("mul", work, work), axis, keepdims)), result)
+
+
+def log_sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+    """log(sum(x)) over `axis`: a float, the default one for bools and integers."""
+    symbol = symbol_of("log_sum", x)
+    result = float_dtype(symbol)
+    work = primitives.cast(symbol, accumulator(result)) if symbol.dtype.is_float else symbol
+    return primitives.cast(apply("log", sum_(work, axis, keepdims)), result)
+
+
+def norm(x: Any, ord: int | float = 2, axis: Axis = None, keepdims: bool = False) -> Symbol:  # noqa: A002  NumPy's name
+    """The vector norm of order `ord` over `axis`: (Σ|x|^ord)^(1/ord); max|x| for inf, min|x| for -inf, the count of non-zero
+    elements for 0. The result is a float, the default one for bools and integers."""
+    if isinstance(ord, bool) or not isinstance(ord, (int, float)) or ord != ord:
+        raise mistake("norm", f"ord is {ord!r}", (x,), "a number, inf or -inf", "ord=2")
+    if ord == 2:
+        return reduce_l2(x, axis, keepdims)
+    symbol = symbol_of("norm", x)
+    result = float_dtype(symbol)
+    size = apply("abs", primitives.cast(symbol, accumulator(result)))
+    if ord == math.inf:
+        value = max_(size, axis=axis, keepdims=keepdims)
+    elif ord == -math.inf:
+        value = min_(size, axis=axis, keepdims=keepdims)
+    elif ord == 0:
+        value = count_nonzero(size, axis, keepdims)
+    elif ord == 1:
+        value = sum_(size, axis, keepdims)
+    else:
+        value = apply("pow", sum_(apply("pow", size, float(ord)), axis, keepdims), 1 / ord)
+    return primitives.cast(value, result)

@@ -1,0 +1,146 @@
+"""Functions that change shapes. All of them are views: no arithmetic, no copy before something reads the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import primitives
+from ..dims import Dim, product
+from ..errors import describing, mistake
+from ..indexing import index
+from ..shape import ShapeError, normalize_axes, normalize_axis
+from ..symbol import Symbol
+from ..types import as_shape, shape_text
+from .building import apply, symbol_of
+
+
+def reshape(x: Any, shape: Any) -> Symbol:
+    """The same elements in row-major order under another shape.
+
+    shape: sizes (ints, names, dims), one of which may be -1 and is computed. Element counts must be equal: decided now, or
+    checked at launch when that depends on symbolic sizes.
+    """
+    return primitives.reshape(symbol_of("reshape", x), shape)
+
+
+def permute(x: Any, axes: Any) -> Symbol:
+    """Axes reordered: axis i of the result is axis axes[i] of `x`."""
+    return primitives.permute(symbol_of("permute", x), axes)
+
+
+def transpose(x: Any, axis_1: int = -1, axis_2: int = -2) -> Symbol:
+    """Two axes swapped, by default the last two."""
+    return primitives.transpose(symbol_of("transpose", x), axis_1, axis_2)
+
+
+def broadcast_to(x: Any, shape: Any) -> Symbol:
+    """`x` repeated along new leading axes and along axes of size 1."""
+    return primitives.broadcast_to(symbol_of("broadcast_to", x), shape)
+
+
+def expand(x: Any, shape: Any) -> Symbol:
+    """`x` broadcast against `shape` in both directions (ONNX Expand): an axis of size 1 in `shape` keeps the size of `x`."""
+    symbol = symbol_of("expand", x)
+    target = list(as_shape(shape, "expand: shape"))
+    missing = len(symbol.shape) - len(target)
+    target = [1] * max(missing, 0) + target
+    for axis in range(-min(len(symbol.shape), len(target)), 0):
+        if target[axis] == 1:
+            target[axis] = symbol.shape[axis]
+    return primitives.broadcast_to(symbol, tuple(target))
+
+
+def squeeze(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Symbol:
+    """Axes of size 1 removed: the named ones, or all whose size is the int 1. A symbolic axis that is named is checked at launch."""
+    symbol = symbol_of("squeeze", x)
+    with describing("squeeze", symbol):
+        if axis is None:
+            axes: tuple[int, ...] = tuple([a for a, extent in enumerate(symbol.shape) if extent == 1])
+        else:
+            axes = normalize_axes(axis, len(symbol.shape))
+        for place in axes:
+            extent = symbol.shape[place]
+            if isinstance(extent, Dim):
+                symbol.graph.shape_checks.add(extent, 1, f"squeeze: axis {place} must have size 1")
+            elif extent != 1:
+                raise ShapeError(f"axis {place} has size {extent}", "axes of size 1", f"index it instead: x[…, 0] on axis {place}")
+    return primitives.reshape(symbol, tuple([e for a, e in enumerate(symbol.shape) if a not in axes]))
+
+
+def unsqueeze(x: Any, axis: int | tuple[int, ...] | list[int]) -> Symbol:
+    """Axes of size 1 inserted so that they have the positions `axis` in the result."""
+    symbol = symbol_of("unsqueeze", x)
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    rank = len(symbol.shape) + count
+    with describing("unsqueeze", symbol):
+        axes = normalize_axes(axis, rank)
+    remaining = iter(symbol.shape)
+    return primitives.reshape(symbol, tuple([1 if place in axes else next(remaining) for place in range(rank)]))
+
+
+def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Symbol:
+    """Axes `start_axis` to `end_axis`, both included, merged into one. A scalar becomes a vector of one element."""
+    symbol = symbol_of("flatten", x)
+    if not symbol.shape:
+        return primitives.reshape(symbol, (1,))
+    with describing("flatten", symbol):
+        first, last = (normalize_axis(axis, len(symbol.shape)) for axis in (start_axis, end_axis))
+        if first > last:
+            raise ShapeError(f"start_axis {start_axis} comes after end_axis {end_axis}", fix="swap the two")
+    shape = symbol.shape
+    return primitives.reshape(symbol, (*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def flip(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Symbol:
+    """The order of the elements reversed along `axis` (None: all axes)."""
+    symbol = symbol_of("flip", x)
+    with describing("flip", symbol):
+        axes = normalize_axes(axis, len(symbol.shape))
+    return apply("flip", symbol, axes=axes) if axes else symbol
+
+
+def slice_tensor(x: Any, indices: Any) -> Symbol:
+    """`x[indices]`: NumPy basic indexing with ints, slices, None, Ellipsis and dims."""
+    return index(symbol_of("slice_tensor", x), indices)
+
+
+def rebind(x: Any, shape: Any, message: str = "") -> Symbol:
+    """`x` under other dims that are stated to be equal, size by size, to its own; checked at launch.
+
+    The way to say that two names are the same size: `rebind(x, ("seq",))` for an `x` of shape (batch,).
+
+    Args:
+        shape: one size per axis; None keeps the axis as it is.
+        message: what to report when a launch violates it.
+    """
+    symbol = symbol_of("rebind", x)
+    entries = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if len(entries) != len(symbol.shape):
+        raise mistake(
+            "rebind", f"{len(entries)} sizes for {len(symbol.shape)} axes of {shape_text(symbol.shape)}", (symbol,),
+            "one size per axis", "None keeps a size",
+        )  # fmt: skip
+    target = as_shape([old if new is None else new for old, new in zip(symbol.shape, entries, strict=True)], "rebind: shape")
+    with describing("rebind", symbol):
+        for axis, (old, new) in enumerate(zip(symbol.shape, target, strict=True)):
+            symbol.graph.shape_checks.add(old, new, message or f"rebind: axis {axis}: {old} must equal {new}")
+    return symbol if target == symbol.shape else apply("reshape", symbol, shape=target)
+
+
+def size(x: Any) -> Symbol:
+    """The number of elements, an int64 scalar."""
+    symbol = symbol_of("size", x)
+    count = product(symbol.shape)
+    return symbol.graph.constant(np.int64(count)) if isinstance(count, int) else symbol.graph.dim_value(count)
+
+
+def shape_to_tensor(x: Any) -> Symbol:
+    """The shape of `x` as an int64 vector."""
+    symbol = symbol_of("shape_to_tensor", x)
+    graph, shape = symbol.graph, symbol.shape
+    if all(isinstance(extent, int) for extent in shape):
+        return graph.constant(np.array(shape, dtype=np.int64))
+    parts = [apply("reshape", graph.dim_value(extent), shape=(1,)) for extent in shape]
+    return graph.apply("concat", parts, {"axis": 0}) if len(parts) > 1 else parts[0]

@@ -1,0 +1,519 @@
+"""`Graph`: typed SSA under construction. Promotion happens here and only here, as visible `cast` nodes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ..promotion.casts import loss_class
+from ..promotion.dtype import DType, bool_, int64
+from ..promotion.errors import InternalError, UnsupportedError, UserError
+from ..promotion.literals import check_literal, is_scalar
+from ..promotion.result_rules import Promotion
+from ..promotion.rules import RuleSet, rules
+from . import constants, printing
+from .casts import CastEntry, Policy, check_policy, enforce
+from .dims import Dim, Extent
+from .errors import completed, compose, describe
+from .location import Location, user_location
+from .opdef import VARIADIC, OpDef
+from .ops import OPS, op_named
+from .shape import Check, Checks, ShapeError
+from .symbol import Symbol
+from .types import Shape, TensorType, as_dtype, as_extent
+from .verify import verify
+
+_NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
+_CAST, _CONSTANT = OPS["cast"], OPS["constant"]
+
+
+class Graph:
+    """A computation under construction.
+
+    There is no current graph: an op belongs to the graph of its operands. `output` ends construction.
+
+    Args:
+        name: for messages, kernels and files.
+        inputs: a `TensorType` per argument.
+        semantics: the promotion rule set, by name or as a `RuleSet`. "triton" also makes `//` and `%` truncate.
+        policy: which implicit casts are allowed: "lattice" (all; lossy ones are listed by `casts()`), "exact" (those that keep
+            every value) or "strict" (none).
+
+    Attributes:
+        inputs, outputs: tuples of symbols; `output_names` names the latter.
+        symbols: all symbols; `symbols[i].id == i`, operands come first.
+        checks: what must hold at launch: (lhs, rhs, message), where lhs must equal rhs.
+        dim_names: the named dims of the input shapes, in order of appearance.
+        finished: whether `output` was called.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Iterable[TensorType] = (),
+        semantics: str | RuleSet = "max",
+        policy: str = "lattice",
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise UserError(f"Graph: the name must be non-empty text, not {name!r}; fix: Graph('model', inputs=[…])")
+        self.name = name
+        self.rules: RuleSet = rules(semantics)
+        self.policy: Policy = check_policy(policy)
+        self.truncates = self.rules.name == "triton"
+        self.symbols: list[Symbol] = []
+        self.shape_checks = Checks()
+        self.finished = False
+        self.output_names: tuple[str, ...] = ()
+        self._inputs: list[Symbol] = []
+        self._outputs: tuple[Symbol, ...] = ()
+        self._weights: dict[str, Symbol] = {}
+        self._ledger: dict[int, CastEntry] = {}
+        self._promotions: dict[Any, Promotion] = {}
+        self._literals: dict[Any, Symbol] = {}
+        self._constants: dict[Any, Symbol] = {}
+        self._extents: dict[Extent, Symbol] = {}
+        self._location: Location | None = None
+        self._key: str | None = None
+        if isinstance(inputs, TensorType):
+            inputs = (inputs,)
+        for tensor in inputs:
+            self.input(tensor)
+
+    # -- sources -------------------------------------------------------------------------------------------------------
+
+    def input(self, dtype: TensorType | Any, shape: Any = (), name: str | None = None) -> Symbol:
+        """A new argument of the graph, from a `TensorType`, or from dtype, shape and name."""
+        tensor = dtype if isinstance(dtype, TensorType) else TensorType(dtype, shape, name)
+        own = tensor.name if tensor.name is not None else f"input{len(self._inputs)}"
+        if any(own == other.name for other in self._inputs):
+            raise UserError(f"Graph {self.name!r}: two inputs are called {own!r}; fix: give each input its own name")
+        attrs = MappingProxyType({"index": len(self._inputs), "name": own})
+        symbol = self._new(OPS["input"], (), attrs, tensor.dtype, tensor.shape, name=own)
+        self._inputs.append(symbol)
+        return symbol
+
+    @property
+    def inputs(self) -> tuple[Symbol, ...]:
+        return tuple(self._inputs)
+
+    def constant(self, value: Any, dtype: Any = None) -> Symbol:
+        """A symbol that holds a NumPy array or scalar. Equal bits, shape and dtype give the same symbol.
+
+        The array is copied unless it is read-only. `dtype` is needed only for dtypes NumPy stores under another name (index,
+        address, tensor_float32). Python scalars have no dtype: use `scalar`.
+        """
+        if is_scalar(value):
+            return self.scalar(value, dtype)
+        array, own = constants.as_array(value, "constant")
+        target = constants.typed(array, own, None if dtype is None else as_dtype(dtype), "constant")
+        key = constants.identity_key(array, target)
+        found = self._constants.get(key)
+        if found is None:
+            frozen = constants.frozen(array)
+            found = self._new(_CONSTANT, (), MappingProxyType({"value": frozen}), target, frozen.shape)
+            self._constants[key] = found
+        return found
+
+    def scalar(self, value: Any, dtype: Any = None) -> Symbol:
+        """A rank-0 constant from a Python or NumPy number. `dtype` defaults to the rule set's literal dtype, or NumPy's.
+
+        Raises `UserError` when the value does not fit; a float that needs rounding is rounded.
+        """
+        target = None if dtype is None else as_dtype(dtype, "scalar: dtype")
+        if isinstance(value, np.generic):
+            if target is None or target.numpy == value.dtype:
+                return self.constant(value, target)
+            value = value.item()
+        if not is_scalar(value):
+            raise UserError(
+                f"scalar: expected a number, not {describe(value)}; fix: pass arrays to graph.constant, sizes to graph.dim_value"
+            )
+        target = target or self.rules.literals.default(value)
+        check_literal(value, target, "scalar")
+        return self._literal(value, target)
+
+    def _literal(self, value: Any, dtype: DType) -> Symbol:
+        """A constant of a checked Python scalar. Python calls 1, 1.0 and True equal, and 0.0 and -0.0: the key does not."""
+        if value != value or value == 0:
+            return self.constant(constants.scalar_array(value, dtype), dtype)
+        key = (dtype, type(value), value)
+        found = self._literals.get(key)
+        if found is None:
+            found = self._literals[key] = self.constant(constants.scalar_array(value, dtype), dtype)
+        return found
+
+    def weight(self, name: str, array: Any, dtype: Any = None) -> Symbol:
+        """A named constant, kept beside the graph when it is saved. The array is not copied: do not change it afterwards.
+
+        The same name with the same array gives the same symbol; with another array it is an error.
+        """
+        if not isinstance(name, str) or not name:
+            raise UserError(f"weight: the name must be non-empty text, not {name!r}")
+        value, own = constants.as_array(array, f"weight {name!r}")
+        target = constants.typed(value, own, None if dtype is None else as_dtype(dtype), f"weight {name!r}")
+        value = np.ascontiguousarray(value).reshape(value.shape).view()
+        value.flags.writeable = False
+        known = self._weights.get(name)
+        if known is not None:
+            old = known.attrs["value"]
+            if known.dtype is target and old.shape == value.shape and old.tobytes() == value.tobytes():
+                return known
+            raise UserError(
+                compose(f"weight {name!r} is already defined with another value", (known, array),
+                        fix="give the second weight its own name")
+            )  # fmt: skip
+        attrs = MappingProxyType({"name": name, "value": value})
+        symbol = self._new(OPS["weight"], (), attrs, target, value.shape, name=name)
+        self._weights[name] = symbol
+        return symbol
+
+    def dim_value(self, extent: Any) -> Symbol:
+        """A size as an int64 scalar, to compute with."""
+        size = extent if isinstance(extent, Dim) else as_extent(extent, "dim_value")
+        found = self._extents.get(size)
+        if found is None:
+            attrs = MappingProxyType({"extent": size})
+            found = self._extents[size] = self._new(OPS["dim_value"], (), attrs, int64, ())
+        return found
+
+    def as_symbol(self, value: Any, op: str = "operand") -> Symbol:
+        """A symbol of this graph from a symbol, array, Python scalar or dim."""
+        if type(value) is Symbol:
+            if value.graph is not self:
+                raise self._foreign(op, value)
+            return value
+        if isinstance(value, Dim):
+            return self.dim_value(value)
+        if is_scalar(value):
+            return self.scalar(value)
+        array, dtype = constants.as_array(value, op)
+        return self.constant(array, dtype)
+
+    # -- ops -----------------------------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        op: str | OpDef,
+        operands: Sequence[Any],
+        attrs: Mapping[str, Any] | None = None,
+        dtype: DType | None = None,
+    ) -> Symbol:
+        """The one way a computed symbol is made: promotes, casts, infers the shape, appends.
+
+        Args:
+            op: a row of the op table or its name.
+            operands: symbols of this graph, arrays, Python scalars (weak) or dims.
+            attrs: exactly the attributes of the row, normalised (axes non-negative, extents `int | Dim`).
+            dtype: the result dtype, for rows whose rule is EXPLICIT, ACCUMULATE or MEAN.
+
+        Raises `UserError` at the user's line for whatever does not fit, `UnsupportedError` for dtypes the op cannot compute.
+        """
+        row = op if type(op) is OpDef else op_named(op)  # type: ignore[arg-type]
+        values: list[Any] = []
+        key: list[Any] = [row, dtype]
+        plain = True
+        for operand in operands:
+            if type(operand) is Symbol and operand.graph is self:
+                values.append(operand)
+                key.append(operand.dtype)
+            elif is_scalar(operand):
+                values.append(operand)
+                key.append((type(operand), operand))
+                plain = False
+            else:
+                symbol = self.as_symbol(operand, row.name)
+                values.append(symbol)
+                key.append(symbol.dtype)
+        if self.finished:
+            raise self._closed(row.name, values)
+        memo = tuple(key)
+        promotion = self._promotions.get(memo)
+        if promotion is None:
+            promotion = self._promotions[memo] = self._promote(row, values, dtype)
+        inputs = values if plain else [None] * len(values)
+        for position, (value, target) in enumerate(zip(values, promotion.casts, strict=True)):
+            if type(value) is not Symbol:
+                inputs[position] = self._literal(value, target)
+            elif value.dtype is not target:
+                if inputs is values:
+                    inputs = list(values)
+                inputs[position] = self._implicit_cast(row, values, position, target)
+            elif not plain:
+                inputs[position] = value
+        arguments = tuple(inputs)
+        shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
+        return self._new(
+            row, arguments, MappingProxyType(dict(attrs)) if attrs else _NO_ATTRS, promotion.result, shape,
+            written=None if inputs is values else tuple(values),
+        )  # fmt: skip
+
+    def promotion(self, op: str | OpDef, operands: Sequence[Any], dtype: DType | None = None) -> Promotion:
+        """What `apply` would cast operands to, and the result dtype."""
+        return self._promote(op if isinstance(op, OpDef) else op_named(op), list(operands), dtype)
+
+    def _promote(self, row: OpDef, values: list[Any], dtype: DType | None) -> Promotion:
+        if row.arity != len(values) and not (row.arity == VARIADIC and values):
+            raise UserError(compose(f"{row.name}: {len(values)} operands, expected {row.arity}", values))
+        try:
+            promotion = row.promote.apply(self.rules, values, op=row.name, dtype=dtype)
+        except UserError as error:
+            raise UserError(compose(str(error), values)) from None
+        for target in promotion.casts[:1] if row.kind == "index" else promotion.casts:
+            if row.name == "where" and target is bool_:
+                continue
+            if not row.accepts(target):
+                raise self._refused(row, values, target)
+        return promotion
+
+    @staticmethod
+    def _refused(row: OpDef, values: list[Any], dtype: DType) -> Exception:
+        if dtype.has_arithmetic:
+            kinds = {"bool": "bools", "int": "signed integers", "uint": "unsigned integers", "float": "floats"}
+            allowed = " and ".join(text for kind, text in kinds.items() if kind in row.emit)
+            hint = {"sub": "logical_xor", "negate": "logical_not"}.get(row.name)
+            fix = f"use joinery.{hint}, or cast to int8" if hint else "cast to int8 first: operand.cast(int8)"
+            return UserError(compose(f"{row.name}: not defined for {dtype}", values, allowed, fix))
+        wider = "float16" if dtype.is_float and dtype.bits <= 8 else "int8"
+        fix = f"compute in {wider}: operand.cast({wider})" if not dtype.storage_only else "bitcast it and compute on the bits"
+        return UnsupportedError(
+            compose(f"{row.name}: {dtype} can be stored, viewed and converted, but not computed with", values, fix=fix)
+        )
+
+    def _implicit_cast(self, row: OpDef, values: list[Any], position: int, target: DType) -> Symbol:
+        source: Symbol = values[position]
+        if source.dtype.storage_only or target.storage_only:
+            raise self._refused(row, values, source.dtype)
+        enforce(self.policy, row.name, position, tuple(values), target)
+        attrs = MappingProxyType({"dtype": target, "rounding": "nearest", "saturate": True})
+        symbol = self._new(_CAST, (source,), attrs, target, source.shape)
+        self._record_cast(symbol, row.name)
+        return symbol
+
+    def _record_cast(self, symbol: Symbol, op: str) -> None:
+        source = symbol.inputs[0].dtype
+        loss = loss_class(source, symbol.dtype)
+        self._ledger[symbol.id] = CastEntry(
+            symbol.location, op, source, symbol.dtype, loss, symbol.nbytes, symbol
+        )
+
+    def _shape_of(self, row: OpDef, inputs: tuple[Symbol, ...], attrs: Mapping[str, Any]) -> Shape:
+        first = inputs[0].shape
+        if row.kind == "map":
+            for operand in inputs:
+                if operand.shape is not first and operand.shape != first and operand.shape:
+                    break
+            else:
+                if first or len(inputs) == 1:
+                    return first
+        try:
+            return row.shape([operand.shape for operand in inputs], attrs, self.shape_checks)
+        except ShapeError as error:
+            raise completed(row.name, inputs, error) from None
+
+    def _new(
+        self,
+        row: OpDef,
+        inputs: tuple[Symbol, ...],
+        attrs: Mapping[str, Any],
+        dtype: DType,
+        shape: Shape,
+        name: str | None = None,
+        written: tuple[Any, ...] | None = None,
+    ) -> Symbol:
+        if self.finished:
+            raise self._closed(row.name, inputs)
+        symbol = object.__new__(Symbol)
+        put = object.__setattr__
+        put(symbol, "graph", self)
+        put(symbol, "id", len(self.symbols))
+        put(symbol, "op", row)
+        put(symbol, "inputs", inputs)
+        put(symbol, "attrs", attrs)
+        put(symbol, "dtype", dtype)
+        put(symbol, "shape", shape)
+        put(symbol, "location", self._location or user_location())
+        put(symbol, "name", name)
+        put(symbol, "_operands", written)
+        self.symbols.append(symbol)
+        return symbol
+
+    def adopt(self, symbol: Symbol, inputs: Sequence[Symbol]) -> Symbol:
+        """A copy of `symbol`, of any graph, with operands of this graph that have the same dtypes and shapes."""
+        new = self._new(
+            symbol.op, tuple(inputs), symbol.attrs, symbol.dtype, symbol.shape, name=symbol.name
+        ) if self._location else self._located_copy(symbol, inputs)  # fmt: skip
+        if symbol.op.name == "input":
+            self._inputs.append(new)
+        elif symbol.op.name == "weight" and symbol.name is not None:
+            self._weights[symbol.name] = new
+        elif symbol.id in symbol.graph._ledger:
+            self._record_cast(new, symbol.graph._ledger[symbol.id].op)
+        return new
+
+    def _located_copy(self, symbol: Symbol, inputs: Sequence[Symbol]) -> Symbol:
+        with self.located(symbol.location):
+            return self._new(
+                symbol.op, tuple(inputs), symbol.attrs, symbol.dtype, symbol.shape, name=symbol.name
+            )
+
+    @contextmanager
+    def located(self, location: Location) -> Iterator[None]:
+        """Symbols made inside get this location: for rewrites, which keep the user's lines."""
+        before, self._location = self._location, location
+        try:
+            yield
+        finally:
+            self._location = before
+
+    # -- the end of construction ---------------------------------------------------------------------------------------
+
+    def output(self, *symbols: Any, names: Sequence[str] | None = None, name: str | None = None) -> None:
+        """End construction: these symbols are the results, in this order. Verifies the graph.
+
+        Args:
+            symbols: one or more symbols of this graph (a constant, scalar or dim may be an output too).
+            names: one distinct name per output; by default the name of the symbol, or "output0", "output1", ….
+            name: the name, when there is one output.
+        """
+        if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)):
+            symbols = tuple(symbols[0])
+        if not symbols:
+            raise UserError(f"Graph {self.name!r}: output() without a symbol; fix: pass the symbols to return")
+        if self.finished:
+            raise UserError(f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them")
+        outputs = tuple([self.as_symbol(symbol, "output") for symbol in symbols])
+        if name is not None:
+            if names is not None:
+                raise UserError("output: both name= and names= are given; fix: pass names= only")
+            names = (name,)
+        self.output_names = self._named(outputs, names)
+        self._outputs = outputs
+        self.finished = True
+        try:
+            verify(self)
+        except UserError:
+            self.finished, self._outputs, self.output_names = False, (), ()
+            raise
+
+    def _named(self, outputs: tuple[Symbol, ...], names: Sequence[str] | None) -> tuple[str, ...]:
+        if names is None:
+            own = [symbol.name or f"output{position}" for position, symbol in enumerate(outputs)]
+            if len(set(own)) != len(own):
+                own = [f"output{position}" for position in range(len(outputs))]
+            return tuple(own)
+        if isinstance(names, str):
+            names = (names,)
+        if len(names) != len(outputs):
+            raise UserError(f"output: {len(names)} names for {len(outputs)} outputs; fix: one name per output")
+        for entry in names:
+            if not isinstance(entry, str) or not entry:
+                raise UserError(f"output: {entry!r} is no name; fix: names are non-empty text")
+        if len(set(names)) != len(names):
+            raise UserError(f"output: the names {', '.join(names)} are not distinct; fix: name each output differently")
+        return tuple(names)
+
+    @property
+    def outputs(self) -> tuple[Symbol, ...]:
+        return self._outputs
+
+    # -- queries -------------------------------------------------------------------------------------------------------
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return tuple(self.shape_checks.entries)
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        names: dict[str, None] = {}
+        for symbol in self._inputs:
+            for extent in symbol.shape:
+                if isinstance(extent, Dim):
+                    names.update(dict.fromkeys(sorted(extent.symbols())))
+        return tuple(names)
+
+    @property
+    def weights(self) -> Mapping[str, Symbol]:
+        """The weights by name."""
+        return MappingProxyType(self._weights)
+
+    def casts(self) -> tuple[CastEntry, ...]:
+        """The ledger of implicit casts, in order of creation. Casts the user wrote, and those that belong to the definition of
+        an op (the accumulator of a sum), are not in it."""
+        return tuple(self._ledger.values())
+
+    def is_implicit(self, symbol: Symbol) -> bool:
+        """Whether `symbol` is a cast that promotion inserted."""
+        return symbol.id in self._ledger
+
+    def canonical_key(self) -> str:
+        """SHA-256 of what the graph computes: ops, attributes, dtypes, shapes, checks and the bits of constants and weights.
+
+        Names (of graph, inputs, outputs, weights, dims), locations and unused symbols do not enter. Needs a finished graph.
+        """
+        if not self.finished:
+            raise UserError(f"Graph {self.name!r} has no outputs yet; fix: call graph.output(…) first")
+        if self._key is None:
+            self._key = printing.canonical_key(self)
+        return self._key
+
+    def to_networkx(self) -> Any:
+        """A `networkx.DiGraph` over symbol ids: nodes carry `symbol`, `op`, `dtype`, `shape`; edges the operand `positions`."""
+        networkx = importlib.import_module("networkx")
+        result = networkx.DiGraph(name=self.name)
+        for symbol in self.symbols:
+            result.add_node(symbol.id, symbol=symbol, op=symbol.op.name, dtype=symbol.dtype, shape=symbol.shape)
+            for operand in dict.fromkeys(symbol.inputs):
+                positions = tuple([p for p, value in enumerate(symbol.inputs) if value is operand])
+                result.add_edge(operand.id, symbol.id, positions=positions)
+        return result
+
+    def __repr__(self) -> str:
+        state = f"{len(self._outputs)} outputs" if self.finished else "under construction"
+        return (
+            f"<Graph {self.name!r}: {len(self._inputs)} inputs, {len(self.symbols)} symbols, {state}, "
+            f"semantics {self.rules.name!r}, policy {self.policy!r}>"
+        )
+
+    def __str__(self) -> str:
+        return printing.to_text(self)[0]
+
+    # -- errors --------------------------------------------------------------------------------------------------------
+
+    def _foreign(self, op: str, symbol: Symbol) -> UserError:
+        return UserError(
+            compose(
+                f"{op}: the operand belongs to graph {symbol.graph.name!r}, the op to graph {self.name!r}", (symbol,),
+                "operands of one graph", "build both values in one graph, or pass the value between two compiled graphs",
+            )
+        )  # fmt: skip
+
+    def _closed(self, op: str, values: Sequence[Any]) -> UserError:
+        return UserError(
+            compose(
+                f"{op}: graph {self.name!r} is finished; output() ended its construction", values,
+                fix="build everything first, then call output() once with all results",
+            )
+        )  # fmt: skip
+
+
+def graph_of(op: str, *operands: Any) -> Graph:
+    """The graph of the first symbol among operands (also inside sequences). Raises `UserError` when there is none."""
+    for operand in operands:
+        if type(operand) is Symbol:
+            return operand.graph
+        if isinstance(operand, (tuple, list)):
+            for entry in operand:
+                if type(entry) is Symbol:
+                    return entry.graph
+    raise UserError(
+        compose(f"{op}: no operand is a Symbol, so there is no graph to add the op to", operands,
+                fix="make one with graph.constant(array) or graph.scalar(value, dtype), or use NumPy")
+    )  # fmt: skip
+
+
+__all__ = ["Graph", "InternalError", "graph_of"]

@@ -1,0 +1,39 @@
+"""Where in the user's program something was made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NamedTuple
+
+_PACKAGE = __name__.partition(".")[0]
+_PREFIX = _PACKAGE + "."
+
+
+class Location(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line} in {self.function}"
+
+
+UNKNOWN = Location("<unknown>", 0, "<unknown>")
+
+
+def user_location() -> Location:
+    """The innermost frame outside joinery. Frames are told apart by their module's name: the repository root is the package,
+    so a path says nothing."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not (name.startswith(_PREFIX) or name == _PACKAGE):
+            code = frame.f_code
+            return Location(code.co_filename, frame.f_lineno, code.co_name)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return UNKNOWN

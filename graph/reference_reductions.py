@@ -1,0 +1,233 @@
+"""Reference implementations of the reduce, scan and contract rows, and of the composite rows.
+
+Sums and products of floats up to 32 bits are accumulated in float64 and rounded to float32, then to the
+dtype: the value that any order of float32 additions approximates. Tests of back ends allow them the error
+bound of float32 summation. Composites are evaluated by their defining formula in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..promotion.dtype import float32
+from ..promotion.errors import UnsupportedError, UserError
+from .reference_elementwise import larger, logistic, smaller
+from .reference_numerics import Array, double, round_tensor_float32, to_dtype, working
+from .reference_registry import BoundSymbol, row
+
+
+def _axes(symbol: BoundSymbol) -> tuple[int, ...]:
+    return tuple(symbol.attrs["axes"])
+
+
+def _keepdims(symbol: BoundSymbol) -> bool:
+    return bool(symbol.attrs.get("keepdims", False))
+
+
+def _accumulator(symbol: BoundSymbol, a: Array) -> Array:
+    return double(a) if symbol.dtype.is_float else working(a, symbol.inputs[0].dtype)
+
+
+@row("reduce_sum")
+def reduce_sum(symbol: BoundSymbol, a: Array) -> Array:
+    total = _accumulator(symbol, a)
+    return to_dtype(np.sum(total, _axes(symbol), total.dtype, keepdims=_keepdims(symbol)), symbol.dtype)
+
+
+@row("reduce_prod")
+def reduce_prod(symbol: BoundSymbol, a: Array) -> Array:
+    total = _accumulator(symbol, a)
+    return to_dtype(np.prod(total, _axes(symbol), total.dtype, keepdims=_keepdims(symbol)), symbol.dtype)
+
+
+@row("reduce_max")
+def reduce_max(symbol: BoundSymbol, a: Array) -> Array:
+    """NaN where any element is NaN; +0.0 is larger than -0.0."""
+    return _extreme(symbol, a, larger)
+
+
+@row("reduce_min")
+def reduce_min(symbol: BoundSymbol, a: Array) -> Array:
+    """NaN where any element is NaN; -0.0 is smaller than +0.0."""
+    return _extreme(symbol, a, smaller)
+
+
+def _extreme(symbol: BoundSymbol, a: Array, choose: Callable[[Array, Array], Array]) -> Array:
+    values = _flatten_axes(symbol, working(a, symbol.inputs[0].dtype))
+    while (
+        values.shape[-1] > 1
+    ):  # halves are compared until one is left; an odd one out waits for the next round
+        half = values.shape[-1] // 2
+        paired = choose(values[..., :half], values[..., half : 2 * half])
+        values = np.concatenate([paired, values[..., 2 * half :]], -1)
+    return to_dtype(values.reshape(symbol.shape), symbol.dtype)
+
+
+@row("argmax")
+def argmax(symbol: BoundSymbol, a: Array) -> Array:
+    """The first position of the largest element; the first NaN if there is one."""
+    values = _flatten_axes(symbol, working(a, symbol.inputs[0].dtype))
+    return np.asarray(np.argmax(values, -1), np.int64).reshape(symbol.shape)
+
+
+@row("argmin")
+def argmin(symbol: BoundSymbol, a: Array) -> Array:
+    """The first position of the smallest element; the first NaN if there is one."""
+    values = _flatten_axes(symbol, working(a, symbol.inputs[0].dtype))
+    return np.asarray(np.argmin(values, -1), np.int64).reshape(symbol.shape)
+
+
+def _flatten_axes(symbol: BoundSymbol, a: Array) -> Array:
+    """The reduced axes moved to the end and merged into one, which must not be empty unless the result is."""
+    axes = _axes(symbol)
+    kept = [axis for axis in range(a.ndim) if axis not in axes]
+    count = math.prod(a.shape[axis] for axis in axes)
+    result = [a.shape[axis] for axis in kept]
+    if count == 0:
+        if math.prod(result):
+            raise UserError(
+                f"{symbol.op}: axes {axes} of shape {a.shape} are empty, and there is no {symbol.op[-3:]}; "
+                "fix: concat an initial value"
+            )
+        return np.zeros((*result, 1), a.dtype)
+    return np.transpose(a, (*kept, *axes)).reshape(*result, count)
+
+
+@row("cumsum")
+def cumsum(symbol: BoundSymbol, a: Array) -> Array:
+    """Running sum along an axis; `exclusive` leaves each own value out, `reverse` runs from the end."""
+    axis = symbol.attrs["axis"]
+    values = _accumulator(symbol, a)
+    if symbol.attrs.get("reverse", False):
+        values = np.flip(values, axis)
+    total = np.cumsum(values, axis, values.dtype)
+    if symbol.attrs.get("exclusive", False):
+        shifted = np.zeros_like(total)
+        target: list[slice] = [slice(None)] * a.ndim
+        source = list(target)
+        target[axis], source[axis] = slice(1, None), slice(None, -1)
+        shifted[tuple(target)] = total[tuple(source)]
+        total = shifted
+    if symbol.attrs.get("reverse", False):
+        total = np.flip(total, axis)
+    return to_dtype(total, symbol.dtype)
+
+
+@row("matmul")
+def matmul(symbol: BoundSymbol, a: Array, b: Array) -> Array:
+    """(..., M, K) @ (..., K, N). Floats up to 32 bits: products and sums in float64, rounded once to float32,
+    then to the dtype. precision "tf32" rounds float32 operands to tensor_float32 first. Integers wrap in the
+    result's dtype.
+    """
+    precision = symbol.attrs.get("precision", "ieee")
+    if precision not in ("ieee", "tf32"):
+        raise UnsupportedError(f'matmul: precision {precision!r}; known: "ieee", "tf32"')
+    if not symbol.dtype.is_float:
+        wide = symbol.dtype.numpy if symbol.dtype.kind != "bool" else np.dtype(np.int64)
+        return to_dtype(np.matmul(a.astype(wide), b.astype(wide)), symbol.dtype)
+    if precision == "tf32" and symbol.inputs[0].dtype is float32:
+        a, b = round_tensor_float32(a), round_tensor_float32(b)
+    return to_dtype(np.matmul(double(a), double(b)), symbol.dtype)
+
+
+@row("softmax")
+def softmax(symbol: BoundSymbol, a: Array) -> Array:
+    """exp(x - max x) / sum of it. Rows that contain NaN or +inf, or only -inf, are NaN."""
+    x = double(a)
+    axis = symbol.attrs["axis"]
+    if x.shape[axis] == 0:
+        return to_dtype(x, symbol.dtype)
+    weights = np.exp(x - np.max(x, axis, keepdims=True))
+    return to_dtype(weights / np.sum(weights, axis, keepdims=True), symbol.dtype)
+
+
+@row("logsoftmax")
+def logsoftmax(symbol: BoundSymbol, a: Array) -> Array:
+    x = double(a)
+    axis = symbol.attrs["axis"]
+    if x.shape[axis] == 0:
+        return to_dtype(x, symbol.dtype)
+    shifted = x - np.max(x, axis, keepdims=True)
+    return to_dtype(shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True)), symbol.dtype)
+
+
+@row("logsumexp")
+def logsumexp(symbol: BoundSymbol, a: Array) -> Array:
+    """log of the sum of exp(x), shifted by the largest x; all -inf gives -inf, any +inf gives +inf."""
+    x = double(a)
+    axes = _axes(symbol)
+    top = np.max(x, axes, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(top), top, 0.0)
+    total = np.log(np.sum(np.exp(x - shift), axes, keepdims=True)) + shift
+    return to_dtype(total.reshape(symbol.shape), symbol.dtype)
+
+
+@row("mean")
+def mean(symbol: BoundSymbol, a: Array) -> Array:
+    """The sum over the count; the mean of nothing is NaN."""
+    return to_dtype(_mean(double(a), _axes(symbol)).reshape(symbol.shape), symbol.dtype)
+
+
+def _mean(x: Array, axes: tuple[int, ...]) -> Array:
+    count = math.prod(x.shape[axis] for axis in axes)
+    return np.asarray(np.sum(x, axes, keepdims=True) / np.float64(count))
+
+
+@row("var")
+def variance(symbol: BoundSymbol, a: Array) -> Array:
+    """Mean squared distance from the mean, divided by max(count - correction, 0)."""
+    x = double(a)
+    axes = _axes(symbol)
+    squares = np.square(x - _mean(x, axes))
+    divisor = max(math.prod(x.shape[axis] for axis in axes) - symbol.attrs.get("correction", 0), 0)
+    return to_dtype((np.sum(squares, axes) / np.float64(divisor)).reshape(symbol.shape), symbol.dtype)
+
+
+@row("gelu")
+def gelu(symbol: BoundSymbol, a: Array) -> Array:
+    """x Φ(x) ("none"), its tanh approximation ("tanh"), or x sigmoid(1.702 x) ("quick")."""
+    x = double(a)
+    approximate = symbol.attrs.get("approximate", "none")
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+        return to_dtype(0.5 * x * (1.0 + np.tanh(inner)), symbol.dtype)
+    if approximate == "quick":
+        return to_dtype(x * logistic(1.702 * x), symbol.dtype)
+    if approximate != "none":
+        raise UnsupportedError(f'gelu: approximate={approximate!r}; known: "none", "tanh", "quick"')
+    # erfc, not 1 + erf: it keeps the digits of the negative tail
+    tail = np.asarray(np.frompyfunc(math.erfc, 1, 1)(-x * math.sqrt(0.5)), np.float64)
+    return to_dtype(0.5 * x * tail, symbol.dtype)
+
+
+@row("silu")
+def silu(symbol: BoundSymbol, a: Array) -> Array:
+    x = double(a)
+    return to_dtype(x * logistic(x), symbol.dtype)
+
+
+@row("layer_norm")
+def layer_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
+    """(x - mean) / sqrt(variance + epsilon) over the last axis, times scale, plus bias if there are any."""
+    x = double(a)
+    centred = x - _mean(x, (x.ndim - 1,))
+    scaled = centred / np.sqrt(_mean(np.square(centred), (x.ndim - 1,)) + symbol.attrs["epsilon"])
+    rest = list(parameters)
+    if symbol.attrs.get("has_scale", False):
+        scaled = scaled * double(rest.pop(0))
+    if symbol.attrs.get("has_bias", False):
+        scaled = scaled + double(rest.pop(0))
+    return to_dtype(scaled, symbol.dtype)
+
+
+@row("rms_norm")
+def rms_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
+    """x / sqrt(mean of x² + epsilon) over the last axis, times scale where the row has one."""
+    x = double(a)
+    scaled = x / np.sqrt(_mean(np.square(x), (x.ndim - 1,)) + symbol.attrs["epsilon"])
+    if symbol.attrs.get("has_scale", False):
+        scaled = scaled * double(parameters[0])
+    return to_dtype(scaled, symbol.dtype)

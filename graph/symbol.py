@@ -1,0 +1,270 @@
+"""`Symbol`: one value of a graph. Immutable; its operators are generated from the op table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..promotion.dtype import DType
+from ..promotion.errors import UserError
+from . import primitives, why
+from .dims import Extent, product
+from .indexing import index
+from .location import Location
+from .opdef import OpDef
+from .ops import OPS
+from .types import Shape, TensorType, shape_text
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+class Symbol:
+    """A tensor that the graph will compute. Made by graphs, operators and functions, never directly.
+
+    Attributes:
+        graph: the graph it belongs to.
+        id: position in `graph.symbols`; operands have smaller ids.
+        op: its row of the op table.
+        inputs: its operands, after implicit casts.
+        attrs: read-only attributes of the op.
+        dtype, shape: of the value. A size is an int, or a `Dim` when it is known only at launch.
+        location: file, line and function of the user's code that made it.
+        name: of inputs and weights, else None.
+
+    Symbols compare elementwise (`x == y` is a Symbol) and hash by identity.
+    """
+
+    __slots__ = ("_operands", "attrs", "dtype", "graph", "id", "inputs", "location", "name", "op", "shape")
+
+    graph: Graph
+    id: int
+    op: OpDef
+    inputs: tuple[Symbol, ...]
+    attrs: Mapping[str, Any]
+    dtype: DType
+    shape: Shape
+    location: Location
+    name: str | None
+    _operands: tuple[Any, ...] | None
+    """The operands as the user wrote them, where they differ from `inputs`: literals, and symbols before implicit casts."""
+
+    __array_ufunc__ = None  # makes `ndarray + symbol` call `symbol.__radd__`
+    __array_priority__ = 1000.0
+
+    def __init__(self, *_: Any) -> None:
+        raise UserError(
+            "Symbols are made by graphs; fix: use the inputs of joinery.Graph(name, inputs=[joinery.TensorType(…)])"
+        )
+
+    def __setattr__(self, attribute: str, value: object) -> NoReturn:
+        raise AttributeError(f"Symbol is immutable: cannot set {attribute!r}")
+
+    def __delattr__(self, attribute: str) -> NoReturn:
+        raise AttributeError(f"Symbol is immutable: cannot delete {attribute!r}")
+
+    __hash__ = object.__hash__
+
+    def __copy__(self) -> Symbol:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Symbol:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise UserError("a Symbol cannot be pickled; fix: keep the whole graph as text with joinery's graph.text.to_text")
+
+    # -- description ---------------------------------------------------------------------------------------------------
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(self.dtype, self.shape, self.name)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Extent:
+        """Number of elements."""
+        return product(self.shape)
+
+    @property
+    def nbytes(self) -> Extent:
+        """Bytes in memory."""
+        return self.size * self.dtype.itemsize
+
+    def describe(self) -> str:
+        """One line: what it is, dtype, shape, and the user's line."""
+        what = f"{self.op.name} {self.name!r}" if self.name else f"%{self.id} {self.op.name}"
+        return f"{what}, {self.dtype} {shape_text(self.shape)}, from {self.location}"
+
+    def why(self) -> str:
+        """How this symbol got its dtype: the operands, the path of each through the lattice, the user's line."""
+        return why.explain(self)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<%{self.id} {self.op.name}{name}: {self.dtype} {shape_text(self.shape)}>"
+
+    # -- methods -------------------------------------------------------------------------------------------------------
+
+    def cast(self, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> Symbol:
+        """The value converted to `dtype` (see the op `cast`)."""
+        return primitives.cast(self, dtype, rounding, saturate)
+
+    def bitcast(self, dtype: Any) -> Symbol:
+        """The bits as another dtype of the same width."""
+        return primitives.bitcast(self, dtype)
+
+    def reshape(self, *shape: Any) -> Symbol:
+        """The same elements in row-major order under another shape; one size may be -1."""
+        one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
+        return primitives.reshape(self, shape[0] if one else shape)
+
+    def permute(self, *axes: Any) -> Symbol:
+        """Axes reordered: axis i of the result is axis axes[i] of this symbol."""
+        one = len(axes) == 1 and isinstance(axes[0], (tuple, list))
+        return primitives.permute(self, axes[0] if one else axes)
+
+    def transpose(self, axis_1: int = -1, axis_2: int = -2) -> Symbol:
+        """Two axes swapped, by default the last two."""
+        return primitives.transpose(self, axis_1, axis_2)
+
+    def broadcast_to(self, shape: Any) -> Symbol:
+        """Repeated along new leading axes and axes of size 1."""
+        return primitives.broadcast_to(self, shape)
+
+    @property
+    def T(self) -> Symbol:
+        """All axes reversed."""
+        return primitives.permute(self, tuple(range(len(self.shape)))[::-1])
+
+    def __getitem__(self, key: Any) -> Symbol:
+        """NumPy basic indexing: ints, slices, None, Ellipsis, and dims."""
+        return index(self, key)
+
+    def __matmul__(self, other: Any) -> Symbol:
+        return primitives.matmul(self.graph, self, other)
+
+    def __rmatmul__(self, other: Any) -> Symbol:
+        return primitives.matmul(self.graph, other, self)
+
+    # -- what a symbol is not ------------------------------------------------------------------------------------------
+
+    def _no_value(self, wanted: str, fix: str) -> NoReturn:
+        raise UserError(f"{wanted} of a Symbol is not known while the graph is built\n  {self.describe()}\n  fix: {fix}")
+
+    def __bool__(self) -> NoReturn:
+        self._no_value("the truth value", "select with joinery.where(condition, x, y); compare symbols with `is`")
+
+    def __iter__(self) -> NoReturn:
+        self._no_value("the sequence of elements", "index it (x[0], x[1], …) or use joinery.split")
+
+    def __contains__(self, value: object) -> NoReturn:
+        self._no_value("membership", "joinery.any(joinery.equal(x, value))")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar Symbol has no length")
+        if not isinstance(self.shape[0], int):
+            self._no_value("the length", "use x.shape[0], which is a Dim")
+        return self.shape[0]
+
+    def __float__(self) -> NoReturn:
+        self._no_value("the number", "x.cast(dtype) converts inside the graph; compile and call the graph for values")
+
+    __int__ = __complex__ = __float__
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        self._no_value("the array", "use joinery functions on symbols instead of NumPy ones")
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Any) -> Symbol: ...
+        def __radd__(self, other: Any) -> Symbol: ...
+        def __sub__(self, other: Any) -> Symbol: ...
+        def __rsub__(self, other: Any) -> Symbol: ...
+        def __mul__(self, other: Any) -> Symbol: ...
+        def __rmul__(self, other: Any) -> Symbol: ...
+        def __truediv__(self, other: Any) -> Symbol: ...
+        def __rtruediv__(self, other: Any) -> Symbol: ...
+        def __floordiv__(self, other: Any) -> Symbol: ...
+        def __rfloordiv__(self, other: Any) -> Symbol: ...
+        def __mod__(self, other: Any) -> Symbol: ...
+        def __rmod__(self, other: Any) -> Symbol: ...
+        def __pow__(self, other: Any) -> Symbol: ...
+        def __rpow__(self, other: Any) -> Symbol: ...
+        def __and__(self, other: Any) -> Symbol: ...
+        def __rand__(self, other: Any) -> Symbol: ...
+        def __or__(self, other: Any) -> Symbol: ...
+        def __ror__(self, other: Any) -> Symbol: ...
+        def __xor__(self, other: Any) -> Symbol: ...
+        def __rxor__(self, other: Any) -> Symbol: ...
+        def __lshift__(self, other: Any) -> Symbol: ...
+        def __rlshift__(self, other: Any) -> Symbol: ...
+        def __rshift__(self, other: Any) -> Symbol: ...
+        def __rrshift__(self, other: Any) -> Symbol: ...
+        def __eq__(self, other: Any) -> Symbol: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Symbol: ...  # type: ignore[override]
+        def __lt__(self, other: Any) -> Symbol: ...
+        def __le__(self, other: Any) -> Symbol: ...
+        def __gt__(self, other: Any) -> Symbol: ...
+        def __ge__(self, other: Any) -> Symbol: ...
+        def __neg__(self) -> Symbol: ...
+        def __abs__(self) -> Symbol: ...
+        def __invert__(self) -> Symbol: ...
+
+
+_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+def _install_operators() -> None:
+    """Every row with a `dunder` becomes an operator. matmul is written out above, because vectors need reshaping."""
+    for row in OPS.values():
+        if not row.dunder or row.kind != "map":
+            continue
+        if row.arity == 1:
+            _install(row.dunder, _unary(row))
+            continue
+        forward, reflected = _binary(row)
+        _install(row.dunder, forward)
+        if row.dunder not in _COMPARISONS:
+            _install(f"r{row.dunder}", reflected)
+
+
+def _install(name: str, method: Any) -> None:
+    method.__name__ = f"__{name}__"
+    method.__qualname__ = f"Symbol.__{name}__"
+    setattr(Symbol, method.__name__, method)
+
+
+def _unary(row: OpDef) -> Any:
+    def method(self: Symbol) -> Symbol:
+        return self.graph.apply(row, (self,))
+
+    method.__doc__ = row.doc
+    return method
+
+
+def _binary(row: OpDef) -> tuple[Any, Any]:
+    truncating = {"floor_div": OPS["trunc_div"], "mod": OPS["rem"]}.get(row.name)
+
+    def forward(self: Symbol, other: Any) -> Any:
+        if other is None:
+            return NotImplemented
+        graph = self.graph
+        return graph.apply(truncating if truncating and graph.truncates else row, (self, other))
+
+    def reflected(self: Symbol, other: Any) -> Any:
+        if other is None:
+            return NotImplemented
+        graph = self.graph
+        return graph.apply(truncating if truncating and graph.truncates else row, (other, self))
+
+    forward.__doc__ = reflected.__doc__ = row.doc
+    return forward, reflected
+
+
+_install_operators()

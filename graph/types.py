@@ -1,0 +1,94 @@
+"""The type of a graph input: dtype, shape, name."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..promotion.dtype import DType
+from ..promotion.errors import UserError
+from .dims import Dim, Extent, lower_bound
+
+Shape: TypeAlias = tuple[Extent, ...]
+
+_MAX_RANK = 64
+
+
+def as_dtype(value: Any, what: str = "dtype") -> DType:
+    """A `DType` from a DType, its name, or a NumPy dtype. Raises `UserError`."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        return DType(value)
+    if value is None:
+        raise UserError(f"{what} is missing; fix: pass a dtype such as joinery.float32")
+    return DType.from_numpy(value)
+
+
+def as_extent(value: Any, what: str = "size") -> Extent:
+    """An extent >= 0 from an int, a `Dim`, or text ("batch", "2*batch + 1"). Raises `UserError`."""
+    if type(value) is int:
+        extent: Extent = value
+    elif isinstance(value, Dim):
+        extent = value
+    elif isinstance(value, str):
+        extent = Dim.parse(value)
+    elif isinstance(value, bool):
+        raise UserError(f"{what}: {value!r} is not a size; fix: pass an int, a name or a Dim")
+    else:
+        try:
+            extent = operator.index(value)
+        except TypeError:
+            raise UserError(f"{what}: {value!r} is not a size; fix: pass an int, a name or a Dim") from None
+    if isinstance(extent, int):
+        if extent < 0:
+            raise UserError(f"{what}: {extent} is negative; fix: sizes are 0 or more")
+        if extent >= 2**63:
+            raise UserError(f"{what}: {extent} does not fit 64 bits; fix: split the tensor")
+    elif (below := lower_bound(-extent)) is not None and below > 0:
+        raise UserError(f"{what}: {extent} is always negative; fix: sizes are 0 or more")
+    return extent
+
+
+def as_shape(value: Any, what: str = "shape") -> Shape:
+    """A shape from an iterable of sizes, or from one size."""
+    if isinstance(value, (int, Dim, str)):
+        value = (value,)
+    if not isinstance(value, Iterable):
+        raise UserError(f"{what}: {value!r} is not a shape; fix: pass a tuple of sizes such as (2, 'batch')")
+    shape = tuple([as_extent(extent, f"{what}[{position}]") for position, extent in enumerate(value)])
+    if len(shape) > _MAX_RANK:
+        raise UserError(f"{what}: {len(shape)} axes; at most {_MAX_RANK} are allowed")
+    return shape
+
+
+def shape_text(shape: Iterable[Extent]) -> str:
+    """A shape as Python would print it: `(batch, 784)`, `(3,)`, `()`."""
+    texts = [str(extent) for extent in shape]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """dtype and shape of an input.
+
+    Args:
+        dtype: a `DType`, its name, or a NumPy dtype.
+        shape: sizes: ints >= 0, names ("batch"), dim expressions as text ("2*batch") or `Dim`s.
+        name: how the input is called; None lets the graph choose "input0", "input1", ….
+    """
+
+    dtype: DType
+    shape: Shape
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise UserError(f"TensorType: the name must be non-empty text or None, not {self.name!r}")
+        object.__setattr__(self, "dtype", as_dtype(self.dtype, "TensorType: dtype"))
+        object.__setattr__(self, "shape", as_shape(self.shape, "TensorType: shape"))
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {shape_text(self.shape)}"

@@ -1,0 +1,76 @@
+"""Cache keys: everything that decides what code is generated, and nothing else.
+
+The key is computed before any lowering. Weights enter by dtype and shape only (their values never reach the code), so keys of
+large models are cheap; small constants enter by their bytes, because the lowering embeds them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ..graph.graph import Graph
+from ..graph.printing import INLINE_BYTES, attributes_text, shape_list
+from .llvm.compile import llvm_version
+from .target import HostTarget
+
+_SOURCES = ("lowering", "graph", "promotion")
+
+
+@functools.cache
+def source_fingerprint() -> str:
+    """A digest of joinery's own sources that take part in compiling, by path, size and modification time."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for package in _SOURCES:
+        for directory, _, files in sorted(os.walk(root / package)):
+            for name in sorted(files):
+                if name.endswith(".py"):
+                    status = os.stat(os.path.join(directory, name))
+                    digest.update(f"{directory[len(str(root)):]}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def constant_labels(graph: Graph) -> dict[int, str]:
+    """The name under which each constant and weight is stored, by the id of its array object: a weight's own name, `#n` for the
+    n-th constant."""
+    labels: dict[int, str] = {}
+    count = 0
+    for symbol in graph.symbols:
+        if symbol.op.name == "weight":
+            labels[id(symbol.attrs["value"])] = symbol.attrs.get("name") or symbol.name or ""
+        elif symbol.op.name == "constant":
+            labels[id(symbol.attrs["value"])] = f"#{count}"
+            count += 1
+    return labels
+
+
+def structure_text(graph: Graph) -> str:
+    """The graph as text without the bytes of large arrays, locations or the graph's name."""
+
+    def array_text(array: np.ndarray) -> str:  # type: ignore[type-arg]
+        if array.nbytes <= INLINE_BYTES:
+            return f'hex"{array.tobytes().hex()}"'
+        return f"array[{array.dtype} {array.shape}]"
+
+    lines = []
+    for symbol in graph.symbols:
+        operands = ", ".join(f"%{operand.id}" for operand in symbol.inputs)
+        attrs = attributes_text(symbol.attrs, array_text)
+        lines.append(f"%{symbol.id} = {symbol.op.name}({operands}){attrs} : {symbol.dtype.name} {shape_list(symbol.shape)}")
+    lines += [f"check {check[0]} {check[1]} {check[2]}" for check in graph.checks]
+    lines.append(f"output {', '.join(f'%{s.id}' for s in graph.outputs)} {graph.output_names}")
+    return "\n".join(lines)
+
+
+def compile_key(graph: Graph, target: HostTarget) -> str:
+    """SHA-256 over the graph's structure, the target, LLVM's version and joinery's own sources."""
+    digest = hashlib.sha256()
+    for part in (structure_text(graph), target.key, llvm_version(), source_fingerprint()):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,272 @@
+"""Number conversions as inline LLVM IR: one rounding, to nearest even; NaN stays NaN; denormals are kept.
+
+All functions take a scalar or a vector of any number of lanes and return the same number of lanes. They
+exist where LLVM's own instruction would call a run-time library (`__truncsfbf2`), flush denormals
+(AVX512-BF16), leave the result undefined (`fptosi` out of range) or round twice.
+
+"Register form" is how the host back end holds a block element: f64 as double, f32 as float, f16 and bf16 as
+float already rounded to them, 8-bit floats as their bits (i8). Formats of 8-bit floats: `conversions_fp8`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from ...promotion.errors import InternalError
+from . import conversions_fp8 as fp8
+from . import ir
+from .ir import Function, V, with_element
+
+
+def _expect(x: V, *elements: str) -> None:
+    if ir.element(x.type) not in elements:
+        raise InternalError(f"conversion of {x.type}: expected lanes of {' or '.join(elements)}")
+
+
+def _op(fn: Function, opcode: str, a: V, b: V | int) -> V:
+    return fn.binary(opcode, a, b if isinstance(b, tuple) else ir.const(b, a.type))
+
+
+def _is_nan(fn: Function, x: V) -> V:
+    return fn.fcmp("uno", x, x)
+
+
+# -- bfloat16 -------------------------------------------------------------------
+
+
+def float_to_bfloat_bits(fn: Function, x: V) -> V:
+    """float → the 16 bits of the nearest bfloat16 (i16 lanes). NaN keeps its sign and upper payload and
+    becomes quiet.
+    """
+    _expect(x, "float")
+    word = fn.bitcast(x, with_element(x.type, "i32"))
+    high = _op(fn, "lshr", word, 16)
+    rounded = fn.add(word, _op(fn, "add", _op(fn, "and", high, 1), 0x7FFF))
+    chosen = fn.select(_is_nan(fn, x), _op(fn, "or", high, 0x40), _op(fn, "lshr", rounded, 16))
+    return fn.cast("trunc", chosen, with_element(x.type, "i16"))
+
+
+def bfloat_bits_to_float(fn: Function, bits: V) -> V:
+    """The 16 bits of bfloat16 values (i16 lanes) → float, exact."""
+    _expect(bits, "i16")
+    wide = fn.cast("zext", bits, with_element(bits.type, "i32"))
+    return fn.bitcast(_op(fn, "shl", wide, 16), with_element(bits.type, "float"))
+
+
+def float_to_bfloat(fn: Function, x: V) -> V:
+    return fn.bitcast(float_to_bfloat_bits(fn, x), with_element(x.type, "bfloat"))
+
+
+def bfloat_to_float(fn: Function, x: V) -> V:
+    _expect(x, "bfloat")
+    return bfloat_bits_to_float(fn, fn.bitcast(x, with_element(x.type, "i16")))
+
+
+def double_to_bfloat(fn: Function, x: V) -> V:
+    return float_to_bfloat(fn, double_to_odd_float(fn, x))
+
+
+# -- float16 and float32 ----------------------------------------------------------
+
+
+def float_to_half(fn: Function, x: V) -> V:
+    """One instruction with F16C, AVX-512 or on AArch64; the target must have one of them."""
+    _expect(x, "float")
+    return fn.cast("fptrunc", x, with_element(x.type, "half"))
+
+
+def half_to_float(fn: Function, x: V) -> V:
+    _expect(x, "half")
+    return fn.cast("fpext", x, with_element(x.type, "float"))
+
+
+def double_to_odd_float(fn: Function, x: V) -> V:
+    """double → float rounded to odd (Boldo and Melquiond): exact values stay, others go to the neighbour
+    with an odd last bit.
+
+    A second rounding, to at most 22 bits of precision, then gives what rounding the double once would have
+    given.
+    """
+    _expect(x, "double")
+    word_type = with_element(x.type, "i32")
+    nearest = fn.cast("fptrunc", x, with_element(x.type, "float"))
+    back = fn.cast("fpext", nearest, x.type)
+    beyond = fn.fcmp("ogt", fn.intrinsic("fabs", [back]), fn.intrinsic("fabs", [x]))
+    word = fn.bitcast(nearest, word_type)
+    truncated = fn.sub(word, fn.cast("zext", beyond, word_type))
+    inexact = fn.fcmp("one", back, x)
+    word = fn.binary("or", truncated, fn.cast("zext", inexact, word_type))
+    return fn.bitcast(word, nearest.type)
+
+
+def double_to_half(fn: Function, x: V) -> V:
+    return float_to_half(fn, double_to_odd_float(fn, x))
+
+
+def round_to_tf32(fn: Function, x: V) -> V:
+    """float → float with 10 mantissa bits (TensorFloat-32), to nearest even; overflow gives inf."""
+    _expect(x, "float")
+    word = fn.bitcast(x, with_element(x.type, "i32"))
+    odd = _op(fn, "and", _op(fn, "lshr", word, 13), 1)
+    rounded = _op(fn, "and", fn.add(word, _op(fn, "add", odd, 0xFFF)), ~0x1FFF)
+    return fn.select(_is_nan(fn, x), x, fn.bitcast(rounded, x.type))
+
+
+def convert_float(fn: Function, x: V, to: str) -> V:
+    """Any of half, bfloat, float, double to any other, rounded once."""
+    _expect(x, "half", "bfloat", "float", "double")
+    source = ir.element(x.type)
+    if to not in ("half", "bfloat", "float", "double"):
+        raise InternalError(f"convert_float to {to!r}: not a float element")
+    if source == to:
+        return x
+    if source == "double":
+        if to == "float":
+            return fn.cast("fptrunc", x, with_element(x.type, to))
+        return double_to_half(fn, x) if to == "half" else double_to_bfloat(fn, x)
+    middle = half_to_float(fn, x) if source == "half" else bfloat_to_float(fn, x) if source == "bfloat" else x
+    if to == "double":
+        return fn.cast("fpext", middle, with_element(x.type, to))
+    if to == "float":
+        return middle
+    return float_to_half(fn, middle) if to == "half" else float_to_bfloat(fn, middle)
+
+
+# -- register form ------------------------------------------------------------------
+
+
+def round_to_bfloat(fn: Function, x: V) -> V:
+    """float → float that is a bfloat16 value."""
+    return bfloat_bits_to_float(fn, float_to_bfloat_bits(fn, x))
+
+
+def round_to_half(fn: Function, x: V) -> V:
+    """float → float that is a float16 value; infinite from 65520 on."""
+    return half_to_float(fn, float_to_half(fn, x))
+
+
+def _round_float(fn: Function, x: V, target: str) -> V:
+    if target not in ("f32", "f16", "bf16"):
+        raise InternalError(f"{target!r} is not f32, f16 or bf16")
+    return x if target == "f32" else round_to_half(fn, x) if target == "f16" else round_to_bfloat(fn, x)
+
+
+def round_double(fn: Function, x: V, target: str) -> V:
+    """double → register form of f32, f16 or bf16."""
+    if target == "f32":
+        return fn.cast("fptrunc", x, with_element(x.type, "float"))
+    return _round_float(fn, double_to_odd_float(fn, x), target)
+
+
+def convert_fp8(fn: Function, x: V, source: str, target: str, rounding: str = "rtne") -> V:
+    """`tt.fp_to_fp` where source or target (block element names) is an 8-bit float; register form in and
+    out.
+
+    8-bit results saturate at the largest finite value, infinities too. `rounding`: "rtne", or "rtz" toward
+    zero.
+    """
+    if rounding not in ("rtne", "rtz"):
+        raise InternalError(f"rounding {rounding!r} is neither rtne nor rtz")
+    if source.startswith("f8"):
+        value = fp8.fp8_to_float(fn, x, source)
+    elif source == "f64":
+        value = double_to_odd_float(fn, x)
+    else:
+        value = x
+    if target.startswith("f8"):
+        code = fp8.float_to_fp8(fn, value, target)
+        if rounding == "rtne":
+            return code
+        back = fp8.fp8_to_float(fn, code, target)
+        away = fn.fcmp("ogt", fn.intrinsic("fabs", [back]), fn.intrinsic("fabs", [value]))
+        return fn.sub(code, fn.cast("zext", away, code.type))
+    if target == "f64":
+        return fn.cast("fpext", value, with_element(x.type, "double"))
+    return _round_float(fn, value, target)  # rounds nothing but f8E8M0FNU to f16
+
+
+def half_value(value: float) -> float:
+    """The float16 nearest to a number."""
+    try:
+        return float(struct.unpack("<e", struct.pack("<e", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def bfloat_value(value: float) -> float:
+    """The bfloat16 nearest to a number."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    ulp = math.ldexp(1.0, max(math.frexp(value)[1], -125) - 8)
+    rounded = math.copysign(round(value / ulp) * ulp, value)
+    return rounded if abs(rounded) < 2.0**128 else math.copysign(math.inf, value)
+
+
+# -- float → integer ----------------------------------------------------------------
+
+
+def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
+    """half, bfloat, float or double → `to`, up to i16, i32 or i64: toward zero, saturated, NaN → 0.
+
+    LLVM's `fptosi` is undefined out of range and `llvm.fptosi.sat` is slow on vectors; here only safe
+    values reach `fptosi`.
+    """
+    bits = ir.bits(to)
+    if to[0] != "i" or not (bits <= 16 or bits in (32, 64)):
+        raise InternalError(f"float_to_int_saturating to {to}")
+    if ir.element(x.type) in ("half", "bfloat"):
+        x = convert_float(fn, x, "float")
+    _expect(x, "float", "double")
+    target = with_element(x.type, f"i{bits}")
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    if bits <= 16:
+        # Both ends are floats: clamp, then convert through i32.
+        bottom, top = ir.const(low, x.type), ir.const(high, x.type)
+        x = fn.select(fn.fcmp("ogt", x, top), top, x)
+        x = fn.select(fn.fcmp("olt", x, bottom), bottom, x)
+        x = fn.select(fn.fcmp("ord", x, x), x, ir.const(0, x.type))
+        return fn.cast("trunc", fn.cast("fptosi", x, with_element(x.type, "i32")), target)
+    limit = ir.const(math.ldexp(1.0, bits - 1 if signed else bits), x.type)
+    below = fn.fcmp("olt", x, limit)
+    # Unsigned: everything above -1 truncates to 0 or more.
+    above = fn.fcmp("oge" if signed else "ogt", x, ir.const(float(low if signed else -1), x.type))
+    safe = fn.select(fn.binary("and", below, above), x, ir.const(0, x.type))
+    value = fn.cast("fptosi" if signed else "fptoui", safe, target)
+    value = fn.select(fn.fcmp("oge", x, limit), ir.const(high, target), value)
+    if signed:
+        value = fn.select(fn.fcmp("olt", x, ir.const(float(low), x.type)), ir.const(low, target), value)
+    return value
+
+
+# -- integer → float ----------------------------------------------------------------
+
+
+def int_to_float(fn: Function, x: V, to: str, signed: bool) -> V:
+    """Integer lanes → register form of f64, f32, f16 or bf16, rounded once; too large for f16 gives inf."""
+    if to in ("f64", "f32"):
+        return fn.cast(
+            "sitofp" if signed else "uitofp", x, with_element(x.type, "double" if to == "f64" else "float")
+        )
+    width = ir.bits(ir.element(x.type))
+    if width <= 16:  # exact in float
+        return _round_float(fn, int_to_float(fn, x, "f32", signed), to)
+    if width == 64:
+        x = _odd_to_53_bits(fn, x, signed)
+    return round_double(fn, int_to_float(fn, x, "f64", signed), to)
+
+
+def _odd_to_53_bits(fn: Function, x: V, signed: bool) -> V:
+    """i64 → i64 that is exact as a double and rounds to 16-bit floats as x does: large values lose their
+    low 12 bits, with a sticky bit in place of them. Two's complement truncation works toward -inf, which
+    the odd last bit undoes as well.
+    """
+    low = _op(fn, "and", x, 0xFFF)
+    sticky = fn.cast("zext", fn.icmp("ne", low, ir.zero(x.type)), x.type)
+    shortened = fn.binary("or", _op(fn, "and", x, ~0xFFF), _op(fn, "shl", sticky, 12))
+    if signed:
+        magnitude = fn.binary("xor", x, _op(fn, "ashr", x, 63))
+        small = fn.icmp("ult", magnitude, ir.const(1 << 52, x.type))
+    else:
+        small = fn.icmp("ult", x, ir.const(1 << 52, x.type))
+    return fn.select(small, x, shortened)

@@ -1,0 +1,169 @@
+"""8-bit floats to and from float as inline LLVM IR: bits in i8 lanes, computed with integers and one float
+addition.
+
+Formats as in the OCP 8-bit specification and in ml_dtypes, by dtype name (`FORMATS`, and "float8_e8m0fnu",
+the powers of two of the microscaling formats) or by block element name ("f8E4M3FN").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...promotion.errors import InternalError
+from . import ir
+from .ir import Function, V, with_element
+
+
+@dataclass(frozen=True, slots=True)
+class Float8:
+    """An 8-bit float: sign, exponent, `mantissa` bits. `unsigned_zero`: one zero and one NaN, 0x80 (the
+    "uz" formats).
+    """
+
+    mantissa: int
+    bias: int
+    infinity: bool = False
+    unsigned_zero: bool = False
+
+    @property
+    def max_code(self) -> int:
+        """Bits of the largest finite value."""
+        if self.infinity:
+            return self.infinity_code - 1
+        return 0x7F if self.unsigned_zero else 0x7E
+
+    @property
+    def infinity_code(self) -> int:
+        return 0x7F >> self.mantissa << self.mantissa
+
+    @property
+    def nan_code(self) -> int:
+        """Magnitude bits of the NaN that conversions produce."""
+        if self.unsigned_zero:
+            return 0x80
+        return self.infinity_code | 1 << (self.mantissa - 1) if self.infinity else 0x7F
+
+
+FORMATS = {
+    "float8_e4m3fn": Float8(3, 7),
+    "float8_e5m2": Float8(2, 15, infinity=True),
+    "float8_e4m3fnuz": Float8(3, 8, unsigned_zero=True),
+    "float8_e5m2fnuz": Float8(2, 16, unsigned_zero=True),
+    "float8_e4m3b11fnuz": Float8(3, 11, unsigned_zero=True),
+    "float8_e4m3": Float8(3, 7, infinity=True),
+    "float8_e3m4": Float8(4, 3, infinity=True),
+}
+
+
+SCALE_FORMAT = "float8_e8m0fnu"
+
+
+def _dtype_name(name: str) -> str:
+    """`float8_e4m3fn` for itself and for the block element name `f8E4M3FN`."""
+    result = "float8_" + name[2:].lower() if name.startswith("f8") else name
+    if result not in FORMATS and result != SCALE_FORMAT:
+        raise InternalError(f"{name!r} is not an 8-bit float; there are {', '.join(FORMATS)}, {SCALE_FORMAT}")
+    return result
+
+
+def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
+    """float lanes → i8 lanes, to nearest even, denormals kept, NaN stays NaN (with its sign where there is one).
+
+    Overflow, infinity included: the largest finite value if `saturate`, else infinity or, in formats without it,
+    NaN. Into float8_e8m0fnu ties go up, and what is not positive becomes NaN (as in ml_dtypes). From double go
+    through `double_to_odd_float`: then the value is rounded once.
+    """
+    if ir.element(x.type) != "float":
+        raise InternalError(f"float_to_fp8 takes float lanes, got {x.type}")
+    name = _dtype_name(name)
+    if name == SCALE_FORMAT:
+        return _float_to_scale(fn, x, saturate)
+    form = FORMATS[name]
+    i32 = with_element(x.type, "i32")
+
+    def c(value: int) -> V:
+        return ir.const(value, i32)
+
+    word = fn.bitcast(x, i32)
+    magnitude = fn.binary("and", word, c(0x7FFFFFFF))
+    drop = 23 - form.mantissa
+    # Normal results: add half an ulp less one, plus the last bit kept; a carry moves into the exponent by itself.
+    odd = fn.binary("and", fn.binary("lshr", magnitude, c(drop)), c(1))
+    rounded = fn.add(fn.add(magnitude, c((1 << (drop - 1)) - 1)), odd)
+    code = fn.sub(fn.binary("lshr", rounded, c(drop)), c((127 - form.bias) << form.mantissa))
+    # Denormal results: the float unit rounds when a number with the right last place is added.
+    smallest_normal = math.ldexp(1.0, 1 - form.bias)
+    aligner = math.ldexp(1.0, 1 - form.bias + drop)
+    aligned = fn.binary("fadd", fn.bitcast(magnitude, x.type), ir.const(aligner, x.type))
+    aligner_bits = 127 + 1 - form.bias + drop << 23
+    denormal = fn.sub(fn.bitcast(aligned, i32), c(aligner_bits))
+    is_denormal = fn.icmp("ult", magnitude, c(_float_bits(smallest_normal)))
+    code = fn.select(is_denormal, denormal, code)
+    overflow = form.max_code if saturate else form.infinity_code if form.infinity else form.nan_code
+    code = fn.select(fn.icmp("sgt", code, c(form.max_code)), c(overflow), code)
+    code = fn.select(fn.icmp("ugt", magnitude, c(0x7F800000)), c(form.nan_code), code)
+    sign = fn.binary("and", fn.binary("lshr", word, c(24)), c(0x80))
+    if form.unsigned_zero:  # 0x80 is NaN, so zero has no sign
+        sign = fn.select(fn.icmp("eq", code, c(0)), c(0), sign)
+    return fn.cast("trunc", fn.binary("or", code, sign), with_element(x.type, "i8"))
+
+
+def fp8_to_float(fn: Function, bits: V, name: str) -> V:
+    """i8 lanes → float lanes, exact; NaN keeps its sign where the format has one."""
+    if ir.element(bits.type) != "i8":
+        raise InternalError(f"fp8_to_float takes i8 lanes, got {bits.type}")
+    name = _dtype_name(name)
+    if name == SCALE_FORMAT:
+        return _scale_to_float(fn, bits)
+    form = FORMATS[name]
+    i32, real = with_element(bits.type, "i32"), with_element(bits.type, "float")
+
+    def c(value: int) -> V:
+        return ir.const(value, i32)
+
+    word = fn.cast("zext", bits, i32)
+    code = fn.binary("and", word, c(0x7F))
+    sign = fn.binary("shl", fn.binary("and", word, c(0x80)), c(24))
+    shifted = fn.binary("shl", code, c(23 - form.mantissa))
+    normal = fn.add(shifted, c((127 - form.bias) << 23))
+    scale = ir.const(math.ldexp(1.0, 1 - form.bias - form.mantissa), real)
+    denormal = fn.bitcast(fn.binary("fmul", fn.cast("sitofp", code, real), scale), i32)
+    value = fn.select(fn.icmp("ult", code, c(1 << form.mantissa)), denormal, normal)
+    if form.infinity:
+        value = fn.select(fn.icmp("eq", code, c(form.infinity_code)), c(0x7F800000), value)
+        value = fn.select(fn.icmp("ugt", code, c(form.infinity_code)), c(0x7FC00000), value)
+    elif form.unsigned_zero:
+        value = fn.select(fn.icmp("eq", word, c(0x80)), c(0x7FC00000), value)
+    else:
+        value = fn.select(fn.icmp("eq", code, c(0x7F)), c(0x7FC00000), value)
+    return fn.bitcast(fn.binary("or", value, sign), real)
+
+
+def _float_to_scale(fn: Function, x: V, saturate: bool) -> V:
+    i32 = with_element(x.type, "i32")
+
+    def c(value: int) -> V:
+        return ir.const(value, i32)
+
+    word = fn.bitcast(x, i32)
+    # The code is float's own exponent. Denormals count as 2^-127 (code 0), halfway to 2^-126 being 0x600000.
+    half = fn.select(fn.icmp("ult", word, c(0x800000)), c(0x200000), c(0x400000))
+    code = fn.binary("lshr", fn.add(word, half), c(23))
+    code = fn.intrinsic("umin", [code, c(0xFE if saturate else 0xFF)])
+    valid = fn.fcmp("ogt", x, ir.const(0.0, x.type))
+    return fn.cast("trunc", fn.select(valid, code, c(0xFF)), with_element(x.type, "i8"))
+
+
+def _scale_to_float(fn: Function, bits: V) -> V:
+    i32 = with_element(bits.type, "i32")
+    code = fn.cast("zext", bits, i32)
+    value = fn.binary("shl", code, ir.const(23, i32))
+    value = fn.select(fn.icmp("eq", code, ir.const(0, i32)), ir.const(0x400000, i32), value)
+    value = fn.select(fn.icmp("eq", code, ir.const(0xFF, i32)), ir.const(0x7FC00000, i32), value)
+    return fn.bitcast(value, with_element(bits.type, "float"))
+
+
+def _float_bits(value: float) -> int:
+    """Bits of a float32 power of two."""
+    return math.frexp(value)[1] - 1 + 127 << 23

@@ -1,0 +1,128 @@
+"""The driver: one native function that runs a whole model, kernel after kernel, without returning to Python.
+
+`jn_prepare` turns the symbolic dims into sizes and checks; `jn_run` computes grids and arguments and calls every kernel,
+directly when the work is small, else through the thread pool (`jn_parallel`, imported from the runtime).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...nest import Buffer, Extent
+from ...program import Launch
+from ..ir import Function, Module, V
+from .extents import emit_extent
+from .scalars import Scalars, is_constant
+
+# Rates of one core, for deciding when threads pay: bytes and operations per nanosecond, and what a chunk should take.
+BYTES_PER_NS = 16
+OPERATIONS_PER_NS = 64
+INLINE_NS = 10_000
+CHUNK_NS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class DriverPlan:
+    """What the driver needs to know about a model.
+
+    kernels: name of the LLVM function of every launch.  offsets: arena byte offset of every temporary, by index.
+    checks: pairs of extents that must be equal, in the order of their messages.
+    """
+
+    dims: tuple[str, ...]
+    inputs: int
+    constants: int
+    outputs: tuple[tuple[Extent, ...], ...]
+    offsets: tuple[Extent, ...]
+    arena_bytes: Extent
+    launches: tuple[Launch, ...]
+    kernels: tuple[str, ...]
+    checks: tuple[tuple[Extent, Extent], ...]
+
+
+def emit_driver(module: Module, plan: DriverPlan) -> None:
+    """Add `jn_prepare` and `jn_run` to the module."""
+    _emit_prepare(module, plan)
+    _emit_run(module, plan)
+
+
+def _dims(f: Function, names: Sequence[str], pointer: V) -> dict[str, V]:
+    return {name: f.load("i64", f.gep(pointer, 8 * i), 8) for i, name in enumerate(names)}
+
+
+def _emit_prepare(module: Module, plan: DriverPlan) -> None:
+    f = Function(module, "jn_prepare", [("ptr", "dims"), ("ptr", "sizes")], "i64")
+    s = Scalars(f)
+    env = _dims(f, plan.dims, f.params[0])
+    for index, (left, right) in enumerate(plan.checks):
+        equal = f.icmp("eq", emit_extent(s, left, env), emit_extent(s, right, env))
+        holds, fails = f.label("holds"), f.label("fails")
+        f.cond_branch(equal, holds, fails)
+        f.start(fails)
+        f.ret(V(str(index), "i64"))
+        f.start(holds)
+    sizes = [plan.arena_bytes, *(extent for shape in plan.outputs for extent in shape)]
+    for position, extent in enumerate(sizes):
+        f.store(emit_extent(s, extent, env), f.gep(f.params[1], 8 * position), 8)
+    f.ret(V("-1", "i64"))
+    module.add(f)
+
+
+def _emit_run(module: Module, plan: DriverPlan) -> None:
+    module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
+    f = Function(module, "jn_run", [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims")])
+    s = Scalars(f)
+    env = _dims(f, plan.dims, f.params[2])
+    first = {"input": 0, "constant": plan.inputs, "output": plan.inputs + plan.constants}
+    arena_slot = plan.inputs + plan.constants + len(plan.outputs)
+    loaded: dict[tuple[str, int], V] = {}
+
+    def address(buffer: Buffer) -> V:
+        key = (buffer.kind, buffer.index)
+        if key not in loaded:
+            if buffer.kind == "temporary":
+                arena = loaded.setdefault(("arena", 0), f.load("ptr", f.gep(f.params[1], 8 * arena_slot), 8))
+                loaded[key] = f.gep(arena, emit_extent(s, plan.offsets[buffer.index], env))
+            else:
+                loaded[key] = f.load("ptr", f.gep(f.params[1], 8 * (first[buffer.kind] + buffer.index)), 8)
+        return loaded[key]
+
+    slots = max((len(launch.buffers) + len(launch.scalars) for launch in plan.launches), default=0)
+    arguments = f.alloca("i64", max(slots, 1), 8)
+    for launch, kernel in zip(plan.launches, plan.kernels, strict=True):
+        position = 0
+        for buffer in launch.buffers:
+            f.store(address(buffer), f.gep(arguments, 8 * position), 8)
+            position += 1
+        for scalar in launch.scalars:
+            f.store(emit_extent(s, scalar, env), f.gep(arguments, 8 * position), 8)
+            position += 1
+        _emit_launch(f, s, env, launch, kernel, arguments)
+    f.ret()
+    module.add(f)
+
+
+def _emit_launch(
+    f: Function, s: Scalars, env: Mapping[str, V], launch: Launch, kernel: str, arguments: V
+) -> None:
+    grid = emit_extent(s, launch.grid, env)
+    work = _work(s, launch, env)
+    direct = [arguments, V("0", "i64"), grid]
+    if is_constant(work) and int(work.ref) <= INLINE_NS:
+        f.call(kernel, "void", direct)
+        return
+    if is_constant(work) and is_constant(grid):
+        grain = V(str(max(1, int(grid.ref) * CHUNK_NS // int(work.ref))), "i64")
+    else:
+        share = f.binary("udiv", s.mul(grid, s.constant(CHUNK_NS)), s.max(work, s.constant(1)))
+        small = f.icmp("sle", work, s.constant(INLINE_NS))
+        grain = f.select(small, s.max(grid, s.constant(1)), s.max(share, s.constant(1)))
+    f.call("jn_parallel", "void", [f.params[0], V(f"@{kernel}", "ptr"), arguments, grid, grain])
+
+
+def _work(s: Scalars, launch: Launch, env: Mapping[str, V]) -> V:
+    """Estimated nanoseconds of the whole launch on one core."""
+    traffic = s.add(emit_extent(s, launch.bytes_read, env), emit_extent(s, launch.bytes_written, env))
+    operations = emit_extent(s, launch.flops, env)
+    return s.add(s.floor_div(traffic, BYTES_PER_NS), s.floor_div(operations, OPERATIONS_PER_NS))

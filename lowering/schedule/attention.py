@@ -1,0 +1,164 @@
+"""Finds attention: scores = q @ kᵀ, elementwise scaling and masking, a softmax over the keys, and the product
+with the values.
+
+The composite `softmax` and the same thing written out in primitive ops look alike after expansion; both are
+matched on the ops alone. What is matched is what an online softmax can run (Milakov and Gimelshein 2018; Dao
+et al. 2022): one maximum, one sum of `exp(x - maximum)`, a division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ...graph.symbol import Symbol
+from .extents import is_one
+
+MAX_HEAD = 256
+"""Largest query/key and value width: the accumulator of a block of queries stays in registers and first-level
+cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Ids of the two products and of everything between them."""
+
+    scores: int
+    values: int
+    between: frozenset[int]
+
+
+def find_attention(
+    symbols: Sequence[Symbol],
+    consumers: Sequence[Sequence[int]],
+    outputs: Collection[int],
+    refused: Collection[int],
+) -> dict[int, Attention]:
+    """All attentions of a graph, by the id of the scores' matmul; those whose scores matmul is in `refused`
+    are left out."""
+    found: dict[int, Attention] = {}
+    for symbol in symbols:
+        if symbol.op.kind == "contract":
+            match = _match(symbol, consumers, outputs)
+            if match is not None and match.scores not in found and match.scores not in refused:
+                found[match.scores] = match
+    return found
+
+
+def _match(values: Symbol, consumers: Sequence[Sequence[int]], outputs: Collection[int]) -> Attention | None:
+    probability = _uncast(values.inputs[0])
+    rank = len(probability.shape)
+    if probability.op.name != "div" or rank < 2 or len(values.shape) != rank:
+        return None
+    numerator, denominator = _uncast(probability.inputs[0]), _unbroadcast(probability.inputs[1])
+    if numerator.op.name != "exp" or not _reduces_last(denominator, "reduce_sum", rank):
+        return None
+    if _uncast(denominator.inputs[0]) is not numerator:
+        return None
+    difference = _uncast(numerator.inputs[0])
+    if difference.op.name != "sub":
+        return None
+    logits, maximum = _uncast(difference.inputs[0]), _unbroadcast(difference.inputs[1])
+    if not _reduces_last(maximum, "reduce_max", rank) or _uncast(maximum.inputs[0]) is not logits:
+        return None
+    scores = _scores_of(logits)
+    if scores is None or len(scores.shape) != rank:
+        return None
+    head, width = scores.inputs[0].shape[-1], values.shape[-1]
+    if (
+        type(head) is not int
+        or type(width) is not int
+        or not (0 < head <= MAX_HEAD and 0 < width <= MAX_HEAD)
+    ):
+        return None
+    between = _between(scores, values.inputs[0])
+    inside = between | {values.id}
+    for member in (scores.id, *between):
+        if member in outputs or any(consumer not in inside for consumer in consumers[member]):
+            return None
+    if _depends_on(values.inputs[1], scores):
+        return None
+    return Attention(scores.id, values.id, between)
+
+
+def _uncast(symbol: Symbol) -> Symbol:
+    while symbol.op.name == "cast" and symbol.dtype.is_float and symbol.inputs[0].dtype.is_float:
+        symbol = symbol.inputs[0]
+    return symbol
+
+
+def _unbroadcast(symbol: Symbol) -> Symbol:
+    """Looks through casts and the views that put a reduced dimension back (`keepdims`, `[..., None]`, an
+    explicit expand)."""
+    while True:
+        inner = _uncast(symbol)
+        if inner.op.name == "broadcast_to" or (inner.op.name == "reshape" and _drops_units(inner)):
+            inner = inner.inputs[0]
+        if inner is symbol:
+            return symbol
+        symbol = inner
+
+
+def _drops_units(reshape: Symbol) -> bool:
+    source = [extent for extent in reshape.inputs[0].shape if not is_one(extent)]
+    return source == [extent for extent in reshape.shape if not is_one(extent)]
+
+
+def _reduces_last(symbol: Symbol, name: str, rank: int) -> bool:
+    return (
+        symbol.op.name == name
+        and len(symbol.inputs[0].shape) == rank
+        and tuple(symbol.attrs["axes"]) == (rank - 1,)
+    )
+
+
+def _scores_of(logits: Symbol) -> Symbol | None:
+    """The last matmul of the logits' own shape that reaches them through elementwise ops alone."""
+    best: Symbol | None = None
+    pending, seen = [logits], {logits.id}
+    while pending:
+        symbol = pending.pop()
+        if symbol.shape != logits.shape:
+            continue
+        if symbol.op.kind == "contract":
+            if best is None or symbol.id > best.id:
+                best = symbol
+        elif symbol.op.kind == "map":
+            for operand in symbol.inputs:
+                if operand.id not in seen:
+                    seen.add(operand.id)
+                    pending.append(operand)
+    return best
+
+
+def _between(scores: Symbol, last: Symbol) -> frozenset[int]:
+    """The symbols on paths from `scores` to `last`, without `scores`."""
+    depends: dict[int, bool] = {scores.id: True}
+    stack: list[Symbol] = [last]
+    while stack:
+        symbol = stack[-1]
+        if symbol.id in depends:
+            stack.pop()
+            continue
+        pending = [
+            operand for operand in symbol.inputs if operand.id >= scores.id and operand.id not in depends
+        ]
+        if pending:
+            stack.extend(pending)
+            continue
+        depends[symbol.id] = any(depends.get(operand.id, False) for operand in symbol.inputs)
+        stack.pop()
+    return frozenset([key for key, value in depends.items() if value and key != scores.id])
+
+
+def _depends_on(symbol: Symbol, target: Symbol) -> bool:
+    pending, seen = [symbol], {symbol.id}
+    while pending:
+        current = pending.pop()
+        if current is target:
+            return True
+        for operand in current.inputs:
+            if operand.id >= target.id and operand.id not in seen:
+                seen.add(operand.id)
+                pending.append(operand)
+    return False

@@ -1,0 +1,495 @@
+"""Evaluates symbols at indices: the body of a nest, built with hash-consing and memoised by (symbol, index,
+guard)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.symbol import Symbol
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError
+from ..nest import Extent
+from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
+from .grouping import Grouping
+from .groups import Group
+from .indexing import ZERO, AxisMap, Index, add, axis_index, constant_index, linear, map_indices, scale, shift
+from .views import reshape_groups, storage_root
+
+INT64 = DType("int64")
+BOOL = DType("bool")
+NO_GUARD = -1
+
+MAX_VARIANTS = 12
+"""A symbol evaluated at more index maps than this in one nest is stored instead (shifts of shifts multiply
+otherwise)."""
+
+_REDUCE_KINDS = {
+    "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min",
+    "argmax": "argmax", "argmin": "argmin",
+}  # fmt: skip
+
+
+class NeedsBufferError(Exception):
+    """`symbol` cannot be evaluated inline here; it has to be stored. Never leaves the scheduler."""
+
+    def __init__(self, symbol: Symbol) -> None:
+        super().__init__(f"%{symbol.id} {symbol.op.name} must be stored")
+        self.symbol = symbol
+
+
+class SplitAxisError(Exception):
+    """Axis `axis` must be two loops, the inner one of extent `inner`; `symbol` asked for it. Never leaves the
+    scheduler."""
+
+    def __init__(self, axis: int, inner: Extent, symbol: Symbol) -> None:
+        super().__init__(f"axis {axis} must be split by {inner} for %{symbol.id} {symbol.op.name}")
+        self.axis, self.inner, self.symbol = axis, inner, symbol
+
+
+class Entry:
+    """A body value before its axes are final: `axes` is a bit mask, `at` an unfinished affine expression."""
+
+    __slots__ = ("at", "attrs", "axes", "dtype", "op", "operands")
+
+    def __init__(
+        self,
+        op: str,
+        dtype: DType,
+        axes: int,
+        operands: tuple[int, ...],
+        attrs: dict[str, Any],
+        at: Index | None,
+    ) -> None:
+        self.op, self.dtype, self.axes, self.operands, self.attrs, self.at = (
+            op,
+            dtype,
+            axes,
+            operands,
+            attrs,
+            at,
+        )
+
+
+class BodyBuilder:
+    """Builds the body of one group's nest. Loads name the storage root they read; its buffer is looked up
+    when the nest is finished."""
+
+    def __init__(self, grouping: Grouping, group: Group) -> None:
+        self.grouping, self.group = grouping, group
+        self.extents = group.axes
+        self.entries: list[Entry] = []
+        self.evaluated: dict[int, None] = {}
+        self._known: dict[Any, int] = {}
+        self._memo: dict[Any, int] = {}
+        self._variants: dict[int, int] = {}
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        op: str,
+        dtype: DType,
+        operands: tuple[int, ...] = (),
+        attrs: dict[str, Any] | None = None,
+        *,
+        axes: int = 0,
+        at: Index | None = None,
+        key: Any = None,
+    ) -> int:
+        """Adds a value on the union of its operands' axes and `axes`, or returns the equal one that
+        exists."""
+        entries = self.entries
+        for operand in operands:
+            axes |= entries[operand].axes
+        identity = (op, dtype, axes, operands, at, key if attrs else None)
+        found = self._known.get(identity)
+        if found is None:
+            found = len(entries)
+            entries.append(Entry(op, dtype, axes, operands, attrs or {}, at))
+            self._known[identity] = found
+        return found
+
+    def constant(self, value: Any, dtype: DType) -> int:
+        scalar = np.asarray(value, dtype=dtype.numpy).reshape(())[()]
+        return self.emit("const", dtype, attrs={"value": scalar}, key=scalar.tobytes())
+
+    def extent_value(self, extent: Extent) -> int:
+        if type(extent) is int:
+            return self.emit("const", INT64, attrs={"value": extent}, key=extent)
+        return self.emit("dim", INT64, attrs={"extent": extent}, key=extent)
+
+    def index_value(self, index: Index) -> int:
+        """The int64 value of an index expression."""
+        offset, terms, dynamic = index
+        total: int | None = None
+        if terms:
+            mask = 0
+            for axis, _ in terms:
+                mask |= 1 << axis
+            total = self.emit("index", INT64, axes=mask, at=(offset, terms, ()))
+        elif not dynamic or not is_zero(offset):
+            total = self.extent_value(offset)
+        for operand, coefficient in dynamic:
+            term = operand
+            if not is_one(coefficient):
+                term = self.emit("mul", INT64, (operand, self.extent_value(coefficient)))
+            total = term if total is None else self.emit("add", INT64, (total, term))
+        if total is None:
+            raise InternalError("schedule: an index expression without terms")
+        return total
+
+    def as_index(self, value: int) -> Index:
+        """The index expression of an int64 body value."""
+        entry = self.entries[value]
+        if entry.op == "index" and entry.at is not None:
+            return entry.at
+        if entry.op == "const":
+            return constant_index(int(entry.attrs["value"]))
+        return (0, (), ((value, 1),))
+
+    def both(self, lhs: int, rhs: int) -> int:
+        """Conjunction of two guards, either of which may be absent."""
+        if lhs in (NO_GUARD, rhs):
+            return rhs
+        return lhs if rhs == NO_GUARD else self.emit("logical_and", BOOL, (lhs, rhs))
+
+    def spread(self, value: int, axes: int) -> int:
+        """`value` as a value on at least `axes`: a load or constant is re-stated there, anything else is cast
+        to its own type."""
+        entry = self.entries[value]
+        if axes & ~entry.axes == 0:
+            return value
+        if entry.op in ("load", "const", "dim", "index"):
+            key = ("spread", value)
+            return self.emit(
+                entry.op,
+                entry.dtype,
+                entry.operands,
+                entry.attrs,
+                axes=axes | entry.axes,
+                at=entry.at,
+                key=key,
+            )
+        attrs = {"dtype": entry.dtype, "rounding": "nearest", "saturate": True}
+        return self.emit("cast", entry.dtype, (value,), attrs, axes=axes, key="same")
+
+    def mask_of(self, axis_map: AxisMap) -> int:
+        mask = 0
+        for axes in axis_map:
+            for axis in axes:
+                mask |= 1 << axis
+        return mask
+
+    # -- symbols ------------------------------------------------------------------------------------------------------
+
+    def evaluate(self, symbol: Symbol, index: tuple[Index, ...], guard: int = NO_GUARD) -> int:
+        """The value of `symbol` at `index`, one expression per dimension. Where `guard` is false memory is
+        not touched."""
+        index = tuple(
+            [ZERO if type(e) is int and e == 1 else i for e, i in zip(symbol.shape, index, strict=True)]
+        )
+        key = (symbol.id, index, guard)
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._evaluate(symbol, index, guard)
+        return found
+
+    def _evaluate(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        kind = symbol.op.kind
+        if kind == "source":
+            return self._source(symbol, index, guard)
+        root = storage_root(symbol)
+        if root.op.kind == "source":
+            return self._load(root, symbol, index, guard)
+        writers = self.grouping.stored.get(root.id)
+        own = self.group
+        if writers is not None and not writers & own.bit and self.grouping.group_of.get(root.id) is not own:
+            return self._load(root, symbol, index, guard)
+        if kind == "view":
+            operand = symbol.inputs[0]
+            return self.evaluate(operand, self._view_index(symbol, operand, index), guard)
+        self.evaluated[symbol.id] = None
+        variants = self._variants[symbol.id] = self._variants.get(symbol.id, 0) + 1
+        if variants > MAX_VARIANTS:
+            raise NeedsBufferError(symbol)
+        if kind == "map":
+            return self._map(symbol, index, guard)
+        if kind == "join":
+            return (
+                self._concat(symbol, index, guard)
+                if symbol.op.name == "concat"
+                else self._pad(symbol, index, guard)
+            )
+        if kind == "index":
+            return self._gather(symbol, index, guard)
+        return self._anchor(symbol, index)
+
+    def _source(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        name = symbol.op.name
+        if name == "dim_value":
+            return self.extent_value(symbol.attrs["extent"])
+        if name == "constant":
+            value = symbol.attrs["value"]
+            if value.size == 1:
+                return self.constant(np.asarray(value).reshape(()), symbol.dtype)
+        return self._load(symbol, symbol, index, guard)
+
+    def _load(self, root: Symbol, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        if root.op.name == "constant" and root.attrs["value"].size == 1:
+            return self._source(root, (ZERO,) * len(root.shape), guard)
+        offset, terms, dynamic = linear(index, contiguous_strides(symbol.shape))
+        mask = 0
+        for axis, _ in terms:
+            mask |= 1 << axis
+        operands = tuple([operand for operand, _ in dynamic])
+        strides = tuple([stride for _, stride in dynamic])
+        guarded = guard != NO_GUARD
+        if guarded:
+            operands = (*operands, guard)
+        attrs = {"buffer": root, "strides": strides, "guarded": guarded, "fill": 0}
+        key = (root.id, strides, guarded)
+        return self.emit("load", symbol.dtype, operands, attrs, axes=mask, at=(offset, terms, ()), key=key)
+
+    def _map(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        rank = len(index)
+        operands = []
+        for operand in symbol.inputs:
+            operands.append(self.evaluate(operand, index[rank - len(operand.shape) :], guard))
+        attrs = dict(symbol.attrs)
+        return self.emit(symbol.op.name, symbol.dtype, tuple(operands), attrs, key=tuple(attrs.items()))
+
+    def _view_index(self, symbol: Symbol, operand: Symbol, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        name, attrs = symbol.op.name, symbol.attrs
+        if name == "permute":
+            below = [ZERO] * len(index)
+            for position, axis in enumerate(attrs["axes"]):
+                below[axis] = index[position]
+            return tuple(below)
+        if name == "broadcast_to":
+            return index[len(index) - len(operand.shape) :]
+        if name == "slice":
+            return tuple(
+                [
+                    shift(scale(i, step), start)
+                    for i, start, step in zip(index, attrs["starts"], attrs["steps"], strict=True)
+                ]
+            )
+        if name == "flip":
+            axes = attrs["axes"]
+            return tuple(
+                [shift(scale(i, -1), operand.shape[d] - 1) if d in axes else i for d, i in enumerate(index)]
+            )
+        if name == "reshape":
+            return self._reshape_index(symbol, operand, index)
+        raise InternalError(f"schedule: unknown view {name}")
+
+    def _reshape_index(self, symbol: Symbol, operand: Symbol, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        below = [ZERO] * len(operand.shape)
+        if any(is_zero(extent) for extent in operand.shape):
+            return tuple(below)
+        for source_dims, target_dims in reshape_groups(operand.shape, symbol.shape):
+            if len(target_dims) == 1:
+                position = index[target_dims[0]]
+            else:
+                sizes = tuple([symbol.shape[d] for d in target_dims])
+                position = linear([index[d] for d in target_dims], contiguous_strides(sizes))
+            for place, dimension in enumerate(source_dims[:-1]):
+                inner = product([operand.shape[d] for d in source_dims[place + 1 :]])
+                below[dimension], position = self._divide(position, inner, operand)
+            if source_dims:
+                below[source_dims[-1]] = position
+        return tuple(below)
+
+    def _divide(self, index: Index, inner: Extent, operand: Symbol) -> tuple[Index, Index]:
+        """(index // inner, index % inner) as affine expressions; asks for a split axis or a buffer where
+        there are none."""
+        offset, terms, dynamic = index
+        if dynamic:
+            raise NeedsBufferError(operand)
+        base: Extent
+        rest: Extent
+        if type(offset) is int and type(inner) is int:
+            base, rest = divmod(offset, inner)
+        else:
+            whole = exact_quotient(offset, inner)
+            base, rest = (0, offset) if whole is None else (whole, 0)
+        quotient: list[tuple[int, Extent]] = []
+        remainder: list[tuple[int, Extent]] = []
+        largest: Extent = rest
+        for axis, coefficient in terms:
+            whole = exact_quotient(coefficient, inner)
+            if whole is not None:
+                quotient.append((axis, whole))
+                continue
+            if not at_most(0, coefficient):
+                raise NeedsBufferError(operand)
+            remainder.append((axis, coefficient))
+            largest = largest + coefficient * (self.extents[axis] - 1)
+        if at_most(0, rest) and at_most(largest + 1, inner):
+            return (base, tuple(quotient), ()), (rest, tuple(remainder), ())
+        if is_zero(rest):
+            for axis, coefficient in remainder:
+                factor = exact_quotient(inner, coefficient)
+                if factor is None or is_one(factor) or factor == self.extents[axis]:
+                    continue
+                if exact_quotient(self.extents[axis], factor) is not None:
+                    raise SplitAxisError(axis, factor, operand)
+        raise NeedsBufferError(operand)
+
+    # -- piecewise and data-dependent indices -------------------------------------------------------------------------
+
+    def _concat(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        axis = symbol.attrs["axis"]
+        place = index[axis]
+        at = self.index_value(place)
+        bounds: list[Extent] = [0]
+        for operand in symbol.inputs:
+            bounds.append(bounds[-1] + operand.shape[axis])
+        result: int | None = None
+        for number in range(len(symbol.inputs) - 1, -1, -1):
+            operand = symbol.inputs[number]
+            if is_zero(operand.shape[axis]):
+                continue
+            below = NO_GUARD
+            inside = guard
+            if number + 1 < len(symbol.inputs):
+                below = self.emit("less", BOOL, (at, self.extent_value(bounds[number + 1])))
+                inside = self.both(inside, below)
+            if not is_zero(bounds[number]):
+                inside = self.both(
+                    inside, self.emit("greater_equal", BOOL, (at, self.extent_value(bounds[number])))
+                )
+            moved = (*index[:axis], shift(place, -bounds[number]), *index[axis + 1 :])
+            value = self.evaluate(operand, moved, inside)
+            result = value if result is None else self.emit("where", symbol.dtype, (below, value, result))
+        if result is None:
+            return self.constant(0, symbol.dtype)
+        return result
+
+    def _pad(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        operand, attrs = symbol.inputs[0], symbol.attrs
+        mode = attrs.get("mode", "constant")
+        moved: list[Index] = []
+        inside = NO_GUARD
+        for place, extent, low, high in zip(index, operand.shape, attrs["low"], attrs["high"], strict=True):
+            source = shift(place, -low)
+            if is_zero(low) and is_zero(high):
+                moved.append(source)
+                continue
+            at = self.index_value(source)
+            if mode == "constant":
+                if not is_zero(low):
+                    inside = self.both(inside, self.emit("greater_equal", BOOL, (at, self.extent_value(0))))
+                if not is_zero(high):
+                    inside = self.both(inside, self.emit("less", BOOL, (at, self.extent_value(extent))))
+                moved.append(source)
+                continue
+            zero, last = self.extent_value(0), self.extent_value(extent - 1)
+            if mode == "reflect":
+                at = self._mirrored(at, extent, low, high)
+            at = self.emit("minimum", INT64, (self.emit("maximum", INT64, (at, zero)), last))
+            moved.append(self.as_index(at))
+        value = self.evaluate(operand, tuple(moved), self.both(guard, inside))
+        if inside == NO_GUARD:
+            return value
+        return self.emit(
+            "where", symbol.dtype, (inside, value, self.constant(attrs.get("value", 0), symbol.dtype))
+        )
+
+    def _mirrored(self, at: int, extent: Extent, low: Extent, high: Extent) -> int:
+        """Position `at`, reflected at both ends without repeating them. Wide pads reflect periodically."""
+        last = self.extent_value(extent - 1)
+        if at_most(low + 1, extent) and at_most(high + 1, extent):  # last - |last - |at||
+            mirrored = self.emit("sub", INT64, (last, self.emit("abs", INT64, (at,))))
+            return self.emit("sub", INT64, (last, self.emit("abs", INT64, (mirrored,))))
+        period = self.extent_value(2 * extent - 2)
+        wrapped = self.emit("mod", INT64, (self.emit("add", INT64, (at, last)), period))
+        return self.emit("abs", INT64, (self.emit("sub", INT64, (wrapped, last)),))
+
+    def _gather(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        data, indices = symbol.inputs
+        axis = symbol.attrs["axis"]
+        if symbol.op.name == "gather":
+            rank = len(indices.shape)
+            position = self.evaluate(indices, index[axis : axis + rank], guard)
+            outer, inner = index[:axis], index[axis + rank :]
+        else:
+            position = self.evaluate(indices, index, guard)
+            outer, inner = index[:axis], index[axis + 1 :]
+        if self.entries[position].dtype is not INT64:
+            attrs = {"dtype": INT64, "rounding": "nearest", "saturate": True}
+            position = self.emit("cast", INT64, (position,), attrs, key=tuple(attrs.items()))
+        extent = data.shape[axis]
+        size, zero, last = self.extent_value(extent), self.extent_value(0), self.extent_value(extent - 1)
+        if indices.dtype.kind == "int":
+            negative = self.emit("less", BOOL, (position, zero))
+            position = self.emit(
+                "where", INT64, (negative, self.emit("add", INT64, (position, size)), position)
+            )
+        position = self.emit("minimum", INT64, (self.emit("maximum", INT64, (position, zero)), last))
+        return self.evaluate(data, (*outer, self.as_index(position), *inner), guard)
+
+    # -- reductions, scans, contractions ------------------------------------------------------------------------------
+
+    def _anchor(self, symbol: Symbol, index: tuple[Index, ...]) -> int:
+        group = self.group
+        axis_map = group.members.get(symbol.id)
+        if axis_map is None or symbol.id not in group.reads or map_indices(axis_map, self.extents) != index:
+            raise NeedsBufferError(symbol)
+        reads = group.reads[symbol.id]
+        kind, attrs = symbol.op.kind, symbol.attrs
+        if kind == "contract":
+            return self._contract(symbol, axis_map, reads)
+        operand = symbol.inputs[0]
+        value = self.evaluate(operand, map_indices(reads[0], self.extents))
+        if kind == "scan":
+            (axis,) = reads[0][attrs["axis"]] or (-1,)
+            if axis < 0:
+                return self.constant(0, symbol.dtype) if attrs["exclusive"] else value
+            value = self.spread(value, 1 << axis)
+            details = {
+                "kind": "sum",
+                "axis": axis,
+                "exclusive": attrs["exclusive"],
+                "reverse": attrs["reverse"],
+            }
+            return self.emit("scan", symbol.dtype, (value,), details, key=tuple(details.items()))
+        over = tuple([axis for d in attrs["axes"] for axis in reads[0][d]])
+        name = _REDUCE_KINDS[symbol.op.name]
+        if not over:
+            return self.constant(0, symbol.dtype) if name in ("argmax", "argmin") else value
+        mask = self.mask_of((over,))
+        value = self.spread(value, mask)
+        result = self.emit("reduce", symbol.dtype, (value,), {"kind": name, "over": over}, key=(name, over))
+        self.entries[result].axes &= ~mask
+        return result
+
+    def _contract(self, symbol: Symbol, axis_map: AxisMap, reads: Sequence[AxisMap]) -> int:
+        m, n, k = self.group.roles[symbol.id]
+        lhs, rhs = [
+            self.evaluate(operand, map_indices(read, self.extents))
+            for operand, read in zip(symbol.inputs, reads, strict=True)
+        ]
+        lhs = self.spread(lhs, 1 << m | 1 << k)
+        rhs = self.spread(rhs, 1 << k | 1 << n)
+        accumulate = symbol.attrs["accumulate"]
+        details = {"over": k, "precision": symbol.attrs["precision"]}
+        result = self.emit(
+            "contract",
+            accumulate,
+            (lhs, rhs),
+            details,
+            axes=self.mask_of(axis_map),
+            key=tuple(details.items()),
+        )
+        self.entries[result].axes &= ~(1 << k)
+        if accumulate is symbol.dtype:
+            return result
+        attrs = {"dtype": symbol.dtype, "rounding": "nearest", "saturate": True}
+        return self.emit("cast", symbol.dtype, (result,), attrs, key=tuple(attrs.items()))
+
+
+__all__ = ["BodyBuilder", "Entry", "NeedsBufferError", "SplitAxisError", "add", "axis_index"]

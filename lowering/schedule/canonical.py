@@ -1,0 +1,286 @@
+"""From the entries of a body to a `Nest` in canonical form: dead values and unit axes dropped, contiguous
+axes merged, axes ordered.
+
+Two axes merge when every value varies along both or neither and every address steps over them as over one
+(the outer coefficient is the inner one times the inner extent): an elementwise op on contiguous 4-D arrays
+becomes one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...graph.symbol import Symbol
+from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
+from .body import Entry
+from .extents import is_one
+from .groups import Group
+from .indexing import Index
+
+
+@dataclass(slots=True)
+class PendingStore:
+    """A store before its axes are final; `axes` is the bit mask of the axes its value must vary along."""
+
+    value: int
+    target: Symbol | Buffer  # a storage root, or a buffer that is no symbol's own
+    at: Index
+    axes: int
+
+
+class AxisTable:
+    """The axes of a nest while they are merged: every expression and value is held as sets of axis
+    numbers."""
+
+    def __init__(self, entries: Sequence[Entry], stores: Sequence[PendingStore], group: Group) -> None:
+        self.entries = entries
+        self.extents: dict[int, Extent] = dict(enumerate(group.axes))
+        self.roles = {key: list(axes) for key, axes in group.roles.items()}
+        self.live = _live(entries, stores)
+        self.coefficients: list[dict[int, Extent]] = []
+        self.position: dict[int, int] = {}  # entry -> its expression
+        for number in self.live:
+            at = entries[number].at
+            if at is not None:
+                self.position[number] = len(self.coefficients)
+                self.coefficients.append(dict(at[1]))
+        self.store_position = len(self.coefficients)
+        self.coefficients.extend(dict(store.at[1]) for store in stores)
+        self.masks = {number: entries[number].axes for number in self.live}
+        self.overs: dict[int, list[int]] = {}
+        for number in self.live:
+            entry = entries[number]
+            if entry.op == "reduce":
+                self.overs[number] = list(entry.attrs["over"])
+            elif entry.op == "contract":
+                self.overs[number] = [entry.attrs["over"]]
+            elif entry.op == "scan":
+                self.overs[number] = [entry.attrs["axis"]]
+        self.store_masks = [store.axes for store in stores]
+        used = 0
+        for mask in [*self.masks.values(), *self.store_masks]:
+            used |= mask
+        self.used = used
+
+    def drop_units(self) -> None:
+        """Forgets axes of extent 1 and axes nothing varies along, but keeps the m, n and k of a
+        contraction."""
+        self._promote_batch()
+        kept = {axis for roles in self.roles.values() for axis in roles}
+        for axis in list(self.extents):
+            if not self.used >> axis & 1 or (is_one(self.extents[axis]) and axis not in kept):
+                self._forget(axis)
+
+    def _promote_batch(self) -> None:
+        """A batch axis along which only one operand varies takes the place of a unit m (or n): (b, 1, k) @
+        (k, n) is a matmul."""
+        taken = {axis for roles in self.roles.values() for axis in roles}
+        for roles in self.roles.values():
+            for place in (0, 1):
+                axis = roles[place]
+                if not is_one(self.extents[axis]) or len(self.roles) > 1:
+                    continue
+                signature = self._signature(axis)
+                for other in reversed(list(self.extents)):
+                    if other not in taken and self.used >> other & 1 and self._signature(other) == signature:
+                        roles[place] = other
+                        break
+
+    def _forget(self, axis: int) -> None:
+        del self.extents[axis]
+        keep = ~(1 << axis)
+        self.masks = {number: mask & keep for number, mask in self.masks.items()}
+        self.store_masks = [mask & keep for mask in self.store_masks]
+        for terms in self.coefficients:
+            terms.pop(axis, None)
+        for over in self.overs.values():
+            if axis in over:
+                over.remove(axis)
+
+    def _signature(self, axis: int) -> int:
+        """Where the axis appears: in which values, stores and reductions."""
+        bits = 0
+        for mask in self.masks.values():
+            bits = bits << 1 | (mask >> axis & 1)
+        for mask in self.store_masks:
+            bits = bits << 1 | (mask >> axis & 1)
+        for over in self.overs.values():
+            bits = bits << 1 | (axis in over)
+        return bits
+
+    def merge(self) -> None:
+        fixed = {
+            over[0]
+            for number, over in self.overs.items()
+            if self.entries[number].op in ("scan", "contract") and over
+        }
+        candidates: dict[int, list[int]] = {}
+        for axis in self.extents:
+            if axis not in fixed:
+                candidates.setdefault(self._signature(axis), []).append(axis)
+        for axes in candidates.values():
+            while (pair := self._mergeable(axes)) is not None:
+                outer, inner = pair
+                extent = self.extents[outer] * self.extents[inner]
+                self._forget(outer)
+                self.extents[inner] = extent
+                axes.remove(outer)
+
+    def _mergeable(self, axes: list[int]) -> tuple[int, int] | None:
+        for outer in axes:
+            for inner in axes:
+                if outer != inner and self._contiguous(outer, inner):
+                    return outer, inner
+        return None
+
+    def _contiguous(self, outer: int, inner: int) -> bool:
+        extent = self.extents[inner]
+        roles = {axis for role in self.roles.values() for axis in role}
+        if outer in roles:
+            return False
+        for terms in self.coefficients:
+            step, stride = terms.get(outer), terms.get(inner)
+            if step is None or stride is None:
+                if step is not stride:
+                    return False
+            elif step != stride * extent:
+                return False
+        for number, over in self.overs.items():
+            if self.entries[number].attrs.get("kind") in ("argmax", "argmin") and outer in over:
+                place = over.index(outer)
+                if over[place + 1 : place + 2] != [inner]:
+                    return False
+        return True
+
+    def order(self) -> tuple[list[int], set[int]]:
+        """All axes in their final order (parallel before reduction axes) and the set of the parallel ones."""
+        stored = 0
+        for mask in self.store_masks:
+            stored |= mask
+        parallel = [axis for axis in self.extents if stored >> axis & 1]
+        reductions = [axis for axis in self.extents if not stored >> axis & 1]
+        roles = list(self.roles.values())
+        if roles:
+            last = [roles[0][0], roles[-1][1]]  # rows of the first product, columns of the last
+            parallel = [axis for axis in parallel if axis not in last] + [
+                axis for axis in last if axis in parallel
+            ]
+        elif parallel and self.coefficients[self.store_position :]:
+            widest = max(
+                range(len(self.store_masks)), key=lambda number: self.store_masks[number].bit_count()
+            )
+            terms = self.coefficients[self.store_position + widest]
+            unit = [axis for axis in parallel if is_one(terms.get(axis, 0))]
+            if unit:
+                parallel.remove(unit[-1])
+                parallel.append(unit[-1])
+        return parallel + reductions, set(parallel)
+
+
+def _live(entries: Sequence[Entry], stores: Sequence[PendingStore]) -> list[int]:
+    live = {store.value for store in stores}
+    pending = list(live)
+    while pending:
+        for operand in entries[pending.pop()].operands:
+            if operand not in live:
+                live.add(operand)
+                pending.append(operand)
+    return sorted(live)
+
+
+def _names(table: AxisTable, order: list[int], parallel: set[int], group: Group) -> dict[int, str]:
+    names: dict[int, str] = {}
+    roles = list(table.roles.values())
+    if roles:
+        names[roles[0][2]] = "k"
+        if len(roles) > 1:
+            names[roles[1][2]] = "keys"
+        names[roles[0][0]] = "m"
+        names[roles[-1][1]] = "n"
+    for number, over in table.overs.items():
+        if table.entries[number].op == "scan" and over:
+            names[over[0]] = "scan"
+    letter = "b" if roles else "i"
+    counts = {letter: 0, "r": 0}
+    for axis in order:
+        if axis not in names:
+            prefix = letter if axis in parallel else "r"
+            names[axis] = f"{prefix}{counts[prefix]}"
+            counts[prefix] += 1
+    return names
+
+
+def finish(
+    entries: Sequence[Entry],
+    stores: Sequence[PendingStore],
+    group: Group,
+    fused: tuple[str, ...],
+    symbols: tuple[int, ...],
+    buffer_of: Callable[[Symbol], Buffer],
+) -> Nest:
+    """The canonical nest of a finished body. `buffer_of` is asked for the buffers of live loads and stores
+    only."""
+    table = AxisTable(entries, stores, group)
+    table.drop_units()
+    table.merge()
+    order, parallel = table.order()
+    number_of = {axis: position for position, axis in enumerate(order)}
+    names = _names(table, order, parallel, group)
+    axes = tuple(
+        [
+            Axis(names[axis], table.extents[axis], "parallel" if axis in parallel else "reduction")
+            for axis in order
+        ]
+    )
+
+    def affine(offset: Extent, terms: dict[int, Extent]) -> Affine:
+        return Affine(
+            offset, tuple(sorted([(number_of[axis], value) for axis, value in terms.items()], key=_first))
+        )
+
+    body: list[Value] = []
+    place_of: dict[int, int] = {}
+    for number in table.live:
+        entry, mask = entries[number], table.masks[number]
+        attrs: dict[str, Any] = dict(entry.attrs)
+        if entry.at is not None:
+            if entry.op == "load":
+                attrs["buffer"] = buffer_of(attrs["buffer"])
+            attrs["at"] = affine(entry.at[0], table.coefficients[table.position[number]])
+        over = table.overs.get(number)
+        if over is not None:
+            if entry.op == "reduce":
+                places = [number_of[axis] for axis in over]
+                attrs["over"] = (
+                    tuple(places) if attrs["kind"] in ("argmax", "argmin") else tuple(sorted(places))
+                )
+            else:
+                attrs["over" if entry.op == "contract" else "axis"] = number_of[over[0]]
+        place_of[number] = len(body)
+        operands = tuple([place_of[operand] for operand in entry.operands])
+        body.append(
+            Value(
+                entry.op,
+                entry.dtype,
+                tuple([p for p, axis in enumerate(order) if mask >> axis & 1]),
+                operands,
+                attrs,
+            )
+        )
+    final_stores = tuple(
+        [
+            Store(
+                place_of[store.value],
+                store.target if isinstance(store.target, Buffer) else buffer_of(store.target),
+                affine(store.at[0], table.coefficients[table.store_position + position]),
+            )
+            for position, store in enumerate(stores)
+        ]
+    )
+    return Nest(axes, tuple(body), final_stores, fused, symbols)
+
+
+def _first(term: tuple[int, Extent]) -> int:
+    return term[0]

@@ -1,0 +1,63 @@
+"""Arithmetic on extents: ints as long as possible, `Dim` polynomials where a size is known only at launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from ...graph import dims
+from ..nest import Extent
+
+ALIGNMENT = 64
+"""Bytes: every buffer and every slot of the arena starts at a multiple of a cache line."""
+
+
+def is_one(extent: Extent) -> bool:
+    return type(extent) is int and extent == 1
+
+
+def is_zero(extent: Extent) -> bool:
+    return type(extent) is int and extent == 0
+
+
+def product(extents: Iterable[Extent]) -> Extent:
+    result: Extent = 1
+    for extent in extents:
+        if not (type(extent) is int and extent == 1):
+            result = result * extent
+    return result
+
+
+@lru_cache(maxsize=4096)
+def contiguous_strides(shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    """Strides in elements of a C-contiguous array."""
+    strides: list[Extent] = []
+    step: Extent = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step = step * extent
+    strides.reverse()
+    return tuple(strides)
+
+
+def exact_quotient(extent: Extent, divisor: Extent) -> Extent | None:
+    """`extent / divisor` when it is whole whatever the runtime dims are, else None."""
+    if type(extent) is int and type(divisor) is int:
+        return extent // divisor if divisor and extent % divisor == 0 else None
+    return dims.exact_quotient(extent, divisor)
+
+
+def at_most(lhs: Extent, rhs: Extent) -> bool:
+    """True when `lhs <= rhs` for all sizes; False when it is not so or not known."""
+    difference = rhs - lhs
+    if type(difference) is int:
+        return difference >= 0
+    bound = dims.lower_bound(difference)
+    return bound is not None and bound >= 0
+
+
+def align_up(extent: Extent, alignment: int) -> Extent:
+    """The next multiple of `alignment`."""
+    if exact_quotient(extent, alignment) is not None:
+        return extent
+    return dims.ceil_div(extent, alignment) * alignment

@@ -1,0 +1,523 @@
+"""Fusion: which symbols are stored, and which kernel computes each.
+
+One pass over the symbols in creation order. Sources and everything computed from memory by elementwise ops,
+views and gathers is left *floating*: it belongs to no kernel and is evaluated wherever it is read. A
+reduction, scan or matmul opens a group; what follows from a group's members elementwise joins the group when
+it lies over the same axes, and two reductions over equal axes become one group when an op reads both. A
+member read from outside is stored. Legality is the absence of a cycle between groups, checked by reachability
+before every join (convexity: no path leaves a group and comes back) and once more on the finished plan.
+
+`storage.py` then decides which floating symbols are stored after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ...graph.symbol import Symbol
+from ...promotion.errors import InternalError
+from ..nest import Extent
+from .attention import Attention, find_attention
+from .costs import RECOMPUTE_LIMIT, is_cheap_prologue, op_cost
+from .extents import is_one
+from .groups import (
+    Group,
+    GroupKind,
+    align,
+    is_distinct,
+    joined_map,
+    merge_correspondence,
+    permuted_map,
+    reshaped_map,
+)
+from .indexing import AxisMap
+from .views import split_dimensions, storage_point, storage_root
+
+MAX_DEPTH = 96
+"""Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
+recursion."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartStore:
+    """Symbol `part` is written to the elements of `whole` (a concat) that start at `offset` along `axis`."""
+
+    part: int
+    whole: int
+    axis: int
+    offset: Extent
+
+
+class Grouping:
+    """The state of the pass. Symbols are named by their ids, which index `symbols`.
+
+    Args:
+        symbols: all symbols of a graph of primitive ops, in topological order, ids dense.
+        outputs: ids of the graph's outputs, with repetitions.
+        forced: ids of symbols that must be stored (an earlier attempt could not evaluate them inline).
+        refused: ids of matmuls that must not start an attention.
+    """
+
+    def __init__(
+        self,
+        symbols: Sequence[Symbol],
+        outputs: Sequence[int],
+        forced: Collection[int] = (),
+        refused: Collection[int] = (),
+    ) -> None:
+        self.symbols = symbols
+        self.outputs = outputs
+        self.forced = forced
+        self.consumers: list[list[int]] = [[] for _ in symbols]
+        for symbol in symbols:
+            for operand in symbol.inputs:
+                self.consumers[operand.id].append(symbol.id)
+        self.output_set = frozenset(outputs)
+        self.attention: dict[int, Attention] = find_attention(
+            symbols, self.consumers, self.output_set, refused
+        )
+        self.attention_values = {match.values: match.scores for match in self.attention.values()}
+        self.group_of: dict[int, Group] = {}
+        self.sealed: set[int] = set()  # members nothing may join
+        self.stored: dict[int, int] = {}  # storage root -> mask of the groups that write it
+        self.demand: set[int] = set()  # floating symbols that must be stored; storage.py places them
+        self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
+        self.evaluators: dict[int, int] = {}  # floating symbol -> mask of the map groups made for it
+        self.groups: dict[int, Group] = {}  # by bit; absorbed groups are removed
+        self.before: dict[int, int] = {}  # group bit -> mask of the groups it reads from
+        self.direct = [0] * len(symbols)  # mask of the groups whose stores a floating symbol reads
+        self.cost = [0] * len(symbols)
+        self.depth = [0] * len(symbols)
+        self._reducing: dict[tuple[int, tuple[int, ...]], Group] = {}
+        self._next_bit = 1
+
+    # -- groups and dependencies --------------------------------------------------------------------------------------
+
+    def new_group(self, kind: GroupKind, before: int) -> Group:
+        group = Group(self._next_bit, kind, [])
+        self._next_bit <<= 1
+        self.groups[group.bit] = group
+        self.before[group.bit] = before
+        return group
+
+    def map_group(self, symbol: Symbol) -> Group:
+        """A new group that evaluates the floating `symbol` over its own dimensions."""
+        group = self.new_group("map", self.direct[symbol.id])
+        group.members[symbol.id] = own_axes(group, symbol.shape)
+        return group
+
+    def in_memory(self, symbol: Symbol) -> bool:
+        root = storage_root(symbol)
+        return root.id in self.stored or root.op.kind == "source"
+
+    def reaches(self, mask: int, targets: int) -> bool:
+        """True when a group of `mask` is in `targets` or depends on one of them, directly or not."""
+        seen = mask
+        while mask:
+            if seen & targets:
+                return True
+            following = 0
+            while mask:
+                bit = mask & -mask
+                mask ^= bit
+                following |= self.before[bit]
+            mask = following & ~seen
+            seen |= following
+        return False
+
+    def joinable(self, symbol: Symbol) -> Group | None:
+        if symbol.id in self.sealed:
+            return None
+        return self.group_of.get(symbol.id)
+
+    def base_group(self, symbol: Symbol) -> Group | None:
+        """The group whose member `symbol` is, or is a view of; None for floating symbols."""
+        while True:
+            if storage_root(symbol).id in self.stored and symbol.id not in self.group_of:
+                return None
+            group = self.group_of.get(symbol.id)
+            if group is not None or symbol.op.kind != "view":
+                return group
+            symbol = symbol.inputs[0]
+
+    def dependency(self, symbol: Symbol) -> int:
+        """Mask of the groups that must have run before `symbol` can be read from outside its group."""
+        group = self.base_group(symbol)
+        return group.bit if group is not None else self.direct[symbol.id]
+
+    def require(self, symbol: Symbol) -> int:
+        """Makes `symbol` readable from outside: if it comes from a group, that group stores it. Returns its
+        dependency."""
+        group = self.base_group(symbol)
+        if group is None:
+            return self.direct[symbol.id]
+        point = storage_point(symbol, group)
+        self.store_member(storage_root(point), group)
+        return group.bit
+
+    def store_member(self, root: Symbol, group: Group) -> None:
+        if root.id not in group.members:
+            raise InternalError(
+                f"schedule: %{root.id} ({root.op.name}) is not a member of the group that should store it"
+            )
+        group.stores[root.id] = None
+        self.stored[root.id] = group.bit
+
+    # -- the pass -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        for symbol in self.symbols:
+            kind = symbol.op.kind
+            if kind == "map":
+                self._place_map(symbol)
+            elif kind == "view":
+                self._place_view(symbol)
+            elif kind == "reduce":
+                self._place_reduce(symbol)
+            elif kind == "contract":
+                self._place_contract(symbol)
+            elif kind == "scan":
+                self._place_scan(symbol)
+            elif kind in ("index", "join"):
+                if symbol.op.name != "concat" or not self._place_concat(symbol):
+                    self._float(symbol)
+            elif kind != "source":
+                raise InternalError(
+                    f"schedule: {symbol.op.name} is no primitive op (kind {kind!r}); expand the graph first"
+                )
+            if symbol.id in self.forced:
+                self._force(symbol)
+
+    def _float(self, symbol: Symbol) -> None:
+        """Leaves `symbol` floating; operands that come from groups are stored there."""
+        before = cost = depth = 0
+        for operand in symbol.inputs:
+            before |= self.require(operand)
+            if self.in_memory(operand):
+                cost += 0 if operand.op.kind == "source" and not operand.shape else 1
+            else:
+                cost += self.cost[operand.id]
+                if self.depth[operand.id] >= depth:
+                    depth = self.depth[operand.id] + 1
+        self.direct[symbol.id] = before
+        self.cost[symbol.id] = min(cost + op_cost(symbol), 1 << 20)
+        self.depth[symbol.id] = depth
+        if depth >= MAX_DEPTH:
+            self._store_alone(symbol)
+
+    def _store_alone(self, symbol: Symbol) -> None:
+        """Stores a floating symbol by a kernel of its own, at once."""
+        if self.in_memory(symbol):
+            return
+        group = self.map_group(symbol)
+        group.stores[symbol.id] = None
+        self.stored[symbol.id] = group.bit
+        self.direct[symbol.id] = group.bit
+        self.evaluators[symbol.id] = group.bit
+        self.depth[symbol.id] = 0
+
+    def _force(self, symbol: Symbol) -> None:
+        """Stores `symbol`, a storage root that an earlier attempt could not evaluate where it was read, and
+        lets nothing join it."""
+        group = self.group_of.get(symbol.id)
+        if group is not None and group.is_storable(symbol):
+            self.sealed.add(symbol.id)
+            self.store_member(symbol, group)
+            return
+        self.require(symbol)
+        if group is not None:
+            del group.members[symbol.id], self.group_of[symbol.id]
+            self.direct[symbol.id] = group.bit
+        self._store_alone(symbol)
+
+    def _place_map(self, symbol: Symbol) -> None:
+        inside: dict[int, list[Symbol]] = {}
+        for operand in symbol.inputs:
+            group = self.joinable(operand)
+            if group is not None:
+                inside.setdefault(group.bit, []).append(operand)
+        if not inside:
+            self._float(symbol)
+            return
+        candidates = sorted(inside, reverse=True)
+        if len(candidates) > 1:
+            candidates = self._merge_rows(symbol, candidates, inside)
+        for bit in candidates:
+            if self._join(symbol, self.groups[bit], inside[bit]):
+                return
+        self._float(symbol)
+
+    def _join(self, symbol: Symbol, group: Group, operands: list[Symbol]) -> bool:
+        joined = joined_map(group, symbol.shape, [group.members[operand.id] for operand in operands])
+        if joined is None:
+            return False
+        inside = {operand.id for operand in operands}
+        depth = 0
+        before = 0
+        for operand in symbol.inputs:
+            depth = max(depth, self.depth[operand.id] + 1)
+            if operand.id not in inside:
+                before |= self.dependency(operand)
+        if depth >= MAX_DEPTH or self.reaches(before, group.bit):
+            return False
+        for operand in symbol.inputs:
+            if operand.id not in inside:
+                self.require(operand)
+        self._add_member(symbol, group, joined)
+        self.before[group.bit] |= before
+        self.depth[symbol.id] = depth
+        return True
+
+    def _add_member(self, symbol: Symbol, group: Group, axis_map: AxisMap) -> None:
+        group.members[symbol.id] = axis_map
+        self.group_of[symbol.id] = group
+
+    def _merge_rows(
+        self, symbol: Symbol, candidates: list[int], inside: dict[int, list[Symbol]]
+    ) -> list[int]:
+        """Merges the row groups among `candidates` that can be one nest. Returns the groups left to try."""
+        rows = [bit for bit in candidates if self.groups[bit].kind == "row"]
+        if len(rows) < 2:
+            return candidates
+        rows.sort(key=lambda bit: -len(self.groups[bit].axes))
+        target = self.groups[rows[0]]
+        for bit in rows[1:]:
+            source = self.groups[bit]
+            if self.reaches(self.before[target.bit], bit) or self.reaches(self.before[bit], target.bit):
+                continue
+            pairs = merge_correspondence(
+                target,
+                source,
+                symbol.shape,
+                [target.members[operand.id] for operand in inside[target.bit]],
+                [source.members[operand.id] for operand in inside[bit]],
+            )
+            if pairs is None:
+                continue
+            for member in source.members:
+                self.group_of[member] = target
+            target.absorb(source, pairs)
+            self._rename(bit, target.bit)
+            inside[target.bit].extend(inside.pop(bit))
+        remaining = [bit for bit in candidates if bit in inside and bit != target.bit]
+        return [target.bit, *remaining]
+
+    def _rename(self, old: int, new: int) -> None:
+        """Replaces group `old` by `new` in every dependency."""
+        merged = self.before.pop(old) | self.before[new]
+        del self.groups[old]
+        self.before[new] = merged
+        for masks in (self.before, self.stored, self.evaluators):
+            for key, mask in masks.items():
+                if mask & old:
+                    masks[key] = mask & ~old | new
+        self.direct = [mask & ~old | new if mask & old else mask for mask in self.direct]
+        for read, group in self._reducing.items():
+            if group.bit == old:
+                self._reducing[read] = self.groups[new]
+        if old in self.parts:
+            self.parts.setdefault(new, []).extend(self.parts.pop(old))
+
+    def _place_view(self, symbol: Symbol) -> None:
+        operand = symbol.inputs[0]
+        group = self.joinable(operand)
+        if group is not None:
+            axis_map = self._viewed(symbol, group, group.members[operand.id])
+            if axis_map is not None:
+                self._add_member(symbol, group, axis_map)
+                self.depth[symbol.id] = self.depth[operand.id] + 1
+                if self.depth[symbol.id] >= MAX_DEPTH:
+                    self.sealed.add(symbol.id)
+                return
+        if self.base_group(operand) is not None:
+            self.direct[symbol.id] = self.dependency(operand)
+            self.cost[symbol.id] = 1
+            return
+        self.direct[symbol.id] = self.direct[operand.id]
+        self.cost[symbol.id] = 1 if self.in_memory(operand) else self.cost[operand.id]
+        self.depth[symbol.id] = 0 if self.in_memory(operand) else self.depth[operand.id] + 1
+        if self.depth[symbol.id] >= MAX_DEPTH:
+            self._store_alone(symbol)
+
+    @staticmethod
+    def _viewed(symbol: Symbol, group: Group, axis_map: AxisMap) -> AxisMap | None:
+        name, operand = symbol.op.name, symbol.inputs[0]
+        if name == "permute":
+            return permuted_map(axis_map, symbol.attrs["axes"])
+        if name == "reshape":
+            return reshaped_map(group, axis_map, operand.shape, symbol.shape)
+        if name == "broadcast_to":
+            return align(axis_map, len(symbol.shape))
+        return None
+
+    def _place_reduce(self, symbol: Symbol) -> None:
+        operand = symbol.inputs[0]
+        over = tuple(symbol.attrs["axes"])
+        group = self.joinable(operand)
+        if group is not None and group.kind in ("row", "attention"):
+            operand_map = group.members[operand.id]
+            if _reduces_group(group, operand, operand_map, over):
+                self._add_reduction(symbol, group, operand_map, over)
+                self.depth[symbol.id] = self.depth[operand.id] + 1
+                if self.depth[symbol.id] >= MAX_DEPTH:
+                    self.sealed.add(symbol.id)
+                return
+        before = self.require(operand)
+        group = self._reducing.get((operand.id, over))
+        if group is None:
+            group = self.new_group("row", before)
+            operand_map = own_axes(group, operand.shape)
+            group.reduced = tuple([operand_map[d] for d in over if operand_map[d]])
+            self._reducing[operand.id, over] = group
+        else:
+            operand_map = next(
+                reads[0]
+                for key, reads in group.reads.items()
+                if self.symbols[key].inputs[0] is operand and tuple(self.symbols[key].attrs["axes"]) == over
+            )
+        self._add_reduction(symbol, group, operand_map, over)
+        self.depth[symbol.id] = 0 if self.in_memory(operand) else self.depth[operand.id] + 1
+
+    def _add_reduction(
+        self, symbol: Symbol, group: Group, operand_map: AxisMap, over: tuple[int, ...]
+    ) -> None:
+        if symbol.attrs["keepdims"]:
+            result = tuple([() if d in over else axes for d, axes in enumerate(operand_map)])
+        else:
+            result = tuple([axes for d, axes in enumerate(operand_map) if d not in over])
+        group.reads[symbol.id] = (operand_map,)
+        self._add_member(symbol, group, result)
+
+    def _place_scan(self, symbol: Symbol) -> None:
+        group = self.new_group("scan", self.require(symbol.inputs[0]))
+        axis_map = own_axes(group, symbol.shape)
+        group.splittable.difference_update(axis_map[symbol.attrs["axis"]])
+        group.reads[symbol.id] = (axis_map,)
+        self._add_member(symbol, group, axis_map)
+
+    def _place_contract(self, symbol: Symbol) -> None:
+        lhs, rhs = symbol.inputs
+        scores = self.attention_values.get(symbol.id)
+        if scores is not None:
+            group = self.group_of[scores]
+            if group is self.group_of.get(lhs.id) and self._add_values(symbol, group):
+                return
+        before = self._operand(lhs) | self._operand(rhs)
+        rank = len(symbol.shape)
+        group = self.new_group("attention" if symbol.id in self.attention else "contract", before)
+        batch = tuple([() if is_one(e) else (group.new_axis(e, splittable=True),) for e in symbol.shape[:-2]])
+        m = group.new_axis(symbol.shape[-2])
+        n = group.new_axis(symbol.shape[-1])
+        k = group.new_axis(lhs.shape[-1])
+        rows, columns, depth = (_unless_one(group, axis) for axis in (m, n, k))
+        group.members[symbol.id] = (*batch, rows, columns)
+        group.reads[symbol.id] = (
+            (*_operand_batch(batch, lhs, rank), rows, depth),
+            (*_operand_batch(batch, rhs, rank), depth, columns),
+        )
+        group.roles[symbol.id] = (m, n, k)
+        if group.kind == "attention":
+            group.reduced = ((n,),)
+        self.group_of[symbol.id] = group
+
+    def _add_values(self, symbol: Symbol, group: Group) -> bool:
+        """Adds the second matmul of an attention: probabilities (…, m, keys) times values (…, keys, n)."""
+        lhs, rhs = symbol.inputs
+        lhs_map = group.members[lhs.id]
+        before = self.dependency(rhs)
+        if lhs_map[-1] != group.reduced[0] or self.reaches(before, group.bit):
+            return False
+        self._operand(rhs)
+        n = group.new_axis(symbol.shape[-1])
+        columns = _unless_one(group, n)
+        rank = len(symbol.shape)
+        first = next(iter(group.roles.values()))
+        group.members[symbol.id] = (*lhs_map[:-1], columns)
+        group.reads[symbol.id] = (lhs_map, (*_operand_batch(lhs_map[:-2], rhs, rank), lhs_map[-1], columns))
+        group.roles[symbol.id] = (first[0], n, first[1])
+        group.reduced = ()
+        self.group_of[symbol.id] = group
+        self.before[group.bit] |= before
+        return True
+
+    def _operand(self, operand: Symbol) -> int:
+        """Makes `operand` readable by a matmul: affine loads and cheap elementwise work, anything else is
+        stored first."""
+        before = self.require(operand)
+        if not self.in_memory(operand):
+            rank = len(operand.shape)
+            if not is_cheap_prologue(operand, self.in_memory) or not split_dimensions(
+                operand, self.in_memory
+            ).isdisjoint((rank - 1, rank - 2)):
+                self.demand.add(storage_root(operand).id)
+        return before
+
+    def _place_concat(self, symbol: Symbol) -> bool:
+        """Stores a concatenation part by part when a group computes one of the parts; others float as guarded
+        loads."""
+        if all(self.base_group(operand) is None for operand in symbol.inputs):
+            return False
+        self.store_parts(symbol)
+        return True
+
+    def store_parts(self, symbol: Symbol) -> None:
+        """Every operand of a concat is written to its place in the result, by its own group where nothing
+        else reads it."""
+        axis = symbol.attrs["axis"]
+        offset: Extent = 0
+        writers = 0
+        for operand in symbol.inputs:
+            group = self.joinable(operand)
+            sole = self.consumers[operand.id] == [symbol.id] and operand.id not in self.output_set
+            if group is None or not sole or not group.is_storable(operand):
+                self.require(operand)
+                group = self.map_group(operand)
+                self.before[group.bit] = self.dependency(operand)
+                self.evaluators[operand.id] = self.evaluators.get(operand.id, 0) | group.bit
+            self.parts.setdefault(group.bit, []).append(PartStore(operand.id, symbol.id, axis, offset))
+            writers |= group.bit
+            offset = offset + operand.shape[axis]
+        self.stored[symbol.id] = writers
+        self.direct[symbol.id] = writers
+        self.depth[symbol.id] = 0
+
+    def expensive(self, symbol: Symbol) -> bool:
+        return self.cost[symbol.id] >= RECOMPUTE_LIMIT
+
+
+def own_axes(group: Group, shape: Sequence[Extent]) -> AxisMap:
+    """New axes, one per dimension of `shape` that is not 1."""
+    return tuple([() if is_one(extent) else (group.new_axis(extent, splittable=True),) for extent in shape])
+
+
+def _unless_one(group: Group, axis: int) -> tuple[int, ...]:
+    return () if is_one(group.axes[axis]) else (axis,)
+
+
+def _operand_batch(batch: AxisMap, operand: Symbol, rank: int) -> AxisMap:
+    """Axis maps of the batch dimensions of a matmul operand, which broadcast against the result's."""
+    own = operand.shape[:-2]
+    return tuple(
+        [
+            () if is_one(extent) else axes
+            for extent, axes in zip(own, batch[rank - 2 - len(own) :], strict=True)
+        ]
+    )
+
+
+def _reduces_group(group: Group, operand: Symbol, operand_map: AxisMap, over: tuple[int, ...]) -> bool:
+    """True when reducing `operand` over dimensions `over` is reducing over the group's own reduced
+    dimensions."""
+    reduced = group.reduced_axes
+    if not reduced or not is_distinct(operand_map):
+        return False
+    covered: set[int] = set()
+    for d, (axes, extent) in enumerate(zip(operand_map, operand.shape, strict=True)):
+        if not axes and not is_one(extent):
+            return False
+        if d in over:
+            covered.update(axes)
+        elif not reduced.isdisjoint(axes):
+            return False
+    return covered == reduced

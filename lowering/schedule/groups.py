@@ -1,0 +1,250 @@
+"""A group: the symbols one kernel computes, and how each of them lies over the kernel's axes.
+
+Members are the symbols a kernel cannot evaluate just anywhere: its reductions, contractions and scans, and
+what follows from them. Pure producers are no members; they are evaluated wherever they are read (see
+`grouping.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...graph.symbol import Symbol
+from ..nest import Extent
+from .extents import exact_quotient, is_one, product
+from .indexing import AxisMap
+
+GroupKind = Literal["map", "row", "contract", "attention", "scan"]
+
+
+@dataclass(slots=True)
+class Group:
+    """One kernel in the making.
+
+    Attributes:
+        bit: the group's bit in dependency masks.
+        kind: the tile template it must fit.
+        axes: extents of its axes; an `AxisMap` refers to them by position.
+        reduced: the reduced dimensions of a row group (of attention: the keys), each a tuple of axes.
+        splittable: axes that reshapes may split into factors; the others have a fixed role in the template.
+        members: axis map of every member, by symbol id.
+        reads: axis maps of the operands of reductions, scans and contractions, by symbol id of the op.
+        roles: axes (m, n, k) of every contraction, which keep their place in the nest even when their extent
+            is 1.
+        stores: ids of the symbols it writes to memory, in the order they were found to be needed.
+    """
+
+    bit: int
+    kind: GroupKind
+    axes: list[Extent]
+    reduced: tuple[tuple[int, ...], ...] = ()
+    splittable: set[int] = field(default_factory=set)
+    members: dict[int, AxisMap] = field(default_factory=dict)
+    reads: dict[int, tuple[AxisMap, ...]] = field(default_factory=dict)
+    roles: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    stores: dict[int, None] = field(default_factory=dict)
+
+    @property
+    def reduced_axes(self) -> frozenset[int]:
+        return frozenset([axis for dimension in self.reduced for axis in dimension])
+
+    def new_axis(self, extent: Extent, splittable: bool = False) -> int:
+        axis = len(self.axes)
+        self.axes.append(extent)
+        if splittable:
+            self.splittable.add(axis)
+        return axis
+
+    def extent_of(self, axes: Sequence[int]) -> Extent:
+        return product([self.axes[axis] for axis in axes])
+
+    def split(self, axis: int, inner: Extent) -> tuple[int, int] | None:
+        """Replaces `axis` by (outer, inner) factors everywhere. None when the role of the axis or its size
+        forbids it."""
+        if axis not in self.splittable:
+            return None
+        outer = exact_quotient(self.axes[axis], inner)
+        if outer is None:
+            return None
+        self.axes[axis] = outer
+        second = self.new_axis(inner, splittable=True)
+
+        def renamed(axes: tuple[int, ...]) -> tuple[int, ...]:
+            if axis not in axes:
+                return axes
+            position = axes.index(axis)
+            return (*axes[: position + 1], second, *axes[position + 1 :])
+
+        self._rewrite(renamed)
+        return axis, second
+
+    def _rewrite(self, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
+        self.reduced = tuple([change(axes) for axes in self.reduced])
+        self.members = {key: tuple([change(axes) for axes in value]) for key, value in self.members.items()}
+        self.reads = {
+            key: tuple([tuple([change(axes) for axes in value]) for value in values])
+            for key, values in self.reads.items()
+        }
+
+    def is_storable(self, symbol: Symbol) -> bool:
+        """True for a member that the group's axes cover; a broadcast dimension along which nothing varies is
+        not covered."""
+        axis_map = self.members.get(symbol.id)
+        return axis_map is not None and all(
+            axes or is_one(extent) for axes, extent in zip(axis_map, symbol.shape, strict=True)
+        )
+
+    def absorb(self, other: Group, axis_of: dict[int, int]) -> None:
+        """Takes over the members of `other`, whose axes correspond to this group's by `axis_of`."""
+
+        def change(axes: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple([axis_of[axis] for axis in axes])
+
+        other._rewrite(change)
+        self.members.update(other.members)
+        self.reads.update(other.reads)
+        self.stores.update(other.stores)
+
+
+def align(axis_map: AxisMap, rank: int) -> AxisMap:
+    """The axis map of an operand seen from a result of `rank` dimensions (NumPy broadcasting: aligned at the
+    right)."""
+    return ((),) * (rank - len(axis_map)) + axis_map
+
+
+def is_distinct(axis_map: AxisMap) -> bool:
+    axes = [axis for dimension in axis_map for axis in dimension]
+    return len(set(axes)) == len(axes)
+
+
+def joined_map(group: Group, shape: tuple[Extent, ...], operands: Sequence[AxisMap]) -> AxisMap | None:
+    """Where the result of an elementwise op of members lies: the operands' axes, joined per dimension.
+
+    A dimension along which no member varies comes from operands outside (the `x` of `x - mean(x)`); in a
+    group with reductions it is taken to be a reduced one of that size, which makes softmax and layer norm one
+    nest. None: the op does not fit the group.
+    """
+    rank = len(shape)
+    joined: list[tuple[int, ...]] = [()] * rank
+    for operand in operands:
+        for position, axes in enumerate(align(operand, rank)):
+            if axes and joined[position] != axes:
+                if joined[position]:
+                    return None
+                joined[position] = axes
+    used = {axis for axes in joined for axis in axes}
+    for position, extent in enumerate(shape):
+        if joined[position] or is_one(extent):
+            continue
+        for axes in group.reduced:
+            if axes and used.isdisjoint(axes) and group.extent_of(axes) == extent:
+                joined[position] = axes
+                used.update(axes)
+                break
+        else:
+            return None
+    result = tuple(joined)
+    return result if is_distinct(result) else None
+
+
+def merge_correspondence(
+    target: Group,
+    source: Group,
+    shape: tuple[Extent, ...],
+    target_maps: Sequence[AxisMap],
+    source_maps: Sequence[AxisMap],
+) -> dict[int, int] | None:
+    """Axis of `source` → axis of `target` under which an op reading members of both makes the two row groups
+    one nest.
+
+    Every axis of `source`, and every reduced axis of `target`, must find its equal in size and role (kept or
+    reduced). Kept axes of `target` may be missing in `source`: its reductions are then smaller by those axes,
+    so repeating them costs little.
+    """
+    rank = len(shape)
+    pairs: dict[int, int] = {}
+    for position in range(rank):
+        ours = {aligned for m in target_maps if (aligned := align(m, rank)[position])}
+        theirs = {aligned for m in source_maps if (aligned := align(m, rank)[position])}
+        if len(ours) > 1 or len(theirs) > 1:
+            return None
+        if not ours or not theirs:
+            continue
+        our_axes, their_axes = ours.pop(), theirs.pop()
+        if [target.axes[axis] for axis in our_axes] != [source.axes[axis] for axis in their_axes]:
+            return None
+        for our_axis, their_axis in zip(our_axes, their_axes, strict=True):
+            if pairs.setdefault(their_axis, our_axis) != our_axis:
+                return None
+    their_reduced, our_reduced = source.reduced_axes, target.reduced_axes
+    if any((theirs in their_reduced) != (ours in our_reduced) for theirs, ours in pairs.items()):
+        return None
+    taken = set(pairs.values())
+    for dimension in source.reduced:
+        missing = [axis for axis in dimension if axis not in pairs]
+        if not missing:
+            continue
+        if missing != list(dimension):
+            return None
+        for candidate in target.reduced:
+            if taken.isdisjoint(candidate) and [target.axes[a] for a in candidate] == [
+                source.axes[a] for a in dimension
+            ]:
+                pairs.update(zip(dimension, candidate, strict=True))
+                taken.update(candidate)
+                break
+        else:
+            return None
+    if len(pairs) != len(source.axes) or len(taken) != len(pairs) or not our_reduced <= taken:
+        return None
+    return pairs
+
+
+def permuted_map(axis_map: AxisMap, axes: Sequence[int]) -> AxisMap:
+    return tuple([axis_map[axis] for axis in axes])
+
+
+def reshaped_map(
+    group: Group, axis_map: AxisMap, source: tuple[Extent, ...], target: tuple[Extent, ...]
+) -> AxisMap | None:
+    """The axis map of `reshape` of a member: its axes dealt out anew, splitting an axis where a boundary cuts
+    it.
+
+    None, and the group untouched, when an axis that must keep its role would be split or a broadcast
+    dimension is merged.
+    """
+    if any(not axes and not is_one(extent) for axes, extent in zip(axis_map, source, strict=True)):
+        return None
+    pending = [axis for axes in axis_map for axis in axes][::-1]  # the next axis is at the end
+    sizes, splittable = list(group.axes), set(group.splittable)
+    splits: list[tuple[int, Extent]] = []
+    dealt: list[tuple[int, ...]] = []
+    for want in target:
+        taken: list[int] = []
+        have: Extent = 1
+        while have != want:
+            if not pending:
+                return None
+            axis = pending.pop()
+            grown = have * sizes[axis]
+            if grown != want and exact_quotient(want, grown) is None:
+                outer = exact_quotient(want, have)
+                inner = None if outer is None else exact_quotient(sizes[axis], outer)
+                if outer is None or inner is None or axis not in splittable:
+                    return None
+                pending.append(len(sizes))
+                splittable.add(len(sizes))
+                sizes.append(inner)
+                sizes[axis] = outer
+                splits.append((axis, inner))
+                grown = want
+            have = grown
+            taken.append(axis)
+        dealt.append(tuple(taken))
+    if pending:
+        return None
+    for axis, inner in splits:  # creates the same axis numbers as above
+        group.split(axis, inner)
+    return tuple(dealt)

@@ -1,0 +1,158 @@
+"""Runs nests in NumPy, over whole index grids: the definition of what a nest computes, for tests and for
+debugging.
+
+Memory is one flat array per buffer. Loads and stores check every address; a guarded lane that is off does not
+touch memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.dims import evaluate_dim
+from ...graph.reference_registry import REFERENCE, BoundSymbol
+from ...promotion.errors import InternalError
+from ..nest import Affine, Buffer, Extent, Nest, Value
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Memory = dict[tuple[str, int], Array]
+
+
+def run_nest(nest: Nest, memory: Memory, dims: Mapping[str, int]) -> None:
+    """Executes one nest: reads and writes the flat arrays of `memory`, keyed by buffer (kind, index)."""
+    NestInterpreter(nest, memory, dims).run()
+
+
+class NestInterpreter:
+    """Every body value is an array over the extents of its axes, 1 elsewhere, so that NumPy broadcasting
+    aligns operands."""
+
+    def __init__(self, nest: Nest, memory: Memory, dims: Mapping[str, int]) -> None:
+        self.nest, self.memory, self.dims = nest, memory, dims
+        self.extents = [self.size(axis.extent) for axis in nest.axes]
+        self.values: list[Array] = []
+
+    def size(self, extent: Extent) -> int:
+        return evaluate_dim(extent, self.dims)
+
+    def run(self) -> None:
+        if 0 in [self.extents[p] for p, axis in enumerate(self.nest.axes) if axis.iterator == "parallel"]:
+            return
+        for value in self.nest.body:
+            result = np.asarray(self._compute(value))
+            if value.op not in ("const", "dim"):
+                result = np.broadcast_to(result, self._shape(value.axes))
+            self.values.append(result)
+        for store in self.nest.stores:
+            value = self.nest.body[store.value]
+            data = np.broadcast_to(self.values[store.value], self._shape(value.axes))
+            at = np.broadcast_to(self._affine(store.at), data.shape)
+            self._check(store.buffer, at)
+            if np.unique(at).size != at.size:
+                raise InternalError(
+                    f"a store to {store.buffer.kind} {store.buffer.index} writes an element twice"
+                )
+            if any(axis.iterator != "parallel" for p, axis in enumerate(self.nest.axes) if p in value.axes):
+                raise InternalError("a store varies along a reduction axis")
+            self.memory[store.buffer.kind, store.buffer.index][at.ravel()] = data.ravel()
+
+    def _shape(self, axes: Sequence[int]) -> tuple[int, ...]:
+        return tuple([extent if p in axes else 1 for p, extent in enumerate(self.extents)])
+
+    def _affine(self, at: Affine) -> Array:
+        total = np.full((1,) * len(self.extents), self.size(at.offset), np.int64)
+        for axis, coefficient in at.terms:
+            steps = np.arange(self.extents[axis], dtype=np.int64) * self.size(coefficient)
+            total = total + steps.reshape([-1 if p == axis else 1 for p in range(len(self.extents))])
+        return total
+
+    def _check(self, buffer: Buffer, at: Array) -> None:
+        size = math.prod(self.size(extent) for extent in buffer.shape)
+        if at.size and (at.min() < 0 or at.max() >= size):
+            raise InternalError(
+                f"{buffer.kind} {buffer.index} of {size} elements is accessed at {at.min()} … {at.max()}"
+            )
+
+    def _compute(self, value: Value) -> Array:
+        operands = [self.values[operand] for operand in value.operands]
+        attrs = value.attrs
+        match value.op:
+            case "const":
+                return np.asarray(attrs["value"], value.dtype.numpy)
+            case "dim":
+                return np.asarray(self.size(attrs["extent"]), np.int64)
+            case "index":
+                return self._affine(attrs["at"])
+            case "load":
+                return self._load(value, operands)
+            case "reduce":
+                return self._reduce(value, operands[0])
+            case "scan":
+                return self._scan(value, operands[0])
+            case "contract":
+                return self._contract(value, operands)
+        below = [self.nest.body[operand] for operand in value.operands]
+        shape = np.broadcast_shapes(*[operand.shape for operand in operands])
+        inputs = tuple(
+            [BoundSymbol("operand", v.dtype, o.shape) for v, o in zip(below, operands, strict=True)]
+        )
+        return REFERENCE[value.op](BoundSymbol(value.op, value.dtype, shape, inputs, attrs), *operands)
+
+    def _load(self, value: Value, operands: list[Array]) -> Array:
+        attrs = value.attrs
+        guard = operands.pop() if attrs["guarded"] else None
+        at = self._affine(attrs["at"])
+        for operand, stride in zip(operands, attrs["strides"], strict=True):
+            at = at + operand * self.size(stride)
+        at = np.broadcast_to(at, self._shape(value.axes))
+        memory: Array = self.memory[attrs["buffer"].kind, attrs["buffer"].index]
+        if guard is None:
+            self._check(attrs["buffer"], at)
+            return np.asarray(memory[at])
+        inside = np.broadcast_to(guard, at.shape)
+        self._check(attrs["buffer"], at[inside])
+        result = np.full(at.shape, attrs["fill"], value.dtype.numpy)
+        result[inside] = memory[at[inside]]
+        return result
+
+    def _bound(self, value: Value, name: str, operand: Array, **attrs: object) -> BoundSymbol:
+        below = self.nest.body[value.operands[0]]
+        shape = self._shape(value.axes)
+        return BoundSymbol(
+            name, value.dtype, shape, (BoundSymbol("operand", below.dtype, operand.shape),), attrs
+        )
+
+    def _reduce(self, value: Value, operand: Array) -> Array:
+        name = (
+            value.attrs["kind"] if value.attrs["kind"].startswith("arg") else f"reduce_{value.attrs['kind']}"
+        )
+        over = value.attrs["over"]
+        if not set(over) <= set(self.nest.body[value.operands[0]].axes):
+            raise InternalError("a reduction over an axis its operand does not vary along")
+        return REFERENCE[name](self._bound(value, name, operand, axes=over, keepdims=True), operand)
+
+    def _scan(self, value: Value, operand: Array) -> Array:
+        attrs = value.attrs
+        bound = self._bound(
+            value,
+            "cumsum",
+            operand,
+            axis=attrs["axis"],
+            exclusive=attrs["exclusive"],
+            reverse=attrs["reverse"],
+        )
+        return REFERENCE["cumsum"](bound, operand)
+
+    def _contract(self, value: Value, operands: list[Array]) -> Array:
+        k = value.attrs["over"]
+        for operand in value.operands:
+            if k not in self.nest.body[operand].axes:
+                raise InternalError("a contraction operand does not vary along the contracted axis")
+        lhs, rhs = (np.moveaxis(operand, k, -1) for operand in operands)
+        bound = self._bound(value, "matmul", operands[0], precision=value.attrs["precision"])
+        product = REFERENCE["matmul"](bound, lhs[..., None, :], rhs[..., :, None])[..., 0]
+        return np.moveaxis(product, -1, k)

@@ -1,0 +1,94 @@
+"""Memory of the temporaries: one arena, divided by the lifetimes of what it holds.
+
+Greedy best fit in the order of sizes (Pisarchyk and Lee 2020, "Efficient memory management for deep neural
+net inference", greedy by size). A size known only at launch is a whole number of times a polynomial in the
+runtime dims (`1536 * batch*seq`); buffers with the same polynomial are packed together in units of it,
+exactly as static ones are in bytes. Buffers of different polynomials share nothing: which of `batch` and
+`batch*seq` is larger is not known (a dim may be 0).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...promotion.errors import InternalError
+from ..nest import Buffer, Extent
+from .extents import ALIGNMENT, align_up, exact_quotient, product
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A buffer lives from the kernel that first writes it to the last that reads it, both included."""
+
+    buffer: Buffer
+    first: int
+    last: int
+
+    def overlaps(self, other: Lifetime) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Byte offset of every temporary in the arena, by `Buffer.index`, and the arena's size. All are multiples
+    of 64."""
+
+    offsets: tuple[Extent, ...]
+    size: Extent
+
+
+def byte_size(buffer: Buffer) -> Extent:
+    return product(buffer.shape) * buffer.dtype.itemsize
+
+
+def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
+    """Places every temporary. `lifetimes[i]` is that of the temporary with index i."""
+    offsets: list[Extent] = [0] * len(lifetimes)
+    classes: dict[Extent, list[tuple[Lifetime, int]]] = {1: []}
+    for lifetime in lifetimes:
+        count, unit = _units(align_up(byte_size(lifetime.buffer), ALIGNMENT))
+        classes.setdefault(unit, []).append((lifetime, count))
+    total: Extent = 0
+    for unit, members in classes.items():
+        places, count = _pack(members)
+        for (lifetime, _), place in zip(members, places, strict=True):
+            offsets[lifetime.buffer.index] = total + unit * place
+        total = total + unit * count
+    return MemoryPlan(tuple(offsets), total)
+
+
+def _units(size: Extent) -> tuple[int, Extent]:
+    """`size` as (count, unit): the count is a multiple of the alignment, the unit is 1 or has coefficients
+    without a common factor."""
+    if isinstance(size, int):
+        return size, 1
+    count = math.gcd(*[coefficient for coefficient, _ in size.terms])
+    unit = exact_quotient(size, count)
+    if unit is None:
+        raise InternalError(f"schedule: {size} is not divisible by its content {count}")
+    return count, unit
+
+
+def _pack(buffers: Sequence[tuple[Lifetime, int]]) -> tuple[list[int], int]:
+    """Offsets and the total: the largest buffers first, each into the tightest gap between those alive at the
+    same time."""
+    offsets = [0] * len(buffers)
+    placed: list[tuple[int, int, Lifetime]] = []
+    total = 0
+    for number in sorted(range(len(buffers)), key=lambda n: (-buffers[n][1], buffers[n][0].first)):
+        lifetime, size = buffers[number]
+        alive = sorted([(start, end) for start, end, other in placed if lifetime.overlaps(other)])
+        best, best_waste, cursor = -1, -1, 0
+        for start, end in alive:
+            gap = start - cursor
+            if gap >= size and (best < 0 or gap - size < best_waste):
+                best, best_waste = cursor, gap - size
+            cursor = max(cursor, end)
+        if best < 0:
+            best = cursor
+        offsets[number] = best
+        placed.append((best, best + size, lifetime))
+        total = max(total, best + size)
+    return offsets, total

@@ -1,0 +1,85 @@
+"""Groups to nests: evaluates what a group stores over the group's axes and checks that a tile template can
+run the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...graph.symbol import Symbol
+from ...promotion.errors import InternalError
+from ..nest import Buffer, Extent, Nest
+from .body import BodyBuilder, NeedsBufferError, SplitAxisError
+from .canonical import PendingStore, finish
+from .extents import contiguous_strides
+from .grouping import Grouping, own_axes
+from .groups import Group
+from .indexing import linear, map_indices, shift
+from .templates import template_of
+
+MAX_SPLITS = 32
+
+
+class MisfitError(Exception):
+    """A group's nest fits no tile template. Never leaves the scheduler."""
+
+    def __init__(self, group: Group, reason: str) -> None:
+        super().__init__(reason)
+        self.group = group
+
+
+def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], Buffer]) -> Nest:
+    """The nest of `group`. Raises `NeedsBufferError` or `MisfitError` when the groups have to be formed
+    anew."""
+    for _ in range(MAX_SPLITS):
+        builder = BodyBuilder(grouping, group)
+        try:
+            stores = _stores(builder, grouping, group)
+        except SplitAxisError as split:
+            if group.split(split.axis, split.inner) is None:
+                raise NeedsBufferError(split.symbol) from split
+            continue
+        symbols = tuple(sorted(builder.evaluated))
+        fused = tuple([grouping.symbols[key].op.name for key in symbols])
+        nest = finish(builder.entries, stores, group, fused, symbols, buffer_of)
+        template, reason = template_of(nest)
+        if template != group.kind and not (template == "map" and group.kind in ("row", "scan")):
+            raise MisfitError(group, reason)
+        return nest
+    raise InternalError(f"schedule: the axes of a {group.kind} group were split more than {MAX_SPLITS} times")
+
+
+def copy_nest(
+    grouping: Grouping, symbol: Symbol, target: Buffer, buffer_of: Callable[[Symbol], Buffer]
+) -> Nest:
+    """A nest that writes `symbol`, which is in memory or a constant, to `target`: outputs that no kernel
+    computes."""
+    group = Group(0, "map", [])
+    indices = map_indices(own_axes(group, symbol.shape), group.axes)
+    builder = BodyBuilder(grouping, group)
+    axes = (1 << len(group.axes)) - 1
+    value = builder.spread(builder.evaluate(symbol, indices), axes)
+    store = PendingStore(value, target, linear(indices, contiguous_strides(symbol.shape)), axes)
+    return finish(builder.entries, [store], group, ("copy",), (symbol.id,), buffer_of)
+
+
+def _stores(builder: BodyBuilder, grouping: Grouping, group: Group) -> list[PendingStore]:
+    fixed = 0
+    if group.roles:
+        roles = list(group.roles.values())
+        fixed = 1 << roles[0][0] | 1 << roles[-1][1]
+    stores: list[PendingStore] = []
+
+    def add(symbol: Symbol, whole: Symbol, axis: int, offset: Extent) -> None:
+        axis_map = group.members[symbol.id]
+        indices = list(map_indices(axis_map, group.axes))
+        axes = builder.mask_of(axis_map) | fixed
+        value = builder.spread(builder.evaluate(symbol, tuple(indices)), axes)
+        if whole is not symbol:
+            indices[axis] = shift(indices[axis], offset)
+        stores.append(PendingStore(value, whole, linear(indices, contiguous_strides(whole.shape)), axes))
+
+    for key in group.stores:
+        add(grouping.symbols[key], grouping.symbols[key], 0, 0)
+    for part in grouping.parts.get(group.bit, ()):
+        add(grouping.symbols[part.part], grouping.symbols[part.whole], part.axis, part.offset)
+    return stores

@@ -1,0 +1,253 @@
+"""The schedule of a graph: its kernels as nests in order, the buffers between them, and the memory they live
+in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+
+from ...graph.graph import Graph
+from ...graph.symbol import Symbol
+from ...promotion.errors import InternalError
+from ..nest import Buffer, BufferKind, Extent, Nest
+from .body import NeedsBufferError
+from .grouping import Grouping
+from .groups import Group
+from .memory import Lifetime, MemoryPlan, plan_memory
+from .nests import MisfitError, build_nest, copy_nest
+from .storage import place_storage
+from .templates import template_of
+from .traffic import bytes_read, bytes_written, flops, fused_names
+from .views import storage_root
+
+MAX_ATTEMPTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What runs, in which order, on which memory.
+
+    Attributes:
+        name: the graph's name.
+        nests: the kernels, in an order in which every buffer is written before it is read.
+        templates: the tile template of each nest: "map", "row", "contract", "attention" or "scan".
+        inputs: one buffer per graph input, in order, read or not.
+        constants: the constants and weights that some nest loads; `Buffer.symbol` is their id in the
+            scheduled graph.
+        outputs: one buffer per graph output, in order.
+        temporaries: what lives in the arena; `memory.offsets[i]` is the byte offset of `temporaries[i]`.
+        memory: offsets and size of the arena.
+        checks: the graph's runtime checks on dims.
+    """
+
+    name: str
+    nests: tuple[Nest, ...]
+    templates: tuple[str, ...]
+    inputs: tuple[Buffer, ...]
+    constants: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    temporaries: tuple[Buffer, ...]
+    memory: MemoryPlan
+    checks: tuple[object, ...]
+
+    def describe(self) -> str:
+        """A table of the kernels: template, axes, what is fused, bytes moved and operations, then the
+        arena."""
+        rows = [("#", "template", "axes", "read B", "written B", "flops", "fused")]
+        for number, (nest, template) in enumerate(zip(self.nests, self.templates, strict=True)):
+            axes = " ".join(
+                [
+                    f"{axis.name}{'' if axis.iterator == 'parallel' else '*'}={axis.extent}"
+                    for axis in nest.axes
+                ]
+            )
+            rows.append((
+                str(number), template, axes or "-", str(bytes_read(nest)), str(bytes_written(nest)), str(flops(nest)),
+                fused_names(nest.fused),
+            ))  # fmt: skip
+        widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        lines = [f"plan {self.name}: {len(self.nests)} kernels (* reduction axis)"]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+            lines.append("  ".join([*cells, row[6]]).rstrip())
+        lines.append(f"arena: {self.memory.size} bytes for {len(self.temporaries)} temporaries")
+        return "\n".join(lines)
+
+
+class _Buffers:
+    """Gives every symbol that lives in memory its buffer, on first use."""
+
+    def __init__(
+        self,
+        symbols: Sequence[Symbol],
+        inputs: Sequence[Symbol],
+        outputs: Sequence[int],
+        bound: dict[int, int],
+    ):
+        self.inputs = [Buffer("input", i, s.dtype, s.shape, s.id) for i, s in enumerate(inputs)]
+        self.outputs = [
+            Buffer("output", i, symbols[key].dtype, symbols[key].shape, key) for i, key in enumerate(outputs)
+        ]
+        self.constants: list[Buffer] = []
+        self.temporaries: list[Buffer] = []
+        self.by_root: dict[int, Buffer] = {buffer.symbol: buffer for buffer in self.inputs}
+        self.by_root.update({root: self.outputs[position] for position, root in bound.items()})
+
+    def of(self, symbol: Symbol) -> Buffer:
+        root = storage_root(symbol)
+        found = self.by_root.get(root.id)
+        if found is None:
+            kind: BufferKind = "constant" if root.op.kind == "source" else "temporary"
+            pool = self.constants if kind == "constant" else self.temporaries
+            found = Buffer(kind, len(pool), root.dtype, root.shape, root.id)
+            pool.append(found)
+            self.by_root[root.id] = found
+        return found
+
+
+def schedule(graph: Graph) -> Plan:
+    """Plans a graph of primitive ops (`expand` makes one from any graph).
+
+    Groups are formed greedily; when the nest of a group turns out not to be expressible (an index that is not
+    affine, a body no tile template runs), the symbols responsible are stored and the groups are formed anew.
+    In the limit every symbol is stored, which always works, so this ends.
+    """
+    symbols = graph.symbols
+    outputs = [symbol.id for symbol in graph.outputs]
+    forced: set[int] = set()
+    refused: set[int] = set()
+    for _ in range(MAX_ATTEMPTS):
+        grouping = Grouping(symbols, outputs, forced, refused)
+        grouping.run()
+        broken = [
+            group for group in grouping.groups.values() if group.kind == "attention" and len(group.roles) == 1
+        ]
+        if broken:
+            refused.update(next(iter(group.roles)) for group in broken)
+            continue
+        bound = place_storage(grouping)
+        try:
+            plan = _assemble(graph, grouping, bound)
+            while unread := _unread(plan):
+                _forget_stores(grouping, unread)
+                plan = _assemble(graph, grouping, bound)
+            return plan
+        except NeedsBufferError as need:
+            root = storage_root(need.symbol).id
+            if root in forced:
+                raise InternalError(
+                    f"schedule: %{root} ({need.symbol.op.name}) is stored but still evaluated inline"
+                ) from need
+            forced.add(root)
+        except MisfitError as misfit:
+            _break_up(grouping, misfit, forced, refused)
+    raise InternalError(f"schedule: no plan for graph {graph.name!r} after {MAX_ATTEMPTS} attempts")
+
+
+def _break_up(grouping: Grouping, misfit: MisfitError, forced: set[int], refused: set[int]) -> None:
+    """Makes the next attempt form smaller groups than the one that fitted no template."""
+    group = misfit.group
+    if group.kind == "attention":
+        refused.add(next(iter(group.roles)))
+        return
+    known = len(forced)
+    for key in group.reads:
+        for operand in grouping.symbols[key].inputs:
+            root = storage_root(operand)
+            if root.op.kind != "source":
+                forced.add(root.id)
+        forced.add(key)
+    if not group.reads:
+        forced.update(key for key in group.members if grouping.symbols[key].op.kind != "source")
+    if len(forced) == known:
+        raise InternalError(f"schedule: a {group.kind} group fits no template: {misfit}")
+
+
+def _unread(plan: Plan) -> set[int]:
+    """Temporaries that no nest loads: operands whose value turned out not to matter (an index into an axis of
+    extent 1)."""
+    read = {
+        load.attrs["buffer"].index
+        for nest in plan.nests
+        for load in nest.loads
+        if load.attrs["buffer"].kind == "temporary"
+    }
+    return {buffer.symbol for buffer in plan.temporaries if buffer.index not in read}
+
+
+def _forget_stores(grouping: Grouping, roots: set[int]) -> None:
+    for group in grouping.groups.values():
+        for root in roots:
+            group.stores.pop(root, None)
+        if group.bit in grouping.parts:
+            grouping.parts[group.bit] = [
+                part for part in grouping.parts[group.bit] if part.whole not in roots
+            ]
+
+
+def _assemble(graph: Graph, grouping: Grouping, bound: dict[int, int]) -> Plan:
+    buffers = _Buffers(grouping.symbols, graph.inputs, grouping.outputs, bound)
+    nests = [build_nest(grouping, group, buffers.of) for group in _with_stores(grouping)]
+    for position, key in enumerate(grouping.outputs):
+        if position not in bound:
+            nests.append(copy_nest(grouping, grouping.symbols[key], buffers.outputs[position], buffers.of))
+    ordered = order_nests(nests)
+    return Plan(
+        graph.name,
+        tuple(ordered),
+        tuple([template_of(nest)[0] for nest in ordered]),
+        tuple(buffers.inputs),
+        tuple(buffers.constants),
+        tuple(buffers.outputs),
+        tuple(buffers.temporaries),
+        plan_memory(_lifetimes(ordered, buffers.temporaries)),
+        tuple(graph.checks),
+    )
+
+
+def _with_stores(grouping: Grouping) -> list[Group]:
+    return [group for bit, group in grouping.groups.items() if group.stores or grouping.parts.get(bit)]
+
+
+def order_nests(nests: Sequence[Nest]) -> list[Nest]:
+    """A topological order of the nests, earliest symbols first. Raises `InternalError` when groups depend on
+    each other in a
+    cycle: fusion made a group that is not convex."""
+    dag = nx.DiGraph()
+    dag.add_nodes_from(range(len(nests)))
+    writers: dict[tuple[str, int], list[int]] = {}
+    for number, nest in enumerate(nests):
+        for store in nest.stores:
+            writers.setdefault((store.buffer.kind, store.buffer.index), []).append(number)
+    for number, nest in enumerate(nests):
+        for load in nest.loads:
+            buffer = load.attrs["buffer"]
+            for writer in writers.get((buffer.kind, buffer.index), ()):
+                dag.add_edge(writer, number)
+    if not nx.is_directed_acyclic_graph(dag):
+        cycle = " → ".join([fused_names(nests[edge[0]].fused) for edge in nx.find_cycle(dag)])
+        raise InternalError(f"schedule: kernels depend on each other in a cycle: {cycle}")
+
+    def key(number: int) -> tuple[int, int]:
+        symbols = nests[number].symbols
+        return (symbols[-1] if symbols else -1, number)
+
+    return [nests[number] for number in nx.lexicographical_topological_sort(dag, key=key)]
+
+
+def _lifetimes(nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> list[Lifetime]:
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for number, nest in enumerate(nests):
+        used = [load.attrs["buffer"] for load in nest.loads] + [store.buffer for store in nest.stores]
+        for buffer in used:
+            if buffer.kind == "temporary":
+                first.setdefault(buffer.index, number)
+                last[buffer.index] = number
+    return [Lifetime(buffer, first[buffer.index], last[buffer.index]) for buffer in temporaries]
+
+
+def total_flops(plan: Plan) -> Extent:
+    return sum((flops(nest) for nest in plan.nests), 0)

@@ -1,0 +1,116 @@
+"""Views as index arithmetic: what reshape does to dimensions, and which symbol of a chain of views is worth
+storing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from ...graph.symbol import Symbol
+from ..nest import Extent
+from .extents import is_one, is_zero
+from .groups import Group
+
+DimensionGroups = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+
+@lru_cache(maxsize=4096)
+def reshape_groups(source: tuple[Extent, ...], target: tuple[Extent, ...]) -> DimensionGroups:
+    """Splits a reshape into independent parts: pairs of (source dimensions, target dimensions) of equal size.
+
+    Boundaries are where prefix products agree, so no symbolic size has to be compared by order. Dimensions of
+    extent 1 appear in no pair. A shape with a zero is one pair: it has no elements to address.
+    """
+    source_dims = [d for d, extent in enumerate(source) if not is_one(extent)]
+    target_dims = [d for d, extent in enumerate(target) if not is_one(extent)]
+    if any(is_zero(extent) for extent in source):
+        return ((tuple(source_dims), tuple(target_dims)),)
+    ends: dict[Extent, int] = {}
+    size: Extent = 1
+    for position, dimension in enumerate(source_dims):
+        size = size * source[dimension]
+        ends[size] = position + 1
+    groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    source_start = target_start = 0
+    size = 1
+    for position, dimension in enumerate(target_dims):
+        size = size * target[dimension]
+        source_end = ends.get(size)
+        if source_end is not None and source_end > source_start:
+            groups.append(
+                (tuple(source_dims[source_start:source_end]), tuple(target_dims[target_start : position + 1]))
+            )
+            source_start, target_start = source_end, position + 1
+    if source_start < len(source_dims) or target_start < len(target_dims):
+        groups.append((tuple(source_dims[source_start:]), tuple(target_dims[target_start:])))
+    return tuple(groups)
+
+
+def storage_root(symbol: Symbol) -> Symbol:
+    """The symbol whose contiguous buffer holds `symbol`: a reshape shares the memory of its operand."""
+    while symbol.op.name == "reshape":
+        symbol = symbol.inputs[0]
+    return symbol
+
+
+def split_dimensions(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> frozenset[int]:
+    """The dimensions of `symbol` that evaluating it inline would split into several loops (merging reshapes
+    of non-contiguous values do that). Conservative: may name a dimension that in the end need not be
+    split."""
+    if in_memory(storage_root(symbol)) or symbol.op.kind == "source":
+        return frozenset()
+    name = symbol.op.name
+    if symbol.op.kind == "map":
+        rank = len(symbol.shape)
+        found: set[int] = set()
+        for operand in symbol.inputs:
+            offset = rank - len(operand.shape)
+            found.update(offset + d for d in split_dimensions(operand, in_memory))
+        return frozenset(found)
+    if not symbol.inputs:
+        return frozenset()
+    operand = symbol.inputs[0]
+    below = split_dimensions(operand, in_memory)
+    if name == "permute":
+        return frozenset([position for position, axis in enumerate(symbol.attrs["axes"]) if axis in below])
+    if name == "broadcast_to":
+        return frozenset([d + len(symbol.shape) - len(operand.shape) for d in below])
+    if name == "reshape":
+        found = set()
+        for source_dims, target_dims in reshape_groups(operand.shape, symbol.shape):
+            if len(source_dims) > 1 or (source_dims and source_dims[0] in below):
+                found.update(target_dims)
+        return frozenset(found)
+    return below
+
+
+def storage_point(symbol: Symbol, group: Group) -> Symbol:
+    """Which symbol of a chain of views over a member should be stored so that `symbol` can be read from it.
+
+    The earliest one from which every later view is an affine re-indexing of the buffer: storing attention's
+    output permuted makes the following merge of heads free, while the split and permutation of a projection
+    are left to its readers.
+    """
+    chain = [symbol]
+    while chain[-1].op.kind == "view" and (
+        chain[-1].id not in group.members or chain[-1].inputs[0].id in group.members
+    ):
+        chain.append(chain[-1].inputs[0])
+    chain.reverse()
+    members = [position for position, view in enumerate(chain) if group.is_storable(view)]
+    for position in members:
+        if _reads_affinely(chain[position:]):
+            return chain[position]
+    return chain[members[-1]]
+
+
+def _reads_affinely(chain: list[Symbol]) -> bool:
+    contiguous = True
+    for view in chain[1:]:
+        if view.op.name != "reshape":
+            contiguous = False
+        elif not contiguous:
+            operand = view.inputs[0]
+            if any(len(source_dims) > 1 for source_dims, _ in reshape_groups(operand.shape, view.shape)):
+                return False
+    return True

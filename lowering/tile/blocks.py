@@ -1,0 +1,86 @@
+"""What a template computes with: block dimensions, and values that carry only the dimensions they vary along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...promotion.dtype import DType
+from ...promotion.errors import UnsupportedError
+from ..tt.types import scalar_type
+from .words import Word
+
+MAX_BLOCK_ELEMENTS = 1 << 20
+"""Largest number of elements of one block (the tt dialect's own limit)."""
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least `n` and at least 1."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dimension:
+    """One dimension of the blocks of a kernel: positions `start … start + size - 1` of an axis, cut off at `extent`.
+
+    Blocks order their dimensions by `rank`. `axis` is None for a dimension of extent 1 that stands for no axis (the row of a
+    vector-matrix product). The same object is shared by everything that runs over the same positions. `start` is a multiple of
+    `size`, unless `may_precede`, which says that positions may be negative too.
+    """
+
+    axis: int | None
+    size: int
+    start: Word
+    extent: Word
+    rank: int
+    may_precede: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every position lies inside the extent, so that no mask is needed."""
+        extent, size = self.extent, self.size
+        return isinstance(extent, int) and extent > 0 and extent % size == 0 and not self.may_precede
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A value: an SSA scalar (`dims` empty) or block whose shape is the sizes of `dims`, in order of rank.
+
+    `literal` is the Python value of a constant; `value` is None for a constant until it is needed in some shape.
+    `zero_outside`: lanes outside the extents of `dims` are known to be zero.
+    """
+
+    value: Any
+    dims: tuple[Dimension, ...]
+    elem: Any
+    literal: int | float | bool | None = None
+    zero_outside: bool = False
+
+
+def union(*groups: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
+    """All dimensions of the groups, in order of rank."""
+    merged = {dim: None for group in groups for dim in group}
+    return tuple(sorted(merged, key=lambda dim: dim.rank))
+
+
+def shape(dims: tuple[Dimension, ...]) -> tuple[int, ...]:
+    return tuple([dim.size for dim in dims])
+
+
+_BYTES = frozenset("bool int4 uint4 int2 uint2 float4_e2m1fn float6_e2m3fn float6_e3m2fn".split())
+
+
+def memory_type(dtype: DType) -> Any:
+    """The block-IR element type of a dtype in memory: bool and everything below 8 bits take one byte."""
+    if dtype.name in _BYTES:
+        return scalar_type("i8")
+    if dtype.name == "complex64":  # moved, never computed with
+        return scalar_type("i64")
+    if dtype.name == "complex128":
+        raise UnsupportedError("tile: kernels that move complex128 values (16-byte elements)")
+    return scalar_type(dtype)
+
+
+def register_type(dtype: DType) -> Any:
+    """The block-IR element type of a dtype in registers: bool is i1, 4-bit integers are an i8 that holds the value."""
+    return scalar_type("i1") if dtype.is_bool else memory_type(dtype)

@@ -1,0 +1,422 @@
+"""Evaluates the body of a nest as blocks.
+
+A `Frame` says where every axis of the nest is: at a scalar position (a word), or along a block dimension. Values are evaluated on
+demand and remembered; each carries only the dimensions it varies along, and meets others by `tt.expand_dims` and
+`tt.broadcast`. Loops open child frames that bind more axes; values that do not depend on them are found in the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError
+from ..nest import Affine, Buffer, Extent, Nest, Store, Value
+from ..tt.builder import BlockBuilder, Loop
+from ..tt.types import I1, I8, I64, ptr
+from . import scalar
+from .blocks import Block, Dimension, memory_type, register_type, shape, union
+from .words import Word, Words
+
+BUFFER_ALIGNMENT = 64
+"""Bytes: every buffer but inputs starts at a multiple of this."""
+
+
+def pointer_buffers(nest: Nest) -> tuple[Buffer, ...]:
+    """The buffers of a nest in the order of the pointer parameters: loads before stores, each once."""
+    found = {(v.attrs["buffer"].kind, v.attrs["buffer"].index): v.attrs["buffer"] for v in nest.loads}
+    for store in nest.stores:
+        found.setdefault((store.buffer.kind, store.buffer.index), store.buffer)
+    return tuple(found.values())
+
+
+def runtime_extents(nest: Nest) -> tuple[Extent, ...]:
+    """The sizes of a nest that are known at launch only, in the order of the scalar parameters, each once."""
+    found: dict[Extent, None] = {}
+
+    def see(*extents: Extent) -> None:
+        for extent in extents:
+            if type(extent) is not int:
+                found.setdefault(extent)
+
+    def see_affine(at: Affine) -> None:
+        see(at.offset, *[coefficient for _, coefficient in at.terms])
+
+    see(*[axis.extent for axis in nest.axes])
+    for value in nest.body:
+        if "at" in value.attrs:
+            see_affine(value.attrs["at"])
+        if value.op == "load":
+            see(*value.attrs["strides"])
+        elif value.op == "dim":
+            see(value.attrs["extent"])
+    for store in nest.stores:
+        see_affine(store.at)
+    return tuple(found)
+
+
+class Kernel:
+    """A block function under construction: its parameters, its builder, and the nest it computes."""
+
+    def __init__(self, nest: Nest, name: str, streaming: bool = False) -> None:
+        self.nest = nest
+        self.streaming = streaming
+        self.buffers = pointer_buffers(nest)
+        self.runtime = runtime_extents(nest)
+        self.tiles: dict[int, int] = {}
+        params: list[tuple[str, Any]] = []
+        facts: list[dict[str, int]] = []
+        for number, buffer in enumerate(self.buffers):
+            params.append((f"{buffer.kind}{number}", ptr(memory_type(buffer.dtype))))
+            facts.append({} if buffer.kind == "input" else {"tt.divisibility": BUFFER_ALIGNMENT})
+        for number in range(len(self.runtime)):
+            params.append((f"n{number}", I64))
+            facts.append({})
+        self.builder = BlockBuilder.function(name, params, facts)
+        self.words = Words(self.builder)
+        arguments = self.builder.args
+        self._pointers = {
+            (b.kind, b.index): arguments[number] for number, b in enumerate(self.buffers)
+        }
+        self._runtime = dict(zip(self.runtime, arguments[len(self.buffers) :], strict=True))
+        self._ranks = 0
+
+    def extent(self, extent: Extent) -> Word:
+        return extent if type(extent) is int else self._runtime[extent]
+
+    def axis_extent(self, axis: int) -> Word:
+        return self.extent(self.nest.axes[axis].extent)
+
+    def pointer(self, buffer: Buffer) -> Any:
+        return self._pointers[buffer.kind, buffer.index]
+
+    def dimension(self, axis: int | None, size: int, start: Word = 0, rank: int | None = None) -> Dimension:
+        """A new block dimension; later ones come later in blocks, unless `rank` says otherwise."""
+        if rank is None:
+            rank, self._ranks = self._ranks, self._ranks + 1
+        if axis is not None:
+            self.tiles[axis] = size
+        return Dimension(axis, size, start, 1 if axis is None else self.axis_extent(axis), rank)
+
+    @contextmanager
+    def loop(self, count: Word, inits: Sequence[Any] = ()) -> Iterator[Loop]:
+        """`scf.for` over 0 … count - 1, with values that live in its body only."""
+        words = self.words
+        with self.builder.for_(words.value(0), words.value(count), words.value(1), inits) as loop, words.scope():
+            yield loop
+
+    def grid(self, axes: Sequence[tuple[int, int]]) -> dict[int, Word]:
+        """Where this program starts along each (axis, block) of the grid. The last axis varies fastest."""
+        words = self.words
+        counts = [words.ceil_div(self.axis_extent(axis), block) for axis, block in axes]
+        starts: dict[int, Word] = {}
+        moving = [number for number, count in enumerate(counts) if not (isinstance(count, int) and count == 1)]
+        program: Word = 0
+        if moving:
+            program = self.builder.cast("arith.extsi", self.builder.program_id(0), I64)
+        for number in reversed(range(len(axes))):
+            axis, block = axes[number]
+            if number not in moving:
+                starts[axis] = 0
+                continue
+            position = program if number == moving[0] else words.mod(program, counts[number])
+            program = words.div(program, counts[number]) if number != moving[0] else program
+            starts[axis] = words.mul(position, block)
+        return starts
+
+
+class Frame:
+    """Where the axes are, and the body values known there."""
+
+    def __init__(
+        self, kernel: Kernel, places: Mapping[int, Dimension | Word], parent: Frame | None = None
+    ) -> None:
+        self.kernel, self.builder, self.words = kernel, kernel.builder, kernel.words
+        self.places = dict(places) if parent is None else {**parent.places, **places}
+        self.parent = parent
+        self._bound = frozenset(places)
+        self._values: dict[int, Block] = {}
+
+    def child(self, places: Mapping[int, Dimension | Word]) -> Frame:
+        """A frame inside this one in which more axes have places."""
+        return Frame(self.kernel, places, self)
+
+    def define(self, value: int, block: Block) -> None:
+        self._values[value] = block
+
+    def known(self, value: int) -> Block | None:
+        frame: Frame | None = self
+        axes = self.kernel.nest.body[value].axes
+        while frame is not None:
+            found = frame._values.get(value)
+            if found is not None:
+                return found
+            if not frame._bound.isdisjoint(axes):
+                return None
+            frame = frame.parent
+        return None
+
+    def hoist(self, targets: Iterable[int], moving: Iterable[int]) -> None:
+        """Evaluate here, before a loop over the axes `moving`, whatever `targets` need that does not vary with them."""
+        loop = frozenset(moving)
+        body = self.kernel.nest.body
+        pending, seen = list(targets), set[int]()
+        while pending:
+            number = pending.pop()
+            if number in seen or self.known(number) is not None:
+                continue
+            seen.add(number)
+            value = body[number]
+            if value.op == "const":
+                continue
+            if loop.isdisjoint(value.axes) and self._is_pointwise(number) and all(a in self.places for a in value.axes):
+                self.block(number)
+            else:
+                pending.extend(value.operands)
+
+    def _is_pointwise(self, number: int) -> bool:
+        """Whether evaluating the value asks for no reduction, scan or contraction that is not known yet."""
+        pending = [number]
+        while pending:
+            current = pending.pop()
+            if self.known(current) is not None:
+                continue
+            value = self.kernel.nest.body[current]
+            if value.op in ("scan", "contract") or (value.op == "reduce" and value.attrs["over"]):
+                return False
+            pending.extend(value.operands)
+        return True
+
+    # -- indices ------------------------------------------------------------------------------------------------------
+
+    def index(self, dim: Dimension) -> Any:
+        """The positions of a dimension, an i64 block of rank 1."""
+        b, words = self.builder, self.words
+
+        def make() -> Any:
+            positions = words.once(("range", dim.size), lambda: b.cast("arith.extsi", b.arange(dim.size), I64))
+            if isinstance(dim.start, int) and dim.start == 0:
+                return positions
+            return b.binary("arith.addi", positions, b.splat(words.value(dim.start), (dim.size,)))
+
+        return words.once(("index", dim), make)
+
+    def scaled_index(self, dim: Dimension, coefficient: Word) -> Any:
+        b, words = self.builder, self.words
+        index = self.index(dim)
+        if isinstance(coefficient, int) and coefficient == 1:
+            return index
+        factor = (
+            b.const(coefficient, I64, (dim.size,)) if isinstance(coefficient, int) else b.splat(coefficient, (dim.size,))
+        )
+        return words.once(("scaled", dim, coefficient), lambda: b.binary("arith.muli", index, factor))
+
+    def mask(self, dims: tuple[Dimension, ...], order: tuple[Dimension, ...] | None = None) -> Any | None:
+        """Which lanes of a block over `order` lie inside the extents of `dims`; None when all do."""
+        b, words = self.builder, self.words
+        order = dims if order is None else order
+        cut = tuple([dim for dim in dims if not dim.is_full])
+        if not cut:
+            return None
+
+        def inside(dim: Dimension) -> Any:
+            limit = dim.extent
+            bound = b.const(limit, I64, (dim.size,)) if isinstance(limit, int) else b.splat(limit, (dim.size,))
+            below = b.cmpi("slt", self.index(dim), bound)
+            if not dim.may_precede:
+                return below
+            return b.binary("arith.andi", below, b.cmpi("sge", self.index(dim), b.const(0, I64, (dim.size,))))
+
+        def make() -> Any:
+            joined = None
+            for dim in cut:
+                one = words.once(("inside", dim), lambda dim=dim: inside(dim))
+                part = self.expand(Block(one, (dim,), I1), order)
+                joined = part if joined is None else b.binary("arith.andi", joined, part)
+            return joined
+
+        return words.once(("mask", cut, order), make)
+
+    def position(self, at: Affine, dynamic: Sequence[tuple[Block, Word]] = ()) -> tuple[Word, list[Block]]:
+        """An element position as a scalar word plus terms that vary along block dimensions."""
+        words = self.words
+        start = self.kernel.extent(at.offset)
+        terms: list[Block] = []
+        for axis, coefficient in at.terms:
+            place, step = self.places[axis], self.kernel.extent(coefficient)
+            if isinstance(place, Dimension):
+                terms.append(Block(self.scaled_index(place, step), (place,), I64))
+            else:
+                start = words.add(start, words.mul(place, step))
+        for block, stride in dynamic:
+            if not block.dims:
+                word = block.literal if block.literal is not None else block.value
+                start = words.add(start, words.mul(word, stride))
+                continue
+            scaled = block.value
+            if not (isinstance(stride, int) and stride == 1):
+                sizes = shape(block.dims)
+                factor = self.builder.const(stride, I64, sizes) if isinstance(stride, int) else self.builder.splat(stride, sizes)
+                scaled = self.builder.binary("arith.muli", scaled, factor)
+            terms.append(Block(scaled, block.dims, I64))
+        return start, terms
+
+    def offsets(self, start: Word, terms: Sequence[Block], order: tuple[Dimension, ...]) -> Any:
+        """The sum of a position's parts as a block over `order` (a scalar when that is empty)."""
+        b, words = self.builder, self.words
+        if not order:
+            return words.value(start)
+        total: Any = None
+        for term in terms:
+            value = term.value
+            if total is None and not (isinstance(start, int) and start == 0):
+                value = b.binary("arith.addi", value, self._filled(start, shape(term.dims)))
+            part = self.expand(Block(value, term.dims, I64), order)
+            total = part if total is None else b.binary("arith.addi", total, part)
+        return self._filled(start, shape(order)) if total is None else total
+
+    def _filled(self, word: Word, sizes: tuple[int, ...]) -> Any:
+        return self.builder.const(word, I64, sizes) if isinstance(word, int) else self.builder.splat(word, sizes)
+
+    def pointers(self, buffer: Buffer, start: Word, terms: Sequence[Block], order: tuple[Dimension, ...]) -> Any:
+        base, b = self.kernel.pointer(buffer), self.builder
+        if not order:
+            return base if isinstance(start, int) and start == 0 else b.addptr(base, self.words.value(start))
+        return b.addptr(b.splat(base, shape(order)), self.offsets(start, terms, order))
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def expand(self, block: Block, order: tuple[Dimension, ...]) -> Any:
+        """The block repeated over all of `order`, whose dimensions may come in any order."""
+        b = self.builder
+        if not block.dims:
+            if block.literal is not None:
+                return b.const(block.literal, block.elem, shape(order))
+            return b.splat(block.value, shape(order))
+        value = block.value
+        inside = tuple([dim for dim in order if dim in block.dims])
+        if inside != block.dims:
+            if len(inside) != len(block.dims):
+                raise InternalError("tile: a block varies along a dimension that its use does not have")
+            value = b.trans(value, [block.dims.index(dim) for dim in inside])
+        for position, dim in enumerate(order):
+            if dim not in block.dims:
+                value = b.expand_dims(value, position)
+        return b.broadcast(value, shape(order))
+
+    def scalar_value(self, block: Block) -> Any:
+        return self.builder.const(block.literal, block.elem) if block.literal is not None else block.value
+
+    def combine(self, blocks: Sequence[Block]) -> tuple[tuple[Dimension, ...], list[Any]]:
+        """The blocks brought to one shape."""
+        dims = union(*[block.dims for block in blocks])
+        return dims, [self.expand(block, dims) for block in blocks]
+
+    def block(self, number: int) -> Block:
+        """The value at this frame's places."""
+        found = self.known(number)
+        if found is None:
+            found = self._evaluate(number, self.kernel.nest.body[number])
+            self._values[number] = found
+        return found
+
+    def _evaluate(self, number: int, value: Value) -> Block:
+        match value.op:
+            case "const":
+                literal, bits = scalar.constant(value.attrs["value"], value.dtype)
+                elem = register_type(value.dtype)
+                if bits:  # a type without constants of its own: its bits
+                    made = self.builder.cast("tt.bitcast", self.builder.const(literal, I8), elem)
+                    return Block(made, (), elem)
+                return Block(None, (), elem, literal)
+            case "dim":
+                word = self.kernel.extent(value.attrs["extent"])
+                return Block(None, (), I64, word) if isinstance(word, int) else Block(word, (), I64)
+            case "index":
+                start, terms = self.position(value.attrs["at"])
+                dims = union(*[term.dims for term in terms])
+                if not dims and isinstance(start, int):
+                    return Block(None, (), I64, start)
+                return Block(self.offsets(start, terms, dims), dims, I64)
+            case "load":
+                return self._load(value)
+            case "reduce" if not value.attrs["over"]:  # over nothing: every axis had extent 1
+                if value.attrs["kind"] in ("argmax", "argmin"):
+                    return Block(None, (), I64, 0)
+                return self.block(value.operands[0])
+            case "reduce" | "scan" | "contract":
+                raise InternalError(f"tile: {value.op} %{number} is needed before its template has computed it")
+        return self._map(value)
+
+    def _map(self, value: Value) -> Block:
+        blocks = [self.block(operand) for operand in value.operands]
+        sources = tuple([self.kernel.nest.body[operand].dtype for operand in value.operands])
+        if value.op == "cast" and sources[0] is value.dtype:
+            return blocks[0]
+        dims, operands = self.combine(blocks)
+        literals = tuple([block.literal for block in blocks])
+        call = scalar.Call(self.builder, value.op, sources, value.dtype, value.attrs, literals)
+        zero = value.op == "cast" and blocks[0].zero_outside
+        return Block(scalar.emit(call, operands), dims, register_type(value.dtype), zero_outside=zero)
+
+    def _load(self, value: Value) -> Block:
+        attrs = value.attrs
+        operands = [self.block(operand) for operand in value.operands]
+        guard = operands.pop() if attrs["guarded"] else None
+        if guard is not None and guard.literal is True:
+            guard = None
+        strides = [self.kernel.extent(stride) for stride in attrs["strides"]]
+        start, terms = self.position(attrs["at"], list(zip(operands, strides, strict=True)))
+        guard_dims = () if guard is None else guard.dims
+        dims = union(guard_dims, *[term.dims for term in terms])
+        order = self._memory_order(attrs["at"], dims, [*operands, *([guard] if guard is not None else [])])
+        b = self.builder
+        mask = self.mask(dims, order)
+        if guard is not None:
+            allowed = self.expand(guard, order)
+            mask = allowed if mask is None else b.binary("arith.andi", mask, allowed)
+        pointers = self.pointers(attrs["buffer"], start, terms, order)
+        dtype: DType = value.dtype
+        fill = attrs.get("fill", 0)
+        other = None if mask is None else b.const(fill, memory_type(dtype), shape(order))
+        loaded = scalar.from_memory(b, b.load(pointers, mask, other), dtype)
+        if order != dims:
+            loaded = b.trans(loaded, [order.index(dim) for dim in dims])
+        return Block(loaded, dims, register_type(dtype), zero_outside=not fill)
+
+    def _memory_order(self, at: Affine, dims: tuple[Dimension, ...], blocks: Sequence[Block]) -> tuple[Dimension, ...]:
+        """The order in which to touch memory: the dimension of unit stride last."""
+        if len(dims) < 2 or any(len(block.dims) > 1 for block in blocks):
+            return dims
+        stride = {place: at.coefficient(axis) for axis, place in self._dimensions_of(at)}
+        last = stride.get(dims[-1], 0)
+        if type(last) is int and last in (0, 1):
+            return dims
+        unit = [dim for dim in dims if type(stride.get(dim, 0)) is int and stride.get(dim, 0) == 1 and dim.size > 1]
+        if not unit:
+            return dims
+        return (*[dim for dim in dims if dim is not unit[-1]], unit[-1])
+
+    def _dimensions_of(self, at: Affine) -> list[tuple[int, Dimension]]:
+        found = []
+        for axis, _ in at.terms:
+            place = self.places[axis]
+            if isinstance(place, Dimension):
+                found.append((axis, place))
+        return found
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def store(self, store: Store) -> None:
+        """Write a value for all positions of this frame."""
+        b = self.builder
+        value = self.kernel.nest.body[store.value]
+        block = self.block(store.value)
+        start, terms = self.position(store.at)
+        dims = union(block.dims, *[term.dims for term in terms])
+        order = self._memory_order(store.at, dims, ())
+        data = scalar.to_memory(b, self.expand(block, order), value.dtype)
+        pointers = self.pointers(store.buffer, start, terms, order)
+        b.store(pointers, data, self.mask(dims, order), "cs" if self.kernel.streaming and order else None)

@@ -1,0 +1,166 @@
+"""Combining functions of reductions and their neutral elements, by kind and dtype. They work on scalars and blocks alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...promotion.dtype import DType
+from ...promotion.errors import UnsupportedError
+from ..tt.builder import BlockBuilder, Combine
+from ..tt.types import I64
+from .blocks import Block, Dimension, register_type, shape, union
+from .conversions import round_tensor_float32
+from .emit import Frame
+
+INDEX_PAST_END = 2**63 - 1
+
+_OPERATIONS = {
+    ("sum", "float"): "arith.addf",
+    ("sum", "int"): "arith.addi",
+    ("sum", "uint"): "arith.addi",
+    ("sum", "bool"): "arith.ori",
+    ("prod", "float"): "arith.mulf",
+    ("prod", "int"): "arith.muli",
+    ("prod", "uint"): "arith.muli",
+    ("prod", "bool"): "arith.andi",
+    ("max", "float"): "arith.maximumf",
+    ("max", "int"): "arith.maxsi",
+    ("max", "uint"): "arith.maxui",
+    ("max", "bool"): "arith.ori",
+    ("min", "float"): "arith.minimumf",
+    ("min", "int"): "arith.minsi",
+    ("min", "uint"): "arith.minui",
+    ("min", "bool"): "arith.andi",
+}
+
+
+def neutral(kind: str, dtype: DType) -> int | float | bool:
+    """The value that changes no result of the reduction."""
+    if kind == "sum":
+        return 0.0 if dtype.is_float else False if dtype.is_bool else 0
+    if kind == "prod":
+        return 1.0 if dtype.is_float else True if dtype.is_bool else 1
+    largest = kind.endswith("max")
+    if dtype.is_float:
+        return -math.inf if largest else math.inf
+    if dtype.is_bool:
+        return not largest
+    return dtype.min_value if largest else dtype.max_value
+
+
+def combiner(kind: str, dtype: DType) -> Combine:
+    """The combining function. arg*: of (value, position) pairs; the first of equal values and the first NaN win."""
+    if kind in ("argmax", "argmin"):
+        return _first_extreme(kind, dtype)
+    operation = _OPERATIONS.get((kind, dtype.kind))
+    if operation is None:
+        raise UnsupportedError(f"tile: reduction {kind!r} of {dtype}")
+
+    def combine(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:
+        return [b.binary(operation, left[0], right[0])]
+
+    return combine
+
+
+def _first_extreme(kind: str, dtype: DType) -> Combine:
+    if dtype.is_float:
+        relation = "ogt" if kind == "argmax" else "olt"
+    else:
+        sign = "s" if dtype.kind == "int" else "u"
+        relation = sign + ("gt" if kind == "argmax" else "lt")
+
+    def combine(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:
+        (x, i), (y, j) = left, right
+        if dtype.is_float:
+            x_nan, y_nan = b.cmpf("uno", x, x), b.cmpf("uno", y, y)
+            # A NaN beats every number; two NaNs, like two equal values, are decided by position.
+            y_number = b.cmpf("ord", y, y)
+            better = b.binary("arith.ori", b.cmpf(relation, x, y), b.binary("arith.andi", x_nan, y_number))
+            same = b.binary("arith.ori", b.cmpf("oeq", x, y), b.binary("arith.andi", x_nan, y_nan))
+        else:
+            better, same = b.cmpi(relation, x, y), b.cmpi("eq", x, y)
+        first = b.binary("arith.andi", same, b.cmpi("slt", i, j))
+        take = b.binary("arith.ori", better, first)
+        return [b.select(take, x, y), b.select(take, i, j)]
+
+    return combine
+
+
+class Reduction:
+    """One `reduce` value of a nest: its partial results over a block, and how to combine and finish them."""
+
+    def __init__(self, frame: Frame, number: int) -> None:
+        nest = frame.kernel.nest
+        self.value = nest.body[number]
+        self.number = number
+        self.operand = self.value.operands[0]
+        self.kind: str = self.value.attrs["kind"]
+        self.over: tuple[int, ...] = self.value.attrs["over"]
+        self.dtype = nest.body[self.operand].dtype
+        self.positional = self.kind in ("argmax", "argmin")
+        self.combine = combiner(self.kind, self.dtype)
+        self.neutral = neutral(self.kind, self.dtype)
+        self.elems = [register_type(self.dtype), *([I64] if self.positional else [])]
+
+    def initial(self, frame: Frame, dims: tuple[Dimension, ...]) -> list[Any]:
+        """Neutral accumulators over `dims`."""
+        b = frame.builder
+        values: list[Any] = [self.neutral, INDEX_PAST_END]
+        return [b.const(value, elem, shape(dims)) for value, elem in zip(values, self.elems, strict=False)]
+
+    def kept_dims(self, frame: Frame) -> tuple[Dimension, ...]:
+        """The block dimensions the result can vary along."""
+        places = [frame.places.get(axis) for axis in self.value.axes]
+        return union(tuple([place for place in places if isinstance(place, Dimension)]))
+
+    def partial(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...]]:
+        """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar positions."""
+        b = frame.builder
+        block = frame.block(self.operand)
+        over = tuple([place for axis in self.over if isinstance(place := frame.places[axis], Dimension)])
+        dims = union(block.dims, over)
+        values = [frame.expand(block, dims)]
+        mask = frame.mask(over if self.positional else dims, dims)
+        if mask is not None:
+            values[0] = b.select(mask, values[0], b.const(self.neutral, self.elems[0], shape(dims)))
+        if self.positional:
+            positions = self._positions(frame, dims)
+            past = b.const(INDEX_PAST_END, I64, shape(dims)) if dims else None
+            values.append(positions if mask is None else b.select(mask, positions, past))
+        left = dims
+        for dim in over:
+            values = b.reduce(values, left.index(dim), self.combine)
+            left = tuple([other for other in left if other is not dim])
+        return values, left
+
+    def _positions(self, frame: Frame, dims: tuple[Dimension, ...]) -> Any:
+        """The row-major position within `over`."""
+        words = frame.words
+        start: Any = 0
+        step: Any = 1
+        terms: list[Block] = []
+        for axis in reversed(self.over):
+            place = frame.places[axis]
+            if isinstance(place, Dimension):
+                terms.append(Block(frame.scaled_index(place, step), (place,), I64))
+            else:
+                start = words.add(start, words.mul(place, step))
+            step = words.mul(step, frame.kernel.axis_extent(axis))
+        return frame.offsets(start, terms, dims)
+
+    def result(self, frame: Frame, values: Sequence[Any], dims: tuple[Dimension, ...]) -> Block:
+        value = values[1] if self.positional else values[0]
+        if self.value.dtype.name == "tensor_float32" and self.kind in ("sum", "prod"):
+            value = round_tensor_float32(frame.builder, value)
+        return Block(value, dims, register_type(self.value.dtype))
+
+
+def reduce_whole(frame: Frame, number: int) -> None:
+    """Defines a reduction whose axes lie whole in the block dimensions of the frame."""
+    if not frame.kernel.nest.body[number].attrs["over"]:
+        return  # `Frame.block` gives the operand
+    reduction = Reduction(frame, number)
+    values, dims = reduction.partial(frame)
+    frame.define(number, reduction.result(frame, values, dims))

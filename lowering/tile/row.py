@@ -1,0 +1,161 @@
+"""The row and scan templates: reductions and scans, with everything elementwise before, between and after them.
+
+Short rows of known length lie whole in a block: one pass over memory. Longer ones, and lengths known only at launch, are walked
+in chunks: one loop per level of dependent reductions (the maximum, then the sum of a softmax), and a last loop for what is
+stored along the row. A program handles several rows when they are short, and a block of columns when the kept axis is the
+contiguous one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...promotion.errors import UnsupportedError
+from ..nest import Nest, Store
+from .blocks import Block, Dimension
+from .emit import Frame, Kernel
+from .map import open_frame
+from .reductions import Reduction, reduce_whole
+from .scan import Scan
+from .schedule import Schedule, is_whole
+from .structure import reach, reduced_axes, values_of
+from .words import Word
+
+
+def build_row(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
+    """Emits the program; returns the grid as (axis, block) pairs."""
+    nest = kernel.nest
+    reduced = reduced_axes(nest)
+    kept = [axis for axis in range(len(nest.axes)) if axis not in reduced]
+    blocks = dict(schedule.blocks)
+    frame = open_frame(kernel, schedule, kept)
+    if all(is_whole(nest.axes[axis].extent, blocks.get(axis, 1)) for axis in reduced):
+        _whole(kernel, schedule, frame, reduced)
+    else:
+        _Chunks(kernel, schedule, frame, reduced).run()
+    return [(axis, blocks.get(axis, 1)) for axis in kept]
+
+
+def _whole(kernel: Kernel, schedule: Schedule, outer: Frame, reduced: tuple[int, ...]) -> None:
+    blocks = dict(schedule.blocks)
+    ranks = {axis: rank for rank, (axis, _) in enumerate(schedule.blocks)}
+    places: dict[int, Dimension | Word] = {}
+    for axis in reduced:
+        # An axis of extent 1 needs no dimension; an empty one does, whose lanes are all masked.
+        places[axis] = 0 if axis not in blocks else kernel.dimension(axis, blocks[axis], 0, ranks[axis])
+    frame = outer.child(places)
+    for number, value in enumerate(kernel.nest.body):
+        if value.op == "reduce":
+            reduce_whole(frame, number)
+        elif value.op == "scan":
+            Scan(frame, number).whole(frame)
+    for store in kernel.nest.stores:
+        frame.store(store)
+
+
+class _Chunks:
+    """A row walked in chunks of one of its axes; further reduced axes are walked position by position."""
+
+    def __init__(self, kernel: Kernel, schedule: Schedule, frame: Frame, reduced: tuple[int, ...]) -> None:
+        self.kernel, self.frame, self.reduced = kernel, frame, reduced
+        self.nest: Nest = kernel.nest
+        ranks = {axis: rank for rank, (axis, _) in enumerate(schedule.blocks)}
+        self.blocks = {axis: (size, ranks[axis]) for axis, size in schedule.blocks if axis in reduced}
+        self.reductions: dict[int, list[Reduction]] = {}
+        self.scans = [Scan(frame, number) for number in values_of(self.nest, "scan")]
+        self._levels()
+        words = kernel.words
+        self.counts = [words.ceil_div(kernel.axis_extent(axis), self.blocks.get(axis, (1, 0))[0]) for axis in reduced]
+        self.count: Word = 1
+        for count in self.counts:
+            self.count = words.mul(self.count, count)
+
+    def _levels(self) -> None:
+        """Sorts the reductions by how many others they wait for; checks that chunks can serve them."""
+        nest = self.nest
+        level = [0] * len(nest.body)
+        scanned = set(values_of(nest, "scan"))
+        for number, value in enumerate(nest.body):
+            level[number] = max([level[operand] for operand in value.operands], default=0)
+            if value.op != "reduce" or not value.attrs["over"]:
+                continue
+            reduction = Reduction(self.frame, number)
+            if set(reduction.over) != set(self.reduced):
+                raise UnsupportedError("tile: reductions over different axes of rows that are too long to lie in one block")
+            if scanned & reach(nest, value.operands):
+                raise UnsupportedError("tile: a reduction of a scan along rows that are too long to lie in one block")
+            level[number] += 1
+            self.reductions.setdefault(level[number], []).append(reduction)
+        if self.scans and (len(self.reduced) > 1 or len({scan.reverse for scan in self.scans}) > 1):
+            raise UnsupportedError("tile: scans along several axes or in both directions in one nest")
+
+    def run(self) -> None:
+        for level in sorted(self.reductions):
+            self._reduce(self.reductions[level])
+        last: list[Store] = []
+        along = set(self.reduced)
+        ends = {scan.number for scan in self.scans}
+        for store in self.nest.stores:
+            touched = set(self.nest.body[store.value].axes) | {axis for axis, _ in store.at.terms}
+            if touched & along or ends & reach(self.nest, [store.value]):
+                last.append(store)
+            else:
+                self.frame.store(store)
+        if last:
+            self._walk(last)
+
+    def _places(self, chunk: Any) -> dict[int, Dimension | Word]:
+        """Where chunk number `chunk` lies; the last reduced axis varies fastest."""
+        words, kernel = self.kernel.words, self.kernel
+        places: dict[int, Dimension | Word] = {}
+        rest = chunk
+        for position in reversed(range(len(self.reduced))):
+            axis, count = self.reduced[position], self.counts[position]
+            at = rest if position == 0 else words.mod(rest, count)
+            rest = rest if position == 0 else words.div(rest, count)
+            if axis in self.blocks:
+                size, rank = self.blocks[axis]
+                places[axis] = kernel.dimension(axis, size, words.mul(at, size), rank)
+            else:
+                places[axis] = at
+        return places
+
+    def _reduce(self, reductions: list[Reduction]) -> None:
+        frame, kernel = self.frame, self.kernel
+        frame.hoist([reduction.operand for reduction in reductions], self.reduced)
+        dims = [reduction.kept_dims(frame) for reduction in reductions]
+        inits = [reduction.initial(frame, kept) for reduction, kept in zip(reductions, dims, strict=True)]
+        with kernel.loop(self.count, [value for values in inits for value in values]) as loop:
+            inner = frame.child(self._places(loop.index))
+            carried, following = list(loop.args), []
+            for reduction, kept in zip(reductions, dims, strict=True):
+                values, left = reduction.partial(inner)
+                values = [
+                    inner.expand(Block(value, left, elem), kept)
+                    for value, elem in zip(values, reduction.elems, strict=True)
+                ]
+                accumulated, carried = carried[: len(values)], carried[len(values) :]
+                following.extend(reduction.combine(kernel.builder, accumulated, values))
+            loop.yield_(following)
+        results = list(loop.results)
+        for reduction, kept in zip(reductions, dims, strict=True):
+            size = len(reduction.elems)
+            frame.define(reduction.number, reduction.result(frame, results[:size], kept))
+            results = results[size:]
+
+    def _walk(self, stores: list[Store]) -> None:
+        """The loop that writes along the row, and carries the scans."""
+        frame, kernel, words = self.frame, self.kernel, self.kernel.words
+        frame.hoist([store.value for store in stores], self.reduced)
+        inits = [scan.initial(frame) for scan in self.scans]
+        reverse = bool(self.scans) and self.scans[0].reverse
+        with kernel.loop(self.count, inits) as loop:
+            chunk = loop.index
+            if reverse:
+                last = words.add(self.count, -1)
+                chunk = kernel.builder.binary("arith.subi", words.value(last), chunk)
+            inner = frame.child(self._places(chunk))
+            loop_values = [scan.chunk(inner, carry) for scan, carry in zip(self.scans, loop.args, strict=True)]
+            for store in stores:
+                inner.store(store)
+            loop.yield_(loop_values)

@@ -1,0 +1,126 @@
+"""What a nest is made of: its reductions, scans and contractions, the roles of its axes, and how it walks through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...promotion.errors import UnsupportedError
+from ..nest import Affine, Nest, Value
+
+
+def values_of(nest: Nest, op: str) -> tuple[int, ...]:
+    """The numbers of all body values with that op."""
+    return tuple([number for number, value in enumerate(nest.body) if value.op == op])
+
+
+def reach(nest: Nest, targets: Iterable[int], stop: Iterable[int] = ()) -> set[int]:
+    """Every value that `targets` need, themselves included, without looking behind `stop`."""
+    ends, found, pending = set(stop), set[int](), list(targets)
+    while pending:
+        number = pending.pop()
+        if number not in found:
+            found.add(number)
+            if number not in ends:
+                pending.extend(nest.body[number].operands)
+    return found
+
+
+def reduced_axes(nest: Nest) -> tuple[int, ...]:
+    """Axes that a reduction runs over, or a scan along, in order."""
+    found: set[int] = set()
+    for value in nest.body:
+        if value.op == "reduce":
+            found.update(value.attrs["over"])
+        elif value.op == "scan":
+            found.add(value.attrs["axis"])
+    return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A contraction and the roles of its axes. `m` or `n` is None when its operand has no axis of its own."""
+
+    number: int
+    m: int | None
+    n: int | None
+    k: int
+    batch: tuple[int, ...]
+
+
+def product_of(nest: Nest, number: int) -> Product:
+    """m: the last axis only the first operand has; n: the last only the second has; all others are batch axes."""
+    value = nest.body[number]
+    k: int = value.attrs["over"]
+    left, right = (nest.body[operand].axes for operand in value.operands)
+    rows = [axis for axis in left if axis not in right and axis != k]
+    columns = [axis for axis in right if axis not in left and axis != k]
+    m = rows[-1] if rows else None
+    n = columns[-1] if columns else None
+    batch = tuple([axis for axis in value.axes if axis not in (m, n)])
+    return Product(number, m, n, k, batch)
+
+
+def products(nest: Nest) -> tuple[Product, ...]:
+    return tuple([product_of(nest, number) for number in values_of(nest, "contract")])
+
+
+def accesses(nest: Nest) -> list[tuple[Affine, Value | None]]:
+    """Addresses of the stores (with None) and of the loads (with the load)."""
+    return [(store.at, None) for store in nest.stores] + [(v.attrs["at"], v) for v in nest.loads]
+
+
+def unit_axis(at: Affine) -> int | None:
+    """The axis along which an address moves by one element."""
+    for axis, coefficient in at.terms:
+        if type(coefficient) is int and coefficient == 1:
+            return axis
+    return None
+
+
+def contiguous_axis(nest: Nest, candidates: Iterable[int]) -> int | None:
+    """The candidate axis along which most of the memory traffic is contiguous: accesses along more axes weigh more."""
+    weights = dict.fromkeys(candidates, 0)
+    for at, _ in accesses(nest):
+        axis = unit_axis(at)
+        if axis in weights:
+            weights[axis] += 16 ** len(at.terms)
+    best = max(weights.values(), default=0)
+    return next((axis for axis in reversed(weights) if weights[axis] == best), None) if best else None
+
+
+def template_of(nest: Nest) -> str:
+    """Which template computes the nest. Raises `UnsupportedError` for a mixture that none does."""
+    found = products(nest)
+    if not found:
+        if values_of(nest, "scan"):
+            return "scan"
+        return "row" if values_of(nest, "reduce") else "map"
+    if values_of(nest, "scan"):
+        raise UnsupportedError("tile: a nest with a contraction and a scan")
+    depends = [
+        (first, second)
+        for second in found
+        for first in found
+        if first is not second and first.number in reach(nest, nest.body[second.number].operands)
+    ]
+    if not depends:
+        if any(nest.body[number].attrs["over"] for number in values_of(nest, "reduce")):
+            raise UnsupportedError("tile: a nest with a contraction and a reduction that is not attention")
+        if len({(p.m, p.n, p.batch) for p in found}) > 1:
+            raise UnsupportedError("tile: contractions with different rows or columns in one nest")
+        return "contract"
+    if len(found) != 2 or len(depends) != 1:
+        raise UnsupportedError(f"tile: {len(found)} contractions that feed each other in one nest")
+    scores, values = depends[0]
+    if values.k != scores.n or values.m != scores.m or values.m is None:
+        raise UnsupportedError("tile: two contractions that feed each other but do not share rows and keys")
+    return "attention"
+
+
+def attention_products(nest: Nest) -> tuple[Product, Product]:
+    """(scores, values) of an attention nest."""
+    first, second = products(nest)
+    if second.number in reach(nest, nest.body[first.number].operands):
+        first, second = second, first
+    return first, second

@@ -1,0 +1,100 @@
+"""Tiling: a nest and a schedule become a block program and its launch (docs/design/001-architecture.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import StringAttr
+
+from ..nest import Extent, Nest
+from ..program import BlockProgram, Launch
+from ..tt.text import canonical_text
+from .attention import build_attention
+from .contract import build_contract
+from .costs import bytes_read, bytes_written, operations
+from .emit import Kernel, pointer_buffers, runtime_extents
+from .map import build_map
+from .row import build_row
+from .schedule import HostLimits, Schedule, check_schedule, default_schedule
+from .signature import Signature, signature
+from .structure import template_of
+
+_BUILDERS: dict[str, Callable[[Kernel, Schedule], list[tuple[int, int]]]] = {
+    "map": build_map,
+    "row": build_row,
+    "scan": build_row,
+    "contract": build_contract,
+    "attention": build_attention,
+}
+
+
+def tile(
+    nest: Nest, schedule: Schedule | None = None, limits: HostLimits | None = None, name: str | None = None
+) -> tuple[BlockProgram, Launch]:
+    """The block program of a nest and one launch of it (as program 0).
+
+    Without a schedule the cost model's default for `limits` is used.
+    Raises `UserError` for an illegal schedule, `UnsupportedError` when no template computes the nest.
+    """
+    return Tiler(limits).tile(nest, schedule, name)
+
+
+class Tiler:
+    """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in order."""
+
+    def __init__(self, limits: HostLimits | None = None) -> None:
+        self.limits = HostLimits() if limits is None else limits
+        self.programs: list[BlockProgram] = []
+        self._made: dict[tuple[Signature, Schedule | None], tuple[int, tuple[tuple[int, int], ...]]] = {}
+        self._by_key: dict[str, int] = {}
+
+    def tile(self, nest: Nest, schedule: Schedule | None = None, name: str | None = None) -> tuple[BlockProgram, Launch]:
+        """As `tile.tile`; `Launch.program` is an index into `programs`."""
+        identity = (signature(nest), schedule)
+        found = self._made.get(identity)
+        if found is None:
+            found = self._made[identity] = self._build(nest, schedule, name)
+        index, grid = found
+        return self.programs[index], _launch(nest, index, grid)
+
+    def _build(self, nest: Nest, schedule: Schedule | None, name: str | None) -> tuple[int, tuple[tuple[int, int], ...]]:
+        template = template_of(nest)
+        if schedule is None:
+            schedule = default_schedule(nest, self.limits)
+        check_schedule(nest, schedule)
+        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming)
+        grid = tuple(_BUILDERS[template](kernel, schedule))
+        function = kernel.builder.finish()
+        key = hashlib.sha256(canonical_text(function).encode()).hexdigest()
+        index = self._by_key.get(key)
+        if index is None:
+            index = self._by_key[key] = len(self.programs)
+            label = name or _name(nest, template, index)
+            function.properties["sym_name"] = StringAttr(label)
+            tiles = tuple([(nest.axes[axis].name, size) for axis, size in kernel.tiles.items()])
+            self.programs.append(
+                BlockProgram(label, function, key, len(kernel.buffers), len(kernel.runtime), template, tiles)
+            )
+        return index, grid
+
+
+CANONICAL_NAME = "kernel"
+
+
+def _name(nest: Nest, template: str, index: int) -> str:
+    """A name for listings: the template, what is fused, and a number that makes it unique in the model."""
+    ops = list(dict.fromkeys("".join(c if c.isalnum() else "_" for c in op) for op in nest.fused))
+    middle = "_".join(ops[:4])[:48]
+    return f"{template}_{middle}_{index}" if middle else f"{template}_{index}"
+
+
+def _launch(nest: Nest, program: int, grid: tuple[tuple[int, int], ...]) -> Launch:
+    count: Extent = 1
+    for axis, block in grid:
+        extent = nest.axes[axis].extent
+        count = count * (extent if block == 1 else (extent + (block - 1)) // block)
+    return Launch(
+        program, pointer_buffers(nest), runtime_extents(nest), count, nest.fused, bytes_read(nest), bytes_written(nest),
+        operations(nest),
+    )  # fmt: skip

@@ -1,0 +1,49 @@
+"""The block IR as a whole: the tt dialect and the xDSL context with every dialect a block program may use."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from xdsl.context import Context
+from xdsl.dialects import builtin, math, scf
+from xdsl.ir import Dialect, Operation
+
+from . import dialect_compute, dialect_functions, dialect_memory, dialect_regions, dialect_shapes
+from .arith_ops import ARITH
+from .attributes import CachePolicyAttr
+from .types import PointerType
+
+TT = Dialect(
+    "tt",
+    [
+        *dialect_functions.OPERATIONS,
+        *dialect_shapes.OPERATIONS,
+        *dialect_memory.OPERATIONS,
+        *dialect_compute.OPERATIONS,
+        *dialect_regions.OPERATIONS,
+    ],
+    [PointerType, CachePolicyAttr],
+)
+
+
+@cache
+def context() -> Context:
+    """The xDSL context of the block IR. It is shared: load nothing else into it."""
+    # Only text from outside has branches between blocks and poison values: their dialects load with the first
+    # text.
+    from xdsl.dialects import cf, ub
+
+    made = Context(allow_unregistered=False)
+    for dialect in (builtin.Builtin, TT, ARITH, math.Math, scf.Scf, cf.Cf, ub.UB):
+        made.load_dialect(dialect)
+    return made
+
+
+@cache
+def operation_classes() -> dict[str, type[Operation]]:
+    """Operation name → class, for every operation a builder may make."""
+    return {
+        operation.name: operation
+        for dialect in (TT, ARITH, math.Math, scf.Scf)
+        for operation in dialect.operations
+    }

@@ -1,0 +1,334 @@
+"""One evaluator per operation without regions: (operation, memory) -> a function of the operands' NumPy
+values.
+
+What can be decided once (element types, shapes, predicates) is decided when the evaluator is made, not when
+it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.ir import Attribute, Operation
+
+from . import types as t
+from .arith_ops import FLOAT_PREDICATES, INTEGER_PREDICATES
+from .attributes import INPUT_PRECISIONS, ROUNDING_MODES, property_number
+from .constants import block_values, is_splat, scalar_value, splat_value
+from .memory import Memory
+from .numerics import (
+    ELEMENTARY,
+    FLOAT,
+    FLOAT_RELATIONS,
+    SIGNED,
+    UNSIGNED,
+    as_integer,
+    clamp,
+    convert_float,
+    float_to_integer,
+    integer_relation,
+    integer_to_float,
+    is_wide,
+    numpy_dtype,
+    round_float,
+    round_to_tf32,
+    signed,
+    unsigned,
+)
+
+Array = NDArray[Any]
+Evaluator = Callable[..., Any]
+Maker = Callable[[Operation, Memory], Evaluator]
+
+_POISON_BYTE = 0x5A
+
+
+def _result(op: Operation) -> Attribute:
+    return op.results[0].type
+
+
+# Elementwise operations
+
+
+def _integer_function(name: str) -> Maker:
+    function, view = (SIGNED[name], signed) if name in SIGNED else (UNSIGNED[name], unsigned)
+
+    def make(op: Operation, memory: Memory) -> Evaluator:
+        dtype = numpy_dtype(_result(op))
+        if dtype != np.bool_ and view is signed:
+            return function
+        return lambda *operands: as_integer(function(*map(view, operands)), dtype)
+
+    return make
+
+
+def _float_function(name: str) -> Maker:
+    elementary = name in ELEMENTARY
+    function = ELEMENTARY[name] if elementary else FLOAT[name]
+
+    def make(op: Operation, memory: Memory) -> Evaluator:
+        dtype = numpy_dtype(_result(op))
+        return _in_float(function, dtype, np.dtype(np.float64) if elementary else None)
+
+    return make
+
+
+def _in_float(function: Evaluator, dtype: np.dtype[Any], wider: np.dtype[Any] | None = None) -> Evaluator:
+    """`function` in float32 for narrow types (in `wider` if given, rounded to float32 on the way), rounded to
+    `dtype`."""
+    if is_wide(dtype) and (
+        wider is None or wider == dtype
+    ):  # a dtype equals None: never write `in (None, …)`
+        return function
+    if wider is None:
+        return lambda *xs: function(*[np.asarray(x).astype(np.float32) for x in xs]).astype(dtype)
+    middle = dtype if is_wide(dtype) else np.dtype(np.float32)
+    return lambda *xs: (
+        np.asarray(function(*[np.asarray(x).astype(wider) for x in xs]))
+        .astype(middle)
+        .astype(dtype, copy=False)
+    )
+
+
+def _compare_integers(op: Operation, memory: Memory) -> Evaluator:
+    return integer_relation(INTEGER_PREDICATES[property_number(op, "predicate")])
+
+
+def _compare_floats(op: Operation, memory: Memory) -> Evaluator:
+    function = FLOAT_RELATIONS[FLOAT_PREDICATES[property_number(op, "predicate")]]
+    if is_wide(numpy_dtype(op.operands[0].type)):
+        return function
+    return lambda x, y: function(np.asarray(x).astype(np.float32), np.asarray(y).astype(np.float32))
+
+
+def _clamp(op: Operation, memory: Memory) -> Evaluator:
+    propagate = property_number(op, "propagateNan") != 0
+    return _in_float(lambda x, low, high: clamp(x, low, high, propagate), numpy_dtype(_result(op)))
+
+
+# Casts
+
+
+def _extend(view: Evaluator) -> Maker:
+    def make(op: Operation, memory: Memory) -> Evaluator:
+        dtype = numpy_dtype(_result(op))
+        unsigned_dtype = np.dtype(f"u{dtype.itemsize}")
+        if view is signed:
+            return lambda x: signed(x).astype(dtype)
+        return lambda x: unsigned(x).astype(unsigned_dtype).view(dtype)
+
+    return make
+
+
+def _truncate(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(_result(op))
+    return lambda x: as_integer(x, dtype)
+
+
+def _resize_float(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(_result(op))
+    source = numpy_dtype(op.operands[0].type)
+    if is_wide(source):
+        return lambda x: round_float(x, dtype)
+    return lambda x: np.asarray(x).astype(np.float32).astype(dtype)
+
+
+def _convert_float(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(_result(op))
+    rounding = op.properties.get("rounding")
+    toward_zero = rounding is not None and property_number(op, "rounding") == ROUNDING_MODES["rtz"]
+    return lambda x: convert_float(x, dtype, toward_zero)
+
+
+def _from_integer(is_signed: bool) -> Maker:
+    def make(op: Operation, memory: Memory) -> Evaluator:
+        dtype = numpy_dtype(_result(op))
+        return lambda x: integer_to_float(x, dtype, is_signed)
+
+    return make
+
+
+def _to_integer(is_signed: bool) -> Maker:
+    def make(op: Operation, memory: Memory) -> Evaluator:
+        dtype = numpy_dtype(_result(op))
+        return lambda x: float_to_integer(x, dtype, is_signed)
+
+    return make
+
+
+def _bitcast(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(_result(op))
+    return lambda x: np.ascontiguousarray(x).reshape(np.shape(x)).view(dtype)
+
+
+def _address_cast(op: Operation, memory: Memory) -> Evaluator:
+    return lambda x: x
+
+
+# Sources and shapes
+
+
+def _constant(op: Operation, memory: Memory) -> Evaluator:
+    attr = op.properties["value"]
+    type_ = _result(op)
+    dtype = numpy_dtype(type_)
+    if not isinstance(attr, DenseIntOrFPElementsAttr):
+        value: Any = dtype.type(scalar_value(attr))
+    elif is_splat(attr):
+        value = np.full(t.shape_of(type_), splat_value(attr), dtype)
+    else:
+        value = np.array(block_values(attr), dtype).reshape(t.shape_of(type_))
+    return lambda: value
+
+
+def _poison(op: Operation, memory: Memory) -> Evaluator:
+    type_ = _result(op)
+    value = np.broadcast_to(poison(numpy_dtype(type_)), t.shape_of(type_))
+    return lambda: value
+
+
+def poison(dtype: np.dtype[Any]) -> Any:
+    """What undefined values hold: NaN, or a conspicuous integer."""
+    if dtype == np.bool_:
+        return np.True_
+    if dtype.kind == "i":
+        return np.frombuffer(bytes([_POISON_BYTE] * dtype.itemsize), dtype)[0]
+    return np.asarray(np.nan).astype(dtype)[()]
+
+
+def _make_range(op: Operation, memory: Memory) -> Evaluator:
+    value = np.arange(property_number(op, "start"), property_number(op, "end"), dtype=np.int32)
+    return lambda: value
+
+
+def _splat(op: Operation, memory: Memory) -> Evaluator:
+    shape = t.shape_of(_result(op))
+    return lambda x: np.broadcast_to(x, shape)
+
+
+def _reshape(op: Operation, memory: Memory) -> Evaluator:
+    shape = t.shape_of(_result(op))
+    return lambda x: x.reshape(shape)
+
+
+def _transpose(op: Operation, memory: Memory) -> Evaluator:
+    order = op.properties["order"].get_values()  # type: ignore[attr-defined]
+    return lambda x: x.transpose(order)
+
+
+def _gather(op: Operation, memory: Memory) -> Evaluator:
+    axis = property_number(op, "axis")
+    return lambda x, indices: np.take_along_axis(x, indices.astype(np.int64), axis)
+
+
+# Memory
+
+
+def pointee_size(pointer_type: Attribute) -> int:
+    """Distance in bytes between neighbouring elements behind a pointer."""
+    pointee = t.elem(pointer_type).pointee  # type: ignore[attr-defined]
+    return max(1, t.bit_width(pointee) // 8)
+
+
+def _add_pointer(op: Operation, memory: Memory) -> Evaluator:
+    size = pointee_size(_result(op))
+    return lambda pointer, offset: pointer + signed(offset).astype(np.int64) * size
+
+
+def _load(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(_result(op))
+    stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+    nothing = poison(dtype)
+
+    def run(pointer: Any, mask: Any = None, other: Any = nothing) -> Any:
+        value = memory.load(pointer, None if mask is None else np.asarray(mask), stored, other)
+        return value != 0 if dtype == np.bool_ else value
+
+    return run
+
+
+def _store(op: Operation, memory: Memory) -> Evaluator:
+    def run(pointer: Any, value: Any, mask: Any = None) -> None:
+        value = np.asarray(value)
+        if value.dtype == np.bool_:
+            value = value.astype(np.uint8)
+        memory.store(pointer, value, None if mask is None else np.asarray(mask))
+
+    return run
+
+
+# The matrix product
+
+
+def _dot(op: Operation, memory: Memory) -> Evaluator:
+    source, target = numpy_dtype(op.operands[0].type), numpy_dtype(_result(op))
+    if source.kind in "ib":
+        return _integer_dot(source, target)
+    narrowed = source == np.float32 and property_number(op, "inputPrecision") == INPUT_PRECISIONS["tf32"]
+    wide = target if is_wide(target) else np.dtype(np.float32)
+
+    def run(a: Any, b: Any, c: Any) -> Any:
+        a, b = np.asarray(a).astype(wide), np.asarray(b).astype(wide)
+        if narrowed:
+            a, b = round_to_tf32(a), round_to_tf32(b)
+        return (np.matmul(a, b) + np.asarray(c).astype(wide)).astype(target)
+
+    return run
+
+
+def _integer_dot(source: np.dtype[Any], target: np.dtype[Any]) -> Evaluator:
+    if (
+        source.itemsize == 1
+    ):  # the sum of at most 2**20 products of 14 bits is exact in float64, whose product is fast
+        return lambda a, b, c: (
+            as_integer(
+                np.matmul(signed(a).astype(np.float64), signed(b).astype(np.float64)).astype(np.int64), target
+            )
+            + c
+        )
+    return lambda a, b, c: np.matmul(a.astype(target), b.astype(target)) + c
+
+
+EVALUATORS: dict[str, Maker] = {
+    **{name: _integer_function(name) for name in (*SIGNED, *UNSIGNED)},
+    **{name: _float_function(name) for name in (*FLOAT, *ELEMENTARY)},
+    "arith.cmpi": _compare_integers,
+    "arith.cmpf": _compare_floats,
+    "arith.select": lambda op, memory: np.where,
+    "arith.extsi": _extend(signed),
+    "arith.extui": _extend(unsigned),
+    "arith.trunci": _truncate,
+    "arith.extf": _resize_float,
+    "arith.truncf": _resize_float,
+    "arith.sitofp": _from_integer(True),
+    "arith.uitofp": _from_integer(False),
+    "arith.fptosi": _to_integer(True),
+    "arith.fptoui": _to_integer(False),
+    "arith.bitcast": _bitcast,
+    "arith.constant": _constant,
+    "ub.poison": _poison,
+    "tt.make_range": _make_range,
+    "tt.splat": _splat,
+    "tt.broadcast": _splat,
+    "tt.unsplat": lambda op, memory: lambda x: x.reshape(-1)[0],
+    "tt.expand_dims": _reshape,
+    "tt.reshape": _reshape,
+    "tt.trans": _transpose,
+    "tt.join": lambda op, memory: lambda a, b: np.stack([a, b], axis=-1),
+    "tt.split": lambda op, memory: lambda x: (x[..., 0], x[..., 1]),
+    "tt.cat": lambda op, memory: lambda a, b: np.concatenate([a, b]),
+    "tt.gather": _gather,
+    "tt.addptr": _add_pointer,
+    "tt.load": _load,
+    "tt.store": _store,
+    "tt.bitcast": _bitcast,
+    "tt.ptr_to_int": _address_cast,
+    "tt.int_to_ptr": _address_cast,
+    "tt.fp_to_fp": _convert_float,
+    "tt.clampf": _clamp,
+    "tt.dot": _dot,
+}

@@ -1,0 +1,169 @@
+"""Runs block functions with NumPy: the definition of the block IR that the back ends are tested against.
+
+A function is translated once into a list of Python closures over one list of values, then run for every
+program of the grid, one after the other, axis x fastest. An access outside an array raises
+(`memory.AccessError`). Masked lanes touch no memory; where a load says nothing about them they hold poison:
+NaN, or the integer 0x5A5A…, so that a test sees it leak. Reductions combine neighbouring elements as a
+balanced tree, scans by doubling; both keep the order of the operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Operation
+
+from ...promotion.errors import UserError
+from . import types as t
+from .dialect_functions import FuncOp
+from .memory import AccessError, Memory
+from .numerics import numpy_dtype
+from .translation import Translation, Value
+
+Array = NDArray[Any]
+
+__all__ = ["AccessError", "interpret"]
+
+
+def interpret(
+    func: Operation,
+    grid: int | Sequence[int],
+    args: Sequence[Array | int | float | bool],
+    name: str | None = None,
+) -> None:
+    """Run every program of the grid; arrays are written in place.
+
+    Args:
+        func: a `tt.func`, or a module (the function called `name`, or the only public one).
+        grid: number of programs, or one number per axis x, y, z.
+        args: one per parameter. A pointer takes a C-contiguous array whose elements have the pointee's
+            width, of any dtype (i1 takes bytes); a scalar takes a number, which is rounded to a float
+            parameter and must fit an integer one.
+
+    Raises:
+        UserError: the arguments do not fit the parameters.
+        AccessError: an access outside the arrays.
+        UnsupportedError: the function holds an operation that the interpreter does not know.
+    """
+    function = find_function(func, name)
+    extents = (grid,) if isinstance(grid, int) else tuple(grid)
+    if not 1 <= len(extents) <= 3 or any(extent < 0 for extent in extents):
+        raise UserError(f"grid {grid}: expected one to three numbers of programs, none negative")
+    extents = (*extents, 1, 1, 1)[:3]
+    machine = Machine(extents)
+    values = machine.bind(function, args)
+    with np.errstate(all="ignore"):
+        code = machine.function(function)
+        for z in range(extents[2]):
+            for y in range(extents[1]):
+                for x in range(extents[0]):
+                    machine.program = (np.int32(x), np.int32(y), np.int32(z))
+                    try:
+                        code(values)
+                    except AccessError as error:
+                        raise AccessError(
+                            f"@{function.sym_name.data}, program ({x}, {y}, {z}): {error}"
+                        ) from None
+
+
+def find_function(func: Operation, name: str | None = None) -> FuncOp:
+    """The function to run: `func` itself, or one of a module's functions."""
+    if isinstance(func, FuncOp):
+        return func
+    if not isinstance(func, ModuleOp):
+        raise UserError(f"expected a tt.func or a module, got {func.name}")
+    functions = [op for op in func.body.block.ops if isinstance(op, FuncOp)]
+    if name is not None:
+        found = [op for op in functions if op.sym_name.data == name]
+    else:
+        private = [
+            op for op in functions if op.sym_visibility is not None and op.sym_visibility.data == "private"
+        ]
+        found = [op for op in functions if op not in private and op.body.blocks]
+    if len(found) != 1:
+        names = ", ".join(op.sym_name.data for op in functions) or "none"
+        wanted = f"function {name!r}" if name is not None else "a single public function"
+        raise UserError(f"the module has no {wanted}; its functions: {names}. Pass name= to choose one")
+    return found[0]
+
+
+class Machine:
+    """Memory, the current program and the translated functions of one run."""
+
+    def __init__(self, grid: tuple[int, ...]) -> None:
+        self.memory = Memory()
+        self.grid = tuple(np.int32(extent) for extent in grid)
+        self.program: tuple[Value, ...] = (np.int32(0),) * 3
+        self._functions: dict[Operation, Callable[[Sequence[Value]], list[Value]]] = {}
+
+    def bind(self, function: FuncOp, args: Sequence[Any]) -> list[Value]:
+        """Check the arguments and turn them into values."""
+        where = f"@{function.sym_name.data}"
+        if not function.body.blocks:
+            raise UserError(f"{where} is a declaration without a body; nothing to run")
+        parameters = function.body.blocks[0].args
+        if len(args) != len(parameters):
+            raise UserError(f"{where} takes {len(parameters)} arguments, got {len(args)}")
+        values = []
+        for index, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
+            name = parameter.name_hint or f"argument {index}"
+            what = f"{where}, parameter {name} of type {parameter.type}"
+            if isinstance(parameter.type, t.PointerType):
+                values.append(np.int64(self._bind_array(parameter.type, arg, name, what)))
+            else:
+                values.append(_scalar_argument(parameter.type, arg, what))
+        return values
+
+    def _bind_array(self, type_: t.PointerType, arg: Any, name: str, what: str) -> int:
+        if not isinstance(arg, np.ndarray):
+            raise UserError(f"{what}: expected a NumPy array, got {type(arg).__name__}")
+        size = max(1, t.bit_width(type_.pointee) // 8) if not t.is_tensor(type_.pointee) else arg.itemsize
+        if arg.itemsize != size:
+            raise UserError(
+                f"{what}: the array has dtype {arg.dtype} of {arg.itemsize} bytes, expected elements of "
+                f"{size}; convert it with .astype()"
+            )
+        if not arg.flags.c_contiguous:
+            raise UserError(f"{what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
+        return self.memory.add(arg, name)
+
+    def function(self, function: FuncOp) -> Callable[[Sequence[Value]], list[Value]]:
+        """The translated function: values of the parameters -> values returned."""
+        found = self._functions.get(function)
+        if found is None:
+            translation = Translation(self)
+
+            def run(args: Sequence[Value]) -> list[Value]:
+                return translated(args)
+
+            self._functions[function] = run  # before the body is translated, so that it may call itself
+            translated = translation.body(function.body)
+            found = run
+        return found
+
+    def callee(self, module: ModuleOp, name: str) -> Callable[[Sequence[Value]], list[Value]]:
+        """The translated function `name` of a module."""
+        return self.function(find_function(module, name))
+
+
+def _scalar_argument(type_: Attribute, arg: Any, what: str) -> Value:
+    dtype = numpy_dtype(type_)
+    if t.is_pointer(type_) or t.is_tensor(type_):
+        raise UserError(f"{what} cannot be passed from outside")
+    if not isinstance(arg, int | float | np.number | np.bool_):
+        raise UserError(f"{what}: expected a number, got {type(arg).__name__}")
+    if t.is_float(type_):
+        return dtype.type(arg)
+    if int(arg) != arg:
+        raise UserError(f"{what}: {arg} is not an integer")
+    width = t.bit_width(type_)
+    if not -(1 << (width - 1)) <= int(arg) < 1 << width:
+        raise UserError(f"{what}: {arg} does not fit into {width} bits")
+    low = int(arg) & ((1 << width) - 1)
+    if width == 1:
+        return np.bool_(low)
+    return dtype.type(low - (1 << width) if low >> (width - 1) else low)

@@ -1,0 +1,235 @@
+"""Types of the block IR: scalars, pointers `!tt.ptr<T>` and blocks (`tensor<…>` of either).
+
+Types are interned: the helpers return one object per type, so that building an operation neither allocates
+nor validates types. Equality of types is still structural (`==`); text read from outside may hold equal types
+that are other objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.dialects import builtin
+from xdsl.dialects.builtin import FixedBitwidthType, IntAttr, IntegerType, TensorType
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError, UnsupportedError
+
+GLOBAL_ADDRESS_SPACE = 1
+MAX_BLOCK_ELEMENTS = 1 << 20
+"""Largest number of elements of one block (the tt dialect's own limit)."""
+
+
+@irdl_attr_definition
+class PointerType(ParametrizedAttribute, TypeAttribute):
+    """`!tt.ptr<T>` or `!tt.ptr<T, space>`: the address of a `T`. Space 1 (global memory) is not printed."""
+
+    name = "tt.ptr"
+
+    pointee: Attribute
+    address_space: IntAttr
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            pointee = parser.parse_type()
+            space = GLOBAL_ADDRESS_SPACE
+            if parser.parse_optional_punctuation(","):
+                space = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        return (pointee, IntAttr(space))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.pointee)
+            if self.address_space.data != GLOBAL_ADDRESS_SPACE:
+                printer.print_string(f", {self.address_space.data}")
+
+
+I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
+F16, BF16, F32, F64 = builtin.f16, builtin.bf16, builtin.f32, builtin.f64
+
+_SCALARS: dict[str, Attribute] = {
+    "i1": I1,
+    "i4": IntegerType(4),
+    "i8": I8,
+    "i16": I16,
+    "i32": I32,
+    "i64": I64,
+    "f16": F16,
+    "bf16": BF16,
+    "f32": F32,
+    "f64": F64,
+    "f8E4M3FN": builtin.Float8E4M3FNType(),
+    "f8E5M2": builtin.Float8E5M2Type(),
+    "f8E4M3FNUZ": builtin.Float8E4M3FNUZType(),
+    "f8E5M2FNUZ": builtin.Float8E5M2FNUZType(),
+    "f8E4M3B11FNUZ": builtin.Float8E4M3B11FNUZType(),
+    "f8E4M3": builtin.Float8E4M3Type(),
+    "f8E3M4": builtin.Float8E3M4Type(),
+    "f8E8M0FNU": builtin.Float8E8M0FNUType(),
+}
+
+# DType name → register type. bool is i1 in registers (in memory the tiler uses i8); integers are signless.
+_OF_DTYPE = {
+    "bool": "i1",
+    "int4": "i4",
+    "uint4": "i4",
+    "index": "i64",
+    "address": "i64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "tensor_float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e5m2": "f8E5M2",
+    "float8_e4m3fnuz": "f8E4M3FNUZ",
+    "float8_e5m2fnuz": "f8E5M2FNUZ",
+    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "float8_e4m3": "f8E4M3",
+    "float8_e3m4": "f8E3M4",
+    "float8_e8m0fnu": "f8E8M0FNU",
+    **{f"{sign}int{width}": f"i{width}" for sign in ("", "u") for width in (8, 16, 32, 64)},
+}
+
+
+class _Info(NamedTuple):
+    type: Attribute  # keeps the object alive, so that its id stays its own
+    elem: Attribute
+    shape: tuple[int, ...]
+
+
+_INFO: dict[int, _Info] = {}
+_INFO_LIMIT = 1 << 14  # text read from outside makes new type objects; start over rather than grow for ever
+_TENSORS: dict[tuple[Attribute, tuple[int, ...]], Attribute] = {}
+_POINTERS: dict[tuple[Attribute, int], PointerType] = {}
+
+
+def _info(type_: Attribute) -> _Info:
+    info = _INFO.get(id(type_))
+    if info is None:
+        if len(_INFO) >= _INFO_LIMIT:
+            _INFO.clear()
+        if isinstance(type_, TensorType):
+            info = _Info(type_, type_.element_type, tuple(type_.get_shape()))
+        else:
+            info = _Info(type_, type_, ())
+        _INFO[id(type_)] = info
+    return info
+
+
+def scalar_type(name: DType | str | Attribute) -> Attribute:
+    """The scalar type of a `DType`, of a DType's name or of MLIR text (`"i32"`, `"bf16"`, `"f8E5M2"`).
+
+    bool is `i1`, `index`/`address` are `i64`, `tensor_float32` is `f32`. A scalar type is returned as it is.
+
+    Raises:
+        UnsupportedError: the block IR has no such element type (complex, packed 4/6-bit floats, …).
+    """
+    if isinstance(name, Attribute):
+        return name
+    text = name.name if isinstance(name, DType) else name
+    found = _SCALARS.get(_OF_DTYPE.get(text, text))
+    if found is None:
+        raise UnsupportedError(f"the block IR has no element type {text!r}; it has {', '.join(_SCALARS)}")
+    return found
+
+
+def ptr(pointee: DType | str | Attribute, address_space: int = GLOBAL_ADDRESS_SPACE) -> PointerType:
+    """`!tt.ptr<pointee>`."""
+    elem_type = scalar_type(pointee)
+    key = (elem_type, address_space)
+    found = _POINTERS.get(key)
+    if found is None:
+        found = _POINTERS[key] = PointerType(elem_type, IntAttr(address_space))
+    return found
+
+
+def tensor(elem_type: Attribute, shape: Sequence[int]) -> Attribute:
+    """`tensor<shape x elem_type>`; the empty shape gives the scalar type itself."""
+    key = (elem_type, shape if type(shape) is tuple else tuple(shape))
+    found = _TENSORS.get(key)
+    if found is None:
+        if isinstance(elem_type, TensorType):
+            raise InternalError(f"a block of blocks: element type {elem_type}")
+        if not key[1]:
+            return elem_type
+        found = _TENSORS[key] = TensorType(elem_type, key[1])
+    return found
+
+
+def elem(type_: Attribute) -> Attribute:
+    """The element type of a block; a scalar's own type."""
+    return _info(type_).elem
+
+
+def shape_of(type_: Attribute) -> tuple[int, ...]:
+    """The shape of a block; `()` for scalars."""
+    return _info(type_).shape
+
+
+def with_elem(type_: Attribute, elem_type: Attribute) -> Attribute:
+    """The type of the same shape with another element type."""
+    return tensor(elem_type, _info(type_).shape)
+
+
+def with_shape(type_: Attribute, shape: Sequence[int]) -> Attribute:
+    """The type of the same elements in another shape (`()`: the scalar)."""
+    return tensor(_info(type_).elem, shape)
+
+
+def mask_type(type_: Attribute) -> Attribute:
+    """The type of a mask over `type_`: i1 of the same shape."""
+    return tensor(I1, _info(type_).shape)
+
+
+def value_type(pointer_type: Attribute) -> Attribute:
+    """What a load through `pointer_type` (a pointer or a block of pointers) gives."""
+    info = _info(pointer_type)
+    if not isinstance(info.elem, PointerType):
+        raise InternalError(f"not a pointer or a block of pointers: {pointer_type}")
+    pointee = info.elem.pointee
+    return tensor(pointee, info.shape) if info.shape else pointee  # older texts have pointers to blocks
+
+
+def is_tensor(type_: Attribute) -> bool:
+    """Whether the type is a block (of any rank)."""
+    return isinstance(type_, TensorType)
+
+
+def is_float(type_: Attribute) -> bool:
+    """Whether the (element) type is a float."""
+    return isinstance(_info(type_).elem, builtin.AnyFloat)
+
+
+def is_integer(type_: Attribute) -> bool:
+    """Whether the (element) type is an integer, i1 included."""
+    return isinstance(_info(type_).elem, IntegerType)
+
+
+def is_pointer(type_: Attribute) -> bool:
+    """Whether the (element) type is a pointer."""
+    return isinstance(_info(type_).elem, PointerType)
+
+
+def bit_width(type_: Attribute) -> int:
+    """Width in bits of the (element) type; pointers have 64."""
+    element = _info(type_).elem
+    if isinstance(element, FixedBitwidthType):
+        return element.bitwidth
+    if isinstance(element, PointerType):
+        return 64
+    raise UnsupportedError(f"no known width for element type {element}")
+
+
+def element_count(type_: Attribute) -> int:
+    """Number of elements; 1 for scalars."""
+    count = 1
+    for extent in _info(type_).shape:
+        count *= extent
+    return count

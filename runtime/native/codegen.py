@@ -1,0 +1,120 @@
+"""The runtime's meeting point with LLVM: its own small modules to object code, and object code to callable
+addresses.
+
+One LLJIT serves the process. Objects are linked into it under names that are never reused; the returned
+`LinkedCode` keeps the code mapped, and dropping it unmaps the code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from ...promotion.errors import InternalError
+
+_lock = threading.Lock()
+_numbers = itertools.count()
+if hasattr(os, "register_at_fork"):
+    # LLVM is in a consistent state, and the lock free, in a child that is forked while another thread compiles
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+@functools.cache
+def target_machine() -> Any:
+    """Code generation for the CPU this process runs on."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=2,
+        reloc="pic",
+        codemodel="small",
+    )
+
+
+def target_key() -> str:
+    """Names everything about this machine and this LLVM that object code of `emit_object` depends on."""
+    features = llvm.get_host_cpu_features().flatten()
+    version = ".".join(str(part) for part in llvm.llvm_version_info)
+    return f"{llvm.get_process_triple()}|{llvm.get_host_cpu_name()}|{features}|llvm {version}"
+
+
+def _module(text: str) -> Any:
+    machine = target_machine()
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = llvm.get_process_triple()
+        module.data_layout = str(machine.target_data)
+        module.verify()  # the wheel's LLVM aborts the process on malformed IR that was not verified
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refuses a module: {str(error).strip()}") from error
+    return module
+
+
+def emit_object(text: str) -> bytes:
+    """Object code of an LLVM IR module for this machine. Raises `InternalError` when LLVM refuses the
+    text."""
+    with _lock:
+        return bytes(target_machine().emit_object(_module(text)))
+
+
+def emit_assembly(text: str) -> str:
+    """Assembly text of an LLVM IR module for this machine, for reading."""
+    with _lock:
+        return str(target_machine().emit_assembly(_module(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedCode:
+    """Code in memory: the addresses of the exported symbols, valid for as long as this object lives."""
+
+    addresses: Mapping[str, int]
+    _tracker: Any
+
+    def __getitem__(self, name: str) -> int:
+        return self.addresses[name]
+
+
+@functools.cache
+def _jit() -> Any:
+    return llvm.create_lljit_compiler(target_machine(), suppress_errors=True)
+
+
+def link(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int]) -> LinkedCode:
+    """Links object code. `imports` gives the address of every symbol the objects need and do not define.
+
+    Raises `InternalError` when a symbol is missing. The bytes must come from LLVM or from a store that
+    verified them: LLVM aborts on object files that are damaged.
+    """
+    builder = llvm.JITLibraryBuilder()
+    for code in objects:
+        builder.add_object_img(code)
+    for name, address in imports.items():
+        builder.import_symbol(name, address)
+    names = tuple(exports)
+    for name in names:
+        builder.export_symbol(name)
+    with _lock:
+        try:
+            tracker = builder.link(_jit(), f"joinery.{next(_numbers)}")
+        except RuntimeError as error:
+            raise InternalError(f"object code cannot be linked: {str(error).strip()}") from error
+    return LinkedCode({name: tracker[name] for name in names}, tracker)
+
+
+def address_of(function: Any) -> int:
+    """Address of a function of a ctypes library; raises `AttributeError` through ctypes when it does not
+    exist."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    if address is None:
+        raise InternalError(f"{function!r} has no address")
+    return address

@@ -1,0 +1,325 @@
+"""The native side of the runtime, compiled once per machine and linked once per process.
+
+`pool.ll` (threads), `memory.ll` (aligned, recycled blocks) and `entry.ll` (the Python call) are LLVM IR
+templates. What this platform or this interpreter cannot run is left out, and callers see `None`: no entry on
+PyPy or a free-threaded build, for example, where `Executable` does the same work in Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import struct
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from .codegen import LinkedCode, address_of, emit_object, link, target_key
+
+_HERE = Path(__file__).parent
+
+# Linux system call numbers by machine: futex, gettid
+_SYSTEM_CALLS = {"x86_64": (202, 186), "aarch64": (98, 178)}
+_PAUSE = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+}
+_C_SYMBOLS = ("posix_memalign", "free", "mmap", "munmap", "madvise", "memcpy", "memset", "memmove")
+_POOL_SYMBOLS = {
+    "linux": (
+        "pthread_create", "pthread_detach", "pthread_sigmask", "memcpy", "memset", "syscall", "sched_getcpu",
+        "sched_setaffinity",
+    ),
+    "posix": (
+        "pthread_create", "pthread_detach", "pthread_sigmask", "memcpy", "memset", "pthread_mutex_init",
+        "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_cond_init", "pthread_cond_wait",
+        "pthread_cond_broadcast",
+    ),
+    "serial": (),
+}  # fmt: skip
+_PYTHON_SYMBOLS = (
+    "PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New", "PyTuple_SetItem",
+    "PyErr_Occurred", "Py_IncRef", "Py_DecRef",
+)  # fmt: skip
+_NEW_FROM_DESCR = 94  # index of PyArray_NewFromDescr in NumPy's C-API table; the table is append-only
+_GET_HANDLER = 305  # index of PyDataMem_GetHandler
+_FASTCALL_KEYWORDS = 0x82
+_NOARGS = 0x04
+
+
+class ObjectStore(Protocol):
+    """Where compiled templates are kept between processes."""
+
+    def get_bytes(self, key: str) -> bytes | None: ...
+
+    def put_bytes(self, key: str, data: bytes) -> None: ...
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _MemoryHandler(ctypes.Structure):
+    """PyDataMem_Handler, version 1 (NumPy Enhancement Proposal 49)."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+class Entry:
+    """The native Python entry and the memory behind it. Every method needs the GIL, which calling from Python
+    implies."""
+
+    def __init__(self, code: LinkedCode, keep_alive: tuple[Any, ...]) -> None:
+        self._keep_alive = (code, *keep_alive)
+        prototype = ctypes.PYFUNCTYPE  # keeps the GIL: the block lists rely on it
+        self.trim: Callable[[], None] = prototype(None)(code["jn_trim"])
+        self._new_array = prototype(
+            ctypes.c_void_p, ctypes.py_object, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+        )(code["jn_new_array"])
+        self.cached_bytes = ctypes.c_int64.from_address(code["jn_cached_bytes"])
+        self.cached_limit = ctypes.c_int64.from_address(code["jn_cached_limit"])
+        self._call = _MethodDef(b"model", code["jn_entry"], _FASTCALL_KEYWORDS, b"Runs the compiled model.")
+        self._bound = _MethodDef(b"bound_call", code["jn_bound"], _NOARGS, b"Runs the prepared call.")
+        self._new_function = ctypes.pythonapi.PyCFunction_NewEx
+        self._new_function.restype = ctypes.py_object
+        self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+
+    def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+        """An uninitialised array in a block of its own; None when the size overflows or there is no
+        memory."""
+        extents = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+        # a py_object result would be simpler, but ctypes crashes on a null one
+        reference = self._new_array(dtype, dtype.itemsize, len(shape), ctypes.addressof(extents))
+        if reference is None:
+            return None
+        array: np.ndarray[Any, Any] = ctypes.cast(reference, ctypes.py_object).value
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(array))  # `value` took a reference of its own
+        return array
+
+    def call_function(self, table: np.ndarray[Any, Any]) -> Callable[..., Any]:
+        """The Python callable over a model's table (see `entry.ll`); it keeps the table alive."""
+        function: Callable[..., Any] = self._new_function(ctypes.addressof(self._call), table, None)
+        return function
+
+    def bound_function(self, table: np.ndarray[Any, Any]) -> Callable[[], Any]:
+        """The Python callable over a prepared call's table (see `entry.ll`); it keeps the table alive."""
+        function: Callable[[], Any] = self._new_function(ctypes.addressof(self._bound), table, None)
+        return function
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLibrary:
+    """Addresses of `jn_parallel` and `jn_pool_reset`; whether there are threads; None for an entry that
+    cannot run."""
+
+    code: LinkedCode
+    parallel: int
+    pool_reset: int
+    threaded: bool
+    entry: Entry | None
+
+
+def _machine() -> str:
+    name = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def _template(name: str, values: Mapping[str, str]) -> str:
+    text = (_HERE / f"{name}.ll").read_text(encoding="utf-8")
+    for key, value in values.items():
+        text = text.replace("{{" + key + "}}", value)
+    return text
+
+
+def _object(name: str, text: str, store: ObjectStore | None) -> bytes:
+    key = hashlib.sha256(f"joinery runtime {name}\n{target_key()}\n{text}".encode()).hexdigest()
+    cached = store.get_bytes(key) if store is not None else None
+    if cached is not None:
+        return cached
+    code = emit_object(text)
+    if store is not None:
+        store.put_bytes(key, code)
+    return code
+
+
+def _has_known_layout() -> bool:
+    """Whether interpreter and NumPy lay out objects as `entry.ll` reads them, as far as a live array can
+    tell."""
+    if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or sys.byteorder != "little":
+        return False
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or object.__basicsize__ != 16 or os.name != "posix":
+        return False
+    if np.ndarray.__basicsize__ < 96:
+        return False
+    probe = np.empty((3, 5), np.float32)
+    word = [ctypes.c_int64.from_address(id(probe) + 8 * i).value for i in range(12)]
+    if word[1] != id(np.ndarray) or word[2] != probe.ctypes.data or word[3] & 0xFFFFFFFF != probe.ndim:
+        return False
+    extents = (ctypes.c_int64 * 2).from_address(word[4])
+    strides = (ctypes.c_int64 * 2).from_address(word[5])
+    if tuple(extents) != probe.shape or tuple(strides) != probe.strides:
+        return False
+    if word[6] != 0 or word[7] != id(probe.dtype):
+        return False
+    if word[8] & 0xFFFFFFFF != probe.flags.num:
+        return False
+    get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(_numpy_function(_GET_HANDLER))
+    return word[11] == id(get_handler())
+
+
+def _numpy_function(index: int) -> int:
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype = ctypes.c_void_p
+    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return int(ctypes.cast(get_pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))[index])
+
+
+def c_library() -> Any:
+    """The C library this process runs on."""
+    return ctypes.CDLL(None if os.name == "posix" else "ucrtbase")
+
+
+def _addresses(library: Any, names: tuple[str, ...]) -> dict[str, int]:
+    return {name: address_of(getattr(library, name)) for name in names}
+
+
+def _cache_limit() -> int:
+    """Bytes of free blocks kept: an eighth of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    except (ValueError, OSError):
+        return 1 << 30
+
+
+def _load_entry(store: ObjectStore | None) -> Entry:
+    text = entry_text(sys.platform)
+    handler = _MemoryHandler(name=b"joinery", version=1)
+    new_capsule = ctypes.pythonapi.PyCapsule_New
+    new_capsule.restype = ctypes.py_object
+    new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule_name = ctypes.c_char_p(b"mem_handler")
+    capsule = new_capsule(ctypes.addressof(handler), capsule_name, None)
+    imports = _addresses(c_library(), _C_SYMBOLS) | _addresses(ctypes.pythonapi, _PYTHON_SYMBOLS)
+    imports["PyArray_NewFromDescr"] = _numpy_function(_NEW_FROM_DESCR)
+    imports["PyArray_Type"] = id(np.ndarray)
+    imports["jn_handler_capsule"] = id(capsule)
+    exports = (
+        "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_free",
+        "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc",
+    )  # fmt: skip
+    code = link([_object("entry", text, store)], exports, imports)
+    handler.malloc = code["jn_handler_malloc"]
+    handler.calloc = code["jn_handler_calloc"]
+    handler.realloc = code["jn_handler_realloc"]
+    handler.free = code["jn_free"]
+    entry = Entry(code, (handler, capsule_name, capsule))
+    entry.cached_limit.value = _cache_limit()
+    # Arrays hold the handler and outlive everything at exit: these objects are never released.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))
+    return entry
+
+
+def pool_platform() -> str:
+    """Which pool this system gets: "linux" (futex, CPU masks), "posix" (condition variable), or "serial" (none)."""
+    if os.name != "posix" or _machine() not in _PAUSE:
+        return "serial"
+    return "linux" if sys.platform == "linux" and _machine() in _SYSTEM_CALLS else "posix"
+
+
+def pool_text(platform_name: str, machine: str, system: str) -> str:
+    """LLVM IR of the pool. `machine` and `system` are named as by `platform.machine` and `sys.platform`."""
+    if platform_name == "serial":
+        return _template("pool_serial", {})
+    declaration, pause = _PAUSE[machine]
+    futex, gettid = _SYSTEM_CALLS[machine]
+    mask = "3" if system == "darwin" else "2"
+    values = {"SYS_FUTEX": str(futex), "SYS_GETTID": str(gettid), "SIG_SETMASK": mask}
+    values |= {"PAUSE_DECLARATION": declaration, "PAUSE": pause}
+    return _template("pool", values) + _template(f"pool_{platform_name}", values)
+
+
+def entry_text(system: str) -> str:
+    """LLVM IR of the allocator and the Python entry."""
+    linux = system == "linux"
+    values = {"MAP_PRIVATE_ANONYMOUS": "34" if linux else "4098", "MADV_HUGEPAGE": "14" if linux else "0"}
+    return _template("memory", values) + _template("entry", {})
+
+
+def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCode:
+    """`jn_parallel` and `jn_pool_reset` for a platform. The code stays for ever: worker threads run in it."""
+    text = pool_text(platform_name, _machine(), sys.platform)
+    imports = _addresses(c_library(), _POOL_SYMBOLS[platform_name])
+    code = link([_object("pool", text, store)], ("jn_parallel", "jn_pool_reset"), imports)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    ctypes.CFUNCTYPE(None)(code["jn_pool_reset"])()
+    return code
+
+
+def _load(store: ObjectStore | None) -> NativeLibrary:
+    name = pool_platform()
+    code = load_pool(name, store)
+    entry = _load_entry(store) if _has_known_layout() else None
+    return NativeLibrary(code, code["jn_parallel"], code["jn_pool_reset"], name != "serial", entry)
+
+
+_lock = threading.Lock()
+_loaded: list[NativeLibrary] = []
+
+
+def native_library(store: ObjectStore | None = None) -> NativeLibrary:
+    """The process's native library. The first call compiles it, or takes it from `store`; later calls return
+    the same."""
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load(store))
+    return _loaded[0]
+
+
+_LIBRARY_FUNCTIONS = ("memcpy", "memmove", "memset", "memcmp")
+_MATH_FUNCTIONS = (
+    "acos", "asin", "atan", "atan2", "cbrt", "ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2",
+    "expm1", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "log", "log10", "log1p", "log2",
+    "nearbyint", "pow", "remainder", "rint", "round", "roundeven", "sin", "sinh", "tan", "tanh", "trunc",
+)  # fmt: skip
+
+
+@functools.cache
+def library_symbols() -> dict[str, int]:
+    """Functions of the C library that generated code may call, by name; unknown ones are left out."""
+    libraries = [c_library()]
+    if sys.platform == "linux":
+        # where the C library holds the math functions itself (musl) there is no such file
+        with contextlib.suppress(OSError):
+            libraries.append(ctypes.CDLL("libm.so.6"))
+    names = [*_LIBRARY_FUNCTIONS, *_MATH_FUNCTIONS, *(f"{name}f" for name in _MATH_FUNCTIONS)]
+    found: dict[str, int] = {}
+    for name in names:
+        owner = next((library for library in libraries if hasattr(library, name)), None)
+        if owner is not None:
+            found[name] = address_of(getattr(owner, name))
+    return found

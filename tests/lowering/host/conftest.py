@@ -1,0 +1,50 @@
+"""Runs block functions natively: builder → host lowering → object code → call, with guard bytes around every output."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from joinery.lowering.llvm.compile import compile_object, host_target
+from joinery.lowering.llvm.host.kernel import lower_kernel
+from joinery.lowering.llvm.ir import Module
+from joinery.runtime.native.codegen import link
+
+GUARD = 256
+
+
+class NativeKernel:
+    def __init__(self, func: Any) -> None:
+        module = Module()
+        lower_kernel(module, func, "kernel", host_target())
+        self.text = module.text()
+        self._code = link([compile_object(self.text, host_target())], ("kernel",), {})
+        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            self._code["kernel"]
+        )
+
+    def __call__(self, grid: int, *arguments: np.ndarray | int) -> None:
+        """Arrays are passed inside guarded copies; the guards must survive and the contents are copied back."""
+        words, guarded = [], []
+        for argument in arguments:
+            if isinstance(argument, np.ndarray):
+                raw = np.full(argument.nbytes + 2 * GUARD, 0xA5, np.uint8)
+                raw[GUARD : GUARD + argument.nbytes] = np.frombuffer(argument.tobytes(), np.uint8)
+                guarded.append((argument, raw))
+                words.append(raw.ctypes.data + GUARD)
+            else:
+                words.append(argument)
+        self._run((ctypes.c_int64 * len(words))(*words), 0, grid)
+        for argument, raw in guarded:
+            assert (raw[:GUARD] == 0xA5).all(), "bytes before an array were overwritten"
+            assert (raw[GUARD + argument.nbytes :] == 0xA5).all(), "bytes after an array were overwritten"
+            inside = raw[GUARD : GUARD + argument.nbytes]
+            argument[...] = np.frombuffer(inside.tobytes(), argument.dtype).reshape(argument.shape)
+
+
+@pytest.fixture
+def native() -> Callable[[Any], NativeKernel]:
+    return NativeKernel

@@ -1,0 +1,109 @@
+"""What a model tells about itself."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from joinery.promotion.errors import UserError
+from joinery.runtime.layouts import pack, stored_shape, unpack
+from joinery.runtime.model import Model
+
+
+def test_specs_and_repr(symbolic, many, weight):
+    model = Model(symbolic, [], "", threads=2)
+    assert (model.name, model.dims, model.threads) == ("symbolic", ("rows",), 2)
+    assert [spec.name for spec in model.inputs] == ["x", "y"]
+    assert model.outputs[0].shape == ("rows", 4)
+    assert repr(model) == (
+        "<joinery.Model 'symbolic' (x: float32[rows, 4], y: float32[rows, 4]) -> (z: float32[rows, 4]); "
+        "2 kernels, 2 threads>"
+    )
+    assert isinstance(model, Model)
+    assert type(model).__name__ == "Model"
+    assert "total: float32[]" in repr(Model(many, [weight], ""))
+
+
+def test_kernels(symbolic):
+    double, add = Model(symbolic, [], "").kernels
+    assert (double.name, double.template, double.fused, double.tiles) == (
+        "double_rows",
+        "map",
+        ("mul",),
+        (("i", 64),),
+    )
+    assert double.grid == "rows"
+    assert double.bytes == "16*rows + 16*rows"
+    assert add.at(rows=10) == {"grid": 10, "bytes_read": 320, "bytes_written": 160, "flops": 40}
+    with pytest.raises(UserError, match="dim 'rows' has no value"):
+        add.at()
+    assert double.llvm_ir.startswith("define void @double_rows(")
+    assert double.llvm_ir.endswith("}")
+    assert "@add_rows" not in double.llvm_ir
+    assert "@double_rows" not in add.llvm_ir
+    assert "double_rows:" in double.asm
+    assert "ret" in double.asm
+    assert "add_rows:" not in double.asm
+
+
+def test_static_kernels(add16):
+    (kernel,) = Model(add16, [], "").kernels
+    assert kernel.at() == {"grid": 1, "bytes_read": 128, "bytes_written": 64, "flops": 16}
+    assert (kernel.ttir, kernel.bytes) == ("tt", 192)
+
+
+def test_plan(symbolic):
+    lines = Model(symbolic, [], "").plan().splitlines()
+    assert lines[0].split() == [
+        "kernel",
+        "template",
+        "grid",
+        "tiles",
+        "bytes",
+        "read",
+        "bytes",
+        "written",
+        "flops",
+        "fused",
+    ]
+    assert lines[2].split() == ["double_rows", "map", "rows", "i=64", "16*rows", "16*rows", "4*rows", "mul"]
+    assert lines[3].split() == [
+        "add_rows",
+        "map",
+        "rows",
+        "i=64",
+        "32*rows",
+        "16*rows",
+        "4*rows",
+        "add,",
+        "cast",
+    ]
+    assert len(lines) == 4
+
+
+def test_a_model_is_not_pickled(add16):
+    with pytest.raises(TypeError, match=r"cannot be pickled; fix: m\.save"):
+        pickle.dumps(Model(add16, [], ""))
+
+
+@pytest.mark.parametrize("shape", [(3, 16), (3, 17), (1, 1), (5, 48), (2, 3, 4, 10), (0, 5), (5, 0)])
+def test_panels_invert(shape):
+    matrix = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    stored = pack(matrix, "panels:16")
+    assert stored.shape == stored_shape(shape, "panels:16")
+    np.testing.assert_array_equal(unpack(stored, shape, "panels:16"), matrix)
+    *batch, rows, columns = shape
+    for index in np.ndindex(*batch, rows, columns):  # the definition
+        *head, row, column = index
+        assert stored[(*head, column // 16, row, column % 16)] == matrix[index]
+    assert stored.sum() == pytest.approx(matrix.sum(), abs=1e-4), "padding is zero"
+    assert pack(matrix, "plain") is matrix
+
+
+def test_unknown_layouts():
+    for layout in ("", "panels", "panels:0", "panels:-1", "panels:x", "plain "):
+        with pytest.raises(UserError, match="unknown constant layout"):
+            stored_shape((2, 2), layout)
+    with pytest.raises(UserError, match="is for matrices, not for shape"):
+        stored_shape((4,), "panels:8")

@@ -1,0 +1,130 @@
+"""Compiled graphs as bytes: round trips, and refusal of everything that is not one."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from joinery.lowering.artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
+from joinery.promotion.errors import UserError
+from joinery.runtime.serialize import decode_compiled, encode_compiled
+
+
+@pytest.fixture
+def graph() -> CompiledGraph:
+    return CompiledGraph(
+        "μ-model", "x86_64|znver5", "abc", b"\x7fELF\0\1", ("batch", "seq"),
+        (TensorSpec("x", "bfloat16", ("batch", 2)), TensorSpec("s", "int64", ())),
+        (TensorSpec("y", "bool", ("2*seq + 1",)),),
+        (ConstantSpec("w", "float32", (3, 70), "panels:32"), ConstantSpec("b", "tensor_float32", (0,))),
+        ("seq > 0",),
+        (KernelReport("k0", "map", ("add", "mul"), "ceildiv(batch, 4)", (("i", 4),
+        ("j", 8)), 12, "4*batch", 0),),
+        {"k0": "tt.func é"}, "define void @k0()",
+    )  # fmt: skip
+
+
+def test_round_trip(graph, symbolic):
+    for item in (graph, symbolic, replace(graph, kernels=(), ttir={}, object_code=b"", llvm_ir="")):
+        data = encode_compiled(item)
+        assert decode_compiled(data) == item
+        assert decode_compiled(memoryview(data)) == item
+        assert encode_compiled(decode_compiled(data)) == data
+
+
+def change(data: bytes, edit) -> bytes:
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    edit(header)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
+
+
+def test_changing_nothing_keeps_a_good_file_good(graph):
+    assert decode_compiled(change(encode_compiled(graph), lambda header: None)) == graph
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda h: h.update(format=2), "format 2 is not 1"),
+        (lambda h: h.update(extra=1), "unknown field 'extra'"),
+        (lambda h: h.pop("dims"), "field 'dims' is missing"),
+        (lambda h: h.update(name=7), "field 'name': expected text, got int"),
+        (lambda h: h.update(name="x" * 10_001), "a text of 10001 characters"),
+        (lambda h: h.update(name="\ud800"), "field 'name'"),
+        (lambda h: h.update(dims="batch"), "field 'dims': expected a list, got str"),
+        (lambda h: h.update(dims=[1]), "field 'dims': expected text, got int"),
+        (lambda h: h.update(checks=["x"] * 100_001), "a list of 100001 items"),
+        (lambda h: h.update(inputs=[["x", "float33", []]]), "unknown dtype 'float33'"),
+        (lambda h: h.update(inputs=[["x", "float32"]]), "expected a list of 3"),
+        (lambda h: h.update(inputs=[["x", "float32", [-1]]]), "-1 is out of range"),
+        (lambda h: h.update(inputs=[["x", "float32", [True]]]), "expected an integer, got bool"),
+        (lambda h: h.update(inputs=[["x", "float32", [1.5]]]), "expected an integer, got float"),
+        (lambda h: h.update(inputs=[["x", "float32", [1] * 65]]), "rank 65"),
+        (lambda h: h.update(inputs={"x": 1}), "expected a list, got dict"),
+        (lambda h: h.update(constants=[["w", "float32", ["n"], "plain"]]), "expected an integer, got str"),
+        (lambda h: h.update(constants=[["w", "float32", [4], "panels:32"]]), "is for matrices"),
+        (lambda h: h.update(constants=[["w", "float32", [4, 4], "panels:0"]]), "unknown constant layout"),
+        (lambda h: h.update(constants=[["w", "float32", [2**40, 2**40], "plain"]]), "too many elements"),
+        (lambda h: h["kernels"][0].pop(), "expected a list of 8"),
+        (lambda h: h["kernels"][0].__setitem__(3, [["i"]]), "expected a list of 2"),
+        (lambda h: h.update(object_code=7), "do not add up"),
+        (lambda h: h.update(llvm_ir=2**63), "out of range"),
+        (lambda h: h.update(ttir=[["k0", 10**30]]), "out of range"),
+    ],
+)
+def test_wrong_headers_are_refused(graph, edit, message):
+    with pytest.raises(UserError, match=message):
+        decode_compiled(change(encode_compiled(graph), edit))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "shorter than its length field"),
+        (b"\xff" * 8, "does not fit"),
+        (b"\x05\0\0\0\0\0\0\0ab", "a header of 5 bytes does not fit"),
+        (b"\x02\0\0\0\0\0\0\0[]", "must be a JSON object"),
+        (b"\x02\0\0\0\0\0\0\0{]", "is not JSON"),
+        (b"\x03\0\0\0\0\0\0\0NaN", "is not JSON: NaN"),
+        (b"\x0d\0\0\0\0\0\0\0" + b'{"a":1,"a":2}', "a key appears twice"),
+        ((200_000).to_bytes(8, "little") + b"[" * 200_000, "is not JSON"),
+        ((10_000).to_bytes(8, "little") + b"9" * 10_000, "is not JSON"),
+        (b"\x02\0\0\0\0\0\0\0\xff\xfe", "is not JSON"),
+    ],
+)
+def test_what_is_no_compiled_graph(data, message):
+    with pytest.raises(UserError, match=message):
+        decode_compiled(data)
+
+
+def test_texts_must_be_utf8(graph):
+    data = encode_compiled(graph)
+    with pytest.raises(UserError, match="block program 'k0' is not UTF-8"):
+        decode_compiled(data[:-1] + b"\xff")
+
+
+def test_random_damage_never_escapes_as_anything_else(graph):
+    good = encode_compiled(graph)
+    rng = random.Random(3)
+    refused = 0
+    for _ in range(1500):
+        bad = bytearray(good)
+        for _ in range(rng.randrange(1, 4)):
+            kind, at = rng.randrange(3), rng.randrange(len(bad))
+            if kind == 0:
+                bad[at] = rng.randrange(256)
+            elif kind == 1:
+                del bad[at : at + rng.randrange(1, 9)]
+            else:
+                bad[at:at] = bytes(rng.randrange(256) for _ in range(3))
+        try:
+            decoded = decode_compiled(bytes(bad))
+        except UserError:
+            refused += 1
+        else:
+            assert isinstance(decoded, CompiledGraph)
+    assert refused > 700

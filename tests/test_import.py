@@ -1,0 +1,49 @@
+"""Importing joinery is cheap: compilers, file formats and drivers load on first use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+FILE_FORMATS_AND_COMPILERS = {"llvmlite", "xdsl", "onnx", "google", "safetensors", "lark", "pcpp"}
+DRIVERS_AND_PEERS = {"cuda", "torch", "jax", "onnxruntime"}
+HEAVY = FILE_FORMATS_AND_COMPILERS | DRIVERS_AND_PEERS
+
+LIST_PACKAGES = """
+import json, sys
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def heavy_packages_after(statements: str) -> list[str]:
+    """The heavy packages loaded in a fresh process once it has run `statements`."""
+    command = [sys.executable, "-c", statements + LIST_PACKAGES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return sorted(HEAVY.intersection(json.loads(done.stdout.splitlines()[-1])))
+
+
+def test_the_probe_sees_a_heavy_package() -> None:
+    assert heavy_packages_after("import llvmlite") == ["llvmlite"]
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    assert heavy_packages_after("import joinery") == []
+
+
+def test_promotion_queries_load_nothing_heavy() -> None:
+    code = """
+import joinery as jn
+assert jn.promotion.implicit_cast_type(jn.int8, jn.float32) == jn.float32
+"""
+    assert heavy_packages_after(code) == []
+
+
+def test_building_a_graph_loads_nothing_heavy() -> None:
+    code = """
+import joinery as jn
+graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, ("batch", 4), name="x")])
+graph.output(jn.relu(graph.inputs[0]) + 1)
+"""
+    assert heavy_packages_after(code) == []
