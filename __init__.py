@@ -36,7 +36,7 @@ def _functions() -> dict[str, str]:
 
 def _dtypes() -> dict[str, Any]:
     module = importlib.import_module(".promotion.dtype", __name__)
-    return {name: value for name, value in vars(module).items() if isinstance(value, module.DType)}
+    return {value.name: value for value in vars(module).values() if isinstance(value, module.DType)}
 
 
 def __getattr__(name: str) -> Any:

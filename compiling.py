@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,8 +13,10 @@ from .graph.text import from_text, to_text
 from .lowering.artifact import CompiledGraph, ConstantSpec
 from .lowering.keys import compile_key, constant_labels
 from .lowering.llvm.compile import host_target
+from .promotion.dtype import DType
 from .promotion.errors import InternalError, UnsupportedError, UserError
 from .runtime import artifact_file
+from .runtime.artifact_file import StoredWeight
 from .runtime.cache import CompileCache
 from .runtime.host import HostDevice
 from .runtime.layouts import pack
@@ -47,12 +49,43 @@ def compile(  # noqa: A001 - the public name
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
     _check_device(device)
+    compiled, store = _compiled(graph, cache, constant_labels(graph))
+    return _model(graph, compiled, threads, store, {})
+
+
+def _model(
+    graph: Graph,
+    compiled: CompiledGraph,
+    threads: int | None,
+    store: CompileCache | None,
+    ready: Mapping[tuple[int, str], Array],
+) -> Model:
+    """`ready`: constants that already lie in memory as the kernels read them, by array object and layout."""
     labels = constant_labels(graph)
     arrays = {labels[id(array)]: array for array in _arrays(graph)}
-    compiled, store = _compiled(graph, cache, labels)
-    constants = [_stored(spec, arrays[spec.name]) for spec in compiled.constants]
-    text, by_digest = to_text(graph)
-    return Model(compiled, constants, text, threads, weights=by_digest, device=HostDevice(store))
+    constants = []
+    for spec in compiled.constants:
+        array = arrays[spec.name]
+        at_hand = ready.get((id(array), spec.layout))
+        constants.append(_stored(spec, array) if at_hand is None else at_hand)
+
+    def archive() -> tuple[str, Sequence[StoredWeight]]:
+        text, by_digest = to_text(graph)
+        stored = {
+            id(arrays[spec.name]): (spec.layout, array)
+            for spec, array in zip(compiled.constants, constants, strict=True)
+        }
+        weights = []
+        for digest, array in by_digest.items():
+            layout, kept = stored.get(id(array), ("plain", array))
+            weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
+        return text, weights
+
+    return Model(compiled, constants, "", threads, archive=archive, device=HostDevice(store))
+
+
+def _dtype_name(array: Array) -> str:
+    return DType.from_numpy(array.dtype).name
 
 
 def _check_device(device: str) -> None:
@@ -126,16 +159,15 @@ def load(
     _check_device(device)
     target = host_target()
     opened = artifact_file.load(path, trusted=trusted, target=target.key)
-    get: Callable[[str], Array] = opened.plain_weight
-    arrays = {entry.name: get(entry.name) for entry in opened.manifest.weights}
+    arrays = {entry.name: opened.plain_weight(entry.name) for entry in opened.manifest.weights}
     graph = from_text(opened.graph_text, arrays)
-    if opened.compiled is None:
-        return compile(graph, device, threads=threads, cache=cache)
-    labels = constant_labels(graph)
-    by_label = {labels[id(array)]: array for array in _arrays(graph)}
-    constants = [_stored(spec, by_label[spec.name]) for spec in opened.compiled.constants]
-    store = _cache_of(cache if cache != "must-hit" else True)
-    return Model(opened.compiled, constants, opened.graph_text, threads, weights=arrays, device=HostDevice(store))
+    compiled, store = opened.compiled, _cache_of(cache)
+    if compiled is None:
+        compiled, store = _compiled(graph, cache, constant_labels(graph))
+    ready = {
+        (id(arrays[entry.name]), entry.layout): opened.weights[entry.name] for entry in opened.manifest.weights
+    }
+    return _model(graph, compiled, threads, store, ready)
 
 
 __all__: Sequence[str] = ["compile", "load"]

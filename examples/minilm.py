@@ -19,7 +19,9 @@ import math
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -212,6 +214,20 @@ def relative_error(values: np.ndarray, reference: np.ndarray) -> float:
     return float(np.max(np.linalg.norm(values - reference, axis=1) / lengths))
 
 
+def print_kernels(model: Any, batch: int, seq: int) -> None:
+    """Every distinct kernel once, with how often it is launched. `model.plan()` lists the launches one by one."""
+    launches = Counter(kernel.name for kernel in model.kernels)
+    title(f"{len(model.kernels)} launches of {len(launches)} kernels; bytes and flops of one launch at ({batch}, {seq})")
+    print(f"{'launches':>8s} {'template':10s} {'tiles':26s} {'MB':>7s} {'MFLOP':>8s}  fused operations")
+    for kernel in {kernel.name: kernel for kernel in model.kernels}.values():
+        sizes = kernel.at(batch=batch, seq=seq)
+        tiles = " ".join(f"{axis}={extent}" for axis, extent in kernel.tiles)
+        moved = (sizes["bytes_read"] + sizes["bytes_written"]) / 1e6
+        fused = textwrap.shorten(" ".join(kernel.fused), 70, placeholder=" …")
+        count, flops = launches[kernel.name], sizes["flops"] / 1e6
+        print(f"{count:8d} {kernel.template:10s} {tiles:26s} {moved:7.1f} {flops:8.1f}  {fused}")
+
+
 def print_similarities(similarity: np.ndarray) -> None:
     print(" " * 5 + "".join(f"{column + 1:6d}" for column in range(len(similarity))))
     for row, values in enumerate(similarity):
@@ -230,7 +246,7 @@ def draw_similarities(similarity: np.ndarray, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     count = len(similarity)
-    figure, axes = plt.subplots(figsize=(11.5, 7.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 7.5))
     image = axes.imshow(similarity, cmap="Blues", vmin=0.0, vmax=1.0)
     axes.set_xticks(range(count), [str(index + 1) for index in range(count)])
     axes.set_yticks(range(count), [f"{text}  {index + 1}" for index, text in enumerate(SENTENCES)])
@@ -244,7 +260,7 @@ def draw_similarities(similarity: np.ndarray, path: Path) -> None:
         "Cosine similarity of sentence embeddings (all-MiniLM-L6-v2, compiled by joinery)", loc="left"
     )
     figure.colorbar(image, ax=axes, shrink=0.8)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -277,10 +293,10 @@ def demo(out: Path) -> None:
         again = build(folder)
         warm_time, _ = seconds_of(lambda: jn.compile(again, device="cpu", cache=cache))
 
-    title("Kernels of one forward pass")
-    print(model.plan())
+    print_kernels(model, batch=8, seq=128)
     title("Implicit casts (what promotion inserted)")
-    print(graph.casts())
+    for cast in graph.casts():
+        print(f"  {cast}")
 
     title("Timings")
     print(f"  build the graph (reads 91 MB of weights) {build_time * 1e3:9.1f} ms")

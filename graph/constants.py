@@ -89,7 +89,9 @@ def typed(array: Array, own: DType, dtype: DType | None, what: str) -> DType:
     if dtype is None or dtype is own:
         return own
     if dtype.numpy != array.dtype:
-        raise UserError(f"{what}: the array is {own}, not {dtype}; fix: convert it first, or use graph.constant(array).cast({dtype})")
+        raise UserError(
+            f"{what}: the array is {own}, not {dtype}; fix: convert it first, or use graph.constant(array).cast({dtype})"
+        )
     if dtype is tensor_float32 and np.any(array.view(np.uint32) & np.uint32(0x1FFF)):
         raise UserError(
             f"{what}: some values have more than the 10 mantissa bits of tensor_float32; "

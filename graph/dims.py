@@ -21,17 +21,18 @@ from functools import lru_cache
 from typing import Literal, NoReturn, TypeAlias
 
 from ..promotion.errors import UserError
+from .dim_bounds import lower
+from .dim_parser import parse_expression
 
 AtomKind = Literal["floordiv", "mod", "max"]
 Extent: TypeAlias = "int | Dim"
 Monomial: TypeAlias = "tuple[tuple[str | Atom, int], ...]"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z0-9_.]*)|(//|\*\*|[-+*%(),]))")
 _RESERVED = ("min", "max", "floordiv", "mod")
-_MAX_TEXT = 4096
-_MAX_DEPTH = 64
 _MAX_POWER = 64
+_MAX_TERMS = 1024
+_BOUND_DEPTH = 6
 
 
 class Atom:
@@ -111,7 +112,8 @@ class Dim:
 
         The inverse of `str()`. Raises `UserError` for anything else.
         """
-        return _Parser(text).run()
+        value: Extent = parse_expression(text, dim, maximum, minimum)
+        return value
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"Dim is immutable: cannot set {attribute!r}")
@@ -148,6 +150,10 @@ class Dim:
                 coefficient *= value if power == 1 else value**power
             total += coefficient
         return total
+
+    def without(self, monomial: Monomial) -> Extent:
+        """This dim less its term of that monomial."""
+        return _make({key: coefficient for key, coefficient in self._terms if key != monomial})
 
     def substitute(self, replacements: Mapping[str, Extent]) -> Extent:
         """This dim with names replaced by other dims or ints."""
@@ -290,12 +296,22 @@ def _atom(kind: AtomKind, first: Extent, second: Extent) -> Dim:
 
 @lru_cache(maxsize=4096)
 def _multiplied(first: Dim, second: Dim) -> Extent:
+    if len(first._terms) * len(second._terms) > _MAX_TERMS or _degree(first) + _degree(second) > _MAX_POWER:
+        raise UserError(
+            f"a product of dims with {len(first._terms)} and {len(second._terms)} terms, of degrees {_degree(first)} "
+            f"and {_degree(second)}, is beyond the limits of {_MAX_TERMS} terms and degree {_MAX_POWER}; "
+            "fix: name the size as a dim"
+        )
     total: dict[Monomial, int] = {}
     for left, a in first._terms:
         for right, b in second._terms:
             monomial = _times(left, right)
             total[monomial] = total.get(monomial, 0) + a * b
     return _make(total)
+
+
+def _degree(value: Dim) -> int:
+    return sum([power for _, power in value._terms[0][0]])
 
 
 def _times(left: Monomial, right: Monomial) -> Monomial:
@@ -324,7 +340,9 @@ def _floordiv(dividend: Extent, divisor: Extent) -> Extent:
         quotient = exact_quotient(dividend, divisor)
         return quotient if quotient is not None else _atom("floordiv", dividend, divisor)
     if divisor == 0:
-        raise UserError(f"({dividend}) // 0: a size cannot be divided by zero; fix: divide by a positive number")
+        raise UserError(
+            f"({dividend}) // 0: a size cannot be divided by zero; fix: divide by a positive number"
+        )
     if divisor < 0:
         return _floordiv(-dividend, -divisor)
     whole = _make({monomial: coefficient // divisor for monomial, coefficient in _items(dividend)})
@@ -469,55 +487,7 @@ def dims_equal(first: Extent, second: Extent) -> bool | None:
 @lru_cache(maxsize=4096)
 def lower_bound(extent: Extent) -> int | None:
     """A number the extent is never below, or None when no bound is found. Names are >= 0."""
-    return _lower(extent, 6)
-
-
-def _lower(extent: Extent, depth: int) -> int | None:
-    if isinstance(extent, int):
-        return extent
-    for monomial, coefficient in extent._terms:
-        if monomial and (coefficient < 0 or not all(_is_nonnegative(atom, depth) for atom, _ in monomial)):
-            return _lower_by_cases(extent, depth - 1) if depth else None
-    return extent._constant()
-
-
-def _is_nonnegative(atom: str | Atom, depth: int) -> bool:
-    if isinstance(atom, str) or atom.kind == "max":
-        return True
-    dividend, divisor = atom.args
-    positive = isinstance(divisor, Dim) or divisor > 0
-    if not positive or depth == 0:
-        return False
-    if atom.kind == "mod":
-        return not isinstance(divisor, Dim)
-    bounds = (_lower(dividend, depth - 1), _lower(divisor, depth - 1))
-    return all(bound is not None and bound >= 0 for bound in bounds)
-
-
-def _lower_by_cases(extent: Dim, depth: int) -> int | None:
-    """Replaces one opaque atom that occurs linearly and alone by what bounds it."""
-    for monomial, coefficient in extent._terms:
-        if len(monomial) != 1 or monomial[0][1] != 1 or isinstance(monomial[0][0], str):
-            continue
-        kind, (first, second) = monomial[0][0].kind, monomial[0][0].args
-        rest = extent - _make({monomial: coefficient})
-        if kind == "max":  # max(p, 0) is p or 0: a positive multiple is at least either, a negative one is one of them
-            bounds = [_lower(rest + first * coefficient, depth), _lower(rest, depth)]
-            known = [bound for bound in bounds if bound is not None]
-            if coefficient > 0 and known:
-                return max(known)
-            if coefficient < 0 and len(known) == 2:
-                return min(known)
-        elif isinstance(second, int) and kind == "mod":
-            bound = _lower(rest + (coefficient * (second - 1) if coefficient < 0 else 0), depth)
-            if bound is not None:
-                return bound
-        elif isinstance(second, int):  # q·floor(p/q) lies in [p - q + 1, p]
-            nearest = first if coefficient < 0 else first - (second - 1)
-            bound = _lower(rest * second + nearest * coefficient, depth)
-            if bound is not None:
-                return -(-bound // second)
-    return None
+    return lower(extent, _BOUND_DEPTH)
 
 
 def _names(extent: Extent) -> Iterator[str]:
@@ -583,101 +553,3 @@ def _text(value: Dim) -> str:
         sign = ("-" if coefficient < 0 else "") if not texts else (" - " if coefficient < 0 else " + ")
         texts.append(sign + "*".join(factors))
     return "".join(texts)
-
-
-class _Parser:
-    """Recursive descent over the grammar of `str(Dim)`, with budgets: the text may come from a stranger's file."""
-
-    def __init__(self, text: str) -> None:
-        if not isinstance(text, str) or len(text) > _MAX_TEXT:
-            raise UserError(f"a dim expression is text of at most {_MAX_TEXT} characters, not {text!r:.60}")
-        self.text = text
-        self.tokens: list[str] = []
-        self.position = 0
-        at = 0
-        end = len(text.rstrip())
-        while at < end:
-            match = _TOKEN.match(text, at)
-            if match is None:
-                self.fail(f"unexpected {text[at:].strip()[:1]!r}")
-            self.tokens.append(match.group().strip())
-            at = match.end()
-
-    def fail(self, problem: str) -> NoReturn:
-        raise UserError(
-            f"dim expression {self.text!r}: {problem}; expected names, integers, + - * // % **, parentheses, min(), max()"
-        )
-
-    def run(self) -> Extent:
-        value = self.sum(0)
-        if self.position < len(self.tokens):
-            self.fail(f"unexpected {self.tokens[self.position]!r}")
-        return value
-
-    def accept(self, *choices: str) -> str | None:
-        if self.position < len(self.tokens) and self.tokens[self.position] in choices:
-            self.position += 1
-            return self.tokens[self.position - 1]
-        return None
-
-    def sum(self, depth: int) -> Extent:
-        if depth > _MAX_DEPTH:
-            self.fail(f"nested deeper than {_MAX_DEPTH}")
-        value = self.term(depth)
-        while sign := self.accept("+", "-"):
-            operand = self.term(depth)
-            value = value + operand if sign == "+" else value - operand
-        return value
-
-    def term(self, depth: int) -> Extent:
-        value = self.unary(depth)
-        while sign := self.accept("*", "//", "%"):
-            operand = self.unary(depth)
-            if sign == "*":
-                value = value * operand
-            elif isinstance(operand, int) and operand == 0:
-                self.fail("division by zero")
-            else:
-                value = value // operand if sign == "//" else value % operand
-        return value
-
-    def unary(self, depth: int) -> Extent:
-        negative = False
-        while self.accept("-"):
-            negative = not negative
-        value = self.primary(depth)
-        if self.accept("**"):
-            exponent = self.primary(depth)
-            if not isinstance(exponent, int) or exponent > _MAX_POWER:
-                self.fail(f"expected an exponent from 0 to {_MAX_POWER}, not {exponent}")
-            value = _power(value, exponent)
-        return -value if negative else value
-
-    def primary(self, depth: int) -> Extent:
-        if self.accept("("):
-            value = self.sum(depth + 1)
-            self.close()
-            return value
-        if self.position == len(self.tokens):
-            self.fail("it ends early")
-        token = self.tokens[self.position]
-        self.position += 1
-        if token.isdigit():
-            if len(token) > 40:
-                self.fail("an integer of more than 40 digits")
-            return int(token)
-        if token in ("min", "max"):
-            if not self.accept("("):
-                self.fail(f"expected ( after {token}")
-            values = [self.sum(depth + 1)]
-            while self.accept(","):
-                values.append(self.sum(depth + 1))
-            self.close()
-            return maximum(*values) if token == "max" else minimum(*values)
-        if not _NAME.fullmatch(token):
-            self.fail(f"unexpected {token!r}")
-        return dim(token)
-
-    def close(self) -> None:
-        if not self.accept(")"):
-            self.fail("expected )")

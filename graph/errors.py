@@ -8,7 +8,7 @@ from typing import Any
 
 from ..promotion.errors import UserError
 from ..promotion.literals import is_scalar
-from .shape import ShapeError
+from .checks import ShapeError
 from .types import shape_text
 
 
@@ -35,7 +35,9 @@ def compose(problem: str, operands: Sequence[Any] = (), expected: str = "", fix:
     return "\n".join(lines)
 
 
-def mistake(op: str, problem: str, operands: Sequence[Any] = (), expected: str = "", fix: str = "") -> UserError:
+def mistake(
+    op: str, problem: str, operands: Sequence[Any] = (), expected: str = "", fix: str = ""
+) -> UserError:
     """The error for a wrong use of `op`."""
     return UserError(compose(f"{op}: {problem}", operands, expected, fix))
 
@@ -45,19 +47,23 @@ def completed(op: str, operands: Sequence[Any], error: ShapeError) -> UserError:
     return mistake(op, error.problem, operands, error.expected, error.fix)
 
 
-class describing:  # noqa: N801  used like a keyword
-    """`with describing("reshape", x): …` completes a `ShapeError` raised inside with the op and its operands."""
+class describing:
+    """`with describing("reshape", x): …` completes a `ShapeError` raised inside with the op and its operands,
+    which are symbols, and drops runtime checks that were recorded before it."""
 
-    __slots__ = ("op", "operands")
+    __slots__ = ("_checks", "_count", "op", "operands")
 
     def __init__(self, op: str, *operands: Any) -> None:
         self.op, self.operands = op, operands
 
     def __enter__(self) -> None:
-        return None
+        self._checks = self.operands[0].graph.shape_checks
+        self._count = len(self._checks)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self._checks.truncate(self._count)
         if isinstance(error, ShapeError):
             raise completed(self.op, self.operands, error) from None

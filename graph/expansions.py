@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _apply(name: str, *operands: Any, **attrs: Any) -> Symbol:
     graph = next(operand.graph for operand in operands if hasattr(operand, "graph"))
-    result: Symbol = graph.apply(name, operands, attrs)
+    result: Symbol = graph.apply(name, operands, attrs, attrs.get("dtype"))
     return result
 
 
@@ -29,7 +29,7 @@ def _cast(x: Symbol, dtype: DType) -> Symbol:
 
 
 def _reduce(name: str, x: Symbol, axes: tuple[int, ...], keepdims: bool = True) -> Symbol:
-    return _apply(name, x, axes=axes, keepdims=keepdims)
+    return _apply(name, x, axes=axes, keepdims=keepdims) if axes else x
 
 
 def _count(x: Symbol, axes: tuple[int, ...], correction: int | float = 0) -> float | Symbol:

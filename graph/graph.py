@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from ..promotion.casts import loss_class
-from ..promotion.dtype import DType, bool_, int64
-from ..promotion.errors import InternalError, UnsupportedError, UserError
+from ..promotion.dtype import DType, int64
+from ..promotion.errors import UserError
 from ..promotion.literals import check_literal, is_scalar
 from ..promotion.result_rules import Promotion
 from ..promotion.rules import RuleSet, rules
 from . import constants, printing
 from .casts import CastEntry, Policy, check_policy, enforce
+from .checks import Check, Checks, ShapeError
 from .dims import Dim, Extent
 from .errors import completed, compose, describe
 from .location import Location, user_location
-from .opdef import VARIADIC, OpDef
+from .opdef import OpDef
 from .ops import OPS, op_named
-from .shape import Check, Checks, ShapeError
+from .promoting import promote
 from .symbol import Symbol
 from .types import Shape, TensorType, as_dtype, as_extent
 from .verify import verify
@@ -60,7 +61,9 @@ class Graph:
         policy: str = "lattice",
     ) -> None:
         if not isinstance(name, str) or not name:
-            raise UserError(f"Graph: the name must be non-empty text, not {name!r}; fix: Graph('model', inputs=[…])")
+            raise UserError(
+                f"Graph: the name must be non-empty text, not {name!r}; fix: Graph('model', inputs=[…])"
+            )
         self.name = name
         self.rules: RuleSet = rules(semantics)
         self.policy: Policy = check_policy(policy)
@@ -91,7 +94,9 @@ class Graph:
         tensor = dtype if isinstance(dtype, TensorType) else TensorType(dtype, shape, name)
         own = tensor.name if tensor.name is not None else f"input{len(self._inputs)}"
         if any(own == other.name for other in self._inputs):
-            raise UserError(f"Graph {self.name!r}: two inputs are called {own!r}; fix: give each input its own name")
+            raise UserError(
+                f"Graph {self.name!r}: two inputs are called {own!r}; fix: give each input its own name"
+            )
         attrs = MappingProxyType({"index": len(self._inputs), "name": own})
         symbol = self._new(OPS["input"], (), attrs, tensor.dtype, tensor.shape, name=own)
         self._inputs.append(symbol)
@@ -131,7 +136,8 @@ class Graph:
             value = value.item()
         if not is_scalar(value):
             raise UserError(
-                f"scalar: expected a number, not {describe(value)}; fix: pass arrays to graph.constant, sizes to graph.dim_value"
+                f"scalar: expected a number, not {describe(value)}; "
+                "fix: pass arrays to graph.constant, sizes to graph.dim_value"
             )
         target = target or self.rules.literals.default(value)
         check_literal(value, target, "scalar")
@@ -213,7 +219,26 @@ class Graph:
 
         Raises `UserError` at the user's line for whatever does not fit, `UnsupportedError` for dtypes the op cannot compute.
         """
-        row = op if type(op) is OpDef else op_named(op)  # type: ignore[arg-type]
+        row = op if isinstance(op, OpDef) else op_named(op)
+        values, inputs, promotion = self._operands(row, operands, dtype, row.name)
+        arguments = tuple(inputs)
+        shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
+        return self._new(
+            row, arguments, MappingProxyType(dict(attrs)) if attrs else _NO_ATTRS, promotion.result, shape,
+            written=None if inputs is values else tuple(values),
+        )  # fmt: skip
+
+    def promoted(self, op: str, operands: Sequence[Any], like: str) -> tuple[Symbol, ...]:
+        """Operands as the row `like` would get them, with implicit casts in the ledger.
+
+        For functions of several ops; messages and the ledger call them `op`.
+        """
+        return tuple(self._operands(op_named(like), operands, None, op)[1])
+
+    def _operands(
+        self, row: OpDef, operands: Sequence[Any], dtype: DType | None, label: str
+    ) -> tuple[list[Any], list[Any], Promotion]:
+        """Operands as symbols and scalars; the same after casts (the very list if nothing was cast); what promotion decided."""
         values: list[Any] = []
         key: list[Any] = [row, dtype]
         plain = True
@@ -226,72 +251,37 @@ class Graph:
                 key.append((type(operand), operand))
                 plain = False
             else:
-                symbol = self.as_symbol(operand, row.name)
+                symbol = self.as_symbol(operand, label)
                 values.append(symbol)
                 key.append(symbol.dtype)
         if self.finished:
-            raise self._closed(row.name, values)
+            raise self._closed(label, values)
         memo = tuple(key)
         promotion = self._promotions.get(memo)
         if promotion is None:
-            promotion = self._promotions[memo] = self._promote(row, values, dtype)
-        inputs = values if plain else [None] * len(values)
+            promotion = promote(self.rules, row, values, dtype, label)
+            self._promotions[memo] = promotion
+        inputs = values if plain else list(values)
         for position, (value, target) in enumerate(zip(values, promotion.casts, strict=True)):
             if type(value) is not Symbol:
                 inputs[position] = self._literal(value, target)
             elif value.dtype is not target:
                 if inputs is values:
                     inputs = list(values)
-                inputs[position] = self._implicit_cast(row, values, position, target)
-            elif not plain:
-                inputs[position] = value
-        arguments = tuple(inputs)
-        shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
-        return self._new(
-            row, arguments, MappingProxyType(dict(attrs)) if attrs else _NO_ATTRS, promotion.result, shape,
-            written=None if inputs is values else tuple(values),
-        )  # fmt: skip
+                inputs[position] = self._implicit_cast(label, values, position, target)
+        return values, inputs, promotion
 
     def promotion(self, op: str | OpDef, operands: Sequence[Any], dtype: DType | None = None) -> Promotion:
         """What `apply` would cast operands to, and the result dtype."""
-        return self._promote(op if isinstance(op, OpDef) else op_named(op), list(operands), dtype)
+        row = op if isinstance(op, OpDef) else op_named(op)
+        return promote(self.rules, row, list(operands), dtype, row.name)
 
-    def _promote(self, row: OpDef, values: list[Any], dtype: DType | None) -> Promotion:
-        if row.arity != len(values) and not (row.arity == VARIADIC and values):
-            raise UserError(compose(f"{row.name}: {len(values)} operands, expected {row.arity}", values))
-        try:
-            promotion = row.promote.apply(self.rules, values, op=row.name, dtype=dtype)
-        except UserError as error:
-            raise UserError(compose(str(error), values)) from None
-        for target in promotion.casts[:1] if row.kind == "index" else promotion.casts:
-            if row.name == "where" and target is bool_:
-                continue
-            if not row.accepts(target):
-                raise self._refused(row, values, target)
-        return promotion
-
-    @staticmethod
-    def _refused(row: OpDef, values: list[Any], dtype: DType) -> Exception:
-        if dtype.has_arithmetic:
-            kinds = {"bool": "bools", "int": "signed integers", "uint": "unsigned integers", "float": "floats"}
-            allowed = " and ".join(text for kind, text in kinds.items() if kind in row.emit)
-            hint = {"sub": "logical_xor", "negate": "logical_not"}.get(row.name)
-            fix = f"use joinery.{hint}, or cast to int8" if hint else "cast to int8 first: operand.cast(int8)"
-            return UserError(compose(f"{row.name}: not defined for {dtype}", values, allowed, fix))
-        wider = "float16" if dtype.is_float and dtype.bits <= 8 else "int8"
-        fix = f"compute in {wider}: operand.cast({wider})" if not dtype.storage_only else "bitcast it and compute on the bits"
-        return UnsupportedError(
-            compose(f"{row.name}: {dtype} can be stored, viewed and converted, but not computed with", values, fix=fix)
-        )
-
-    def _implicit_cast(self, row: OpDef, values: list[Any], position: int, target: DType) -> Symbol:
+    def _implicit_cast(self, op: str, values: list[Any], position: int, target: DType) -> Symbol:
         source: Symbol = values[position]
-        if source.dtype.storage_only or target.storage_only:
-            raise self._refused(row, values, source.dtype)
-        enforce(self.policy, row.name, position, tuple(values), target)
+        enforce(self.policy, op, position, tuple(values), target)
         attrs = MappingProxyType({"dtype": target, "rounding": "nearest", "saturate": True})
         symbol = self._new(_CAST, (source,), attrs, target, source.shape)
-        self._record_cast(symbol, row.name)
+        self._record_cast(symbol, op)
         return symbol
 
     def _record_cast(self, symbol: Symbol, op: str) -> None:
@@ -310,9 +300,11 @@ class Graph:
             else:
                 if first or len(inputs) == 1:
                     return first
+        known = len(self.shape_checks)
         try:
             return row.shape([operand.shape for operand in inputs], attrs, self.shape_checks)
         except ShapeError as error:
+            self.shape_checks.truncate(known)
             raise completed(row.name, inputs, error) from None
 
     def _new(
@@ -344,22 +336,45 @@ class Graph:
 
     def adopt(self, symbol: Symbol, inputs: Sequence[Symbol]) -> Symbol:
         """A copy of `symbol`, of any graph, with operands of this graph that have the same dtypes and shapes."""
-        new = self._new(
-            symbol.op, tuple(inputs), symbol.attrs, symbol.dtype, symbol.shape, name=symbol.name
-        ) if self._location else self._located_copy(symbol, inputs)  # fmt: skip
-        if symbol.op.name == "input":
-            self._inputs.append(new)
-        elif symbol.op.name == "weight" and symbol.name is not None:
-            self._weights[symbol.name] = new
-        elif symbol.id in symbol.graph._ledger:
-            self._record_cast(new, symbol.graph._ledger[symbol.id].op)
-        return new
+        entry = symbol.graph._ledger.get(symbol.id)
+        return self.restore(
+            symbol.op,
+            inputs,
+            symbol.attrs,
+            symbol.dtype,
+            symbol.shape,
+            symbol.location,
+            entry.op if entry else None,
+        )
 
-    def _located_copy(self, symbol: Symbol, inputs: Sequence[Symbol]) -> Symbol:
-        with self.located(symbol.location):
-            return self._new(
-                symbol.op, tuple(inputs), symbol.attrs, symbol.dtype, symbol.shape, name=symbol.name
-            )
+    def restore(
+        self,
+        row: OpDef,
+        inputs: Sequence[Symbol],
+        attrs: Mapping[str, Any],
+        dtype: DType,
+        shape: Shape,
+        location: Location,
+        implicit: str | None = None,
+    ) -> Symbol:
+        """A symbol as it was written down: nothing is inferred here, the verifier has to approve of it.
+
+        implicit: the op for which promotion inserted this cast.
+        """
+        with self.located(location):
+            name = attrs.get("name")
+            symbol = self._new(row, tuple(inputs), attrs, dtype, shape, name=name)
+        if row.name == "input":
+            self._inputs.append(symbol)
+        elif row.name == "weight":
+            if name in self._weights:
+                raise UserError(f"weight {name!r} is defined twice; fix: give each weight its own name")
+            self._weights[str(name)] = symbol
+        if implicit is not None:
+            if row.name != "cast":
+                raise UserError(f"{row.name} cannot be an implicit cast")
+            self._record_cast(symbol, implicit)
+        return symbol
 
     @contextmanager
     def located(self, location: Location) -> Iterator[None]:
@@ -383,9 +398,13 @@ class Graph:
         if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)):
             symbols = tuple(symbols[0])
         if not symbols:
-            raise UserError(f"Graph {self.name!r}: output() without a symbol; fix: pass the symbols to return")
+            raise UserError(
+                f"Graph {self.name!r}: output() without a symbol; fix: pass the symbols to return"
+            )
         if self.finished:
-            raise UserError(f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them")
+            raise UserError(
+                f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them"
+            )
         outputs = tuple([self.as_symbol(symbol, "output") for symbol in symbols])
         if name is not None:
             if names is not None:
@@ -409,12 +428,16 @@ class Graph:
         if isinstance(names, str):
             names = (names,)
         if len(names) != len(outputs):
-            raise UserError(f"output: {len(names)} names for {len(outputs)} outputs; fix: one name per output")
+            raise UserError(
+                f"output: {len(names)} names for {len(outputs)} outputs; fix: one name per output"
+            )
         for entry in names:
             if not isinstance(entry, str) or not entry:
                 raise UserError(f"output: {entry!r} is no name; fix: names are non-empty text")
         if len(set(names)) != len(names):
-            raise UserError(f"output: the names {', '.join(names)} are not distinct; fix: name each output differently")
+            raise UserError(
+                f"output: the names {', '.join(names)} are not distinct; fix: name each output differently"
+            )
         return tuple(names)
 
     @property
@@ -466,7 +489,9 @@ class Graph:
         networkx = importlib.import_module("networkx")
         result = networkx.DiGraph(name=self.name)
         for symbol in self.symbols:
-            result.add_node(symbol.id, symbol=symbol, op=symbol.op.name, dtype=symbol.dtype, shape=symbol.shape)
+            result.add_node(
+                symbol.id, symbol=symbol, op=symbol.op.name, dtype=symbol.dtype, shape=symbol.shape
+            )
             for operand in dict.fromkeys(symbol.inputs):
                 positions = tuple([p for p, value in enumerate(symbol.inputs) if value is operand])
                 result.add_edge(operand.id, symbol.id, positions=positions)
@@ -514,6 +539,3 @@ def graph_of(op: str, *operands: Any) -> Graph:
         compose(f"{op}: no operand is a Symbol, so there is no graph to add the op to", operands,
                 fix="make one with graph.constant(array) or graph.scalar(value, dtype), or use NumPy")
     )  # fmt: skip
-
-
-__all__ = ["Graph", "InternalError", "graph_of"]

@@ -1,17 +1,18 @@
 """`symbol[...]`: NumPy basic indexing as at most one slice and one reshape.
 
-Entries are ints, slices (any non-zero step), None and Ellipsis; positions may be dims. Bounds that are ints are clamped as in
-NumPy. Bounds and positions that are dims must lie in range, which is decided now or checked at launch: `table[:seq]` has exactly
-`seq` rows, and a launch with a larger `seq` is refused.
+Entries are ints, slices (any non-zero step), None and Ellipsis; positions may be dims. Bounds that are ints are
+clamped as in NumPy. Bounds and positions that are dims must lie in range, which is decided now or checked at launch:
+`table[:seq]` has exactly `seq` rows, and a launch with a larger `seq` is refused.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .checks import Checks, ShapeError
 from .dims import Dim, Extent, lower_bound, maximum, minimum
 from .errors import describing
-from .shape import Checks, ShapeError, slice_length
+from .shape import slice_length
 from .types import Shape, shape_text
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ def _number(entry: Any, axis: int) -> Extent:
         raise ShapeError(
             f"axis {axis}: {entry!r:.60} ({kind}) is no basic index",
             "ints, slices, None, Ellipsis and dims",
-            "select with joinery.where(mask, x, other)" if mask else "joinery.gather(x, indices, axis) takes integer positions",
+            "select with joinery.where(mask, x, other)"
+            if mask
+            else "joinery.gather(x, indices, axis) takes integer positions",
         )
     return int(entry.__index__())
 
@@ -88,17 +91,23 @@ def _position(value: Extent, extent: Extent, axis: int, checks: Checks) -> Exten
             )
         return value % extent
     if isinstance(value, int) and value < 0:
-        checks.require_at_most(-value, extent, f"index {value}: axis {axis} must have at least {-value} elements")
+        checks.require_at_most(
+            -value, extent, f"index {value}: axis {axis} must have at least {-value} elements"
+        )
         return extent + value
     _require_not_below(value, 0, f"index {value} on axis {axis} must not be negative", checks)
-    checks.require_at_most(value + 1, extent, f"index {value}: axis {axis} must have more than {value} elements")
+    checks.require_at_most(
+        value + 1, extent, f"index {value}: axis {axis} must have more than {value} elements"
+    )
     return value
 
 
 def _slice(entry: slice, extent: Extent, axis: int, checks: Checks) -> Bounds:
     step = 1 if entry.step is None else _number(entry.step, axis)
     if not isinstance(step, int) or step == 0:
-        raise ShapeError(f"slice step {step} on axis {axis}", "a non-zero int", "use step 1, or -1 to reverse")
+        raise ShapeError(
+            f"slice step {step} on axis {axis}", "a non-zero int", "use step 1, or -1 to reverse"
+        )
     start, stop = (None if bound is None else _number(bound, axis) for bound in (entry.start, entry.stop))
     if isinstance(extent, int) and not isinstance(start, Dim) and not isinstance(stop, Dim):
         first, last, _ = slice(start, stop, step).indices(extent)

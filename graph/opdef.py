@@ -11,7 +11,7 @@ from ..promotion.dtype import DType, bool_, float32, int32, int64
 from ..promotion.errors import UserError
 from ..promotion.result_rules import JOIN, Promotion, ResultRule
 from ..promotion.rules import RuleSet, dtype_of
-from .shape import Checks
+from .checks import Checks
 from .types import Shape
 
 OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "composite"]
@@ -90,11 +90,15 @@ def _indexed(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType |
 
 
 CONTRACT = ResultRule(
-    "CONTRACT", "as JOIN; products of bools and 8-bit integers are summed in int32, which is the result", _contract
+    "CONTRACT",
+    "as JOIN; products of bools and 8-bit integers are summed in int32, which is the result",
+    _contract,
 )
 POSITION = ResultRule("POSITION", "operands keep their dtypes; the result is int64, a position", _positions)
 INDEXED = ResultRule(
-    "INDEXED", "the first operand gives the result dtype, the second is made of integers; neither is cast", _indexed
+    "INDEXED",
+    "the first operand gives the result dtype, the second is made of integers; neither is cast",
+    _indexed,
 )
 
 

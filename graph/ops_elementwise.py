@@ -77,17 +77,24 @@ def _bits(text: str) -> Mapping[str, str]:
 
 def _comparison(signed: str, unsigned: str, ordered: str) -> Mapping[str, str]:
     return _emit(
-        bool=f"arith.cmpi {unsigned}", int=f"arith.cmpi {signed}", uint=f"arith.cmpi {unsigned}", float=f"arith.cmpf {ordered}"
+        bool=f"arith.cmpi {unsigned}",
+        int=f"arith.cmpi {signed}",
+        uint=f"arith.cmpi {unsigned}",
+        float=f"arith.cmpf {ordered}",
     )
 
 
-def _math(name: str, doc: str, onnx: tuple[str, int] | None = None, ulp: float = _ONE_ULP, emit: str = "") -> OpDef:
+def _math(
+    name: str, doc: str, onnx: tuple[str, int] | None = None, ulp: float = _ONE_ULP, emit: str = ""
+) -> OpDef:
     doc += " Bools and integers are first cast to the rule set's default float."
     return _row(name, 1, doc, JOIN_FLOAT, _emit(float=emit or f"math.{name}"), ulp=ulp, onnx=onnx)
 
 
 def _rounding(name: str, doc: str, text: str, onnx: tuple[str, int] | None) -> OpDef:
-    return _row(name, 1, doc, JOIN, _numbers("@identity", text, boolean="@identity"), onnx=onnx, traits="idempotent")
+    return _row(
+        name, 1, doc, JOIN, _numbers("@identity", text, boolean="@identity"), onnx=onnx, traits="idempotent"
+    )
 
 
 ARITHMETIC = (

@@ -49,15 +49,16 @@ REDUCTIONS = (
          onnx=("ReduceMax", 18)),
     _row("reduce_min", "reduce", 1, "The smallest element over `axes`; NaN if there is one.", SAME, shape.reduction,
          _REDUCTION, onnx=("ReduceMin", 18)),
-    _row("argmax", "reduce", 1, "The position (int64) of the first largest element; of the first NaN if there is one.", POSITION,
-         shape.arg_reduction, _REDUCTION, onnx=("ArgMax", 13)),
+    _row("argmax", "reduce", 1, "The position (int64) of the first largest element; of the first NaN if there is one.",
+         POSITION, shape.arg_reduction, _REDUCTION, onnx=("ArgMax", 13)),
     _row("argmin", "reduce", 1, "The position (int64) of the first smallest element; of the first NaN if there is one.",
          POSITION, shape.arg_reduction, _REDUCTION, onnx=("ArgMin", 13)),
 )  # fmt: skip
 
 SCANS = (
-    _row("cumsum", "scan", 1, "Running sums along `axis`, in the operand's dtype; `exclusive` leaves the element itself out, "
-         "`reverse` starts at the end.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"), ulp=2.0, onnx=("CumSum", 14)),
+    _row("cumsum", "scan", 1, "Running sums along `axis`, in the operand's dtype; `exclusive` leaves the element itself "
+         "out, `reverse` starts at the end.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"), ulp=2.0,
+         onnx=("CumSum", 14)),
 )  # fmt: skip
 
 CONTRACTIONS = (

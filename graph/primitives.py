@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..promotion.dtype import DType
 from ..promotion.errors import UnsupportedError
+from .checks import ShapeError
 from .dims import Dim, Extent
 from .errors import describing, mistake
 from .opdef import accumulator
-from .shape import ShapeError, infer_reshape, normalize_axis
+from .shape import infer_reshape, normalize_axis
 from .types import as_dtype, as_extent
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def cast(x: Symbol, dtype: Any, rounding: str = "nearest", saturate: bool = True
     """`x` converted to `dtype`; `x` itself when it already is."""
     target = as_dtype(dtype, "cast: dtype")
     if rounding not in ("nearest", "toward_zero"):
-        raise mistake("cast", f"unknown rounding {rounding!r}", (x,), '"nearest" or "toward_zero"', 'rounding="nearest"')
+        raise mistake(
+            "cast", f"unknown rounding {rounding!r}", (x,), '"nearest" or "toward_zero"', 'rounding="nearest"'
+        )
     if not isinstance(saturate, bool):
         raise mistake("cast", f"saturate is {saturate!r}", (x,), "True or False", "saturate=True")
     if target is x.dtype:
@@ -44,7 +47,9 @@ def bitcast(x: Symbol, dtype: Any) -> Symbol:
     target = as_dtype(dtype, "bitcast: dtype")
     if target is x.dtype:
         return x
-    if target.itemsize != x.dtype.itemsize or (target.bits != x.dtype.bits and "bool" not in (target.kind, x.dtype.kind)):
+    if target.itemsize != x.dtype.itemsize or (
+        target.bits != x.dtype.bits and "bool" not in (target.kind, x.dtype.kind)
+    ):
         raise mistake(
             "bitcast",
             f"{x.dtype} has {x.dtype.bits} bits, {target} has {target.bits}",
@@ -62,9 +67,12 @@ def reshape(x: Symbol, shape: Any) -> Symbol:
     with describing("reshape", x):
         unknown = [position for position, size in enumerate(sizes) if type(size) is int and size == -1]
         if len(unknown) > 1:
-            raise ShapeError(f"-1 appears {len(unknown)} times", "at most one size to compute", "write the others out")
+            raise ShapeError(
+                f"-1 appears {len(unknown)} times", "at most one size to compute", "write the others out"
+            )
         extents: list[Extent] = [
-            0 if position in unknown else as_extent(size, f"reshape: size {position}") for position, size in enumerate(sizes)
+            0 if position in unknown else as_extent(size, f"reshape: size {position}")
+            for position, size in enumerate(sizes)
         ]
         target = infer_reshape(x.shape, extents, unknown[0] if unknown else None, x.graph.shape_checks)
     if target == x.shape:
@@ -116,11 +124,21 @@ def matmul(graph: Graph, a: Any, b: Any, precision: str = "ieee", op: str = "mat
     lhs, rhs = graph.as_symbol(a, op), graph.as_symbol(b, op)
     for operand in (lhs, rhs):
         if not operand.shape:
-            raise mistake(op, "a scalar cannot be contracted", (lhs, rhs), "operands of rank 1 or more", "use * to scale")
+            raise mistake(
+                op,
+                "a scalar cannot be contracted",
+                (lhs, rhs),
+                "operands of rank 1 or more",
+                "use * to scale",
+            )
     promotion = graph.promotion("matmul", (lhs, rhs))
     if precision == "tf32" and promotion.result.name not in ("float32", "tensor_float32"):
         raise mistake(
-            op, f'precision="tf32" of {promotion.result} operands', (lhs, rhs), "float32 operands", 'precision="ieee"'
+            op,
+            f'precision="tf32" of {promotion.result} operands',
+            (lhs, rhs),
+            "float32 operands",
+            'precision="ieee"',
         )
     left = reshape(lhs, (1, *lhs.shape)) if len(lhs.shape) == 1 else lhs
     right = reshape(rhs, (*rhs.shape, 1)) if len(rhs.shape) == 1 else rhs

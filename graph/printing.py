@@ -8,8 +8,9 @@
       check [batch, 2*seq] "…"
       output %3 "y"
 
-One statement per line; `#` starts a comment. Casts that promotion inserted end in `implicit "op"`, and with locations every symbol
-ends in `at "file" line "function"`. Small arrays are written as bytes, larger ones by digest and kept in a dict beside the text.
+One statement per line; `#` starts a comment. Casts that promotion inserted end in `implicit "op"`, and with locations
+every symbol ends in `at "file" line "function"`. Small arrays are written as bytes, larger ones by digest and kept in
+a dict beside the text.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ def to_text(graph: Graph, locations: bool = False) -> tuple[str, dict[str, Array
 def _statement(symbol: Symbol, array_text: ArrayText) -> str:
     operands = f"({', '.join(f'%{operand.id}' for operand in symbol.inputs)})" if symbol.inputs else ""
     attributes = attributes_text(symbol.attrs, array_text)
-    return f"%{symbol.id} = {symbol.op.name}{operands}{attributes} : {symbol.dtype} {shape_list(symbol.shape)}"
+    return (
+        f"%{symbol.id} = {symbol.op.name}{operands}{attributes} : {symbol.dtype} {shape_list(symbol.shape)}"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ canonical key
@@ -119,7 +122,9 @@ def canonical_key(graph: Graph) -> str:
         if symbol.id in live:
             live.update(operand.id for operand in symbol.inputs)
     live.update(symbol.id for symbol in graph.inputs)
-    renamed: dict[str, Extent] = {name: Dim(f"d{position}") for position, name in enumerate(_dims_in_order(graph))}
+    renamed: dict[str, Extent] = {
+        name: Dim(f"d{position}") for position, name in enumerate(_dims_in_order(graph))
+    }
     numbers: dict[int, int] = {}
     digest = hashlib.sha256(b"joinery graph 1\n")
 

@@ -7,108 +7,11 @@ depend on the launch: `Checks` then records a runtime check. Two different plain
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..promotion.errors import UserError
-from .dims import Dim, Extent, dims_equal, exact_quotient, lower_bound, maximum, minimum, product
+from .checks import Checks, ShapeError
+from .dims import Dim, Extent, exact_quotient, lower_bound, maximum, minimum, product
 from .types import Shape, shape_text
-
-
-class ShapeError(UserError):
-    """Operand shapes or attributes do not fit the op. `expected` and `fix` complete the message."""
-
-    def __init__(self, problem: str, expected: str = "", fix: str = "") -> None:
-        super().__init__(problem)
-        self.problem, self.expected, self.fix = problem, expected, fix
-
-
-class Check(NamedTuple):
-    """At launch `lhs` must equal `rhs`, else `message` is raised."""
-
-    lhs: Extent
-    rhs: Extent
-    message: str
-
-
-class Checks:
-    """The runtime checks of a graph, and what they imply: a checked name may be replaced by what it equals."""
-
-    __slots__ = ("_known", "entries")
-
-    def __init__(self) -> None:
-        self.entries: list[Check] = []
-        self._known: dict[str, Extent] = {}
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def simplified(self, extent: Extent) -> Extent:
-        """`extent` with names replaced by what checks say they equal."""
-        return extent.substitute(self._known) if self._known and isinstance(extent, Dim) else extent
-
-    def decide(self, lhs: Extent, rhs: Extent) -> bool | None:
-        """Whether two extents are equal, given the checks so far; None when that is only known at launch."""
-        if lhs is rhs or lhs == rhs:
-            return True
-        verdict = dims_equal(lhs, rhs)
-        if verdict is not None or not self.entries:
-            return verdict
-        verdict = dims_equal(self.simplified(lhs), self.simplified(rhs))
-        if verdict is None and any({lhs, rhs} == {check.lhs, check.rhs} for check in self.entries):
-            return True
-        return verdict
-
-    def add(self, lhs: Extent, rhs: Extent, message: str) -> None:
-        """Record that `lhs` must equal `rhs`. Raises `ShapeError` when it never does; known equalities are not repeated."""
-        verdict = self.decide(lhs, rhs)
-        if verdict is False:
-            raise ShapeError(f"{message}: {lhs} never equals {rhs}")
-        if verdict:
-            return
-        self.entries.append(Check(lhs, rhs, message))
-        left, right = self.simplified(lhs), self.simplified(rhs)
-        for name, value in ((left, right), (right, left)):
-            plain = name.name if isinstance(name, Dim) else None
-            if plain is not None and not (isinstance(value, Dim) and plain in value.symbols()):
-                self._known = {
-                    key: old.substitute({plain: value}) if isinstance(old, Dim) else old for key, old in self._known.items()
-                }
-                self._known[plain] = value
-                return
-
-    def require_equal(self, lhs: Extent, rhs: Extent, what: str) -> Extent:
-        """The common size of two axes that must agree: decided now or checked at launch. Returns the simpler of the two."""
-        verdict = self.decide(lhs, rhs)
-        if verdict is None:
-            self._refuse_names(lhs, rhs, what)
-            self.add(lhs, rhs, f"{what}: {lhs} must equal {rhs}")
-        elif not verdict:
-            raise ShapeError(f"{what}: {lhs} and {rhs} differ", "equal sizes")
-        return simpler(lhs, rhs)
-
-    def require_at_most(self, value: Extent, limit: Extent, what: str) -> None:
-        """`value <= limit`, decided now or checked at launch."""
-        self.add(minimum(value, limit), value, what)
-
-    @staticmethod
-    def _refuse_names(lhs: Extent, rhs: Extent, what: str) -> None:
-        if isinstance(lhs, Dim) and isinstance(rhs, Dim) and lhs.name and rhs.name:
-            raise ShapeError(
-                f"{what}: the dims {lhs} and {rhs} have different names",
-                "one name, or a statement that the two are equal",
-                f"if they are always equal, say so: joinery.rebind(x, shape) with {rhs} in place of {lhs} (checked at launch), "
-                f"or give both inputs the same name",
-            )
-
-
-def simpler(lhs: Extent, rhs: Extent) -> Extent:
-    """Of two equal extents the one to show: an int, else the one with the shorter text."""
-    if isinstance(lhs, int):
-        return lhs
-    if isinstance(rhs, int):
-        return rhs
-    return rhs if len(str(rhs)) < len(str(lhs)) else lhs
-
 
 # ------------------------------------------------------------------------------------------------------ elementwise
 
@@ -128,7 +31,9 @@ def broadcast_shapes(shapes: Sequence[Shape], checks: Checks) -> Shape:
             extent = shape[axis]
             if extent is size or extent == size or (type(extent) is int and extent == 1):
                 continue
-            size = extent if type(size) is int and size == 1 else _same_size(size, extent, axis, shapes, checks)
+            size = (
+                extent if type(size) is int and size == 1 else _same_size(size, extent, axis, shapes, checks)
+            )
         result.append(size)
     return tuple(result)
 
@@ -227,7 +132,9 @@ def reduction(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks)
 
 def arg_reduction(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
     if len(attrs["axes"]) != 1:
-        raise ShapeError(f"axes {attrs['axes']!r}: exactly one axis is needed", fix="flatten the operand first")
+        raise ShapeError(
+            f"axes {attrs['axes']!r}: exactly one axis is needed", fix="flatten the operand first"
+        )
     return reduction(shapes, attrs, checks)
 
 
@@ -243,7 +150,9 @@ def matmul(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) ->
     """(…, M, K) @ (…, K, N) → (…, M, N)"""
     lhs, rhs = shapes
     if len(lhs) < 2 or len(rhs) < 2:
-        raise ShapeError(f"operands of rank {len(lhs)} and {len(rhs)}", "at least two axes each", "use joinery.dot")
+        raise ShapeError(
+            f"operands of rank {len(lhs)} and {len(rhs)}", "at least two axes each", "use joinery.dot"
+        )
     if checks.decide(lhs[-1], rhs[-2]) is False:
         raise ShapeError(
             f"the contracted sizes differ: axis -1 of operand 0 is {lhs[-1]}, axis -2 of operand 1 is {rhs[-2]}",
@@ -422,7 +331,9 @@ def pad(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Sh
     shape, low, high, mode = shapes[0], attrs["low"], attrs["high"], attrs["mode"]
     if not len(low) == len(high) == len(shape):
         raise ShapeError(
-            f"{len(low)} pad widths for {len(shape)} axes", "one (before, after) pair per axis", "write (0, 0) for the others"
+            f"{len(low)} pad widths for {len(shape)} axes",
+            "one (before, after) pair per axis",
+            "write (0, 0) for the others",
         )
     if mode not in ("constant", "reflect", "edge"):
         raise ShapeError(f"unknown mode {mode!r}", '"constant", "reflect" or "edge"')
@@ -434,7 +345,11 @@ def pad(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Sh
             if bound is None:
                 checks.add(maximum(width, 0), width, f"pad: the width {width} must not be negative")
             elif bound < 0 and isinstance(width, int):
-                raise ShapeError(f"the pad width {width} on axis {axis} is negative", "widths of 0 or more", "slice instead")
+                raise ShapeError(
+                    f"the pad width {width} on axis {axis} is negative",
+                    "widths of 0 or more",
+                    "slice instead",
+                )
             if mode == "edge":
                 _nonempty(extent, axis, mode, checks)
             elif mode == "reflect":
@@ -444,7 +359,9 @@ def pad(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Sh
 
 def _nonempty(extent: Extent, axis: int, mode: str, checks: Checks) -> None:
     if extent == 0:
-        raise ShapeError(f"axis {axis} is empty, mode {mode!r} has nothing to repeat", fix='use mode="constant"')
+        raise ShapeError(
+            f"axis {axis} is empty, mode {mode!r} has nothing to repeat", fix='use mode="constant"'
+        )
     if isinstance(extent, Dim):
         checks.add(minimum(extent, 1), 1, f"pad: axis {axis} must not be empty in mode {mode!r}")
 
@@ -458,7 +375,9 @@ def _reflectable(extent: Extent, width: Extent, axis: int, checks: Checks) -> No
                 'pad less, or use mode="edge"',
             )
         return
-    checks.require_at_most(width + 1, extent, f"pad: axis {axis} must have more than {width} elements to reflect")
+    checks.require_at_most(
+        width + 1, extent, f"pad: axis {axis} must have more than {width} elements to reflect"
+    )
 
 
 def gather(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:

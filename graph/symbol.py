@@ -72,7 +72,9 @@ class Symbol:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise UserError("a Symbol cannot be pickled; fix: keep the whole graph as text with joinery's graph.text.to_text")
+        raise UserError(
+            "a Symbol cannot be pickled; fix: keep the whole graph as text with joinery's graph.text.to_text"
+        )
 
     # -- description ---------------------------------------------------------------------------------------------------
 
@@ -154,10 +156,14 @@ class Symbol:
     # -- what a symbol is not ------------------------------------------------------------------------------------------
 
     def _no_value(self, wanted: str, fix: str) -> NoReturn:
-        raise UserError(f"{wanted} of a Symbol is not known while the graph is built\n  {self.describe()}\n  fix: {fix}")
+        raise UserError(
+            f"{wanted} of a Symbol is not known while the graph is built\n  {self.describe()}\n  fix: {fix}"
+        )
 
     def __bool__(self) -> NoReturn:
-        self._no_value("the truth value", "select with joinery.where(condition, x, y); compare symbols with `is`")
+        self._no_value(
+            "the truth value", "select with joinery.where(condition, x, y); compare symbols with `is`"
+        )
 
     def __iter__(self) -> NoReturn:
         self._no_value("the sequence of elements", "index it (x[0], x[1], …) or use joinery.split")
@@ -173,7 +179,9 @@ class Symbol:
         return self.shape[0]
 
     def __float__(self) -> NoReturn:
-        self._no_value("the number", "x.cast(dtype) converts inside the graph; compile and call the graph for values")
+        self._no_value(
+            "the number", "x.cast(dtype) converts inside the graph; compile and call the graph for values"
+        )
 
     __int__ = __complex__ = __float__
 

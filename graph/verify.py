@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, JoineryError, UserError
+from .checks import Checks
 from .dims import Dim
 from .opdef import VARIADIC
 from .ops import OPS
-from .shape import Checks
 from .types import Shape, shape_text
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def problems(graph: Graph) -> Iterator[str]:
     for check in graph.checks:
         checks.add(*check)
     known = len(checks)
+    approved: set[Any] = set()  # combinations of op and dtypes that were found correct
     for position, symbol in enumerate(graph.symbols):
         where = f"%{position} {symbol.op.name}"
         if symbol.id != position or symbol.graph is not graph:
@@ -43,7 +44,7 @@ def problems(graph: Graph) -> Iterator[str]:
         if OPS.get(symbol.op.name) is not symbol.op:
             yield f"{where}: its op is not in the table"
             continue
-        for problem in _symbol_problems(symbol, checks):
+        for problem in _symbol_problems(symbol, checks, approved):
             yield f"{where}: {problem}"
         if len(checks) != known:
             yield f"{where}: it needs a runtime check that the graph does not have: {checks.entries[-1].message}"
@@ -59,7 +60,7 @@ def problems(graph: Graph) -> Iterator[str]:
             yield f"the ledger lists %{entry.symbol.id}, a {entry.symbol.op.name}"
 
 
-def _symbol_problems(symbol: Symbol, checks: Checks) -> Iterator[str]:
+def _symbol_problems(symbol: Symbol, checks: Checks, approved: set[Any]) -> Iterator[str]:
     row = symbol.op
     for operand in symbol.inputs:
         if operand.graph is not symbol.graph or not 0 <= operand.id < symbol.id:
@@ -76,14 +77,20 @@ def _symbol_problems(symbol: Symbol, checks: Checks) -> Iterator[str]:
         if row.kind == "source":
             yield from _source_problems(symbol)
             return
-        given = symbol.attrs["dtype"] if "dtype" in row.attrs else _given_dtype(symbol)
-        promotion = row.promote.apply(symbol.graph.rules, [v.dtype for v in symbol.inputs], op=row.name, dtype=given)
         dtypes = tuple([operand.dtype for operand in symbol.inputs])
-        if promotion.casts != dtypes and row.promote.name != "MEAN":
-            names = ", ".join(dtype.name for dtype in promotion.casts)
-            yield f"operands are {', '.join(d.name for d in dtypes)}, the op computes in {names}"
-        if promotion.result is not symbol.dtype:
-            yield f"its dtype is {symbol.dtype}, the op gives {promotion.result}"
+        typed = (row, dtypes, symbol.dtype, symbol.attrs.get("dtype"))
+        if typed not in approved:
+            problem = _dtype_problem(symbol, dtypes)
+            if problem:
+                yield problem
+            else:
+                approved.add(typed)
+        if row.kind == "map" and all(
+            operand.shape is symbol.shape or not operand.shape for operand in symbol.inputs
+        ):
+            if symbol.shape and all(not operand.shape for operand in symbol.inputs):
+                yield f"its shape is {shape_text(symbol.shape)}, its operands are scalars"
+            return
         shape = row.shape([operand.shape for operand in symbol.inputs], symbol.attrs, checks)
     except (JoineryError, TypeError, KeyError, IndexError, AttributeError) as error:
         yield f"{type(error).__name__}: {error}"
@@ -92,9 +99,19 @@ def _symbol_problems(symbol: Symbol, checks: Checks) -> Iterator[str]:
         yield f"its shape is {shape_text(symbol.shape)}, the op gives {shape_text(shape)}"
 
 
-def _given_dtype(symbol: Symbol) -> DType | None:
-    """The dtype a rule was given where no attribute records it: a mean's result."""
-    return symbol.dtype if symbol.op.promote.name == "MEAN" else None
+def _dtype_problem(symbol: Symbol, dtypes: tuple[DType, ...]) -> str:
+    row = symbol.op
+    given = symbol.attrs["dtype"] if "dtype" in row.attrs else None
+    promotion = row.promote.apply(symbol.graph.rules, dtypes, op=row.name, dtype=given)
+    if promotion.casts != dtypes:
+        names = ", ".join(dtype.name for dtype in promotion.casts)
+        return f"operands are {', '.join(dtype.name for dtype in dtypes)}, the op computes in {names}"
+    if promotion.result is not symbol.dtype:
+        return f"its dtype is {symbol.dtype}, the op gives {promotion.result}"
+    for dtype in dtypes[:1] if row.kind == "index" else dtypes:
+        if not row.accepts(dtype) and not (row.name == "where" and dtype.is_bool):
+            return f"it cannot compute with {dtype}"
+    return ""
 
 
 def _source_problems(symbol: Symbol) -> Iterator[str]:
@@ -110,20 +127,31 @@ def _source_problems(symbol: Symbol) -> Iterator[str]:
 
 
 def _same_shape(lhs: Shape, rhs: Shape, checks: Checks) -> bool:
-    return lhs == rhs or (len(lhs) == len(rhs) and all(checks.decide(a, b) for a, b in zip(lhs, rhs, strict=True)))
+    return lhs == rhs or (
+        len(lhs) == len(rhs) and all(checks.decide(a, b) for a, b in zip(lhs, rhs, strict=True))
+    )
 
 
 def _check_dims(graph: Graph) -> None:
     known = set(graph.dim_names)
+    seen: set[Any] = set()
     for symbol in graph.symbols:
-        for extent in (*symbol.shape, *_attribute_extents(symbol.attrs)):
-            if isinstance(extent, Dim) and not extent.symbols() <= known:
-                missing = ", ".join(sorted(extent.symbols() - known))
-                raise UserError(
-                    f"{symbol.op.name}: the dim {missing} appears in the shape of no input, so its size is never known\n"
-                    f"  {symbol.describe()}\n  expected: dims of the inputs: {', '.join(graph.dim_names) or 'none'}\n"
-                    f"  fix: use a dim of an input's shape, such as x.shape[0], or add the dim to an input's TensorType"
-                )
+        if symbol.shape not in seen:
+            seen.add(symbol.shape)
+            _require_known(symbol, symbol.shape, known)
+        if symbol.attrs:
+            _require_known(symbol, _attribute_extents(symbol.attrs), known)
+
+
+def _require_known(symbol: Symbol, extents: Iterable[Any], known: set[str]) -> None:
+    for extent in extents:
+        if isinstance(extent, Dim) and not extent.symbols() <= known:
+            missing = ", ".join(sorted(extent.symbols() - known))
+            raise UserError(
+                f"{symbol.op.name}: the dim {missing} appears in the shape of no input, so its size is never known\n"
+                f"  {symbol.describe()}\n  expected: dims of the inputs: {', '.join(sorted(known)) or 'none'}\n"
+                f"  fix: use a dim of an input's shape, such as x.shape[0], or add the dim to an input's TensorType"
+            )
 
 
 def _attribute_extents(attrs: Mapping[str, Any]) -> Iterator[Any]:

@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 def explain(symbol: Symbol) -> str:
     """Text of a few lines: the symbol, each operand with its cast, the rule, and the rule set's explanation of the join."""
     row = symbol.op
-    lines = [f"%{symbol.id} = {row.name} is {symbol.dtype} {shape_text(symbol.shape)}", f"  at {symbol.location}"]
+    lines = [
+        f"%{symbol.id} = {row.name} is {symbol.dtype} {shape_text(symbol.shape)}",
+        f"  at {symbol.location}",
+    ]
     if row.kind == "source":
         lines.append(f"  {_source(symbol)}")
         return "\n".join(lines)
     if row.name in ("cast", "bitcast"):
         how = "inserted by promotion" if symbol.graph.is_implicit(symbol) else "written by the user"
         source = symbol.inputs[0]
-        lines.append(f"  {row.name} {how}: {source.dtype} → {symbol.dtype}{_loss(source.dtype, symbol.dtype, row.name)}")
+        lines.append(
+            f"  {row.name} {how}: {source.dtype} → {symbol.dtype}{_loss(source.dtype, symbol.dtype, row.name)}"
+        )
         lines.append(f"  operand 0: {source.describe()}")
         return "\n".join(lines)
     written = symbol._operands or symbol.inputs

@@ -1,9 +1,9 @@
 """Composite ops become primitive ones: a new graph of the same values, without repetitions and without dead symbols.
 
-Two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`) and every long reduction to few
-values by two shorter ones. The second gives equal symbols one node (hash-consing by op, operands, attributes and dtype),
-so that expansions share what they have in common, and drops what no output needs. Inputs, weights, checks, output
-names and the user's lines are kept.
+Two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`) and every
+long reduction to few values by two shorter ones. The second gives equal symbols one node (hash-consing by op,
+operands, attributes and dtype), so that expansions share what they have in common, and drops what no output needs.
+Inputs, weights, checks, output names and the user's lines are kept.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def _attrs_key(symbol: Symbol) -> Any:
         value: np.ndarray[Any, Any] = symbol.attrs["value"]
         return (value.shape, value.tobytes()) if value.nbytes <= 4096 else id(value)
     attrs: Mapping[str, Any] = symbol.attrs
-    return tuple([_scalar_key(value) if type(value) is float else (type(value), value) for value in attrs.values()])
+    return tuple(
+        [_scalar_key(value) if type(value) is float else (type(value), value) for value in attrs.values()]
+    )
 
 
 def _scalar_key(value: float) -> tuple[str, str]:
@@ -135,8 +137,8 @@ def _is_long_reduction(symbol: Symbol) -> bool:
 
 
 def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
-    """Partial results along one axis first, all of it second. The axis is the longest reduced one; when it is long it is cut into
-    equal parts, and a remainder that does not fill a part is reduced by itself and combined."""
+    """Partial results along one axis first, all of it second. The axis is the longest reduced one; when it is long it
+    is cut into equal parts, and a remainder that does not fill a part is reduced by itself and combined."""
     graph, name = x.graph, symbol.op.name
     sizes = [extent for extent in x.shape if isinstance(extent, int)]
     axes: tuple[int, ...] = tuple(symbol.attrs["axes"])
@@ -156,7 +158,9 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
     cut = graph.apply("reshape", (whole,), {"shape": shape})
     inner = tuple(sorted([a if a < axis else a + 1 for a in others] + [axis + 1]))
     total = reduce(reduce(cut, inner, True), (axis,), True)
-    result = graph.apply("reshape", (total,), {"shape": tuple([1 if a in axes else e for a, e in enumerate(sizes)])})
+    result = graph.apply(
+        "reshape", (total,), {"shape": tuple([1 if a in axes else e for a, e in enumerate(sizes)])}
+    )
     if whole is not x:
         rest = reduce(_sliced(x, axis, parts * length, sizes[axis]), axes, True)
         result = graph.apply(_COMBINE[name], (result, rest))

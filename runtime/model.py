@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class Model:
             thread.
         weights: the graph's weights by name, in their plain layout, for `save`; those among `constants` may
             be left out.
+        archive: what `save` writes beside the compiled code, made when it is needed: the graph as text and all of its
+            arrays. Takes the place of `graph_text` and `weights`.
         device: where it runs; the host by default.
 
     Raises `UserError` when constants do not fit their specs or `threads` is not a thread count.
@@ -49,7 +51,7 @@ class Model:
         del args, options
         return object.__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "__slots__": ()}))
 
-    __slots__ = ("__weakref__", "_compiled", "_executable", "_graph_text", "_kernels", "_weights")
+    __slots__ = ("__weakref__", "_archive", "_compiled", "_executable", "_graph_text", "_kernels", "_weights")
 
     def __init__(
         self,
@@ -59,11 +61,13 @@ class Model:
         threads: int | None = None,
         *,
         weights: Mapping[str, Array] | None = None,
+        archive: Callable[[], tuple[str, Sequence[artifact_file.StoredWeight]]] | None = None,
         device: Device | None = None,
     ) -> None:
         self._compiled = compiled
         self._graph_text = graph_text
         self._weights = dict(weights or {})
+        self._archive = archive
         self._executable = Executable(compiled, constants, device or HostDevice(), threads)
         self._kernels = kernels_of(compiled)
         type(self).__call__ = entry_function(self._executable)  # type: ignore[method-assign]
@@ -167,6 +171,10 @@ class Model:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model as one file: graph, object code, weights. Replaces an existing file atomically."""
+        if self._archive is not None:
+            text, arrays = self._archive()
+            artifact_file.save(path, self.name, text, [self._compiled], arrays)
+            return
         stored = {
             spec.name: artifact_file.StoredWeight(spec.name, spec.dtype, spec.shape, spec.layout, array)
             for spec, array in zip(self._compiled.constants, self._executable.constants, strict=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import primitives
 from ..errors import describing, mistake
 from ..shape import normalize_axis
 from ..symbol import Symbol
-from .building import apply, as_symbols, in_float, symbol_of
+from .building import apply, as_floats, as_symbols, in_float, symbol_of
 from .elementwise import clip
 from .positions import positions
 
@@ -35,7 +36,13 @@ def gelu(x: Any, approximate: str = "none") -> Symbol:
     approximate: "none" uses erf; "tanh" x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); "quick" x · sigmoid(1.702 x).
     """
     if approximate not in ("none", "tanh", "quick"):
-        raise mistake("gelu", f"unknown approximation {approximate!r}", (x,), '"none", "tanh" or "quick"', 'approximate="none"')
+        raise mistake(
+            "gelu",
+            f"unknown approximation {approximate!r}",
+            (x,),
+            '"none", "tanh" or "quick"',
+            'approximate="none"',
+        )
     return apply("gelu", x, approximate=approximate)
 
 
@@ -113,8 +120,8 @@ def hard_swish(x: Symbol) -> Symbol:
 
 def swiglu(gate: Any, value: Any) -> Symbol:
     """silu(gate) · value (Shazeer, 2020)."""
-    first, second = as_symbols("swiglu", gate, value)
-    return apply("mul", silu(first), second)
+    result, (first, second) = as_floats("swiglu", gate, value)
+    return primitives.cast(apply("mul", silu(first), second), result)
 
 
 @in_float

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...promotion.dtype import DType
-from ...promotion.result_rules import JOIN_FLOAT
 from .. import primitives
-from ..dims import Extent
-from ..graph import Graph, graph_of
+from ..graph import graph_of
 from ..opdef import accumulator
 from ..symbol import Symbol
 
@@ -33,9 +31,15 @@ def symbol_of(op: str, x: Any) -> Symbol:
     return graph_of(op, x).as_symbol(x, op)
 
 
-def float_dtype(x: Symbol) -> DType:
-    """The dtype of a float function of `x`: its own, or the default float for bools and integers."""
-    return JOIN_FLOAT.apply(x.graph.rules, [x.dtype]).result
+def as_floats(op: str, *operands: Any) -> tuple[DType, tuple[Symbol, ...]]:
+    """Operands of a float function of several ops, joined in a float dtype (implicitly, as `div` would), then in the dtype such
+    functions are computed in; and the dtype of the result."""
+    graph = graph_of(op, *operands)
+    joined = (
+        graph.promoted(op, operands, "div") if len(operands) > 1 else graph.promoted(op, operands, "sqrt")
+    )
+    result = joined[0].dtype
+    return result, tuple([primitives.cast(operand, accumulator(result)) for operand in joined])
 
 
 def in_float(function: Function) -> Function:
@@ -44,14 +48,7 @@ def in_float(function: Function) -> Function:
 
     @functools.wraps(function)
     def wrapped(x: Any, *arguments: Any, **options: Any) -> Symbol:
-        symbol = symbol_of(function.__name__, x)
-        result = float_dtype(symbol)
-        value = function(primitives.cast(symbol, accumulator(result)), *arguments, **options)
-        return primitives.cast(value, result)
+        result, (symbol,) = as_floats(function.__name__, x)
+        return primitives.cast(function(symbol, *arguments, **options), result)
 
     return wrapped  # type: ignore[return-value]
-
-
-def extent_scalar(graph: Graph, extent: Extent) -> Symbol:
-    """A size as an int64 scalar: a constant when it is known."""
-    return graph.dim_value(extent)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...promotion.result_rules import JOIN
 from .. import primitives
-from ..errors import compose
 from ..graph import graph_of
 from ..symbol import Symbol
 from .building import as_symbols, symbol_of
@@ -39,20 +37,14 @@ def cast_like(x: Any, like: Any) -> Symbol:
 
 
 def promote(*operands: Any) -> tuple[Symbol, ...]:
-    """All operands cast to their join, in the graph's rule set. Python scalars are weak. The casts are explicit ones.
+    """All operands cast to their join in the graph's rule set; Python scalars are weak. The casts are in the ledger.
 
     Raises `UserError` when there is no join.
     """
-    graph = graph_of("promote", *operands)
-    target = JOIN.apply(graph.rules, operands, op="promote").result
-    values = [graph.scalar(x, target) if not hasattr(x, "dtype") else graph.as_symbol(x, "promote") for x in operands]
-    return tuple([primitives.cast(value, target) for value in values])
+    return graph_of("promote", *operands).promoted("promote", operands, "concat")
 
 
 def implicit_cast(lhs: Any, rhs: Any) -> tuple[Symbol, Symbol]:
     """Two operands cast to the dtype a binary operator would compute in (the MAX type_promotion page)."""
-    first, second = promote(lhs, rhs)
+    first, second = graph_of("implicit_cast", lhs, rhs).promoted("implicit_cast", (lhs, rhs), "add")
     return first, second
-
-
-__all__ = ["bitcast", "cast", "cast_like", "compose", "implicit_cast", "promote"]

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .. import primitives
 from ..errors import mistake
 from ..graph import graph_of
 from ..opdef import OpDef
 from ..ops import OPS
 from ..symbol import Symbol
-from .building import apply, as_symbols, in_float, symbol_of
+from .building import apply, as_floats, in_float, symbol_of
 
 _OPERANDS = """
 
@@ -91,32 +92,25 @@ def clip(x: Any, low: Any = None, high: Any = None) -> Symbol:
 
 
 def logaddexp(x: Any, y: Any) -> Symbol:
-    """log(exp(x) + exp(y)) without overflow. Infinities: equal ones stay, otherwise the larger wins."""
-    graph = graph_of("logaddexp", x, y)
-    joined = graph.promotion("div", (x, y)).result
-    difference = _logaddexp(apply("sub", x, y) if joined is not None else x, x, y)
-    return difference
-
-
-def _logaddexp(difference: Symbol, x: Any, y: Any) -> Symbol:
-    tail = apply("log1p", apply("exp", apply("negate", apply("abs", difference))))
-    total = apply("add", apply("maximum", x, y), tail)
-    return apply("where", apply("equal", x, y), apply("add", x, math.log(2)), total)
+    """log(exp(x) + exp(y)) without overflow. Equal infinities stay, otherwise the larger one wins."""
+    result, (a, b) = as_floats("logaddexp", x, y)
+    tail = apply("log1p", apply("exp", apply("negate", apply("abs", apply("sub", a, b)))))
+    total = apply("add", apply("maximum", a, b), tail)
+    return primitives.cast(apply("where", apply("equal", a, b), apply("add", a, math.log(2)), total), result)
 
 
 def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Symbol:
-    """|x - y| <= atol + rtol * |y|, bool, as numpy.isclose: infinities are close to themselves only; NaN to NaN if `equal_nan`."""
-    near = apply("less_equal", apply("abs", apply("sub", x, y)), apply("add", apply("mul", apply("abs", _s(x, y)), rtol), atol))
-    result = apply("logical_or", apply("logical_and", near, is_finite(_s(x, y))), apply("equal", x, y))
+    """|x - y| <= atol + rtol * |y|, bool, as numpy.isclose.
+
+    Infinities are close to themselves only; NaN to NaN if `equal_nan`.
+    """
+    _, (a, b) = as_floats("isclose", x, y)
+    bound = apply("add", apply("mul", apply("abs", b), float(rtol)), float(atol))
+    near = apply("less_equal", apply("abs", apply("sub", a, b)), bound)
+    result = apply("logical_or", apply("logical_and", near, is_finite(b)), apply("equal", a, b))
     if equal_nan:
-        both = apply("logical_and", apply("is_nan", _s(y, x)), apply("is_nan", _s(x, y)))
-        result = apply("logical_or", result, both)
+        result = apply("logical_or", result, apply("logical_and", apply("is_nan", a), apply("is_nan", b)))
     return result
-
-
-def _s(x: Any, y: Any) -> Symbol:
-    """`y` as a symbol of the graph of `x` and `y`."""
-    return graph_of("isclose", x, y).as_symbol(y, "isclose")
 
 
 # -- bits, selection, classification -------------------------------------------------------------------------------------
@@ -125,7 +119,9 @@ def _s(x: Any, y: Any) -> Symbol:
 def bit_shift(x: Any, y: Any, direction: str = "left") -> Symbol:
     """x << y or x >> y by `direction`, "left" or "right" (ONNX BitShift)."""
     if direction not in ("left", "right"):
-        raise mistake("bit_shift", f"unknown direction {direction!r}", (x, y), '"left" or "right"', 'direction="left"')
+        raise mistake(
+            "bit_shift", f"unknown direction {direction!r}", (x, y), '"left" or "right"', 'direction="left"'
+        )
     return apply(f"shift_{direction}", x, y)
 
 
@@ -161,7 +157,12 @@ def tan(x: Symbol) -> Symbol:
 
 def _signed(magnitude: Symbol, x: Symbol) -> Symbol:
     """`magnitude` with the sign of x, for odd functions; zeros keep their sign."""
-    return apply("where", apply("less", x, 0.0), apply("negate", magnitude), apply("where", apply("equal", x, 0.0), x, magnitude))
+    return apply(
+        "where",
+        apply("less", x, 0.0),
+        apply("negate", magnitude),
+        apply("where", apply("equal", x, 0.0), x, magnitude),
+    )
 
 
 @in_float
@@ -201,10 +202,10 @@ def asinh(x: Symbol) -> Symbol:
 def acosh(x: Symbol) -> Symbol:
     """The inverse hyperbolic cosine of x >= 1: log1p(t + √(2t + t²)) with t = x - 1, and log(x) + log 2 for large x."""
     above = apply("sub", x, 1.0)
-    inside = apply("mul", above, apply("add", above, 2.0))
-    small = apply("log1p", apply("add", above, apply("sqrt", inside)))
+    small = apply("log1p", apply("add", above, apply("sqrt", apply("mul", above, apply("add", above, 2.0)))))
     large = apply("add", apply("log", x), math.log(2))
-    return apply("where", apply("less", x, 2.0**28), small, apply("where", apply("less", x, 1.0), math.nan, large))
+    inside = apply("where", apply("less", x, 2.0**28), small, large)
+    return apply("where", apply("less", x, 1.0), math.nan, inside)
 
 
 @in_float

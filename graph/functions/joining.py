@@ -7,10 +7,11 @@ from typing import Any
 
 from ...promotion.literals import check_literal, is_scalar
 from .. import primitives
-from ..dims import Dim, Extent, ceil_div, product
+from ..checks import ShapeError
+from ..dims import Dim, Extent, product
 from ..errors import describing, mistake
 from ..graph import graph_of
-from ..shape import ShapeError, normalize_axis
+from ..shape import normalize_axis
 from ..symbol import Symbol
 from ..types import as_extent
 from .building import apply, symbol_of
@@ -18,7 +19,9 @@ from .building import apply, symbol_of
 
 def _tensors(op: str, values: Any) -> tuple[Symbol, ...]:
     if not isinstance(values, (tuple, list)) or not values:
-        raise mistake(op, "expected a non-empty list of tensors", (values,), f"{op}([x, y], axis)", f"{op}([x, y])")
+        raise mistake(
+            op, "expected a non-empty list of tensors", (values,), f"{op}([x, y], axis)", f"{op}([x, y])"
+        )
     graph = graph_of(op, values)
     return tuple([graph.as_symbol(value, op) for value in values])
 
@@ -86,8 +89,12 @@ def split(x: Any, sizes: Any, axis: int = 0) -> tuple[Symbol, ...]:
             parts = [as_extent(size, f"split: size {position}") for position, size in enumerate(sizes)]
         total: Extent = sum(parts[1:], parts[0]) if parts else 0
         if symbol.graph.shape_checks.decide(total, extent) is False:
-            raise ShapeError(f"the sizes sum to {total}, axis {place} has {extent}", "sizes that sum to the axis")
-        symbol.graph.shape_checks.add(total, extent, f"split: the sizes along axis {place} must sum to {extent}")
+            raise ShapeError(
+                f"the sizes sum to {total}, axis {place} has {extent}", "sizes that sum to the axis"
+            )
+        symbol.graph.shape_checks.add(
+            total, extent, f"split: the sizes along axis {place} must sum to {extent}"
+        )
     return _pieces(symbol, parts, place)
 
 
@@ -104,7 +111,7 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
     extent = symbol.shape[place]
     if isinstance(extent, Dim):
         return split(symbol, chunks, place)
-    length = max(int(ceil_div(extent, chunks)), 1)
+    length = max(-(-extent // chunks), 1)
     sizes = [min(length, extent - start) for start in range(0, extent, length)] or [0]
     return _pieces(symbol, sizes, place)
 
@@ -115,7 +122,7 @@ def tile(x: Any, repeats: Any) -> Symbol:
     entries = tuple(repeats) if isinstance(repeats, (tuple, list)) else (repeats,)
     counts = [as_extent(count, f"tile: repeats[{position}]") for position, count in enumerate(entries)]
     rank = max(len(counts), len(symbol.shape))
-    counts = [1] * (rank - len(counts)) + counts
+    counts = [*(1,) * (rank - len(counts)), *counts]
     sizes: list[Extent] = [*(1,) * (rank - len(symbol.shape)), *symbol.shape]
     apart: list[Extent] = []
     wide: list[Extent] = []
@@ -126,7 +133,9 @@ def tile(x: Any, repeats: Any) -> Symbol:
         apart.append(extent)
         wide.append(extent)
     spread = primitives.broadcast_to(primitives.reshape(symbol, tuple(apart)), tuple(wide))
-    return primitives.reshape(spread, tuple([count * extent for count, extent in zip(counts, sizes, strict=True)]))
+    return primitives.reshape(
+        spread, tuple([count * extent for count, extent in zip(counts, sizes, strict=True)])
+    )
 
 
 def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Symbol:
@@ -160,15 +169,16 @@ def pad(x: Any, widths: Any, mode: str = "constant", value: bool | int | float =
         value = int(value)
     if mode == "constant":
         check_literal(value, symbol.dtype, "pad")
-    low = tuple([as_extent(before, f"pad: before axis {a}") if not _negative(before) else before for a, (before, _) in enumerate(pairs)])
-    high = tuple([as_extent(after, f"pad: after axis {a}") if not _negative(after) else after for a, (_, after) in enumerate(pairs)])
+    low = tuple([_width(before, axis) for axis, (before, _) in enumerate(pairs)])
+    high = tuple([_width(after, axis) for axis, (_, after) in enumerate(pairs)])
     if mode == "constant" and not any(isinstance(w, Dim) or w for w in (*low, *high)):
         return symbol
     return apply("pad", symbol, low=low, high=high, mode=mode, value=value)
 
 
-def _negative(width: Any) -> bool:
-    return type(width) is int and width < 0
+def _width(value: Any, axis: int) -> Extent:
+    """A pad width. Negative ones are left for the shape rule to refuse, which names the operand."""
+    return value if type(value) is int else as_extent(value, f"pad: axis {axis}")
 
 
 def _pairs(x: Symbol, widths: Any, rank: int) -> list[tuple[Any, Any]]:
@@ -181,5 +191,9 @@ def _pairs(x: Symbol, widths: Any, rank: int) -> list[tuple[Any, Any]]:
     if not any(nested) and len(entries) == 2 * rank:
         return list(zip(entries[::2], entries[1::2], strict=True))
     raise mistake(
-        "pad", f"widths {widths!r} do not fit {rank} axes", (x,), "one (before, after) pair per axis", "pad(x, [(1, 1), (0, 0)])"
+        "pad",
+        f"widths {widths!r} do not fit {rank} axes",
+        (x,),
+        "one (before, after) pair per axis",
+        "pad(x, [(1, 1), (0, 0)])",
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import mistake
 from ..symbol import Symbol
-from .building import apply, as_symbols
+from .building import as_symbols
 
 
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, epsilon: float = 1e-5) -> Symbol:
@@ -20,7 +20,9 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, epsilon: float = 1e-
     The variance takes two passes; 16-bit floats are computed in float32 and rounded once. The result dtype is the join of the
     operands, or the default float for integers.
     """
-    return _normalise("layer_norm", x, [scale, bias], epsilon, has_scale=scale is not None, has_bias=bias is not None)
+    return _normalise(
+        "layer_norm", x, [scale, bias], epsilon, has_scale=scale is not None, has_bias=bias is not None
+    )
 
 
 def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Symbol:
@@ -32,4 +34,4 @@ def _normalise(op: str, x: Any, vectors: list[Any], epsilon: float, **present: b
     operands = as_symbols(op, x, *[vector for vector in vectors if vector is not None])
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < float("inf"):
         raise mistake(op, f"epsilon is {epsilon!r}", operands, "a finite number, 0 or more", "epsilon=1e-5")
-    return apply(op, *operands, epsilon=float(epsilon), **present)
+    return operands[0].graph.apply(op, operands, {"epsilon": float(epsilon), **present})

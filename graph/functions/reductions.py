@@ -1,6 +1,7 @@
 """Reductions and running sums.
 
-`axis` is None (all axes), an int or a tuple of ints; negative axes count from the end. `keepdims` keeps reduced axes with size 1.
+`axis` is None (all axes), an int or a tuple of ints; negative axes count from the end. `keepdims` keeps
+reduced axes with size 1.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ import math
 from typing import Any
 
 from ...promotion.dtype import DType, bool_, int64
-from ...promotion.result_rules import ACCUMULATE, MEAN
+from ...promotion.result_rules import ACCUMULATE
 from .. import primitives
+from ..checks import ShapeError
 from ..dims import Dim, minimum, product
 from ..errors import describing, mistake
-from ..opdef import accumulator
-from ..shape import ShapeError, normalize_axes, normalize_axis
+from ..shape import normalize_axes, normalize_axis
 from ..symbol import Symbol
 from ..types import as_dtype
-from .building import apply, float_dtype, symbol_of
+from .building import apply, as_floats, symbol_of
 
 Axis = int | tuple[int, ...] | list[int] | None
 
@@ -66,7 +67,9 @@ def _extreme(name: str, x: Any, y: Any, axis: Axis, keepdims: bool) -> Symbol:
                 f"{name}(x, axis={y!r}) to reduce, or {name}imum(x, {y!r}) to compare with a number",
             )  # fmt: skip
         if axis is not None or keepdims:
-            raise mistake(name, "two tensors and axis= or keepdims=", (x, y), "one or the other", f"{name}imum(x, y)")
+            raise mistake(
+                name, "two tensors and axis= or keepdims=", (x, y), "one or the other", f"{name}imum(x, y)"
+            )
         return apply(f"{name}imum", x, y)
     symbol, axes = _axes(name, x, axis)
     _require_elements(name, symbol, axes)
@@ -79,7 +82,9 @@ def _require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
         for axis in axes:
             extent = x.shape[axis]
             if extent == 0:
-                raise ShapeError(f"axis {axis} is empty", "at least one element", "reduce a non-empty axis, or pad first")
+                raise ShapeError(
+                    f"axis {axis} is empty", "at least one element", "reduce a non-empty axis, or pad first"
+                )
             if isinstance(extent, Dim):
                 x.graph.shape_checks.add(minimum(extent, 1), 1, f"{op}: axis {axis} must not be empty")
 
@@ -111,12 +116,18 @@ def _position(op: str, x: Any, axis: int | None, keepdims: bool) -> Symbol:
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position (int64) of the first largest element along `axis`, or in row-major order; of the first NaN if there is one."""
+    """The position (int64) of the first largest element along `axis`; of the first NaN if there is one.
+
+    `axis` None: in row-major order of all elements.
+    """
     return _position("argmax", x, axis, keepdims)
 
 
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position (int64) of the first smallest element along `axis`, or in row-major order; of the first NaN if there is one."""
+    """The position (int64) of the first smallest element along `axis`; of the first NaN if there is one.
+
+    `axis` None: in row-major order of all elements.
+    """
     return _position("argmin", x, axis, keepdims)
 
 
@@ -144,11 +155,14 @@ def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
 
 def _moment(op: str, x: Any, axis: Axis, keepdims: bool, dtype: Any, **attrs: Any) -> Symbol:
     symbol, axes = _axes(op, x, axis)
-    given = None if dtype is None else as_dtype(dtype, f"{op}: dtype")
-    result = MEAN.apply(symbol.graph.rules, [symbol.dtype], op=op, dtype=given).result
-    if not result.is_float:
-        raise mistake(op, f"dtype={result} cannot hold a mean", (symbol,), "a float dtype", "dtype=float32")
-    return apply(op, primitives.cast(symbol, result), axes=axes, keepdims=bool(keepdims), **attrs)
+    if dtype is not None:
+        target = as_dtype(dtype, f"{op}: dtype")
+        if not target.is_float:
+            raise mistake(
+                op, f"dtype={target} cannot hold a mean", (symbol,), "a float dtype", "dtype=float32"
+            )
+        symbol = primitives.cast(symbol, target)
+    return apply(op, symbol, axes=axes, keepdims=bool(keepdims), **attrs)
 
 
 def mean(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
@@ -156,7 +170,9 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -
     return _moment("mean", x, axis, keepdims, dtype)
 
 
-def var(x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None) -> Symbol:
+def var(
+    x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None
+) -> Symbol:
     """The variance over `axis`: sum((x - mean)²) / (count - correction), in two passes. dtypes as in `mean`.
 
     correction: 0 for the population, 1 for Bessel's correction.
@@ -166,13 +182,16 @@ def var(x: Any, axis: Axis = None, keepdims: bool = False, correction: int | flo
     return _moment("var", x, axis, keepdims, dtype, correction=correction)
 
 
-def stdev(x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None) -> Symbol:
+def stdev(
+    x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None
+) -> Symbol:
     """The standard deviation over `axis`, √var. Arguments as in `var`."""
     symbol = symbol_of("stdev", x)
-    given = None if dtype is None else as_dtype(dtype, "stdev: dtype")
-    result = MEAN.apply(symbol.graph.rules, [symbol.dtype], op="stdev", dtype=given).result
-    work = accumulator(result) if result.is_float else result
-    return primitives.cast(apply("sqrt", var(symbol, axis, keepdims, correction, work)), result)
+    if dtype is not None:
+        symbol = primitives.cast(symbol, dtype)
+    (own,) = symbol.graph.promoted("stdev", (symbol,), "mean")
+    value = apply("sqrt", var(primitives.accumulate_in(own, own.dtype), axis, keepdims, correction))
+    return primitives.cast(value, own.dtype)
 
 
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
@@ -181,7 +200,9 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
     return apply("logsumexp", symbol, axes=axes, keepdims=bool(keepdims))
 
 
-def cumsum(x: Any, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> Symbol:
+def cumsum(
+    x: Any, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None
+) -> Symbol:
     """Running sums along `axis`. dtypes as in `sum`.
 
     exclusive: leave the element itself out of its sum; reverse: run from the end.
@@ -191,7 +212,9 @@ def cumsum(x: Any, axis: int = -1, exclusive: bool = False, reverse: bool = Fals
         place = normalize_axis(axis, len(symbol.shape))
     result = _accumulated("cumsum", symbol, dtype)
     work = primitives.accumulate_in(symbol, result)
-    return primitives.cast(apply("cumsum", work, axis=place, exclusive=bool(exclusive), reverse=bool(reverse)), result)
+    return primitives.cast(
+        apply("cumsum", work, axis=place, exclusive=bool(exclusive), reverse=bool(reverse)), result
+    )
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------
@@ -218,18 +241,15 @@ def sum_square(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
 
 def reduce_l2(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """√sum(x²) over `axis`: a float, the default one for bools and integers."""
-    symbol = symbol_of("reduce_l2", x)
-    result = float_dtype(symbol)
-    work = primitives.cast(symbol, accumulator(result))
+    result, (work,) = as_floats("reduce_l2", x)
     return primitives.cast(apply("sqrt", sum_(apply("mul", work, work), axis, keepdims)), result)
 
 
 def log_sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """log(sum(x)) over `axis`: a float, the default one for bools and integers."""
     symbol = symbol_of("log_sum", x)
-    result = float_dtype(symbol)
-    work = primitives.cast(symbol, accumulator(result)) if symbol.dtype.is_float else symbol
-    return primitives.cast(apply("log", sum_(work, axis, keepdims)), result)
+    total = apply("log", sum_(primitives.accumulate_in(symbol, symbol.dtype), axis, keepdims))
+    return primitives.cast(total, symbol.dtype) if symbol.dtype.is_float else total
 
 
 def norm(x: Any, ord: int | float = 2, axis: Axis = None, keepdims: bool = False) -> Symbol:  # noqa: A002  NumPy's name
@@ -239,9 +259,8 @@ def norm(x: Any, ord: int | float = 2, axis: Axis = None, keepdims: bool = False
         raise mistake("norm", f"ord is {ord!r}", (x,), "a number, inf or -inf", "ord=2")
     if ord == 2:
         return reduce_l2(x, axis, keepdims)
-    symbol = symbol_of("norm", x)
-    result = float_dtype(symbol)
-    size = apply("abs", primitives.cast(symbol, accumulator(result)))
+    result, (work,) = as_floats("norm", x)
+    size = apply("abs", work)
     if ord == math.inf:
         value = max_(size, axis=axis, keepdims=keepdims)
     elif ord == -math.inf:

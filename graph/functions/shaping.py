@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from .. import primitives
+from ..checks import ShapeError
 from ..dims import Dim, product
 from ..errors import describing, mistake
 from ..indexing import index
-from ..shape import ShapeError, normalize_axes, normalize_axis
+from ..shape import normalize_axes, normalize_axis
 from ..symbol import Symbol
 from ..types import as_shape, shape_text
 from .building import apply, symbol_of
@@ -45,7 +46,7 @@ def expand(x: Any, shape: Any) -> Symbol:
     symbol = symbol_of("expand", x)
     target = list(as_shape(shape, "expand: shape"))
     missing = len(symbol.shape) - len(target)
-    target = [1] * max(missing, 0) + target
+    target = [*(1,) * max(missing, 0), *target]
     for axis in range(-min(len(symbol.shape), len(target)), 0):
         if target[axis] == 1:
             target[axis] = symbol.shape[axis]
@@ -53,7 +54,10 @@ def expand(x: Any, shape: Any) -> Symbol:
 
 
 def squeeze(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Symbol:
-    """Axes of size 1 removed: the named ones, or all whose size is the int 1. A symbolic axis that is named is checked at launch."""
+    """Axes of size 1 removed: the named ones, or all whose size is the int 1.
+
+    That a symbolic axis which is named has size 1 is checked at launch.
+    """
     symbol = symbol_of("squeeze", x)
     with describing("squeeze", symbol):
         if axis is None:
@@ -65,7 +69,11 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Sy
             if isinstance(extent, Dim):
                 symbol.graph.shape_checks.add(extent, 1, f"squeeze: axis {place} must have size 1")
             elif extent != 1:
-                raise ShapeError(f"axis {place} has size {extent}", "axes of size 1", f"index it instead: x[…, 0] on axis {place}")
+                raise ShapeError(
+                    f"axis {place} has size {extent}",
+                    "axes of size 1",
+                    f"index it instead: x[…, 0] on axis {place}",
+                )
     return primitives.reshape(symbol, tuple([e for a, e in enumerate(symbol.shape) if a not in axes]))
 
 
@@ -77,7 +85,9 @@ def unsqueeze(x: Any, axis: int | tuple[int, ...] | list[int]) -> Symbol:
     with describing("unsqueeze", symbol):
         axes = normalize_axes(axis, rank)
     remaining = iter(symbol.shape)
-    return primitives.reshape(symbol, tuple([1 if place in axes else next(remaining) for place in range(rank)]))
+    return primitives.reshape(
+        symbol, tuple([1 if place in axes else next(remaining) for place in range(rank)])
+    )
 
 
 def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Symbol:
@@ -122,7 +132,9 @@ def rebind(x: Any, shape: Any, message: str = "") -> Symbol:
             "rebind", f"{len(entries)} sizes for {len(symbol.shape)} axes of {shape_text(symbol.shape)}", (symbol,),
             "one size per axis", "None keeps a size",
         )  # fmt: skip
-    target = as_shape([old if new is None else new for old, new in zip(symbol.shape, entries, strict=True)], "rebind: shape")
+    target = as_shape(
+        [old if new is None else new for old, new in zip(symbol.shape, entries, strict=True)], "rebind: shape"
+    )
     with describing("rebind", symbol):
         for axis, (old, new) in enumerate(zip(symbol.shape, target, strict=True)):
             symbol.graph.shape_checks.add(old, new, message or f"rebind: axis {axis}: {old} must equal {new}")

@@ -32,6 +32,10 @@ def _cache_size(index: int) -> int | None:
     return int(text[:-1]) * scale if scale else None
 
 
+L3_SHARE = 32 << 20
+"""Bytes of last-level cache to count on: a machine, and still more a virtual one, shares it with others."""
+
+
 @functools.cache
 def host_target() -> HostTarget:
     """The machine this process runs on."""
@@ -52,7 +56,7 @@ def host_target() -> HostTarget:
         vector_bytes,
         sizes[0] or 32 << 10,
         sizes[1] or 1 << 20,
-        sizes[2] or 32 << 20,
+        min(sizes[2] or L3_SHARE, L3_SHARE),
     )
 
 

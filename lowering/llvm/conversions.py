@@ -178,9 +178,7 @@ def convert_fp8(fn: Function, x: V, source: str, target: str, rounding: str = "r
         code = fp8.float_to_fp8(fn, value, target)
         if rounding == "rtne":
             return code
-        back = fp8.fp8_to_float(fn, code, target)
-        away = fn.fcmp("ogt", fn.intrinsic("fabs", [back]), fn.intrinsic("fabs", [value]))
-        return fn.sub(code, fn.cast("zext", away, code.type))
+        return fp8.step_toward_zero(fn, code, value, target)
     if target == "f64":
         return fn.cast("fpext", value, with_element(x.type, "double"))
     return _round_float(fn, value, target)  # rounds nothing but f8E8M0FNU to f16

@@ -68,11 +68,12 @@ def _dtype_name(name: str) -> str:
 
 
 def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
-    """float lanes → i8 lanes, to nearest even, denormals kept, NaN stays NaN (with its sign where there is one).
+    """float lanes → i8 lanes, to nearest even, denormals kept, NaN stays NaN (with its sign where there is
+    one).
 
-    Overflow, infinity included: the largest finite value if `saturate`, else infinity or, in formats without it,
-    NaN. Into float8_e8m0fnu ties go up, and what is not positive becomes NaN (as in ml_dtypes). From double go
-    through `double_to_odd_float`: then the value is rounded once.
+    Overflow, infinity included: the largest finite value if `saturate`, else infinity or, in formats
+    without it, NaN. Into float8_e8m0fnu ties go up, and what is not positive becomes NaN (as in ml_dtypes).
+    From double go through `double_to_odd_float`: then the value is rounded once.
     """
     if ir.element(x.type) != "float":
         raise InternalError(f"float_to_fp8 takes float lanes, got {x.type}")
@@ -107,6 +108,18 @@ def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
     if form.unsigned_zero:  # 0x80 is NaN, so zero has no sign
         sign = fn.select(fn.icmp("eq", code, c(0)), c(0), sign)
     return fn.cast("trunc", fn.binary("or", code, sign), with_element(x.type, "i8"))
+
+
+def step_toward_zero(fn: Function, code: V, x: V, name: str) -> V:
+    """`float_to_fp8(fn, x, name)`, given as `code`, moved to truncation where rounding went away from zero."""
+    back = fp8_to_float(fn, code, name)
+    away = fn.fcmp("ogt", fn.intrinsic("fabs", [back]), fn.intrinsic("fabs", [x]))
+    code = fn.sub(code, fn.cast("zext", away, code.type))
+    name = _dtype_name(name)
+    if name == SCALE_FORMAT or not FORMATS[name].unsigned_zero:
+        return code
+    vanished = fn.binary("and", away, fn.icmp("eq", code, ir.const(0x80, code.type)))
+    return fn.select(vanished, ir.const(0, code.type), code)
 
 
 def fp8_to_float(fn: Function, bits: V, name: str) -> V:

@@ -3,10 +3,11 @@ memory on the common path.
 
 `emit_math(fn, "exp", x)` appends the instructions and returns the value; `x` is a scalar or a vector of any
 number of lanes of `float` or `double` (16-bit floats are widened by the caller). Results are within 2 ulp
-for every input, with IEEE 754 specials and denormals; no fast-math flags. sin, cos and tan branch to a
+for every input, with IEEE 754 specials and denormals; no fast-math flags. sin, cos, tan and fmod branch to a
 slower path when some lane is large, so they end in another basic block than they began in.
 
-FMA is required (`REQUIRED_X86_FEATURES`): without it LLVM would call a library for every `llvm.fma`.
+On x86 FMA is required, and F16C for float16 conversions (`REQUIRED_X86_FEATURES`, `check_target`): without
+them LLVM would call a library for each.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .mathlib_fmod import fmod_f32, fmod_f64
 
 Unary = Callable[[Lanes, V], V]
 
-REQUIRED_X86_FEATURES = ("fma", "sse4.1")
+REQUIRED_X86_FEATURES = ("f16c", "fma", "sse4.1")
 
 
 def _rsqrt(lane: Lanes, x: V) -> V:
@@ -96,10 +97,12 @@ FAST_NAMES = frozenset(_FLOAT_FAST)
 
 
 def check_target(target: HostTarget) -> None:
-    """Raise UnsupportedError if the target cannot run inline math without library calls."""
+    """Raise UnsupportedError if the target cannot run inline math and float16 conversions without library
+    calls.
+    """
     missing = [name for name in REQUIRED_X86_FEATURES if not target.has(name)] if target.is_x86 else []
     if missing:
-        raise UnsupportedError(f"host code for {target.cpu}: elementary functions need {', '.join(missing)}")
+        raise UnsupportedError(f"host code for {target.cpu}: inline math needs {', '.join(missing)}")
 
 
 def emit_math(fn: Function, name: str, x: V, *more: V, fast: bool = False) -> V:

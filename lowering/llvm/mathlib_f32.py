@@ -12,7 +12,7 @@ import math
 from . import mathlib_tables as table
 from .ir import V
 from .lanes import Lanes
-from .mathlib_reduction import large_angle_f32
+from .mathlib_reduction import choose_rare, large_angle_f32
 
 # Adding 1.5 * 2^23 rounds a float to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 12582912.0
@@ -96,12 +96,10 @@ def _log_domain(lane: Lanes, x: V, y: V, pole: float) -> V:
 
 
 def _log_combine(lane: Lanes, k: V, u: V) -> V:
-    """k ln2 + log1p(u) for 1 + u in [sqrt(1/2), sqrt(2)]."""
-    square = lane.mul(u, u)
-    y = lane.mul(lane.mul(square, u), lane.poly(u, table.LOG_32))
-    y = lane.fma(k, table.LN2_SHORT_32[1], y)
-    y = lane.add(u, lane.fma(square, -0.5, y))
-    return lane.fma(k, table.LN2_SHORT_32[0], y)
+    """k ln2 + log1p(u) for 1 + u in [sqrt(1/2), sqrt(2)]. One float of ln2 is enough: k = 0 does not use
+    it.
+    """
+    return lane.fma(k, table.LN2_32[0], lane.fma(lane.mul(u, u), lane.poly(u, table.LOG_32), u))
 
 
 def log(lane: Lanes, x: V) -> V:
@@ -207,18 +205,12 @@ def _sine_wave(lane: Lanes, x: V, cosine: bool) -> V:
         r = lane.fma(k, -part, r)
     sign = lane.iop("shl", lane.bits(shifted), 31)
     is_large = lane.cmp("ogt", lane.abs(x), 65536.0)
-    fn = lane.fn
-    before, rare, done = fn.block, fn.label("angle"), fn.label("reduced")
-    fn.cond_branch(lane.any(is_large), rare, done)
-    fn.start(rare)
-    angle, odd = large_angle_f32(lane, x, cosine)
-    r_rare = lane.select(is_large, lane.narrow(angle), r)
-    sign_rare = fn.select(is_large, lane.iop("shl", odd, 31), sign)
-    rare_end = fn.block
-    fn.branch(done)
-    fn.start(done)
-    r = fn.phi(lane.type, [(r, before), (r_rare, rare_end)])
-    sign = fn.phi(lane.integer, [(sign, before), (sign_rare, rare_end)])
+
+    def reduce() -> tuple[V, V]:
+        angle, odd = large_angle_f32(lane, x, cosine)
+        return lane.narrow(angle), lane.iop("shl", odd, 31)
+
+    r, sign = choose_rare(lane, is_large, (r, sign), reduce)
     s1, s2, s3, s4 = table.SIN_32
     t = lane.mul(r, r)
     fourth = lane.mul(t, t)
@@ -244,22 +236,16 @@ def tan(lane: Lanes, x: V) -> V:
     r = d.fma(k, -table.HALF_PI_64[1], d.fma(k, -table.HALF_PI_64[0], wide))
     odd = d.iop("and", d.bits(shifted), 1)
     is_large = lane.cmp("ogt", lane.abs(x), 2.0**27)
-    fn = lane.fn
-    before, rare, done = fn.block, fn.label("angle"), fn.label("reduced")
-    fn.cond_branch(lane.any(is_large), rare, done)
-    fn.start(rare)
-    angle, odd_large = large_angle_f32(lane, x, False, half_pi=True)
-    r_rare = d.select(is_large, angle, r)
-    odd_rare = fn.select(is_large, fn.cast("zext", odd_large, d.integer), odd)
-    rare_end = fn.block
-    fn.branch(done)
-    fn.start(done)
-    r = fn.phi(d.type, [(r, before), (r_rare, rare_end)])
-    odd = fn.phi(d.integer, [(odd, before), (odd_rare, rare_end)])
+
+    def reduce() -> tuple[V, V]:
+        angle, odd = large_angle_f32(lane, x, False, half_pi=True)
+        return angle, lane.fn.cast("zext", odd, d.integer)
+
+    r, odd = choose_rare(d, is_large, (r, odd), reduce)
     t = d.mul(r, r)
     sine = d.mul(r, d.fma(t, d.poly(t, table.SIN_WIDE), 1.0))
     cosine = d.fma(t, d.fma(t, d.poly(t, table.COS_WIDE), -0.5), 1.0)
-    swap = fn.icmp("ne", odd, d.ci(0))
+    swap = lane.fn.icmp("ne", odd, d.ci(0))
     return lane.narrow(d.div(d.select(swap, d.neg(cosine), sine), d.select(swap, sine, cosine)))
 
 

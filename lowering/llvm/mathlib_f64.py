@@ -12,7 +12,7 @@ from . import mathlib_tables as table
 from .ir import V
 from .lanes import Lanes
 from .mathlib_f32 import pow_sign_and_domain
-from .mathlib_reduction import large_angle_f64
+from .mathlib_reduction import choose_rare, large_angle_f64
 
 # Adding 1.5 * 2^52 rounds a double to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 1.5 * 2.0**52
@@ -222,20 +222,8 @@ def _reduce_angle(lane: Lanes, x: V) -> tuple[V, V, V]:
     r, r_low = lane.fast_two_sum(r, lost)
     q = lane.bits(shifted)
     is_large = lane.cmp("ogt", lane.abs(x), 2.0**30)
-    fn = lane.fn
-    before, rare, done = fn.block, fn.label("angle"), fn.label("reduced")
-    fn.cond_branch(lane.any(is_large), rare, done)
-    fn.start(rare)
-    far = large_angle_f64(lane, x)
-    chosen = [fn.select(is_large, a, b) for a, b in zip(far, (r, r_low, q), strict=True)]
-    rare_end = fn.block
-    fn.branch(done)
-    fn.start(done)
-    merged = [
-        fn.phi(near.type, [(near, before), (rare_value, rare_end)])
-        for near, rare_value in zip((r, r_low, q), chosen, strict=True)
-    ]
-    return merged[0], merged[1], merged[2]
+    r, r_low, q = choose_rare(lane, is_large, (r, r_low, q), lambda: large_angle_f64(lane, x))
+    return r, r_low, q
 
 
 def _sine_parts(lane: Lanes, r: V, r_low: V, t: V) -> tuple[V, V]:

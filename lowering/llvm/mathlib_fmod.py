@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 
 from . import ir
-from .ir import V, iconst
+from .ir import Function, V, iconst
 from .lanes import Lanes
+from .mathlib_reduction import choose_rare, out_of_line
 
 # 64 - 53: how far a remainder below a 53-bit divisor can be shifted in 64 bits.
 _STEP = 11
@@ -32,24 +33,22 @@ def fmod_f64(lane: Lanes, x: V, y: V) -> V:
     rest = lane.select(lane.both(lane.cmp("oeq", b, math.inf), lane.cmp("olt", a, math.inf)), a, rest)
     far = lane.both(lane.cmp("oge", ratio, 2.0**53), lane.cmp("olt", a, math.inf))
     far = lane.both(far, lane.cmp("ogt", b, 0.0))
-    before, rare, done = fn.block, fn.label("division"), fn.label("divided")
-    fn.cond_branch(lane.any(far), rare, done)
-    fn.start(rare)
-    long_rest = lane.select(far, _long_division(lane, a, b, far), rest)
-    rare_end = fn.block
-    fn.branch(done)
-    fn.start(done)
-    rest = fn.phi(lane.type, [(rest, before), (long_rest, rare_end)])
+    dividend, divisor = lane.select(far, a, 0.0), lane.select(far, b, 1.0)
+
+    def divide() -> list[V]:
+        name = f"joinery.long_division.{ir.mangle(lane.type)}"
+        return out_of_line(fn, name, [dividend, divisor], [lane.type], _long_division)
+
+    (rest,) = choose_rare(lane, far, [rest], divide)
     return lane.copysign(rest, x)
 
 
-def _long_division(lane: Lanes, a: V, b: V, far: V) -> V:
-    """a mod b for the lanes in `far`, where a / b >= 2^53 and both are finite; 0 in the others."""
-    fn = lane.fn
+def _long_division(fn: Function, a: V, b: V) -> list[V]:
+    """a mod b for finite a >= 0 and b > 0."""
     s = Lanes(fn, "double")
-    dividends, divisors, rests = fn.alloca(lane.type), fn.alloca(lane.type), fn.alloca(lane.type)
-    fn.store(lane.select(far, a, 0.0), dividends, 8)
-    fn.store(lane.select(far, b, 1.0), divisors, 8)
+    dividends, divisors, rests = fn.alloca(a.type), fn.alloca(a.type), fn.alloca(a.type)
+    fn.store(a, dividends, 8)
+    fn.store(b, divisors, 8)
 
     def decode(value: V) -> tuple[V, V]:
         """(m, e) with value = m 2^(e - 1075); e is at least 1."""
@@ -60,7 +59,7 @@ def _long_division(lane: Lanes, a: V, b: V, far: V) -> V:
         mantissa = s.iop("or", fraction, s.iop("shl", fn.cast("zext", normal, "i64"), 52))
         return mantissa, fn.smax(exponent, iconst(1))
 
-    with fn.loop(0, lane.n, at_least_once=True) as loop:
+    with fn.loop(0, ir.lanes(a.type), at_least_once=True) as loop:
         m, e = decode(fn.load("double", fn.gep(dividends, loop.index, "double"), 8))
         n, bottom = decode(fn.load("double", fn.gep(divisors, loop.index, "double"), 8))
         steps = fn.smax(s.iop("sub", e, bottom), iconst(0))
@@ -75,4 +74,4 @@ def _long_division(lane: Lanes, a: V, b: V, far: V) -> V:
         for part in (half, s.iop("sub", power, half)):
             rest = s.mul(rest, s.float_of(s.iop("shl", s.iop("add", part, 1023), 52)))
         fn.store(rest, fn.gep(rests, loop.index, "double"), 8)
-    return fn.load(ir.vector("double", lane.n), rests, 8)
+    return [fn.load(a.type, rests, 8)]

@@ -9,16 +9,89 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 
 from . import ir
 from . import mathlib_tables as table
-from .ir import V, iconst
+from .ir import Function, V, iconst
 from .lanes import Lanes
 
 _TABLE = "joinery.two_over_pi"
 
 
+def out_of_line(
+    fn: Function, name: str, inputs: Sequence[V], outputs: Sequence[str], body: Callable[..., Sequence[V]]
+) -> list[V]:
+    """Call `body(function, *inputs)` as a function of its own: rare code is emitted once per module and
+    kept out of loops.
+
+    Values travel through memory, so that nothing depends on how a target passes vectors. `cold` tells
+    LLVM's register allocator that the calling block is rare; `name` must determine body and types.
+    """
+    module = fn.module
+    if name not in module.functions:
+        types = [*(v.type for v in inputs), *outputs]
+        callee = Function(
+            module,
+            name,
+            [("ptr noalias", f"p{i}") for i in range(len(types))],
+            attributes="noinline cold nounwind",
+            linkage="internal",
+        )
+        loaded = [callee.load(t, p, 8) for t, p in zip(types, callee.params[: len(inputs)], strict=False)]
+        for value, pointer in zip(body(callee, *loaded), callee.params[len(inputs) :], strict=True):
+            callee.store(value, pointer, 8)
+        callee.ret()
+        module.add(callee)
+    slots = [fn.alloca(t) for t in (*(v.type for v in inputs), *outputs)]
+    for value, slot in zip(inputs, slots, strict=False):
+        fn.store(value, slot, 8)
+    fn.call(name, "void", slots)
+    return [fn.load(t, slot, 8) for t, slot in zip(outputs, slots[len(inputs) :], strict=True)]
+
+
+def choose_rare(lane: Lanes, is_rare: V, usual: Sequence[V], compute: Callable[[], Sequence[V]]) -> list[V]:
+    """`usual` values, replaced by those of `compute()` in the lanes of `is_rare`; computed only if there
+    are any.
+    """
+    fn = lane.fn
+    before, rare, done = fn.block, fn.label("rare"), fn.label("common")
+    fn.cond_branch(lane.any(is_rare), rare, done)
+    fn.start(rare)
+    chosen = [fn.select(is_rare, new, old) for new, old in zip(compute(), usual, strict=True)]
+    rare_end = fn.block
+    fn.branch(done)
+    fn.start(done)
+    return [fn.phi(v.type, [(v, before), (c, rare_end)]) for v, c in zip(usual, chosen, strict=True)]
+
+
 def large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = False) -> tuple[V, V]:
+    """`_large_angle_f32` as a call."""
+    name = f"joinery.large_angle.{'half_pi' if half_pi else 'pi'}{'.quarter' if quarter_turn else ''}.{ir.mangle(x.type)}"
+    outputs = [lane.wide().type, lane.integer]
+    r, odd = out_of_line(
+        lane.fn,
+        name,
+        [x],
+        outputs,
+        lambda fn, v: _large_angle_f32(Lanes(fn, v.type), v, quarter_turn, half_pi),
+    )
+    return r, odd
+
+
+def large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
+    """`_large_angle_f64` as a call."""
+    r, r_low, q = out_of_line(
+        lane.fn,
+        f"joinery.large_angle.{ir.mangle(x.type)}",
+        [x],
+        [lane.type, lane.type, lane.integer],
+        lambda fn, v: _large_angle_f64(Lanes(fn, v.type), v),
+    )
+    return r, r_low, q
+
+
+def _large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = False) -> tuple[V, V]:
     """x (+ pi/2 if `quarter_turn`) = q period + r for float32 |x| >= 2^16, with period pi, or pi/2 if
     `half_pi`.
 
@@ -62,7 +135,7 @@ def large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = False
     return fn.select(finite, r, wide.c(math.nan)), fn.cast("trunc", q, lane.integer)
 
 
-def large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
+def _large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
     """x = q pi/2 + r for float64 |x| >= 2^30: (high part of r, low part, q modulo 4 as i64 lanes); r = NaN
     if x is not finite.
 

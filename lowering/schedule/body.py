@@ -15,7 +15,7 @@ from ..nest import Extent
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
 from .grouping import Grouping
 from .groups import Group
-from .indexing import ZERO, AxisMap, Index, add, axis_index, constant_index, linear, map_indices, scale, shift
+from .indexing import ZERO, AxisMap, Index, constant_index, linear, map_indices, scale, shift
 from .views import reshape_groups, storage_root
 
 INT64 = DType("int64")
@@ -490,6 +490,3 @@ class BodyBuilder:
             return result
         attrs = {"dtype": symbol.dtype, "rounding": "nearest", "saturate": True}
         return self.emit("cast", symbol.dtype, (result,), attrs, key=tuple(attrs.items()))
-
-
-__all__ = ["BodyBuilder", "Entry", "NeedsBufferError", "SplitAxisError", "add", "axis_index"]

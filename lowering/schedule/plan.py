@@ -3,15 +3,17 @@ in."""
 
 from __future__ import annotations
 
+import heapq
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import networkx as nx
-
+from ...graph.checks import Check
 from ...graph.graph import Graph
 from ...graph.symbol import Symbol
 from ...promotion.errors import InternalError
-from ..nest import Buffer, BufferKind, Extent, Nest
+from ..nest import Buffer, BufferKind, Nest
 from .body import NeedsBufferError
 from .grouping import Grouping
 from .groups import Group
@@ -39,7 +41,8 @@ class Plan:
         outputs: one buffer per graph output, in order.
         temporaries: what lives in the arena; `memory.offsets[i]` is the byte offset of `temporaries[i]`.
         memory: offsets and size of the arena.
-        checks: the graph's runtime checks on dims.
+        checks: what must hold at launch: (lhs, rhs, message).
+        dims: the named dims, in the order in which the graph's inputs mention them.
     """
 
     name: str
@@ -50,7 +53,8 @@ class Plan:
     outputs: tuple[Buffer, ...]
     temporaries: tuple[Buffer, ...]
     memory: MemoryPlan
-    checks: tuple[object, ...]
+    checks: tuple[Check, ...]
+    dims: tuple[str, ...]
 
     def describe(self) -> str:
         """A table of the kernels: template, axes, what is fused, bytes moved and operations, then the
@@ -203,7 +207,8 @@ def _assemble(graph: Graph, grouping: Grouping, bound: dict[int, int]) -> Plan:
         tuple(buffers.outputs),
         tuple(buffers.temporaries),
         plan_memory(_lifetimes(ordered, buffers.temporaries)),
-        tuple(graph.checks),
+        graph.checks,
+        graph.dim_names,
     )
 
 
@@ -212,29 +217,45 @@ def _with_stores(grouping: Grouping) -> list[Group]:
 
 
 def order_nests(nests: Sequence[Nest]) -> list[Nest]:
-    """A topological order of the nests, earliest symbols first. Raises `InternalError` when groups depend on
-    each other in a
-    cycle: fusion made a group that is not convex."""
-    dag = nx.DiGraph()
-    dag.add_nodes_from(range(len(nests)))
+    """A topological order of the nests, earliest symbols first. Raises `InternalError` when kernels depend on each other in
+    a cycle: fusion made a group that is not convex."""
     writers: dict[tuple[str, int], list[int]] = {}
     for number, nest in enumerate(nests):
         for store in nest.stores:
             writers.setdefault((store.buffer.kind, store.buffer.index), []).append(number)
+    before: list[set[int]] = []
+    after: list[list[int]] = [[] for _ in nests]
     for number, nest in enumerate(nests):
-        for load in nest.loads:
-            buffer = load.attrs["buffer"]
-            for writer in writers.get((buffer.kind, buffer.index), ()):
-                dag.add_edge(writer, number)
-    if not nx.is_directed_acyclic_graph(dag):
-        cycle = " → ".join([fused_names(nests[edge[0]].fused) for edge in nx.find_cycle(dag)])
-        raise InternalError(f"schedule: kernels depend on each other in a cycle: {cycle}")
+        buffers = [load.attrs["buffer"] for load in nest.loads]
+        before.append({w for buffer in buffers for w in writers.get((buffer.kind, buffer.index), ())})
+        for writer in before[-1]:
+            after[writer].append(number)
+    waiting = [len(writers_of) for writers_of in before]
+    ready = [(_order_key(nests[number]), number) for number, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, number = heapq.heappop(ready)
+        order.append(number)
+        for reader in after[number]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, (_order_key(nests[reader]), reader))
+    if len(order) < len(nests):
+        raise InternalError(f"schedule: kernels depend on each other in a cycle: {_cycle(nests, before)}")
+    return [nests[number] for number in order]
 
-    def key(number: int) -> tuple[int, int]:
-        symbols = nests[number].symbols
-        return (symbols[-1] if symbols else -1, number)
 
-    return [nests[number] for number in nx.lexicographical_topological_sort(dag, key=key)]
+def _order_key(nest: Nest) -> int:
+    return nest.symbols[-1] if nest.symbols else -1
+
+
+def _cycle(nests: Sequence[Nest], before: Sequence[set[int]]) -> str:
+    # networkx takes longer to import than a graph to schedule; it is needed for the message alone
+    networkx: Any = importlib.import_module("networkx")
+    edges = [(writer, reader) for reader, writers in enumerate(before) for writer in writers]
+    cycle = networkx.find_cycle(networkx.DiGraph(edges))
+    return " → ".join([fused_names(nests[writer].fused) or "copy" for writer, _ in cycle])
 
 
 def _lifetimes(nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> list[Lifetime]:
@@ -247,7 +268,3 @@ def _lifetimes(nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> list[Lif
                 first.setdefault(buffer.index, number)
                 last[buffer.index] = number
     return [Lifetime(buffer, first[buffer.index], last[buffer.index]) for buffer in temporaries]
-
-
-def total_flops(plan: Plan) -> Extent:
-    return sum((flops(nest) for nest in plan.nests), 0)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from ...graph.symbol import Symbol
 from .costs import is_scalar, op_cost
 from .extents import is_one
-from .grouping import Grouping, own_axes
+from .grouping import Grouping
 from .groups import Group, align, is_distinct, reshaped_map
 from .indexing import AxisMap
 from .views import storage_root
@@ -222,6 +222,3 @@ def _leaves(grouping: Grouping, symbol: Symbol) -> set[int]:
         elif current.id not in grouping.group_of:
             pending.extend(current.inputs)
     return leaves
-
-
-__all__ = ["floating_maps", "own_axes", "place_storage"]

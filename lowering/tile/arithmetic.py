@@ -1,8 +1,10 @@
-"""Emitters of the operators that are more than one operation of the block IR: the numeric contract, spelled out.
+"""Emitters of the operators that are more than one operation of the block IR: the numeric contract, spelled
+out.
 
-An emitter gets the builder, its operands (scalars or blocks of one shape) and their dtype, and returns the result. Integers wrap;
-nothing traps: divisors of 0 and -1 and shifts past the width are replaced before they reach an operation that does not
-define them. Emitters of floats see float32 or float64; `scalar.emit` widens 16-bit operands and rounds the result once.
+An emitter gets the builder, its operands (scalars or blocks of one shape) and their dtype, and returns the
+result. Integers wrap; nothing traps: divisors of 0 and -1 and shifts past the width are replaced before they
+reach an operation that does not define them. Emitters of floats see float32 or float64; `scalar.emit` widens
+16-bit operands and rounds the result once.
 """
 
 from __future__ import annotations
@@ -186,7 +188,8 @@ def shift_left(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
 
 
 def shift_right(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """Arithmetic for signed integers, where shifting by width - 1 leaves the sign, as every larger amount does."""
+    """Arithmetic for signed integers, where shifting by width - 1 leaves the sign, as every larger amount
+    does."""
     a, amount = operands
     outside = b.cmpi("uge", amount, like(b, dtype.bits, amount))
     if dtype.kind == "int":
@@ -234,7 +237,8 @@ def relu_signed(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
 
 
 def sigmoid(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """e / (1 + e) with e = exp(x) below 0, and 1 / (1 + exp(-x)) above: no overflow, and small results keep their digits."""
+    """e / (1 + e) with e = exp(x) below 0, and 1 / (1 + exp(-x)) above: no overflow, and small results keep
+    their digits."""
     (a,) = operands
     one = like(b, 1.0, a)
     decay = b.unary("math.exp", b.unary("arith.negf", b.unary("math.absf", a)))

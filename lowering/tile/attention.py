@@ -1,10 +1,12 @@
-"""The attention template: softmax(scale · q kᵀ + mask) v for a block of query rows, without storing the scores.
+"""The attention template: softmax(scale · q kᵀ + mask) v for a block of query rows, without storing the
+scores.
 
-Where the keys fit in a block, the nest is evaluated as it stands, softmax included. Otherwise keys are walked in blocks with an
-online softmax (Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022): a
-running maximum m, a running sum l and an unnormalised result are carried and rescaled. Rows whose scores are all -inf give NaN, as
-the plain formula does: the running maximum is replaced by 0 in exponents while it is -inf, so that rows which are -inf only so
-far are not spoiled, and 0 / 0 appears at the end.
+Where the keys fit in a block, the nest is evaluated as it stands, softmax included. Otherwise keys are walked
+in blocks with an online softmax (Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
+et al., "FlashAttention", 2022): a running maximum m, a running sum l and an unnormalised result are carried
+and rescaled. Rows whose scores are all -inf give NaN, as the plain formula does: the running maximum is
+replaced by 0 in exponents while it is -inf, so that rows which are -inf only so far are not spoiled, and 0 /
+0 appears at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ...promotion.dtype import float32 as _FLOAT32
+from ...promotion.dtype import float32, float64
 from ...promotion.errors import UnsupportedError
 from ..nest import Nest
 from ..tt.types import F32, F64, elem
@@ -44,7 +46,9 @@ def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]
     scores, values = attention_products(nest)
     assert scores.m is not None
     fixed = {scores.m, scores.k, values.k, values.n}
-    grid = [(axis, 1) for axis in range(len(nest.axes)) if axis not in fixed] + [(scores.m, blocks.get(scores.m, 1))]
+    grid = [(axis, 1) for axis in range(len(nest.axes)) if axis not in fixed] + [
+        (scores.m, blocks.get(scores.m, 1))
+    ]
     starts = kernel.grid(grid)
     rows = row_dimension(kernel, scores.m, blocks, starts)
     width = 1 if values.n is None else _static(nest, values.n, "value width")
@@ -60,7 +64,9 @@ def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]
     else:
         softmax = find_softmax(nest, values)
         if softmax is None:
-            raise UnsupportedError("tile: what lies between the two products of an attention is not one softmax over the keys")
+            raise UnsupportedError(
+                "tile: what lies between the two products of an attention is not one softmax over the keys"
+            )
         _online(frame, scores, values, softmax, rows, columns, step)
     needed = reach(nest, [store.value for store in nest.stores], [values.number])
     if any(nest.body[n].op in ("reduce", "contract") and n != values.number for n in needed):
@@ -82,13 +88,19 @@ def find_softmax(nest: Nest, values: Product) -> Softmax | None:
     body = nest.body
 
     def bare(number: int) -> int:
-        while body[number].op == "cast" and body[number].dtype.is_float and body[body[number].operands[0]].dtype.is_float:
+        while (
+            body[number].op == "cast"
+            and body[number].dtype.is_float
+            and body[body[number].operands[0]].dtype.is_float
+        ):
             number = body[number].operands[0]
         return number
 
     def reduces(number: int, kind: str) -> bool:
         value = body[number]
-        return value.op == "reduce" and value.attrs["kind"] == kind and tuple(value.attrs["over"]) == (values.k,)
+        return (
+            value.op == "reduce" and value.attrs["kind"] == kind and tuple(value.attrs["over"]) == (values.k,)
+        )
 
     weights = bare(body[values.number].operands[0])
     if body[weights].op != "div":
@@ -105,7 +117,9 @@ def find_softmax(nest: Nest, values: Product) -> Softmax | None:
     return Softmax(logits, maximum, total)
 
 
-def _whole(frame: Frame, scores: Product, values: Product, rows: Dimension, columns: Dimension, step: int) -> None:
+def _whole(
+    frame: Frame, scores: Product, values: Product, rows: Dimension, columns: Dimension, step: int
+) -> None:
     """All keys in one block: every value as the nest says."""
     kernel = frame.kernel
     keys = kernel.dimension(values.k, step, 0, KEY_RANK)
@@ -120,7 +134,13 @@ def _whole(frame: Frame, scores: Product, values: Product, rows: Dimension, colu
 
 
 def _online(
-    frame: Frame, scores: Product, values: Product, softmax: Softmax, rows: Dimension, columns: Dimension, step: int
+    frame: Frame,
+    scores: Product,
+    values: Product,
+    softmax: Softmax,
+    rows: Dimension,
+    columns: Dimension,
+    step: int,
 ) -> None:
     kernel, b, words = frame.kernel, frame.builder, frame.words
     nest = kernel.nest
@@ -157,7 +177,7 @@ def _online(
         following = b.binary("arith.addf", b.binary("arith.mulf", total, decay), row_sums)
         scale = inner.expand(Block(_as(b, decay, accumulator), (rows,), accumulator), (rows, columns))
         weight_dtype, right_dtype = nest.body[weights].dtype, nest.body[right].dtype
-        left = cast(b, powers, nest.body[softmax.logits].dtype if working == F64 else _FLOAT32, weight_dtype)
+        left = cast(b, powers, float64 if working == F64 else float32, weight_dtype)
         left, other = matched(
             inner, left, operand(inner, right, keys, columns, keys), weight_dtype, right_dtype, accumulator
         )

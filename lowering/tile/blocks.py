@@ -1,4 +1,5 @@
-"""What a template computes with: block dimensions, and values that carry only the dimensions they vary along."""
+"""What a template computes with: block dimensions, and values that carry only the dimensions they vary
+along."""
 
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ def power_of_two(n: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dimension:
-    """One dimension of the blocks of a kernel: positions `start … start + size - 1` of an axis, cut off at `extent`.
+    """One dimension of the blocks of a kernel: positions `start … start + size - 1` of an axis, cut off at
+    `extent`.
 
-    Blocks order their dimensions by `rank`. `axis` is None for a dimension of extent 1 that stands for no axis (the row of a
-    vector-matrix product). The same object is shared by everything that runs over the same positions. `start` is a multiple of
-    `size`, unless `may_precede`, which says that positions may be negative too.
+    Blocks order their dimensions by `rank`. `axis` is None for a dimension of extent 1 that stands for no
+    axis (the row of a vector-matrix product). The same object is shared by everything that runs over the same
+    positions. `start` is a multiple of `size`, unless `may_precede`, which says that positions may be
+    negative too.
     """
 
     axis: int | None
@@ -46,8 +49,8 @@ class Dimension:
 class Block:
     """A value: an SSA scalar (`dims` empty) or block whose shape is the sizes of `dims`, in order of rank.
 
-    `literal` is the Python value of a constant; `value` is None for a constant until it is needed in some shape.
-    `zero_outside`: lanes outside the extents of `dims` are known to be zero.
+    `literal` is the Python value of a constant; `value` is None for a constant until it is needed in some
+    shape. `zero_outside`: lanes outside the extents of `dims` are known to be zero.
     """
 
     value: Any
@@ -67,7 +70,9 @@ def shape(dims: tuple[Dimension, ...]) -> tuple[int, ...]:
     return tuple([dim.size for dim in dims])
 
 
-_BYTES = frozenset("bool int4 uint4 int2 uint2 float4_e2m1fn float6_e2m3fn float6_e3m2fn".split())
+_BYTES = frozenset(
+    ("bool", "int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
+)
 
 
 def memory_type(dtype: DType) -> Any:
@@ -82,5 +87,6 @@ def memory_type(dtype: DType) -> Any:
 
 
 def register_type(dtype: DType) -> Any:
-    """The block-IR element type of a dtype in registers: bool is i1, 4-bit integers are an i8 that holds the value."""
+    """The block-IR element type of a dtype in registers: bool is i1, 4-bit integers are an i8 that holds the
+    value."""
     return scalar_type("i1") if dtype.is_bool else memory_type(dtype)

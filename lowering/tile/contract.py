@@ -1,8 +1,9 @@
 """The contract template: matrix products with elementwise work on operands and result.
 
-The grid is batch × column panels × row blocks, rows fastest, so that programs that run one after the other share a panel of the second
-operand. A program walks k in steps; operands are read in the order they lie in memory and transposed in registers where the
-product wants the other order. Lanes of k outside its extent are zero in both operands.
+The grid is batch × column panels × row blocks, rows fastest, so that programs that run one after the other
+share a panel of the second operand. A program walks k in steps; operands are read in the order they lie in
+memory and transposed in registers where the product wants the other order. Lanes of k outside its extent are
+zero in both operands.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     starts = kernel.grid(grid)
     rows = row_dimension(kernel, first.m, blocks, starts)
     columns = kernel.dimension(
-        first.n, 1 if first.n is None else blocks.get(first.n, 1), 0 if first.n is None else starts[first.n], COLUMN_RANK
+        first.n,
+        1 if first.n is None else blocks.get(first.n, 1),
+        0 if first.n is None else starts[first.n],
+        COLUMN_RANK,
     )
     tile = {axis: dim for axis, dim in ((first.m, rows), (first.n, columns)) if axis is not None}
     frame = Frame(kernel, {**starts, **tile})
@@ -49,16 +53,25 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     return grid
 
 
-def row_dimension(kernel: Kernel, axis: int | None, blocks: dict[int, int], starts: dict[int, Any]) -> Dimension:
+def row_dimension(
+    kernel: Kernel, axis: int | None, blocks: dict[int, int], starts: dict[int, Any]
+) -> Dimension:
     if axis is None:
         return kernel.dimension(None, 1, 0, ROW_RANK)
     return kernel.dimension(axis, blocks.get(axis, 1), starts[axis], ROW_RANK)
 
 
 def contraction(
-    frame: Frame, product: Product, rows: Dimension, columns: Dimension, step: int, packed: int = 0, rank: int = INNER_RANK
+    frame: Frame,
+    product: Product,
+    rows: Dimension,
+    columns: Dimension,
+    step: int,
+    packed: int = 0,
+    rank: int = INNER_RANK,
 ) -> Block:
-    """The product over (rows, columns), in steps of `step` along k unless the frame already has k in a block."""
+    """The product over (rows, columns), in steps of `step` along k unless the frame already has k in a
+    block."""
     kernel, b = frame.kernel, frame.builder
     value = kernel.nest.body[product.number]
     accumulator = accumulator_type(value.dtype)
@@ -100,7 +113,13 @@ def finish(frame: Frame, total: Any, dtype: DType) -> Any:
 
 
 def _step(
-    frame: Frame, product: Product, rows: Dimension, inner: Dimension, columns: Dimension, total: Any, packed: int
+    frame: Frame,
+    product: Product,
+    rows: Dimension,
+    inner: Dimension,
+    columns: Dimension,
+    total: Any,
+    packed: int,
 ) -> Any:
     """total + a · b over one block of k."""
     b = frame.builder
@@ -108,7 +127,9 @@ def _step(
     left, right = value.operands
     first = operand(frame, left, rows, inner, inner)
     second = (
-        _packed_operand(frame, product, inner, columns, packed) if packed else operand(frame, right, inner, columns, inner)
+        _packed_operand(frame, product, inner, columns, packed)
+        if packed
+        else operand(frame, right, inner, columns, inner)
     )
     dtypes = [frame.kernel.nest.body[number].dtype for number in value.operands]
     first, second = matched(frame, first, second, dtypes[0], dtypes[1], elem(total.type))
@@ -129,16 +150,23 @@ def operand(frame: Frame, number: int, outer: Dimension, last: Dimension, inner:
     return b.select(mask, value, b.const(False if elem_type == I1 else 0, elem_type, shape(dims)))
 
 
-def matched(frame: Frame, a: Any, other: Any, a_dtype: DType, b_dtype: DType, accumulator: Any) -> tuple[Any, Any]:
-    """The operands in types `tt.dot` multiplies: both of one 16-bit float type, both i8, or both of the accumulator's type."""
+def matched(
+    frame: Frame, a: Any, other: Any, a_dtype: DType, b_dtype: DType, accumulator: Any
+) -> tuple[Any, Any]:
+    """The operands in types `tt.dot` multiplies: both of one 16-bit float type, both i8, or both of the
+    accumulator's type."""
     b = frame.builder
     a_elem, b_elem = elem(a.type), elem(other.type)
     if a_dtype.is_float:
         if a_elem == b_elem and (a_elem == accumulator or (a_elem in (F16, BF16) and accumulator == F32)):
             return a, other
-        wide = [x if elem(x.type) == accumulator else b.cast("arith.extf", x, accumulator) for x in (a, other)]
+        wide = [
+            x if elem(x.type) == accumulator else b.cast("arith.extf", x, accumulator) for x in (a, other)
+        ]
         return wide[0], wide[1]
-    narrow = {dtype.name for dtype in (a_dtype, b_dtype)} <= {"int8", "bool", "int4"} and bit_width(accumulator) == 32
+    narrow = {dtype.name for dtype in (a_dtype, b_dtype)} <= {"int8", "bool", "int4"} and bit_width(
+        accumulator
+    ) == 32
     target = I8 if narrow else accumulator
     result = []
     for x, dtype in ((a, a_dtype), (other, b_dtype)):
@@ -149,8 +177,8 @@ def matched(frame: Frame, a: Any, other: Any, a_dtype: DType, b_dtype: DType, ac
 
 
 def packable_operand(nest: Nest) -> tuple[Buffer, Extent, int] | None:
-    """(buffer, K, N) when the second operand of the nest's only product is a plain (…, K, N) constant matrix that may be
-    stored in panels; its last axes are k, and n in one or several factors."""
+    """(buffer, K, N) when the second operand of the nest's only product is a plain (…, K, N) constant matrix
+    that may be stored in panels; its last axes are k, and n in one or several factors."""
     found = products(nest)
     if len(found) != 1:
         return None
@@ -163,7 +191,12 @@ def packable_operand(nest: Nest) -> tuple[Buffer, Extent, int] | None:
     if buffer.kind != "constant" or type(width) is not int or type(height) is not int or product.n is None:
         return None
     at = value.attrs["at"]
-    if type(at.offset) is not int or at.offset != 0 or at.coefficient(product.k) != width or at.coefficient(product.n) != 1:
+    if (
+        type(at.offset) is not int
+        or at.offset != 0
+        or at.coefficient(product.k) != width
+        or at.coefficient(product.n) != 1
+    ):
         return None
     if nest.axes[product.k].extent != height or not _covers(nest, value, product, height, width):
         return None
@@ -197,7 +230,9 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
     value = nest.body[nest.body[product.number].operands[1]]
     found = packable_operand(nest)
     if found is None or columns.size != width:
-        raise UnsupportedError(f"tile: operand of panels of {width} columns that is no (K, N) constant read in blocks of {width}")
+        raise UnsupportedError(
+            f"tile: operand in panels of {width} columns that is no (K, N) constant read in such blocks"
+        )
     buffer, height, total = found
     assert isinstance(height, int)
     panel: Any = 0
@@ -211,7 +246,9 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
             start = words.add(start, words.mul(place, matrix))
         elif axis != product.k:
             if coefficient % width:
-                raise UnsupportedError(f"tile: panels of {width} columns cut by an axis of stride {coefficient}")
+                raise UnsupportedError(
+                    f"tile: panels of {width} columns cut by an axis of stride {coefficient}"
+                )
             panel = words.add(panel, words.mul(place, coefficient // width))
     start = words.add(start, words.mul(panel, height * width))
     lanes = replace(columns, start=0, extent=width)

@@ -1,8 +1,9 @@
-"""Casts and bit casts of block values, for every pair of dtypes that has one. One rounding per cast, whatever the pair.
+"""Casts and bit casts of block values, for every pair of dtypes that has one. One rounding per cast, whatever
+the pair.
 
-float → integer truncates, saturates and maps NaN to 0; integers wrap; anything → bool is `x != 0`. Where a conversion would round
-twice (float64 → tensor_float32, int32 → bfloat16) the first step rounds to odd (Boldo & Melquiond, "Emulation of a FMA and
-correctly rounded sums: proved algorithms using rounding to odd", 2008).
+float → integer truncates, saturates and maps NaN to 0; integers wrap; anything → bool is `x != 0`. Where a
+conversion would round twice (float64 → tensor_float32, int32 → bfloat16) the first step rounds to odd (Boldo
+& Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 """
 
 from __future__ import annotations
@@ -14,7 +15,21 @@ from ...promotion.casts import overflow_limit
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
 from ..tt.builder import BlockBuilder
-from ..tt.types import BF16, F16, F32, F64, I8, I16, I32, I64, bit_width, elem, is_float, scalar_type, shape_of
+from ..tt.types import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    bit_width,
+    elem,
+    is_float,
+    scalar_type,
+    shape_of,
+)
 from .blocks import register_type
 
 INTEGER_OF_WIDTH = {8: I8, 16: I16, 32: I32, 64: I64}
@@ -38,16 +53,20 @@ def round_tensor_float32(b: BlockBuilder, x: Any) -> Any:
     return b.select(b.cmpf("uno", x, x), x, rounded)
 
 
-def cast(b: BlockBuilder, x: Any, source: DType, target: DType, rounding: str = "nearest", saturate: bool = True) -> Any:
+def cast(
+    b: BlockBuilder, x: Any, source: DType, target: DType, rounding: str = "nearest", saturate: bool = True
+) -> Any:
     """`x` of dtype `source` as `target`.
 
-    `rounding` is "nearest" or "toward_zero"; `saturate` makes 8-bit floats stop at their largest finite value.
-    Raises `UnsupportedError` for storage-only dtypes, which have no conversions.
+    `rounding` is "nearest" or "toward_zero"; `saturate` makes 8-bit floats stop at their largest finite
+    value. Raises `UnsupportedError` for storage-only dtypes, which have no conversions.
     """
     if source is target:
         return x
     if source.storage_only or target.storage_only or source.is_complex or target.is_complex:
-        raise UnsupportedError(f"cast from {source} to {target}: values of storage-only dtypes cannot be converted")
+        raise UnsupportedError(
+            f"cast from {source} to {target}: values of storage-only dtypes cannot be converted"
+        )
     if rounding not in ("nearest", "toward_zero"):
         raise UnsupportedError(f'cast: rounding {rounding!r}; known: "nearest", "toward_zero"')
     if source.is_float:
@@ -84,7 +103,8 @@ def nibble(b: BlockBuilder, x: Any, dtype: DType) -> Any:
 
 
 def _float_to_integer(b: BlockBuilder, x: Any, target: DType) -> Any:
-    """fptosi saturates and maps NaN to 0 by the meaning of the block IR; what it has no type for is clamped here."""
+    """fptosi saturates and maps NaN to 0 by the meaning of the block IR; what it has no type for is clamped
+    here."""
     if elem(x.type) in (F16, BF16):
         x = b.cast("arith.extf", x, F32)
     if target.name == "int64":
@@ -121,17 +141,22 @@ def _integer_to_float(
 
 
 def _fold_low_bits(b: BlockBuilder, x: Any, source: DType, sticky: bool) -> Any:
-    """64-bit integers beyond 2**53 without their low eleven bits, which are folded into the next bit (or dropped)."""
+    """64-bit integers made exact in float64: rounded to odd at eleven bits (`sticky`), or truncated to 53
+    digits."""
     zero, low = like(b, 0, x), like(b, 0x7FF, x)
     magnitude, negative = x, None
     if source.kind == "int":
         negative = b.cmpi("slt", x, zero)
         magnitude = b.select(negative, b.binary("arith.subi", zero, x), x)
-    kept = b.binary("arith.andi", magnitude, like(b, ~0x7FF, x))
     if sticky:
         lost = b.cmpi("ne", b.binary("arith.andi", magnitude, low), zero)
+        kept = b.binary("arith.andi", magnitude, like(b, ~0x7FF, x))
         kept = b.binary("arith.ori", kept, b.select(lost, like(b, 0x800, x), zero))
-    kept = b.select(b.cmpi("ugt", magnitude, like(b, 2**53, x)), kept, magnitude)
+        kept = b.select(b.cmpi("ugt", magnitude, like(b, 2**53, x)), kept, magnitude)
+    else:  # exactly the bits below the 53 leading ones
+        surplus = b.binary("arith.subi", like(b, 64 - 53, x), b.unary("math.ctlz", magnitude))
+        surplus = b.binary("arith.maxsi", surplus, zero)
+        kept = b.binary("arith.shli", b.binary("arith.shrui", magnitude, surplus), surplus)
     return kept if negative is None else b.select(negative, b.binary("arith.subi", zero, kept), kept)
 
 
@@ -139,6 +164,12 @@ def _float_to_float(b: BlockBuilder, x: Any, target: DType, toward_zero: bool, s
     """`x` is f16, bf16, f32 or f64 of any shape."""
     have, want = elem(x.type), scalar_type(target)
     if is_eight_bits(target):
+        if not target.is_signed:  # powers of two only: neither zero nor negative numbers
+            x = x if have in (F32, F64) else b.cast("arith.extf", x, F32)
+            positive = b.cmpf("ogt", x, like(b, 0.0, x))
+            x = b.select(
+                positive, b.binary("arith.maximumf", x, like(b, target.min_value, x)), like(b, math.nan, x)
+            )
         return _to_eight_bits(b, _to_single(b, x, toward_zero), target, toward_zero, saturate)
     if target.name == "tensor_float32":
         single = _to_single(b, x, toward_zero)
@@ -161,7 +192,9 @@ def _step_back(b: BlockBuilder, x: Any, near: Any, back: Any) -> Any:
     """The rounded value moved one step towards zero where rounding to nearest went away from it."""
     away = b.cmpf("ogt", b.unary("math.absf", back), b.unary("math.absf", x))
     bits = b.cast("tt.bitcast", near, INTEGER_OF_WIDTH[bit_width(near.type)])
-    return b.cast("tt.bitcast", b.select(away, b.binary("arith.subi", bits, like(b, 1, bits)), bits), elem(near.type))
+    return b.cast(
+        "tt.bitcast", b.select(away, b.binary("arith.subi", bits, like(b, 1, bits)), bits), elem(near.type)
+    )
 
 
 def _to_single(b: BlockBuilder, x: Any, toward_zero: bool) -> Any:
@@ -183,31 +216,44 @@ def _to_single(b: BlockBuilder, x: Any, toward_zero: bool) -> Any:
 
 
 def _to_eight_bits(b: BlockBuilder, x: Any, target: DType, toward_zero: bool, saturate: bool) -> Any:
-    """tt.fp_to_fp rounds to nearest even and stops at the largest finite value."""
-    value = x
-    if not target.is_signed:  # powers of two only: neither zero nor negative numbers
-        positive = b.cmpf("ogt", x, like(b, 0.0, x))
-        value = b.select(positive, b.binary("arith.maximumf", x, like(b, target.min_value, x)), like(b, math.nan, x))
-    result = b.cast("tt.fp_to_fp", value, scalar_type(target))
+    """From float32. tt.fp_to_fp rounds to nearest even and stops at the largest finite value."""
+    result = b.cast("tt.fp_to_fp", x, scalar_type(target))
     if toward_zero:
-        result = _step_back(b, value, result, b.cast("tt.fp_to_fp", result, F32))
+        result = _step_back(b, x, result, b.cast("tt.fp_to_fp", result, F32))
+        if target.name.endswith(
+            "fnuz"
+        ):  # the step from the smallest negative number leads to NaN, there is no -0
+            bits = b.cast("tt.bitcast", result, I8)
+            fell = b.binary("arith.andi", b.cmpi("eq", bits, like(b, -128, bits)), b.cmpf("ord", x, x))
+            result = b.cast("tt.bitcast", b.select(fell, like(b, 0, bits), bits), scalar_type(target))
     if saturate:
         return result
     limit = math.inf if toward_zero else overflow_limit(target)
-    outside = b.cmpf("oge", b.unary("math.absf", value), like(b, limit, x))
+    # A number halfway to the next one rounds up, unless the largest finite value is the even one of the two.
+    relation = "oge" if toward_zero or _largest_is_odd(target) else "ogt"
+    outside = b.cmpf(relation, b.unary("math.absf", x), like(b, limit, x))
     bits = b.cast("tt.bitcast", result, I8)
     if target.has_infinity:  # the sign of the largest finite value, the magnitude of infinity
-        mantissa = target.mantissa_bits
-        infinity = ((1 << target.exponent_bits) - 1) << mantissa
-        beyond = b.binary("arith.ori", b.binary("arith.andi", bits, like(b, -128, bits)), like(b, infinity, bits))
+        infinity = ((1 << target.exponent_bits) - 1) << target.mantissa_bits
+        beyond = b.binary(
+            "arith.ori", b.binary("arith.andi", bits, like(b, -128, bits)), like(b, infinity, bits)
+        )
     else:
         beyond = b.cast("tt.bitcast", b.cast("tt.fp_to_fp", like(b, math.nan, x), scalar_type(target)), I8)
     return b.cast("tt.bitcast", b.select(outside, beyond, bits), scalar_type(target))
 
 
+def _largest_is_odd(dtype: DType) -> bool:
+    fraction, _ = math.frexp(dtype.max_value)
+    return int(math.ldexp(fraction, dtype.mantissa_bits + 1)) % 2 == 1
+
+
 def bitcast(b: BlockBuilder, x: Any, source: DType, target: DType) -> Any:
-    """The same bits as another dtype of the same width; bool's one byte counts as eight bits, 4-bit types have four."""
-    if (1 not in (source.bits, target.bits) and source.bits != target.bits) or source.itemsize != target.itemsize:
+    """The same bits as another dtype of the same width; bool's one byte counts as eight bits, 4-bit types
+    have four."""
+    if (
+        1 not in (source.bits, target.bits) and source.bits != target.bits
+    ) or source.itemsize != target.itemsize:
         raise UnsupportedError(f"bitcast from {source} ({source.bits} bits) to {target} ({target.bits} bits)")
     if source is target:
         return x
@@ -235,4 +281,3 @@ def to_memory(b: BlockBuilder, x: Any, dtype: DType) -> Any:
     if dtype.is_bool:
         return b.cast("arith.extui", x, I8)
     return b.binary("arith.andi", x, like(b, 15, x)) if dtype.name == "int4" else x
-

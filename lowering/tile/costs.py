@@ -1,4 +1,5 @@
-"""What a launch moves and computes, for reports and the cost model. Sizes known only at launch stay `Dim` expressions."""
+"""What a launch moves and computes, for reports and the cost model. Sizes known only at launch stay `Dim`
+expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def _points(nest: Nest, axes: Iterable[int]) -> Extent:
 
 
 def _touched(nest: Nest, touches: Iterable[tuple[Buffer, Affine, tuple[int, ...]]]) -> Extent:
-    """Bytes of the distinct elements touched per buffer; `dynamic` axes are those that data-dependent indices vary along."""
+    """Bytes of the distinct elements touched per buffer; `dynamic` axes are those that data-dependent indices
+    vary along."""
     per_buffer: dict[tuple[str, int], tuple[Buffer, set[tuple[Affine, tuple[int, ...]]]]] = {}
     for buffer, at, dynamic in touches:
         per_buffer.setdefault((buffer.kind, buffer.index), (buffer, set()))[1].add((at, dynamic))
@@ -51,7 +53,8 @@ def bytes_written(nest: Nest) -> Extent:
 
 
 def operations(nest: Nest) -> Extent:
-    """Arithmetic operations: one per point of an elementwise value, reduction or scan, two per step of a contraction."""
+    """Arithmetic operations: one per point of an elementwise value, reduction or scan, two per step of a
+    contraction."""
     total: Extent = 0
     for value in nest.body:
         if value.op in ("reduce", "scan"):

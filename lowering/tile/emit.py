@@ -1,20 +1,23 @@
 """Evaluates the body of a nest as blocks.
 
-A `Frame` says where every axis of the nest is: at a scalar position (a word), or along a block dimension. Values are evaluated on
-demand and remembered; each carries only the dimensions it varies along, and meets others by `tt.expand_dims` and
-`tt.broadcast`. Loops open child frames that bind more axes; values that do not depend on them are found in the parent.
+A `Frame` says where every axis of the nest is: at a scalar position (a word), or along a block dimension.
+Values are evaluated on demand and remembered; each carries only the dimensions it varies along, and meets
+others by `tt.expand_dims` and `tt.broadcast`. Loops open child frames that bind more axes; values that do not
+depend on them are found in the parent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Store, Value
-from ..tt.builder import BlockBuilder, Loop
+from ..tt.builder import BlockBuilder
+from ..tt.control import Loop
 from ..tt.types import I1, I8, I64, ptr
 from . import scalar
 from .blocks import Block, Dimension, memory_type, register_type, shape, union
@@ -77,9 +80,7 @@ class Kernel:
         self.builder = BlockBuilder.function(name, params, facts)
         self.words = Words(self.builder)
         arguments = self.builder.args
-        self._pointers = {
-            (b.kind, b.index): arguments[number] for number, b in enumerate(self.buffers)
-        }
+        self._pointers = {(b.kind, b.index): arguments[number] for number, b in enumerate(self.buffers)}
         self._runtime = dict(zip(self.runtime, arguments[len(self.buffers) :], strict=True))
         self._ranks = 0
 
@@ -104,7 +105,10 @@ class Kernel:
     def loop(self, count: Word, inits: Sequence[Any] = ()) -> Iterator[Loop]:
         """`scf.for` over 0 … count - 1, with values that live in its body only."""
         words = self.words
-        with self.builder.for_(words.value(0), words.value(count), words.value(1), inits) as loop, words.scope():
+        with (
+            self.builder.for_(words.value(0), words.value(count), words.value(1), inits) as loop,
+            words.scope(),
+        ):
             yield loop
 
     def grid(self, axes: Sequence[tuple[int, int]]) -> dict[int, Word]:
@@ -112,7 +116,9 @@ class Kernel:
         words = self.words
         counts = [words.ceil_div(self.axis_extent(axis), block) for axis, block in axes]
         starts: dict[int, Word] = {}
-        moving = [number for number, count in enumerate(counts) if not (isinstance(count, int) and count == 1)]
+        moving = [
+            number for number, count in enumerate(counts) if not (isinstance(count, int) and count == 1)
+        ]
         program: Word = 0
         if moving:
             program = self.builder.cast("arith.extsi", self.builder.program_id(0), I64)
@@ -134,7 +140,7 @@ class Frame:
         self, kernel: Kernel, places: Mapping[int, Dimension | Word], parent: Frame | None = None
     ) -> None:
         self.kernel, self.builder, self.words = kernel, kernel.builder, kernel.words
-        self.places = dict(places) if parent is None else {**parent.places, **places}
+        self.places: dict[int, Dimension | Word] = {**({} if parent is None else parent.places), **places}
         self.parent = parent
         self._bound = frozenset(places)
         self._values: dict[int, Block] = {}
@@ -159,7 +165,8 @@ class Frame:
         return None
 
     def hoist(self, targets: Iterable[int], moving: Iterable[int]) -> None:
-        """Evaluate here, before a loop over the axes `moving`, whatever `targets` need that does not vary with them."""
+        """Evaluate here, before a loop over the axes `moving`, whatever `targets` need that does not vary
+        with them."""
         loop = frozenset(moving)
         body = self.kernel.nest.body
         pending, seen = list(targets), set[int]()
@@ -171,7 +178,11 @@ class Frame:
             value = body[number]
             if value.op == "const":
                 continue
-            if loop.isdisjoint(value.axes) and self._is_pointwise(number) and all(a in self.places for a in value.axes):
+            if (
+                loop.isdisjoint(value.axes)
+                and self._is_pointwise(number)
+                and all(a in self.places for a in value.axes)
+            ):
                 self.block(number)
             else:
                 pending.extend(value.operands)
@@ -189,14 +200,17 @@ class Frame:
             pending.extend(value.operands)
         return True
 
-    # -- indices ------------------------------------------------------------------------------------------------------
+    # -- indices
+    # ------------------------------------------------------------------------------------------------------
 
     def index(self, dim: Dimension) -> Any:
         """The positions of a dimension, an i64 block of rank 1."""
         b, words = self.builder, self.words
 
         def make() -> Any:
-            positions = words.once(("range", dim.size), lambda: b.cast("arith.extsi", b.arange(dim.size), I64))
+            positions = words.once(
+                ("range", dim.size), lambda: b.cast("arith.extsi", b.arange(dim.size), I64)
+            )
             if isinstance(dim.start, int) and dim.start == 0:
                 return positions
             return b.binary("arith.addi", positions, b.splat(words.value(dim.start), (dim.size,)))
@@ -208,9 +222,7 @@ class Frame:
         index = self.index(dim)
         if isinstance(coefficient, int) and coefficient == 1:
             return index
-        factor = (
-            b.const(coefficient, I64, (dim.size,)) if isinstance(coefficient, int) else b.splat(coefficient, (dim.size,))
-        )
+        factor = self._filled(coefficient, (dim.size,))
         return words.once(("scaled", dim, coefficient), lambda: b.binary("arith.muli", index, factor))
 
     def mask(self, dims: tuple[Dimension, ...], order: tuple[Dimension, ...] | None = None) -> Any | None:
@@ -222,9 +234,7 @@ class Frame:
             return None
 
         def inside(dim: Dimension) -> Any:
-            limit = dim.extent
-            bound = b.const(limit, I64, (dim.size,)) if isinstance(limit, int) else b.splat(limit, (dim.size,))
-            below = b.cmpi("slt", self.index(dim), bound)
+            below = b.cmpi("slt", self.index(dim), self._filled(dim.extent, (dim.size,)))
             if not dim.may_precede:
                 return below
             return b.binary("arith.andi", below, b.cmpi("sge", self.index(dim), b.const(0, I64, (dim.size,))))
@@ -232,7 +242,7 @@ class Frame:
         def make() -> Any:
             joined = None
             for dim in cut:
-                one = words.once(("inside", dim), lambda dim=dim: inside(dim))
+                one = words.once(("inside", dim), partial(inside, dim))
                 part = self.expand(Block(one, (dim,), I1), order)
                 joined = part if joined is None else b.binary("arith.andi", joined, part)
             return joined
@@ -257,9 +267,7 @@ class Frame:
                 continue
             scaled = block.value
             if not (isinstance(stride, int) and stride == 1):
-                sizes = shape(block.dims)
-                factor = self.builder.const(stride, I64, sizes) if isinstance(stride, int) else self.builder.splat(stride, sizes)
-                scaled = self.builder.binary("arith.muli", scaled, factor)
+                scaled = self.builder.binary("arith.muli", scaled, self._filled(stride, shape(block.dims)))
             terms.append(Block(scaled, block.dims, I64))
         return start, terms
 
@@ -278,15 +286,20 @@ class Frame:
         return self._filled(start, shape(order)) if total is None else total
 
     def _filled(self, word: Word, sizes: tuple[int, ...]) -> Any:
-        return self.builder.const(word, I64, sizes) if isinstance(word, int) else self.builder.splat(word, sizes)
+        return (
+            self.builder.const(word, I64, sizes) if isinstance(word, int) else self.builder.splat(word, sizes)
+        )
 
-    def pointers(self, buffer: Buffer, start: Word, terms: Sequence[Block], order: tuple[Dimension, ...]) -> Any:
+    def pointers(
+        self, buffer: Buffer, start: Word, terms: Sequence[Block], order: tuple[Dimension, ...]
+    ) -> Any:
         base, b = self.kernel.pointer(buffer), self.builder
         if not order:
             return base if isinstance(start, int) and start == 0 else b.addptr(base, self.words.value(start))
         return b.addptr(b.splat(base, shape(order)), self.offsets(start, terms, order))
 
-    # -- values -------------------------------------------------------------------------------------------------------
+    # -- values
+    # -------------------------------------------------------------------------------------------------------
 
     def expand(self, block: Block, order: tuple[Dimension, ...]) -> Any:
         """The block repeated over all of `order`, whose dimensions may come in any order."""
@@ -347,7 +360,9 @@ class Frame:
                     return Block(None, (), I64, 0)
                 return self.block(value.operands[0])
             case "reduce" | "scan" | "contract":
-                raise InternalError(f"tile: {value.op} %{number} is needed before its template has computed it")
+                raise InternalError(
+                    f"tile: {value.op} %{number} is needed before its template has computed it"
+                )
         return self._map(value)
 
     def _map(self, value: Value) -> Block:
@@ -386,7 +401,9 @@ class Frame:
             loaded = b.trans(loaded, [order.index(dim) for dim in dims])
         return Block(loaded, dims, register_type(dtype), zero_outside=not fill)
 
-    def _memory_order(self, at: Affine, dims: tuple[Dimension, ...], blocks: Sequence[Block]) -> tuple[Dimension, ...]:
+    def _memory_order(
+        self, at: Affine, dims: tuple[Dimension, ...], blocks: Sequence[Block]
+    ) -> tuple[Dimension, ...]:
         """The order in which to touch memory: the dimension of unit stride last."""
         if len(dims) < 2 or any(len(block.dims) > 1 for block in blocks):
             return dims
@@ -394,7 +411,11 @@ class Frame:
         last = stride.get(dims[-1], 0)
         if type(last) is int and last in (0, 1):
             return dims
-        unit = [dim for dim in dims if type(stride.get(dim, 0)) is int and stride.get(dim, 0) == 1 and dim.size > 1]
+        unit = [
+            dim
+            for dim in dims
+            if type(stride.get(dim, 0)) is int and stride.get(dim, 0) == 1 and dim.size > 1
+        ]
         if not unit:
             return dims
         return (*[dim for dim in dims if dim is not unit[-1]], unit[-1])
@@ -407,7 +428,8 @@ class Frame:
                 found.append((axis, place))
         return found
 
-    # -- effects ------------------------------------------------------------------------------------------------------
+    # -- effects
+    # ------------------------------------------------------------------------------------------------------
 
     def store(self, store: Store) -> None:
         """Write a value for all positions of this frame."""

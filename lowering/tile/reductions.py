@@ -1,4 +1,5 @@
-"""Combining functions of reductions and their neutral elements, by kind and dtype. They work on scalars and blocks alike."""
+"""Combining functions of reductions and their neutral elements, by kind and dtype. They work on scalars and
+blocks alike."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def neutral(kind: str, dtype: DType) -> int | float | bool:
 
 
 def combiner(kind: str, dtype: DType) -> Combine:
-    """The combining function. arg*: of (value, position) pairs; the first of equal values and the first NaN win."""
+    """The combining function. arg*: of (value, position) pairs; the first of equal values and the first NaN
+    win."""
     if kind in ("argmax", "argmin"):
         return _first_extreme(kind, dtype)
     operation = _OPERATIONS.get((kind, dtype.kind))
@@ -116,7 +118,8 @@ class Reduction:
         return union(tuple([place for place in places if isinstance(place, Dimension)]))
 
     def partial(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...]]:
-        """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar positions."""
+        """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar
+        positions."""
         b = frame.builder
         block = frame.block(self.operand)
         over = tuple([place for axis in self.over if isinstance(place := frame.places[axis], Dimension)])
@@ -127,8 +130,9 @@ class Reduction:
             values[0] = b.select(mask, values[0], b.const(self.neutral, self.elems[0], shape(dims)))
         if self.positional:
             positions = self._positions(frame, dims)
-            past = b.const(INDEX_PAST_END, I64, shape(dims)) if dims else None
-            values.append(positions if mask is None else b.select(mask, positions, past))
+            if mask is not None:
+                positions = b.select(mask, positions, b.const(INDEX_PAST_END, I64, shape(dims)))
+            values.append(positions)
         left = dims
         for dim in over:
             values = b.reduce(values, left.index(dim), self.combine)

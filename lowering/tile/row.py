@@ -1,9 +1,10 @@
-"""The row and scan templates: reductions and scans, with everything elementwise before, between and after them.
+"""The row and scan templates: reductions and scans, with everything elementwise before, between and after
+them.
 
-Short rows of known length lie whole in a block: one pass over memory. Longer ones, and lengths known only at launch, are walked
-in chunks: one loop per level of dependent reductions (the maximum, then the sum of a softmax), and a last loop for what is
-stored along the row. A program handles several rows when they are short, and a block of columns when the kept axis is the
-contiguous one.
+Short rows of known length lie whole in a block: one pass over memory. Longer ones, and lengths known only at
+launch, are walked in chunks: one loop per level of dependent reductions (the maximum, then the sum of a
+softmax), and a last loop for what is stored along the row. A program handles several rows when they are
+short, and a block of columns when the kept axis is the contiguous one.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class _Chunks:
         self.scans = [Scan(frame, number) for number in values_of(self.nest, "scan")]
         self._levels()
         words = kernel.words
-        self.counts = [words.ceil_div(kernel.axis_extent(axis), self.blocks.get(axis, (1, 0))[0]) for axis in reduced]
+        self.counts = [
+            words.ceil_div(kernel.axis_extent(axis), self.blocks.get(axis, (1, 0))[0]) for axis in reduced
+        ]
         self.count: Word = 1
         for count in self.counts:
             self.count = words.mul(self.count, count)
@@ -81,9 +84,13 @@ class _Chunks:
                 continue
             reduction = Reduction(self.frame, number)
             if set(reduction.over) != set(self.reduced):
-                raise UnsupportedError("tile: reductions over different axes of rows that are too long to lie in one block")
+                raise UnsupportedError(
+                    "tile: reductions over different axes of rows that are too long to lie in one block"
+                )
             if scanned & reach(nest, value.operands):
-                raise UnsupportedError("tile: a reduction of a scan along rows that are too long to lie in one block")
+                raise UnsupportedError(
+                    "tile: a reduction of a scan along rows that are too long to lie in one block"
+                )
             level[number] += 1
             self.reductions.setdefault(level[number], []).append(reduction)
         if self.scans and (len(self.reduced) > 1 or len({scan.reverse for scan in self.scans}) > 1):
@@ -127,7 +134,8 @@ class _Chunks:
         inits = [reduction.initial(frame, kept) for reduction, kept in zip(reductions, dims, strict=True)]
         with kernel.loop(self.count, [value for values in inits for value in values]) as loop:
             inner = frame.child(self._places(loop.index))
-            carried, following = list(loop.args), []
+            carried = list(loop.args)
+            following: list[Any] = []
             for reduction, kept in zip(reductions, dims, strict=True):
                 values, left = reduction.partial(inner)
                 values = [
@@ -155,7 +163,9 @@ class _Chunks:
                 last = words.add(self.count, -1)
                 chunk = kernel.builder.binary("arith.subi", words.value(last), chunk)
             inner = frame.child(self._places(chunk))
-            loop_values = [scan.chunk(inner, carry) for scan, carry in zip(self.scans, loop.args, strict=True)]
+            loop_values = [
+                scan.chunk(inner, carry) for scan, carry in zip(self.scans, loop.args, strict=True)
+            ]
             for store in stores:
                 inner.store(store)
             loop.yield_(loop_values)

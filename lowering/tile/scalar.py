@@ -1,7 +1,9 @@
-"""One value of a nest's body from its operands: finds how the op table realises an op for a kind of dtype, and emits it.
+"""One value of a nest's body from its operands: finds how the op table realises an op for a kind of dtype,
+and emits it.
 
-16-bit floats: single operations are emitted on the type itself (the back ends round each), emitters of several operations compute in
-float32 and round once. tensor_float32 is float32 that is rounded to 10 mantissa bits after every operation that can need it.
+16-bit floats: single operations are emitted on the type itself (the back ends round each), emitters of
+several operations compute in float32 and round once. tensor_float32 is float32 that is rounded to 10 mantissa
+bits after every operation that can need it.
 """
 
 from __future__ import annotations
@@ -54,14 +56,16 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
 }
-"""Emitters by the name the op table gives them and the kind of the operands. @cast and @bitcast are `conversions.py`."""
+"""Emitters by the name the op table gives them and the kind of the operands. @cast and @bitcast are
+`conversions.py`."""
 
 _WIDENED = frozenset({"@sigmoid", "@floor_div", "@mod", "@trunc_div"})
 """Emitters of more than one rounding: 16-bit operands are computed in float32."""
 
 _EXACT = frozenset(
-    "where maximum minimum relu negate abs sign floor ceil round trunc rem".split()
-)  # results of tensor_float32 operands that are tensor_float32 already
+    ("where", "maximum", "minimum", "relu", "negate", "abs", "sign", "floor", "ceil", "round", "trunc", "rem")
+)
+"""Ops whose results of tensor_float32 operands are tensor_float32 already."""
 
 
 def emit(call: Call, operands: Sequence[Any]) -> Any:
@@ -130,7 +134,8 @@ def _with_known_exponent(call: Call, operands: Sequence[Any]) -> Any | None:
 
 
 def constant(value: Any, dtype: DType) -> tuple[int | float | bool, bool]:
-    """The Python value of a constant, and whether it is its bits: 8-bit floats have no constants of their own.
+    """The Python value of a constant, and whether it is its bits: 8-bit floats have no constants of their
+    own.
 
     Raises `UnsupportedError` for complex128.
     """
@@ -141,5 +146,7 @@ def constant(value: Any, dtype: DType) -> tuple[int | float | bool, bool]:
         return int(scalar), False
     if dtype.is_float and dtype.bits >= 16:
         return float(scalar), False
-    bits = int(np.frombuffer(scalar.tobytes(), np.dtype(f"i{dtype.itemsize}"))[0]) if dtype.itemsize <= 8 else 0
+    bits = (
+        int(np.frombuffer(scalar.tobytes(), np.dtype(f"i{dtype.itemsize}"))[0]) if dtype.itemsize <= 8 else 0
+    )
     return bits, dtype.is_float and dtype.bits == 8

@@ -1,8 +1,8 @@
 """Running sums along one axis: `tt.scan` inside a chunk, a carry between chunks.
 
-The carry enters the sum at the chunk's first position, so that a chunked scan adds in the same order as one that is not
-chunked. An exclusive scan is an inclusive scan of the operand one position earlier, which needs no subtraction and is
-therefore right for infinities too.
+The carry enters the sum at the chunk's first position, so that a chunked scan adds in the same order as one
+that is not chunked. An exclusive scan is an inclusive scan of the operand one position earlier, which needs
+no subtraction and is therefore right for infinities too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,12 @@ class Scan:
             source = Dimension(along.axis, along.size, start, along.extent, along.rank, may_precede=True)
             shifted = frame.child({self.axis: source})
             moved = shifted.block(self.operand)
-            block = Block(moved.value, tuple([along if d is source else d for d in moved.dims]), moved.elem, moved.literal)
+            block = Block(
+                moved.value,
+                tuple([along if d is source else d for d in moved.dims]),
+                moved.elem,
+                moved.literal,
+            )
         value = frame.expand(block, dims)
         mask = frame.mask((source,), tuple([source if dim is along else dim for dim in dims]))
         return value if mask is None else b.select(mask, value, b.const(self.neutral, self.elem, shape(dims)))
@@ -90,7 +95,9 @@ class Scan:
         terms = self._terms(frame, along, dims)
         first, last = (along.size - 1, 0) if self.reverse else (0, along.size - 1)
         started = b.binary(
-            "arith.addf" if self.dtype.is_float else "arith.addi", frame.expand(Block(carry, kept, self.elem), dims), terms
+            "arith.addf" if self.dtype.is_float else "arith.addi",
+            frame.expand(Block(carry, kept, self.elem), dims),
+            terms,
         )
         terms = b.select(self._lane(frame, along, dims, first), started, terms)
         sums = self._define(frame, terms, dims, along)

@@ -1,8 +1,9 @@
 """Schedules: how a nest is cut into blocks, what makes one legal, and the default from a small cost model.
 
-The model's figures are measurements on one AVX-512 host: blocks of 1024 to 4096 elements keep the per-program work (decoding the
-program id, row pointers) below a percent; a panel of 64 columns and 512 steps of k stays in the second-level cache while row blocks
-pass over it; stores that bypass the caches pay when a kernel moves more bytes than the last-level cache holds.
+The model's figures are measurements on one AVX-512 host: blocks of 1024 to 4096 elements keep the per-program
+work (decoding the program id, row pointers) below a percent; a panel of 64 columns and 512 steps of k stays
+in the second-level cache while row blocks pass over it; stores that bypass the caches pay when a kernel moves
+more bytes than the last-level cache holds.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ class Schedule:
     """How one nest is tiled. Tails are always masked, so any block extent is right for any problem size.
 
     Attributes:
-        blocks: (axis, block extent) pairs; an axis that is not listed has one position per program or per step. For map, row
-            and scan nests their order is the order of the block dimensions, the contiguous axis last. Blocks of reduced axes
-            (of k, of attention's keys) that cover the extent mean no loop.
-        packed_b: columns per panel when the second operand of a product is stored in panels ("panels:<n>"), else 0.
+        blocks: (axis, block extent) pairs; an axis that is not listed has one position per program or per
+            step. For map, row and scan nests their order is the order of the block dimensions, the contiguous
+            axis last. Blocks of reduced axes (of k, of attention's keys) that cover the extent mean no loop.
+        packed_b: columns per panel when the second operand of a product is stored in panels ("panels:<n>"),
+            else 0.
         streaming: whether stores bypass the caches.
     """
 
@@ -77,29 +79,38 @@ def is_whole(extent: Extent, block: int) -> bool:
 def check_schedule(nest: Nest, schedule: Schedule) -> None:
     """Raises `UserError` unless the schedule is legal for the nest.
 
-    Legal: every listed axis exists, once; block extents are powers of two; no block the template forms has more than 2**20
-    elements; scans are along a listed axis; `packed_b` is 0 or the block of the product's columns.
+    Legal: every listed axis exists, once; block extents are powers of two; no block the template forms has
+    more than 2**20 elements; scans are along a listed axis; `packed_b` is 0 or the block of the product's
+    columns.
     """
     axes = [axis for axis, _ in schedule.blocks]
     if len(set(axes)) != len(axes) or any(not 0 <= axis < len(nest.axes) for axis in axes):
-        raise UserError(f"schedule: blocks {schedule.blocks} of a nest with {len(nest.axes)} axes; fix: list each axis once")
+        raise UserError(
+            f"schedule: blocks {schedule.blocks} of a nest with {len(nest.axes)} axes; fix: list each axis once"
+        )
     for axis, size in schedule.blocks:
         if size < 1 or size & (size - 1):
             name = nest.axes[axis].name
-            raise UserError(f"schedule: block {size} of axis {name}; fix: use a power of two, such as {power_of_two(size)}")
+            raise UserError(
+                f"schedule: block {size} of axis {name}; fix: use a power of two, such as {power_of_two(size)}"
+            )
     blocks = dict(schedule.blocks)
     template = template_of(nest)
     if template in ("contract", "attention"):
         _check_products(nest, blocks, schedule, template)
     else:
         if prod(blocks.values()) > MAX_BLOCK_ELEMENTS:
-            raise UserError(f"schedule: blocks {schedule.blocks} exceed 2**20 elements; fix: use smaller ones")
+            raise UserError(
+                f"schedule: blocks {schedule.blocks} exceed 2**20 elements; fix: use smaller ones"
+            )
         if schedule.packed_b:
             raise UserError("schedule: packed_b on a nest without a product; fix: leave it 0")
         for number in values_of(nest, "scan"):
             axis = nest.body[number].attrs["axis"]
             if axis not in blocks:
-                raise UserError(f"schedule: the scanned axis {nest.axes[axis].name} has no block; fix: add ({axis}, 1024)")
+                raise UserError(
+                    f"schedule: the scanned axis {nest.axes[axis].name} has no block; fix: add ({axis}, 1024)"
+                )
 
 
 def _check_products(nest: Nest, blocks: dict[int, int], schedule: Schedule, template: str) -> None:
@@ -107,11 +118,14 @@ def _check_products(nest: Nest, blocks: dict[int, int], schedule: Schedule, temp
         sizes = [1 if axis is None else blocks.get(axis, 1) for axis in (product.m, product.n, product.k)]
         if template == "attention":
             sizes = [
-                _attention_block(nest, blocks, axis) if axis is not None else 1 for axis in (product.m, product.n, product.k)
+                _attention_block(nest, blocks, axis) if axis is not None else 1
+                for axis in (product.m, product.n, product.k)
             ]
         m, n, k = sizes
         if max(m * n, m * k, k * n) > MAX_BLOCK_ELEMENTS:
-            raise UserError(f"schedule: blocks {schedule.blocks} exceed 2**20 elements in a product; fix: use smaller ones")
+            raise UserError(
+                f"schedule: blocks {schedule.blocks} exceed 2**20 elements in a product; fix: use smaller ones"
+            )
     if schedule.packed_b:
         columns = products(nest)[0].n
         if template != "contract" or columns is None or blocks.get(columns, 1) != schedule.packed_b:
@@ -185,14 +199,22 @@ def _transposed_axis(nest: Nest, inner: int) -> int | None:
         at: Affine = value.attrs["at"]
         step, unit = at.coefficient(inner), unit_axis(at)
         far = type(step) is not int or abs(step) > 1
-        if unit is not None and unit != inner and far and not value.operands and not is_whole(nest.axes[unit].extent, 4):
+        if (
+            unit is not None
+            and unit != inner
+            and far
+            and not value.operands
+            and not is_whole(nest.axes[unit].extent, 4)
+        ):
             return unit
     return None
 
 
 def _next_axis(nest: Nest, inner: int, candidates: Sequence[int] | None = None) -> int | None:
     """The axis with the smallest known step in the widest access, after `inner`."""
-    allowed = [axis for axis in (range(len(nest.axes)) if candidates is None else candidates) if axis != inner]
+    allowed = [
+        axis for axis in (range(len(nest.axes)) if candidates is None else candidates) if axis != inner
+    ]
     if not allowed:
         return None
     at = max((at for at, _ in accesses(nest)), key=lambda at: len(at.terms), default=Affine())
@@ -209,7 +231,11 @@ def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     if inner is None:
         inner = reduced[-1]
     extents = [nest.axes[axis].extent for axis in reduced]
-    sizes = {axis: power_of_two(extent) for axis, extent in zip(reduced, extents, strict=True) if type(extent) is int}
+    sizes = {
+        axis: power_of_two(extent)
+        for axis, extent in zip(reduced, extents, strict=True)
+        if type(extent) is int
+    }
     whole = prod(sizes.values()) if len(sizes) == len(reduced) else None
     if inner in kept:
         return _column_blocks(nest, limits, inner, reduced, sizes, whole)
@@ -237,18 +263,30 @@ def _rows_per_program(extent: Extent, row: int, limits: HostLimits) -> int:
 
 
 def _column_blocks(
-    nest: Nest, limits: HostLimits, inner: int, reduced: Sequence[int], sizes: dict[int, int], whole: int | None
+    nest: Nest,
+    limits: HostLimits,
+    inner: int,
+    reduced: Sequence[int],
+    sizes: dict[int, int],
+    whole: int | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Blocks when a kept axis is the contiguous one: columns side by side, the reduced axis in chunks of rows."""
+    """Blocks when a kept axis is the contiguous one: columns side by side, the reduced axis in chunks of
+    rows."""
     extent = nest.axes[inner].extent
     chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
     passes = 1 + len({value.attrs["kind"] for value in nest.body if value.op == "reduce"})
     columns = 512
-    if passes > 2 and type(nest.axes[chunk_axis].extent) is int:  # the column block is read again: keep it in cache
+    if (
+        passes > 2 and type(nest.axes[chunk_axis].extent) is int
+    ):  # the column block is read again: keep it in cache
         columns = max(32, min(512, power_of_two(limits.l2_bytes // 2 // (4 * (whole or CHUNK)) + 1) // 2))
     columns = _capped(extent, columns)
     if type(extent) is int:
-        while columns > 16 and -(-extent // columns) < 2 * limits.threads and extent * (whole or CHUNK) > 1 << 14:
+        while (
+            columns > 16
+            and -(-extent // columns) < 2 * limits.threads
+            and extent * (whole or CHUNK) > 1 << 14
+        ):
             columns //= 2
     if whole is not None and whole <= 2 * COLUMN_CHUNK:
         return (*[(axis, sizes[axis]) for axis in reduced], (inner, columns))

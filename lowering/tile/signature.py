@@ -1,7 +1,7 @@
 """The structure of a nest without its names: equal signatures (and schedules) give the same block program.
 
-Buffers count by position, dtype and whether their alignment is known; sizes known only at launch by the order in which they
-appear. Sound because tiling looks at such sizes through equality alone.
+Buffers count by position, dtype and whether their alignment is known; sizes known only at launch by the order
+in which they appear. Sound because tiling looks at such sizes through equality alone.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ class _Eraser:
         return (self.extent(at.offset), tuple([(axis, self.extent(value)) for axis, value in at.terms]))
 
     def buffer(self, buffer: Buffer) -> Hashable:
-        shape = buffer.shape if buffer.kind == "constant" else ()  # only panels of constants depend on the shape
-        return (
-            self.buffers[buffer.kind, buffer.index], buffer.dtype.name, buffer.kind == "input", buffer.kind == "constant", shape,
-        )  # fmt: skip
+        shape = (
+            buffer.shape if buffer.kind == "constant" else ()
+        )  # only panels of constants depend on the shape
+        kind = buffer.kind if buffer.kind in ("input", "constant") else "other"
+        return (self.buffers[buffer.kind, buffer.index], buffer.dtype.name, kind, shape)
 
     def attrs(self, attrs: Mapping[str, Any]) -> Hashable:
         return tuple([(key, self.attribute(value)) for key, value in sorted(attrs.items())])
@@ -63,5 +64,7 @@ def signature(nest: Nest) -> Signature:
     body = tuple([
         (value.op, value.dtype.name, value.axes, value.operands, eraser.attrs(value.attrs)) for value in nest.body
     ])  # fmt: skip
-    stores = tuple([(store.value, eraser.buffer(store.buffer), eraser.affine(store.at)) for store in nest.stores])
+    stores = tuple(
+        [(store.value, eraser.buffer(store.buffer), eraser.affine(store.at)) for store in nest.stores]
+    )
     return (axes, body, stores)

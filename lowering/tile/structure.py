@@ -1,4 +1,5 @@
-"""What a nest is made of: its reductions, scans and contractions, the roles of its axes, and how it walks through memory."""
+"""What a nest is made of: its reductions, scans and contractions, the roles of its axes, and how it walks
+through memory."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Product:
 
 
 def product_of(nest: Nest, number: int) -> Product:
-    """m: the last axis only the first operand has; n: the last only the second has; all others are batch axes."""
+    """m: the last axis only the first operand has; n: the last only the second has; all others are batch
+    axes."""
     value = nest.body[number]
     k: int = value.attrs["over"]
     left, right = (nest.body[operand].axes for operand in value.operands)
@@ -79,7 +81,8 @@ def unit_axis(at: Affine) -> int | None:
 
 
 def contiguous_axis(nest: Nest, candidates: Iterable[int]) -> int | None:
-    """The candidate axis along which most of the memory traffic is contiguous: accesses along more axes weigh more."""
+    """The candidate axis along which most of the memory traffic is contiguous: accesses along more axes weigh
+    more."""
     weights = dict.fromkeys(candidates, 0)
     for at, _ in accesses(nest):
         axis = unit_axis(at)

@@ -41,7 +41,8 @@ def tile(
 
 
 class Tiler:
-    """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in order."""
+    """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in
+    order."""
 
     def __init__(self, limits: HostLimits | None = None) -> None:
         self.limits = HostLimits() if limits is None else limits
@@ -49,7 +50,9 @@ class Tiler:
         self._made: dict[tuple[Signature, Schedule | None], tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._by_key: dict[str, int] = {}
 
-    def tile(self, nest: Nest, schedule: Schedule | None = None, name: str | None = None) -> tuple[BlockProgram, Launch]:
+    def tile(
+        self, nest: Nest, schedule: Schedule | None = None, name: str | None = None
+    ) -> tuple[BlockProgram, Launch]:
         """As `tile.tile`; `Launch.program` is an index into `programs`."""
         identity = (signature(nest), schedule)
         found = self._made.get(identity)
@@ -58,7 +61,9 @@ class Tiler:
         index, grid = found
         return self.programs[index], _launch(nest, index, grid)
 
-    def _build(self, nest: Nest, schedule: Schedule | None, name: str | None) -> tuple[int, tuple[tuple[int, int], ...]]:
+    def _build(
+        self, nest: Nest, schedule: Schedule | None, name: str | None
+    ) -> tuple[int, tuple[tuple[int, int], ...]]:
         template = template_of(nest)
         if schedule is None:
             schedule = default_schedule(nest, self.limits)

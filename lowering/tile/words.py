@@ -1,7 +1,8 @@
 """Scalar index arithmetic of a kernel: i64 words that stay Python ints as long as they are known.
 
-Every size, stride and start of a kernel is a `Word`. Arithmetic on known words happens here, so that a kernel of static
-shape carries no index arithmetic but that on its program id; equal expressions of one block are emitted once.
+Every size, stride and start of a kernel is a `Word`. Arithmetic on known words happens here, so that a kernel
+of static shape carries no index arithmetic but that on its program id; equal expressions of one block are
+emitted once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Builds block functions fast: `Op.create` with interned types and attributes, no verification (tests and
-`text.verify` do that).
+"""Builds block functions fast: `Op.create` with interned types and attributes, no verification (`verify` does
+that).
 
     b = BlockBuilder.function("scale", [("x", ptr("f32")), ("n", I64)])
     x, n = b.args

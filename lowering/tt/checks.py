@@ -1,7 +1,7 @@
 """Rules shared by the verifiers of the block dialects.
 
 A verifier says what is wrong in terms of the operands: `tt.load: mask is tensor<8xi32>, expected
-tensor<8xi1>`. All functions raise xDSL's `VerifyException`; `text.verify` turns it into joinery's own errors.
+tensor<8xi1>`. All functions raise xDSL's `VerifyException`; `verify.verify` turns it into joinery's own errors.
 """
 
 from __future__ import annotations

@@ -86,6 +86,16 @@ class Branch:
         with self._filled(block):
             yield self
         self._else.add_block(block)
+        branch = self._else.parent
+        if branch is None or branch.parent is None:
+            raise InternalError("scf.if: otherwise() before then()")
+        # This block may use what was computed since then(): the branch moves behind it.
+        outer = branch.parent
+        if outer.last_op is not branch:
+            if any(result.first_use is not None for result in branch.results):
+                raise InternalError("scf.if: its results are used before otherwise() is built")
+            outer.detach_op(branch)
+            outer.add_op(branch)
 
     @contextmanager
     def _filled(self, block: Block) -> Iterator[None]:

@@ -408,9 +408,7 @@ def float_to_integer(values: Any, dtype: np.dtype[Any], is_signed: bool) -> Any:
     wide = np.trunc(array.astype(np.float64))
     width = 1 if dtype == np.bool_ else dtype.itemsize * 8
     low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
-    inside = (
-        (wide >= low) & (wide <= high) & (wide != 2.0**63) & (wide != 2.0**64)
-    )  # 2**63 rounds from 2**63 - 1
+    inside = (wide >= low) & (wide < float(high + 1))  # high itself may round up to high + 1
     number: np.dtype[Any] = np.dtype(np.int64 if is_signed else np.uint64)
     result = np.where(inside, wide, 0.0).astype(number)
     result = np.where(~inside & (wide > 0), number.type(high), result)

@@ -31,7 +31,10 @@ def is_pure(kind: type[Operation]) -> bool:
     """Whether operations of this class only compute their results (and have no region)."""
     found = _PURE.get(kind)
     if found is None:
-        found = _PURE[kind] = kind.has_trait(NoMemoryEffect) and kind.name not in _STRUCTURED
+        # xDSL forgot the trait on arith.remui; everything in arith and math is pure by definition.
+        arithmetic = kind.name.startswith(("arith.", "math."))
+        found = (arithmetic or kind.has_trait(NoMemoryEffect)) and kind.name not in _STRUCTURED
+        _PURE[kind] = found
     return found
 
 
@@ -70,7 +73,9 @@ def _is_dead(op: Operation) -> bool:
         return False
     if isinstance(op, LoadOp):
         return not op.isVolatile.value.data
-    return is_pure(type(op)) or (op.name in _STRUCTURED and _does_nothing(op))
+    if op.name in _STRUCTURED:
+        return _does_nothing(op)
+    return bool(op.results) and is_pure(type(op))  # terminators are pure and have no results
 
 
 def _does_nothing(op: Operation) -> bool:
@@ -79,7 +84,6 @@ def _does_nothing(op: Operation) -> bool:
         is_pure(type(inner))
         or (isinstance(inner, LoadOp) and not inner.isVolatile.value.data)
         or (inner.name in _STRUCTURED and _does_nothing(inner))
-        or inner.name == "scf.yield"
         for region in op.regions
         for block in region.blocks
         for inner in block.ops

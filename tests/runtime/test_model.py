@@ -98,6 +98,9 @@ def test_panels_invert(shape):
         *head, row, column = index
         assert stored[(*head, column // 16, row, column % 16)] == matrix[index]
     assert stored.sum() == pytest.approx(matrix.sum(), abs=1e-4), "padding is zero"
+    transpose = np.ascontiguousarray(np.swapaxes(matrix, -1, -2))
+    np.testing.assert_array_equal(pack(transpose, "panels:16:t"), stored)
+    np.testing.assert_array_equal(unpack(stored, transpose.shape, "panels:16:t"), transpose)
     assert pack(matrix, "plain") is matrix
 
 

@@ -6,13 +6,11 @@ contract ("each op rounds to its dtype") and needs no conversion between operati
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....promotion.errors import UnsupportedError
-from .. import conversions, conversions_fp8
+from .. import conversions
 from ..ir import Function, V, const, lanes, mangle, vector, with_element
 from ..mathlib import emit_math
 
@@ -27,30 +25,6 @@ MEMORY = {
     "ptr": "i64",
 }
 SIZE = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i1": 1, "index": 8, "ptr": 8}
-FP8 = {
-    "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2", "f8E4M3FNUZ": "float8_e4m3fnuz", "f8E5M2FNUZ": "float8_e5m2fnuz",
-    "f8E4M3B11FNUZ": "float8_e4m3b11fnuz", "f8E4M3": "float8_e4m3", "f8E3M4": "float8_e3m4",
-}  # fmt: skip
-NARROW = {"f16": "half", "bf16": "bfloat"}
-
-
-def nearest_bfloat(value: float) -> float:
-    """A Python float rounded to bfloat16 (to nearest even, once)."""
-    if value != value or value in (float("inf"), float("-inf")) or value == 0:
-        return value
-    exponent = max(math.frexp(value)[1], -125)
-    scaled = math.ldexp(value, 8 - exponent)
-    rounded = math.ldexp(round(scaled), exponent - 8)
-    return math.copysign(float("inf"), value) if abs(rounded) > 3.3895313892515355e38 else rounded
-
-
-def nearest_half(value: float) -> float:
-    """A Python float rounded to float16."""
-    try:
-        half: float = struct.unpack("<e", struct.pack("<e", value))[0]
-    except OverflowError:
-        half = math.copysign(float("inf"), value)
-    return half
 
 
 def register_element(elem: str) -> str:
@@ -97,7 +71,7 @@ def to_memory(f: Function, value: V, elem: str) -> V:
 def round_register(f: Function, value: V, elem: str) -> V:
     """Round a float32 register to the 16-bit type it stands for."""
     if elem == "bf16":
-        return conversions.bfloat_bits_to_float(f, conversions.float_to_bfloat_bits(f, value))
+        return conversions.round_to_bfloat(f, value)
     if elem == "f16":
         return f.cast("fpext", f.cast("fptrunc", value, with_element(value.type, "half")), value.type)
     return value
@@ -107,9 +81,9 @@ def constant(value: float | int | bool, elem: str, n: int = 1) -> V:
     """A constant in register form; the value is rounded to the block element type."""
     el = register_element(elem)
     if elem == "bf16":
-        value = nearest_bfloat(float(value))
+        value = conversions.bfloat_value(float(value))
     elif elem == "f16":
-        value = nearest_half(float(value))
+        value = conversions.half_value(float(value))
     return const(value, vector(el, n))
 
 
@@ -158,22 +132,18 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
     match op:
         case "arith.extf" | "arith.truncf" | "tt.fp_to_fp":
             if source.startswith("f8") or target.startswith("f8"):
-                return _cast_fp8(f, x, source, target)
+                return conversions.convert_fp8(f, x, source, target, str(attrs.get("rounding") or "rtne"))
             if target == "f64":
                 return f.cast("fpext", x, out)
             if source == "f64":
                 if target in wide:
                     return f.cast("fptrunc", x, out)
-                narrow = conversions.convert_float(f, x, NARROW[target])
-                return conversions.convert_float(f, narrow, "float")
+                return conversions.round_double(f, x, target)
             return round_register(f, x, target)
         case "arith.sitofp" | "arith.uitofp":
-            made = conversions.int_to_float(
-                f, x, NARROW.get(target, register_element(target)), op == "arith.sitofp"
-            )
-            return conversions.convert_float(f, made, "float") if target in NARROW else made
+            return conversions.int_to_float(f, x, target, op == "arith.sitofp")
         case "arith.fptosi" | "arith.fptoui":
-            return conversions.float_to_int(f, x, int(target[1:]), op == "arith.fptosi")
+            return conversions.float_to_int_saturating(f, x, target, op == "arith.fptosi")
         case "arith.extsi":
             return f.cast("sext", x, out)
         case "arith.extui":
@@ -185,22 +155,6 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
                 f, f.bitcast(to_memory(f, x, source), with_element(x.type, memory_element(target))), target
             )
     raise UnsupportedError(f"host lowering: cast {op} from {source} to {target}")
-
-
-def _cast_fp8(f: Function, x: V, source: str, target: str) -> V:
-    """fp8 to and from every float, through float32. Saturates, as graph casts do; double goes through a rounding to odd."""
-    if target.startswith("f8"):
-        if source.startswith("f8"):
-            x = conversions_fp8.fp8_to_float(f, x, FP8[source])
-        elif source == "f64":
-            x = conversions.double_to_odd_float(f, x)
-        return conversions_fp8.float_to_fp8(f, x, FP8[target])
-    wide = conversions_fp8.fp8_to_float(f, x, FP8[source])
-    return (
-        f.cast("fpext", wide, with_element(x.type, "double"))
-        if target == "f64"
-        else round_register(f, wide, target)
-    )
 
 
 CASTS = frozenset(
@@ -249,7 +203,7 @@ def emit_map(
         case "arith.negf":
             return f.fneg(xs[0])
         case "arith.remf":
-            return round_register(f, f.binary("frem", xs[0], xs[1]), elem)
+            return round_register(f, emit_math(f, "fmod", *xs), elem)
         case "arith.maximumf" | "arith.minimumf":
             return _maximum(f, xs[0], xs[1], op == "arith.maximumf", True)
         case "arith.maxnumf" | "arith.minnumf":

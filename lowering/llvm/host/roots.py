@@ -114,8 +114,9 @@ class Roots:
             walk(node)
         return found
 
-    def _settle_broadcasts(self, nodes: Sequence[Node]) -> None:
-        """Expensive values on fewer dimensions than the nest get a nest of their own: vectorised, once per element."""
+    def _settle(self, nodes: Sequence[Node]) -> None:
+        """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and expensive values
+        on fewer dimensions than the nest (once per visit instead of once per element)."""
         stack = list(nodes)
         seen: set[int] = set()
         while stack:
@@ -125,6 +126,8 @@ class Roots:
             seen.add(id(node))
             if isinstance(node, Map):
                 stack.extend(node.operands)
+            elif self._transposed_load(node) is not None:
+                self.ev.replacement[id(node)] = (node, self.materialize(node), ())
             elif isinstance(node, View):
                 source = node.source
                 wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))
@@ -165,7 +168,7 @@ class Roots:
              effect: Callable[[Coordinates, V | None], None]) -> None:  # fmt: skip
         """Run `effect` at every coordinate within the bounds; keeps by-products in scratch."""
         ev = self.ev
-        self._settle_broadcasts(nodes)
+        self._settle(nodes)
         kept = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(nodes, shape)]
         inner = self.inner_dim(shape)
         with ExitStack() as stack:
@@ -371,7 +374,7 @@ class Roots:
         """Along the vector dimension: vector accumulators, then a tree across lanes."""
         ev, f = self.ev, self.ev.f
         shape = sources[0].shape
-        self._settle_broadcasts(sources)
+        self._settle(sources)
         n = min(ev.lanes_for(*self._elements(sources)), shape[axis])
         saved = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(sources, shape)]
         with ExitStack() as stack:
@@ -442,7 +445,7 @@ class Roots:
         """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
         ev, f = self.ev, self.ev.f
         shape = sources[0].shape
-        self._settle_broadcasts(sources)
+        self._settle(sources)
         inner = max(d for d in kept if shape[d] > 1)
         n = min(ev.lanes_for(*self._elements(sources)), shape[inner])
         count, implied = ev.extent(shape[axis], bounds, axis)

@@ -1,4 +1,6 @@
-"""float64 functions of the inline math library against mpmath and, where it has 64 bits of precision, NumPy's long double."""
+"""float64 functions of the inline math library against mpmath and, where it has 64 bits of precision,
+NumPy's long double.
+"""
 
 import functools
 
@@ -56,9 +58,13 @@ def samples(name: str, n: int, seed: int = 0) -> np.ndarray:
     spread = np.ldexp(rng.uniform(0.5, 1, n), rng.integers(-1073, 1024, n))
     middle = rng.standard_normal(n) * 10.0 ** rng.uniform(-2, 3, n)
     x = np.concatenate([spread * rng.choice([-1, 1], n), middle, 1 + rng.standard_normal(n) * 0.1])
-    x = np.concatenate([x, [1, 0.5, 2, 709.78, -745.13, -708.5, 1023.999, -1074, 7 / 16, 39 / 16, 0.9999999999999999]])
+    x = np.concatenate(
+        [x, [1, 0.5, 2, 709.78, -745.13, -708.5, 1023.999, -1074, 7 / 16, 39 / 16, 0.9999999999999999]]
+    )
     multiples = np.arange(1, 200) * (np.pi / 2)
-    x = np.concatenate([x, multiples, 1e22 * multiples, rng.uniform(-6.5, 6.5, n), [6381956970095103.0 * 2.0**797]])
+    x = np.concatenate(
+        [x, multiples, 1e22 * multiples, rng.uniform(-6.5, 6.5, n), [6381956970095103.0 * 2.0**797]]
+    )
     if name in POSITIVE:
         return np.abs(x)
     if name in UNIT:
@@ -67,7 +73,9 @@ def samples(name: str, n: int, seed: int = 0) -> np.ndarray:
 
 
 def ulps(got: np.ndarray, exact: list, largest: float = np.finfo(np.float64).max) -> float:
-    """The largest error in units of the spacing at the exact (mpmath) values; infinity for wrong signs or overflow."""
+    """The largest error in units of the spacing at the exact (mpmath) values; infinity for wrong signs or
+    overflow.
+    """
     worst = 0.0
     for value, true in zip(got.tolist(), exact, strict=True):
         if abs(true) > largest:
@@ -155,7 +163,27 @@ def test_pow_within_two_ulps():
 
 
 def test_pow_special_cases():
-    values = [0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, np.inf, -np.inf, np.nan, TINY, -TINY, 0.1, 2.5, -2.5, 1e300]
+    values = [
+        0,
+        -0.0,
+        1,
+        -1,
+        0.5,
+        -0.5,
+        2,
+        -2,
+        3,
+        -3,
+        np.inf,
+        -np.inf,
+        np.nan,
+        TINY,
+        -TINY,
+        0.1,
+        2.5,
+        -2.5,
+        1e300,
+    ]
     values += [2.0**53, 2.0**53 - 1, 1 - 2.0**53, 2.0**51 + 0.5, -(2.0**51) - 0.5, 1 + 2.0**-52, 1 - 2.0**-53]
     x, y = (v.ravel() for v in np.meshgrid(values, values))
     got, expected = power(4)(x, y), np.power(x, y)
@@ -173,12 +201,16 @@ def test_fmod_is_exact():
     rng = np.random.default_rng(6)
     n = 20_000
     bits = rng.integers(0, 1 << 64, (2, n), dtype=np.uint64).view(np.float64)
-    special = np.array([0, -0.0, 1, -1, 0.1, np.inf, -np.inf, np.nan, TINY, -TINY, 1e308, 2.0**-1022, 3e-310, 2.0**60, 7])
+    special = np.array(
+        [0, -0.0, 1, -1, 0.1, np.inf, -np.inf, np.nan, TINY, -TINY, 1e308, 2.0**-1022, 3e-310, 2.0**60, 7]
+    )
     grid = [v.ravel() for v in np.meshgrid(special, special)]
     x = np.concatenate([rng.standard_normal(n) * 1e3, bits[0], grid[0], rng.integers(0, 50, n) * 0.1])
     y = np.concatenate([rng.standard_normal(n), bits[1], grid[1], np.full(n, 0.1)])
     for lanes in (1, 8):
-        kernel = MapKernel(lambda fn, a, b: emit_math(fn, "fmod", a, b), ["double", "double"], "double", lanes)
+        kernel = MapKernel(
+            lambda fn, a, b: emit_math(fn, "fmod", a, b), ["double", "double"], "double", lanes
+        )
         got, expected = kernel(x, y), np.fmod(x, y)
         np.testing.assert_array_equal(got, expected)
         number = ~np.isnan(expected)

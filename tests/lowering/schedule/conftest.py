@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-
 from joinery.graph.dims import evaluate_dim
 from joinery.graph.graph import Graph
 from joinery.graph.reference import bind_inputs, evaluate
@@ -23,7 +22,11 @@ class Harness:
         """A graph from (dtype, shape) pairs, or shapes of float32 inputs."""
         types = []
         for number, entry in enumerate(inputs):
-            dtype, shape = entry if len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], tuple) else ("float32", entry)
+            dtype, shape = (
+                entry
+                if len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], tuple)
+                else ("float32", entry)
+            )
             types.append(TensorType(dtype, shape, f"x{number}"))
         return Graph(name, types)
 
@@ -59,7 +62,9 @@ class Harness:
 
         memory = {("input", i): np.ascontiguousarray(value).reshape(-1) for i, value in enumerate(values)}
         for buffer in plan.constants:
-            memory["constant", buffer.index] = np.asarray(expanded.symbols[buffer.symbol].attrs["value"]).reshape(-1)
+            memory["constant", buffer.index] = np.asarray(
+                expanded.symbols[buffer.symbol].attrs["value"]
+            ).reshape(-1)
         for buffer in plan.outputs:
             memory["output", buffer.index] = np.full(size(buffer), 77).astype(buffer.dtype.numpy)
         total = evaluate_dim(plan.memory.size, dims)
@@ -67,9 +72,11 @@ class Harness:
         for buffer, offset in zip(plan.temporaries, plan.memory.offsets, strict=True):
             start, count = evaluate_dim(offset, dims), size(buffer) * buffer.dtype.itemsize
             assert start % 64 == 0
-            assert 0 <= start
+            assert start >= 0
             assert start + count <= total
-            memory["temporary", buffer.index] = arena[GUARD + start : GUARD + start + count].view(buffer.dtype.numpy)
+            memory["temporary", buffer.index] = arena[GUARD + start : GUARD + start + count].view(
+                buffer.dtype.numpy
+            )
         for nest in plan.nests:
             run_nest(nest, memory, dims)
         assert (arena[:GUARD] == 0xCD).all()

@@ -5,7 +5,6 @@ import math
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from joinery.graph.dims import Dim, evaluate_dim
 from joinery.graph.graph import Graph
 from joinery.graph.types import TensorType
@@ -31,7 +30,9 @@ class Builder:
         for _ in range(draw(st.integers(0, 2))):
             fresh = tuple(draw(st.lists(st.sampled_from(extents), max_size=4)))
             shapes.append(draw(st.sampled_from((shapes[0], shapes[0], fresh))))
-        self.graph = Graph("random", [TensorType("float32", shape, f"x{i}") for i, shape in enumerate(shapes)])
+        self.graph = Graph(
+            "random", [TensorType("float32", shape, f"x{i}") for i, shape in enumerate(shapes)]
+        )
         self.values = list(self.graph.inputs)
 
     def op(self, name, *operands, **attrs):
@@ -52,7 +53,19 @@ class Builder:
             return
         names = ["unary", "binary", "select"]
         if x.shape:
-            names += ["reduce", "reduce", "normalize", "permute", "reshape", "reshape", "concat", "pad", "flip", "index", "scan"]
+            names += [
+                "reduce",
+                "reduce",
+                "normalize",
+                "permute",
+                "reshape",
+                "reshape",
+                "concat",
+                "pad",
+                "flip",
+                "index",
+                "scan",
+            ]
             if all(type(extent) is int for extent in x.shape):
                 names.append("slice")
         if len(x.shape) >= 2:
@@ -115,7 +128,13 @@ class Builder:
             step = self.draw(st.sampled_from((1, 1, 2, -1))) if extent > 1 else 1
             first = self.draw(st.integers(0, extent - 1)) if extent > 1 else 0
             starts.append(first)
-            stops.append(self.draw(st.integers(first + 1, extent)) if step > 0 else self.draw(st.integers(-1, first - 1)) if first else -1)
+            stops.append(
+                self.draw(st.integers(first + 1, extent))
+                if step > 0
+                else self.draw(st.integers(-1, first - 1))
+                if first
+                else -1
+            )
             steps.append(step)
         return self.op("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
 
@@ -132,9 +151,13 @@ class Builder:
 
     def pad(self, x):
         widths = st.lists(st.sampled_from((0, 0, 1, 2)), min_size=len(x.shape), max_size=len(x.shape))
-        modes = ["constant", "edge"] + ["reflect"] * all(type(extent) is int and extent > 2 for extent in x.shape)
+        modes = ["constant", "edge"] + ["reflect"] * all(
+            type(extent) is int and extent > 2 for extent in x.shape
+        )
         mode = self.draw(st.sampled_from(modes))
-        return self.op("pad", x, low=tuple(self.draw(widths)), high=tuple(self.draw(widths)), mode=mode, value=1.5)
+        return self.op(
+            "pad", x, low=tuple(self.draw(widths)), high=tuple(self.draw(widths)), mode=mode, value=1.5
+        )
 
     def flip(self, x):
         return self.op("flip", x, axes=(self.axis(x),))
@@ -183,7 +206,9 @@ def built(draw, extents):
 
 def agrees(harness, graph, arrays):
     plan = harness.check(graph, *arrays, tolerance=2e-4)
-    loaded = {(load.attrs["buffer"].kind, load.attrs["buffer"].index) for nest in plan.nests for load in nest.loads}
+    loaded = {
+        (load.attrs["buffer"].kind, load.attrs["buffer"].index) for nest in plan.nests for load in nest.loads
+    }
     for buffer in (*plan.temporaries, *plan.constants):
         assert (buffer.kind, buffer.index) in loaded
 
@@ -191,13 +216,13 @@ def agrees(harness, graph, arrays):
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
-@settings(max_examples=120, **SETTINGS)
+@settings(max_examples=300, **SETTINGS)
 @given(data=st.data())
 def test_random_graphs_of_static_shape(harness, data):
     agrees(harness, *built(data.draw, STATIC))
 
 
-@settings(max_examples=60, **SETTINGS)
+@settings(max_examples=200, **SETTINGS)
 @given(data=st.data())
 def test_random_graphs_of_symbolic_shape(harness, data):
     agrees(harness, *built(data.draw, SYMBOLIC))

@@ -5,13 +5,22 @@ import time
 
 import numpy as np
 import pytest
-
 from joinery.graph.dims import Dim
 from joinery.lowering.expand import expand
 from joinery.lowering.schedule.plan import schedule
 
 
-def encoder(harness, layers, hidden=24, heads=3, vocabulary=50, batch="batch", seq="seq", softmax="composite", mask="sub"):
+def encoder(
+    harness,
+    layers,
+    hidden=24,
+    heads=3,
+    vocabulary=50,
+    batch="batch",
+    seq="seq",
+    softmax="composite",
+    mask="sub",
+):
     graph = harness.graph(*[("int64", (batch, seq))] * 3, name="encoder")
     ids, attention_mask, types = graph.inputs
     batch, seq = ids.shape
@@ -20,7 +29,9 @@ def encoder(harness, layers, hidden=24, heads=3, vocabulary=50, batch="batch", s
     count = iter(range(1000))
 
     def weight(*shape):
-        return graph.weight(f"w{next(count)}", (random.standard_normal(shape) / math.sqrt(shape[0])).astype(np.float32))
+        return graph.weight(
+            f"w{next(count)}", (random.standard_normal(shape) / math.sqrt(shape[0])).astype(np.float32)
+        )
 
     def linear(x, features):
         return x @ weight(x.shape[-1], features) + weight(features)
@@ -38,7 +49,9 @@ def encoder(harness, layers, hidden=24, heads=3, vocabulary=50, batch="batch", s
     if mask == "sub":
         bias = (1.0 - keep.reshape(batch, 1, 1, seq)) * -1e9
     else:
-        bias = harness.op("where", attention_mask.reshape(batch, 1, 1, seq) == 0, -1e9, graph.scalar(0.0, "float32"))
+        bias = harness.op(
+            "where", attention_mask.reshape(batch, 1, 1, seq) == 0, -1e9, graph.scalar(0.0, "float32")
+        )
     for _ in range(layers):
         query, key, value = (split_heads(linear(x, hidden)) for _ in range(3))
         scores = (query @ key.permute(0, 1, 3, 2)) * (1 / math.sqrt(width)) + bias
@@ -81,7 +94,12 @@ def test_kernels_of_an_encoder(harness, softmax, mask):
     ]  # fmt: skip
     assert [axis.iterator for axis in attention.axes] == ["parallel"] * 4 + ["reduction"] * 2
     (store,) = attention.stores
-    assert store.at.terms == ((0, seq * 24), (1, 8), (2, 24), (3, 1))  # heads are merged again by the store itself
+    assert store.at.terms == (
+        (0, seq * 24),
+        (1, 8),
+        (2, 24),
+        (3, 1),
+    )  # heads are merged again by the store itself
     residual = plan.nests[5]
     assert residual.fused.count("add") == 2
     feed_forward = plan.nests[7]
@@ -102,7 +120,9 @@ def test_an_encoder_of_static_shape(harness):
 
 def test_memory_is_reused_between_layers(harness):
     batch, seq = Dim("batch"), Dim("seq")
-    sizes = [schedule(expand(encoder(harness, layers, hidden=384, heads=12))).memory.size for layers in (1, 4)]
+    sizes = [
+        schedule(expand(encoder(harness, layers, hidden=384, heads=12))).memory.size for layers in (1, 4)
+    ]
     assert sizes[0] == sizes[1]
     # the widest moment: the hidden activation of the feed-forward block, the residual and its result
     assert sizes[0] == 4 * (1536 + 384 + 384) * batch * seq + 4 * 384 * batch

@@ -1,15 +1,19 @@
-"""Attention: whole-row and online softmax against the plain formula, masks, infinities, runtime lengths, element types."""
+"""Attention: whole-row and online softmax against the plain formula, masks, infinities, runtime lengths,
+element types."""
 
 import ml_dtypes
 import numpy as np
 import pytest
-
 from joinery.graph.dims import dim
 from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import DType, float32, float64
 from joinery.promotion.errors import UnsupportedError
 
-SCHEDULES = {"default": None, "online": Schedule(((2, 16), (3, 16))), "one key block": Schedule(((2, 8), (3, 1024)))}
+SCHEDULES = {
+    "default": None,
+    "online": Schedule(((2, 16), (3, 16))),
+    "one key block": Schedule(((2, 8), (3, 1024))),
+}
 
 
 def reference(q, k, v, scale, bias=0.0):
@@ -22,7 +26,15 @@ def reference(q, k, v, scale, bias=0.0):
 def attention(body, q, k, v, scale, bias=None, bias_dims=(), env=None, sizes=None, dtype=float64):
     """Axes b, h, m, keys, n, k; `sizes` overrides extents with dims."""
     batch, heads, m, width = q.shape
-    extents = {"b": batch, "h": heads, "m": m, "keys": k.shape[2], "n": v.shape[3], "k": width, **(sizes or {})}
+    extents = {
+        "b": batch,
+        "h": heads,
+        "m": m,
+        "keys": k.shape[2],
+        "n": v.shape[3],
+        "k": width,
+        **(sizes or {}),
+    }
     b = body(env, **extents)
     narrow = dtype if q.dtype.itemsize >= 4 else DType.from_numpy(q.dtype)
 
@@ -42,12 +54,18 @@ def attention(body, q, k, v, scale, bias=None, bias_dims=(), env=None, sizes=Non
 
 
 def tensors(rng, batch, heads, m, keys, width, value_width=None, dtype=np.float64):
-    shapes = [(batch, heads, m, width), (batch, heads, keys, width), (batch, heads, keys, value_width or width)]
+    shapes = [
+        (batch, heads, m, width),
+        (batch, heads, keys, width),
+        (batch, heads, keys, value_width or width),
+    ]
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize(("m", "keys", "width"), [(1, 1, 1), (3, 31, 8), (33, 33, 16), (17, 257, 5), (64, 16, 32)])
+@pytest.mark.parametrize(
+    ("m", "keys", "width"), [(1, 1, 1), (3, 31, 8), (33, 33, 16), (17, 257, 5), (64, 16, 32)]
+)
 def test_against_the_formula(body, rng, m, keys, width, schedule):
     q, k, v = tensors(rng, 2, 3, m, keys, width, width + 1)
     b = attention(body, q, k, v, 0.3)
@@ -57,7 +75,9 @@ def test_against_the_formula(body, rng, m, keys, width, schedule):
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize("dims", [("keys",), ("b", "keys"), ("m", "keys"), ("h", "m", "keys"), ("b", "h", "m", "keys")])
+@pytest.mark.parametrize(
+    "dims", [("keys",), ("b", "keys"), ("m", "keys"), ("h", "m", "keys"), ("b", "h", "m", "keys")]
+)
 def test_biases_of_every_broadcast_shape(body, rng, dims, schedule):
     q, k, v = tensors(rng, 2, 3, 18, 37, 8)
     sizes = {"b": 2, "h": 3, "m": 18, "keys": 37}
@@ -70,7 +90,8 @@ def test_biases_of_every_broadcast_shape(body, rng, dims, schedule):
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 def test_masked_rows(body, rng, schedule):
-    """Row 0: every score -1e9 lower; row 1: the first keys -inf; row 2: all -inf (NaN); row 3: a NaN; row 4: +inf (NaN)."""
+    """Row 0: every score -1e9 lower; row 1: the first keys -inf; row 2: all -inf (NaN); row 3: a NaN; row 4:
+    +inf (NaN)."""
     q, k, v = tensors(rng, 1, 1, 6, 40, 4)
     bias = np.zeros((6, 40))
     bias[0] = -1e9

@@ -1,9 +1,9 @@
-"""Matrix products: every operand layout, ragged sizes, batches, element types, prologues, epilogues, packed panels."""
+"""Matrix products: every operand layout, ragged sizes, batches, element types, prologues, epilogues, packed
+panels."""
 
 import ml_dtypes
 import numpy as np
 import pytest
-
 from joinery.graph.dims import dim
 from joinery.lowering.nest import Affine
 from joinery.lowering.tile.contract import packable_operand
@@ -11,7 +11,16 @@ from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import bfloat16, float16, float32, float64, int8, int32, int64, uint8
 from joinery.promotion.errors import UnsupportedError, UserError
 
-SHAPES = [(1, 1, 1), (3, 5, 7), (31, 33, 65), (64, 64, 64), (65, 63, 130), (1, 100, 33), (33, 1, 600), (2, 3, 0)]
+SHAPES = [
+    (1, 1, 1),
+    (3, 5, 7),
+    (31, 33, 65),
+    (64, 64, 64),
+    (65, 63, 130),
+    (1, 100, 33),
+    (33, 1, 600),
+    (2, 3, 0),
+]
 
 
 @pytest.mark.parametrize(("m", "n", "k"), SHAPES)
@@ -66,7 +75,7 @@ def test_integers_wrap_and_unsigned_bytes_are_not_signed(body):
 
 
 def test_batches_with_broadcast_and_split_result_axes(body, rng):
-    """(batch, seq, heads·width) @ (heads·width, heads·width) stored as (batch, heads, seq, width): a projection of attention."""
+    """(batch, seq, k) @ (k, heads·width) stored as (batch, heads, seq, width): a projection of attention."""
     batch, heads, seq, width, k = 2, 3, 37, 16, 48
     x, w = rng.standard_normal((batch, seq, k)), rng.standard_normal((k, heads, width))
     b = body(b=batch, h=heads, m=seq, n=width, k=k)
@@ -78,7 +87,10 @@ def test_batches_with_broadcast_and_split_result_axes(body, rng):
 @pytest.mark.parametrize("k", [40, 600])
 def test_prologue_and_epilogue(body, rng, k):
     x, w = rng.standard_normal((33, k)).astype(np.float32), rng.standard_normal((k, 70)).astype(np.float32)
-    bias, residual = rng.standard_normal(70).astype(np.float32), rng.standard_normal((33, 70)).astype(np.float32)
+    bias, residual = (
+        rng.standard_normal(70).astype(np.float32),
+        rng.standard_normal((33, 70)).astype(np.float32),
+    )
     b = body(m=33, n=70, k=k)
     left = b.op("exp", b.load(x, "mk"))  # exp(0) = 1: padding along k must not reach the sum
     product = b.op("add", b.contract(left, b.load(w, "kn"), "k", float32), b.load(bias, "n"))
@@ -127,7 +139,7 @@ def test_sizes_known_at_launch(body, rng, m, n, k):
 
 
 def pack(matrix, width):
-    k, n = matrix.shape[-2:]
+    n = matrix.shape[-1]
     padded = np.zeros((*matrix.shape[:-1], -(-n // width) * width), matrix.dtype)
     padded[..., :n] = matrix
     panels = padded.reshape(*matrix.shape[:-1], -1, width)
@@ -162,7 +174,7 @@ def test_transposed_constants_and_inputs_are_not_packable(body, rng):
         b = body(m=8, n=8, k=8)
         b.store(b.contract(b.load(w, "mk"), b.load(w, dims, kind=kind), "k", float64), ["m", "n"])
         assert packable_operand(b.nest()) is None
-        with pytest.raises(UnsupportedError, match="panels of 8"):
+        with pytest.raises(UnsupportedError, match="in panels of 8"):
             b.run(Schedule(((0, 8), (1, 8), (2, 8)), packed_b=8))
 
 
@@ -179,7 +191,9 @@ def test_tf32_products(body, rng):
     b = body(m=9, n=9, k=9)
     b.store(b.contract(b.load(x, "mk"), b.load(y, "kn"), "k", float32, "tf32"), ["m", "n"])
     rounded = [
-        ((a.view(np.uint32) + 0xFFF + ((a.view(np.uint32) >> 13) & 1)) & 0xFFFFE000).astype(np.uint32).view(np.float32)
+        ((a.view(np.uint32) + 0xFFF + ((a.view(np.uint32) >> 13) & 1)) & 0xFFFFE000)
+        .astype(np.uint32)
+        .view(np.float32)
         for a in (x, y)
     ]
     np.testing.assert_allclose(b.run()[0], rounded[0].astype(np.float64) @ rounded[1], rtol=1e-5, atol=1e-6)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from joinery.graph.dims import dim
 from joinery.lowering.nest import Affine
 from joinery.lowering.tile.schedule import Schedule
@@ -82,7 +81,9 @@ def test_guarded_loads_do_not_touch_memory(body, rng):
 def test_sizes_known_at_launch(body, rng, batch, n):
     x, row = rng.standard_normal((batch, n)), rng.standard_normal(n)
     b = body({"batch": batch, "n": n}, i=dim("batch"), j=dim("n"))
-    value = b.op("sub", b.load(x, ["i", "j"], shape=(dim("batch"), dim("n"))), b.load(row, ["j"], shape=(dim("n"),)))
+    value = b.op(
+        "sub", b.load(x, ["i", "j"], shape=(dim("batch"), dim("n"))), b.load(row, ["j"], shape=(dim("n"),))
+    )
     scaled = b.op("mul", value, b.op("cast", b.add("dim", int64, (), extent=dim("n")), dtype=float64))
     b.store(scaled, ["i", "j"])
     np.testing.assert_array_equal(b.run()[0], (x - row) * n)
@@ -109,4 +110,3 @@ def test_streaming_stores_carry_the_cache_modifier(body, rng):
     np.testing.assert_array_equal(b.run(Schedule(((0, 64),), streaming=True))[0], -x)
     (store,) = [op for op in b.program.func.body.block.ops if op.name == "tt.store"]
     assert "cs" in str(store.properties["cachePolicy"])
-

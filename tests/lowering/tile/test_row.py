@@ -1,8 +1,8 @@
-"""Reductions: whole rows, chunks, columns, several axes, argmax; dependent reductions; sizes known at launch."""
+"""Reductions: whole rows, chunks, columns, several axes, argmax; dependent reductions; sizes known at
+launch."""
 
 import numpy as np
 import pytest
-
 from joinery.graph.dims import dim
 from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import bool_, float32, float64, int32, int64
@@ -96,7 +96,9 @@ def test_argmax_of_unsigned_and_over_two_axes(body, rng):
         np.testing.assert_array_equal(b.run(schedule)[0], x.reshape(4, -1).argmax(1))
 
 
-@pytest.mark.parametrize("schedule", [None, Schedule(((1, 4), (2, 16))), Schedule(((2, 4),)), Schedule(((0, 2), (2, 8)))])
+@pytest.mark.parametrize(
+    "schedule", [None, Schedule(((1, 4), (2, 16))), Schedule(((2, 4),)), Schedule(((0, 2), (2, 8)))]
+)
 def test_several_reduced_axes_around_a_kept_one(body, rng, schedule):
     x = rng.standard_normal((7, 5, 13))
     b = body(n=5, a=7, c=13)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from joinery.graph.dims import dim
 from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import float64
@@ -20,7 +19,9 @@ def cumsum(x, axis, exclusive, reverse):
 @pytest.mark.parametrize("n", [1, 3, 31, 33, 257])
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("schedule", [None, Schedule(((1, 16),)), Schedule(((0, 4), (1, 8))), Schedule(((1, 512),))])
+@pytest.mark.parametrize(
+    "schedule", [None, Schedule(((1, 16),)), Schedule(((0, 4), (1, 8))), Schedule(((1, 512),))]
+)
 def test_directions(body, rng, n, exclusive, reverse, schedule):
     x = rng.integers(-100, 100, (5, n))
     b = body(i=5, j=n)
@@ -61,7 +62,9 @@ def test_scan_of_a_softmax(body, rng, schedule):
     powers = b.op("exp", b.op("sub", value, b.reduce("max", value, "j")))
     b.store(b.scan(b.op("div", powers, b.reduce("sum", powers, "j")), "j"), ["i", "j"])
     powers = np.exp(x - x.max(1, keepdims=True))
-    np.testing.assert_allclose(b.run(schedule)[0], np.cumsum(powers / powers.sum(1, keepdims=True), 1), rtol=1e-12)
+    np.testing.assert_allclose(
+        b.run(schedule)[0], np.cumsum(powers / powers.sum(1, keepdims=True), 1), rtol=1e-12
+    )
 
 
 def test_two_directions_do_not_fit_one_loop(body, rng):

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import StringAttr
-
 from joinery.lowering.tt import types as t
 from joinery.lowering.tt.attributes import CachePolicyAttr
 from joinery.lowering.tt.builder import BlockBuilder
@@ -18,18 +16,39 @@ from joinery.lowering.tt.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64
 from joinery.lowering.tt.verify import verify
 from joinery.promotion.dtype import DType
 from joinery.promotion.errors import InternalError, UnsupportedError
+from xdsl.dialects.builtin import StringAttr
 
 FLOAT_UNARY = [
     *(
         f"math.{name}"
-        for name in "exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tan asin acos atan tanh erf".split()
+        for name in [
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log1p",
+            "sqrt",
+            "rsqrt",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "tanh",
+            "erf",
+        ]
     ),
-    *(f"math.{name}" for name in "floor ceil roundeven trunc absf".split()),
+    *(f"math.{name}" for name in ["floor", "ceil", "roundeven", "trunc", "absf"]),
     "arith.negf",
     "tt.precise_sqrt",
 ]
 FLOAT_BINARY = [
-    *(f"arith.{name}" for name in "addf subf mulf divf remf maximumf minimumf maxnumf minnumf".split()),
+    *(
+        f"arith.{name}"
+        for name in ["addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf"]
+    ),
     "math.powf",
     "math.copysign",
     "tt.precise_divf",
@@ -38,11 +57,33 @@ INTEGER_UNARY = ["math.absi", "math.ctlz", "math.cttz", "math.ctpop"]
 INTEGER_BINARY = [
     *(
         f"arith.{name}"
-        for name in "addi subi muli divsi divui remsi remui andi ori xori shli shrsi shrui".split()
+        for name in [
+            "addi",
+            "subi",
+            "muli",
+            "divsi",
+            "divui",
+            "remsi",
+            "remui",
+            "andi",
+            "ori",
+            "xori",
+            "shli",
+            "shrsi",
+            "shrui",
+        ]
     ),
-    *(f"arith.{name}" for name in "maxsi minsi maxui minui".split()),
+    *(f"arith.{name}" for name in ["maxsi", "minsi", "maxui", "minui"]),
     "tt.mulhiui",
 ]
+
+
+def add(b: BlockBuilder, left: list, right: list) -> list:
+    return [b.binary("arith.addf", left[0], right[0])]
+
+
+def maximum(b: BlockBuilder, left: list, right: list) -> list:
+    return [b.binary("arith.maximumf", left[0], right[0])]
 
 
 def everything(shape: tuple[int, ...]) -> BlockBuilder:
@@ -63,10 +104,29 @@ def everything(shape: tuple[int, ...]) -> BlockBuilder:
     b.ternary("math.fma", x, x, x)
     b.clampf(x, x, x)
     b.clampf(x, x, x, propagate_nan=False)
-    conditions = [b.cmpi(name, k, k) for name in "eq ne slt sle sgt sge ult ule ugt uge".split()]
+    conditions = [
+        b.cmpi(name, k, k) for name in ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
+    ]
     conditions += [
         b.cmpf(name, x, x)
-        for name in "oeq one olt ole ogt oge ord ueq une ult ule ugt uge uno true false".split()
+        for name in [
+            "oeq",
+            "one",
+            "olt",
+            "ole",
+            "ogt",
+            "oge",
+            "ord",
+            "ueq",
+            "une",
+            "ult",
+            "ule",
+            "ugt",
+            "uge",
+            "uno",
+            "true",
+            "false",
+        ]
     ]
     b.select(conditions[0], x, x)
     half = b.cast("arith.truncf", x, F16)
@@ -108,8 +168,8 @@ def shapes_and_regions() -> BlockBuilder:
     b.unsplat(b.splat(x, (1, 1)))
     b.dot(b.splat(x, (4, 16)), b.splat(x, (16, 8)), block, precision="tf32")
     b.dot(b.splat(x, (2, 4, 16)), b.splat(x, (2, 16, 8)), b.splat(x, (2, 4, 8)))
-    totals = b.reduce([block], 1, lambda b, l, r: [b.binary("arith.addf", l[0], r[0])])
-    b.reduce(totals, 0, lambda b, l, r: [b.binary("arith.maximumf", l[0], r[0])])
+    totals = b.reduce([block], 1, add)
+    b.reduce(totals, 0, maximum)
     index = b.broadcast(rows, (4, 8))
 
     def larger(b: BlockBuilder, left: list, right: list) -> list:
@@ -117,7 +177,7 @@ def shapes_and_regions() -> BlockBuilder:
         return [b.select(take, left[0], right[0]), b.select(take, left[1], right[1])]
 
     assert len(b.reduce([block, index], 0, larger)) == 2
-    b.scan([block], 1, lambda b, l, r: [b.binary("arith.addf", l[0], r[0])], reverse=True)
+    b.scan([block], 1, add, reverse=True)
     zero, one = b.const(0, I64), b.const(1, I64)
     with b.for_(zero, n, one, [x, block]) as loop:
         k, (total, carried) = loop
@@ -213,8 +273,11 @@ WRONG: list[tuple[Callable[[BlockBuilder], object], str]] = [
         lambda b: b.dot(b.splat(b.args[0], (4, 8)), b.splat(b.args[0], (4, 8)), b.args[0]),
         "tt.dot of tensor<4x8xf32>",
     ),
-    (lambda b: b.reduce([b.args[0]], 0, lambda b, l, r: l), "tt.reduce of f32"),
-    (lambda b: b.reduce([b.arange(8)], 0, lambda b, l, r: [b.args[0]]), "tt.reduce: the region gives f32"),
+    (lambda b: b.reduce([b.args[0]], 0, lambda b, left, right: left), "tt.reduce of f32"),
+    (
+        lambda b: b.reduce([b.arange(8)], 0, lambda b, left, right: [b.args[0]]),
+        "tt.reduce: the region gives f32",
+    ),
     (lambda b: b.for_(b.args[1], b.args[0], b.args[1]), "scf.for of i32 and f32"),
     (lambda b: b.if_(b.args[1]), "scf.if on i32"),
     (lambda b: b.program_id(3), "grid axis 3"),
@@ -248,6 +311,34 @@ def test_a_region_left_unfinished_raises() -> None:
         branch.yield_([])
     with pytest.raises(InternalError, match="1 argument attributes for 2 parameters"):
         BlockBuilder.function("f", [("x", F32), ("i", I32)], [{}])
+
+
+def test_a_branch_may_use_what_was_computed_between_its_blocks() -> None:
+    b = BlockBuilder.function("f", [("o", ptr(I32)), ("i", I32)])
+    o, i = b.args
+    branch = b.if_(b.cmpi("eq", i, b.const(0, I32)), [I32])
+    with branch.then():
+        branch.yield_([i])
+    between = b.binary("arith.muli", i, b.const(7, I32))
+    with branch.otherwise():
+        branch.yield_([b.binary("arith.addi", between, b.const(7, I32))])
+    b.store(o, branch.results[0])
+    function = b.finish()
+    verify(function)
+    out = np.zeros(1, np.int32)
+    interpret(function, 1, [out, 3])
+    assert out[0] == 28
+    b = BlockBuilder.function("f", [("i", I32)])
+    (i,) = b.args
+    branch = b.if_(b.cmpi("eq", i, i), [I32])
+    with pytest.raises(InternalError, match=r"otherwise\(\) before then\(\)"), branch.otherwise():
+        branch.yield_([i])
+    branch = b.if_(b.cmpi("eq", i, i), [I32])
+    with branch.then():
+        branch.yield_([i])
+    b.binary("arith.addi", branch.results[0], i)
+    with pytest.raises(InternalError, match="results are used before"), branch.otherwise():
+        branch.yield_([i])
 
 
 def test_what_the_builder_lets_through_the_verifier_refuses() -> None:

@@ -9,8 +9,6 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, FloatAttr, FusedLoc, NameLoc, UnknownLoc
-
 from joinery.lowering.tt.builder import BlockBuilder
 from joinery.lowering.tt.constants import block_values, splat_value
 from joinery.lowering.tt.interpret import interpret
@@ -18,6 +16,7 @@ from joinery.lowering.tt.parser import MAX_TEXT
 from joinery.lowering.tt.text import canonical_text, parse, print_module
 from joinery.lowering.tt.types import BF16, F16, F32, F64, I32, I64, ptr, scalar_type
 from joinery.promotion.errors import UserError
+from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, FloatAttr, FusedLoc, NameLoc, UnknownLoc
 
 
 def constants(*texts: str) -> list:
@@ -215,15 +214,52 @@ SPELLINGS = [
     'tt.func private @"m.f__fp32_c-0.5"(!tt.ptr<i8, 0>, f32) -> (f32, i32)',
     "tt.func private @one(f32 {a.b = 1 : i32}) -> f32",
     "tt.func private @attrs() -> (f64 {dialect.name = 0 : i64}) attributes {x.y = false}",
-    "tt.func public @f(%acc: f32) {\n  %c-1_i32 = arith.constant -1 : i32\n  tt.return\n}",
-    "tt.func public @f(%x: i32, %b: i1) {\n  cf.cond_br %b, ^bb0(%x : i32), ^bb1\n^bb0(%y: i32):\n  cf.br ^bb1\n^bb1:\n  tt.return\n}",
-    'tt.func public @f(%x: tensor<4xi32>) {\n  %y:2 = "tt.reduce"(%x, %x) <{axis = 0 : i32}> ({\n  ^bb0(%a: i32, %b: i32, %c: i32, %d: i32):\n'
-    "    tt.reduce.return %a, %b : i32, i32\n  }) : (tensor<4xi32>, tensor<4xi32>) -> (i32, i32)\n  %z = arith.addi %y#0, %y#1 : i32\n  tt.return\n}",
-    "tt.func public @f(%x: tensor<4xi32>) {\n  %y = arith.muli %x, %x overflow<nsw, nuw> : tensor<4xi32>\n  %z = arith.trunci %x overflow<nsw> : tensor<4xi32> to tensor<4xi8>\n  tt.return\n}",
-    "tt.func public @f(%x: f32, %i: i32) {\n  %y = arith.addf %x, %x fastmath<nnan> : f32\n  %b = arith.cmpf olt, %x, %x fastmath<fast> : f32\n  %r = scf.for %k = %i to %i step %i iter_args(%a = %x) -> (f32) : i32 {\n    scf.yield %a : f32\n  } {tt.num_stages = 2 : i32, tt.flatten}\n  tt.return\n}",
-    "tt.func public @f(%x: i32) {\n  %_ = arith.addi %x, %x : i32\n  %_0 = arith.addi %_, %x : i32\n  %__1 = arith.addi %_0, %x : i32\n  tt.return\n}",
-    "tt.func public @f(%x: tensor<8x1xf32>) {\n  %y = tt.reshape %x allow_reorder efficient_layout {k = 1 : i32} : tensor<8x1xf32> -> tensor<8xf32>\n  tt.return\n}",
-    "tt.func public @f(%x: f32) {\n  %y = ub.poison : f32\n  tt.return\n}",
+    """tt.func public @f(%acc: f32) {
+  %c-1_i32 = arith.constant -1 : i32
+  tt.return
+}""",
+    """tt.func public @f(%x: i32, %b: i1) {
+  cf.cond_br %b, ^bb0(%x : i32), ^bb1
+^bb0(%y: i32):
+  cf.br ^bb1
+^bb1:
+  tt.return
+}""",
+    """tt.func public @f(%x: tensor<4xi32>) {
+  %y:2 = "tt.reduce"(%x, %x) <{axis = 0 : i32}> ({
+  ^bb0(%a: i32, %b: i32, %c: i32, %d: i32):
+    tt.reduce.return %a, %b : i32, i32
+  }) : (tensor<4xi32>, tensor<4xi32>) -> (i32, i32)
+  %z = arith.addi %y#0, %y#1 : i32
+  tt.return
+}""",
+    """tt.func public @f(%x: tensor<4xi32>) {
+  %y = arith.muli %x, %x overflow<nsw, nuw> : tensor<4xi32>
+  %z = arith.trunci %x overflow<nsw> : tensor<4xi32> to tensor<4xi8>
+  tt.return
+}""",
+    """tt.func public @f(%x: f32, %i: i32) {
+  %y = arith.addf %x, %x fastmath<nnan> : f32
+  %b = arith.cmpf olt, %x, %x fastmath<fast> : f32
+  %r = scf.for %k = %i to %i step %i iter_args(%a = %x) -> (f32) : i32 {
+    scf.yield %a : f32
+  } {tt.num_stages = 2 : i32, tt.flatten}
+  tt.return
+}""",
+    """tt.func public @f(%x: i32) {
+  %_ = arith.addi %x, %x : i32
+  %_0 = arith.addi %_, %x : i32
+  %__1 = arith.addi %_0, %x : i32
+  tt.return
+}""",
+    """tt.func public @f(%x: tensor<8x1xf32>) {
+  %y = tt.reshape %x allow_reorder efficient_layout {k = 1 : i32} : tensor<8x1xf32> -> tensor<8xf32>
+  tt.return
+}""",
+    """tt.func public @f(%x: f32) {
+  %y = ub.poison : f32
+  tt.return
+}""",
 ]
 
 
@@ -235,7 +271,7 @@ def test_forms_that_occur_in_real_texts(text: str) -> None:
         r"arith\.\w+|overflow<[^>]*>|fastmath<[^>]*>|tt\.num_stages = 2|allow_reorder|@\S+?\(|!tt\.ptr<i8, 0>",
         text,
     ):
-        assert word.replace(", ", ",") in printed
+        assert word in printed or word.replace(", ", ",") in printed
 
 
 @pytest.mark.parametrize(
@@ -261,7 +297,9 @@ def test_forms_that_occur_in_real_texts(text: str) -> None:
             "expected a cacheModifier",
         ),
         (
-            "tt.func public @f(%p: !tt.ptr<i32>) {\n  %x = tt.load %p cacheModifier = cg {cachePolicy = #tt.cache_policy<cache_modifier = cg, eviction_policy = evict_first>} : !tt.ptr<i32>\n  tt.return\n}",
+            "tt.func public @f(%p: !tt.ptr<i32>) {\n  %x = tt.load %p cacheModifier = cg "
+            "{cachePolicy = #tt.cache_policy<cache_modifier = cg, eviction_policy = evict_first>} "
+            ": !tt.ptr<i32>\n  tt.return\n}",
             "cachePolicy stands beside cacheModifier",
         ),
         (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from joinery.lowering.tt.text import parse
 from joinery.promotion.errors import UserError
 

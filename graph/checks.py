@@ -1,0 +1,112 @@
+"""Whether two sizes are equal: decided while the graph is built, or written down as a check for launch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..promotion.errors import UserError
+from .dims import Dim, Extent, dims_equal, minimum
+
+
+class ShapeError(UserError):
+    """Operand shapes or attributes do not fit the op. `expected` and `fix` complete the message."""
+
+    def __init__(self, problem: str, expected: str = "", fix: str = "") -> None:
+        super().__init__(problem)
+        self.problem, self.expected, self.fix = problem, expected, fix
+
+
+class Check(NamedTuple):
+    """At launch `lhs` must equal `rhs`, else `message` is raised."""
+
+    lhs: Extent
+    rhs: Extent
+    message: str
+
+
+class Checks:
+    """The runtime checks of a graph, and what they imply: a checked name may be replaced by what it equals."""
+
+    __slots__ = ("_known", "entries")
+
+    def __init__(self) -> None:
+        self.entries: list[Check] = []
+        self._known: dict[str, Extent] = {}
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def truncate(self, count: int) -> None:
+        """Forget all but the first `count` checks: the op that made the others was refused."""
+        if len(self.entries) > count:
+            kept, self.entries, self._known = self.entries[:count], [], {}
+            for check in kept:
+                self.add(*check)
+
+    def simplified(self, extent: Extent) -> Extent:
+        """`extent` with names replaced by what checks say they equal."""
+        return extent.substitute(self._known) if self._known and isinstance(extent, Dim) else extent
+
+    def decide(self, lhs: Extent, rhs: Extent) -> bool | None:
+        """Whether two extents are equal, given the checks so far; None when that is only known at launch."""
+        if lhs is rhs or lhs == rhs:
+            return True
+        verdict = dims_equal(lhs, rhs)
+        if verdict is not None or not self.entries:
+            return verdict
+        verdict = dims_equal(self.simplified(lhs), self.simplified(rhs))
+        if verdict is None and any({lhs, rhs} == {check.lhs, check.rhs} for check in self.entries):
+            return True
+        return verdict
+
+    def add(self, lhs: Extent, rhs: Extent, message: str) -> None:
+        """Record that `lhs` must equal `rhs`. Raises `ShapeError` when it never does; known equalities are not repeated."""
+        verdict = self.decide(lhs, rhs)
+        if verdict is False:
+            raise ShapeError(f"{message}: {lhs} never equals {rhs}")
+        if verdict:
+            return
+        self.entries.append(Check(lhs, rhs, message))
+        left, right = self.simplified(lhs), self.simplified(rhs)
+        for name, value in ((left, right), (right, left)):
+            plain = name.name if isinstance(name, Dim) else None
+            if plain is not None and not (isinstance(value, Dim) and plain in value.symbols()):
+                self._known = {
+                    key: old.substitute({plain: value}) if isinstance(old, Dim) else old
+                    for key, old in self._known.items()
+                }
+                self._known[plain] = value
+                return
+
+    def require_equal(self, lhs: Extent, rhs: Extent, what: str) -> Extent:
+        """The common size of two axes that must agree: decided now or checked at launch. Returns the simpler of the two."""
+        verdict = self.decide(lhs, rhs)
+        if verdict is None:
+            self._refuse_names(lhs, rhs, what)
+            self.add(lhs, rhs, f"{what}: {lhs} must equal {rhs}")
+        elif not verdict:
+            raise ShapeError(f"{what}: {lhs} and {rhs} differ", "equal sizes")
+        return simpler(lhs, rhs)
+
+    def require_at_most(self, value: Extent, limit: Extent, what: str) -> None:
+        """`value <= limit`, decided now or checked at launch."""
+        self.add(minimum(value, limit), value, what)
+
+    @staticmethod
+    def _refuse_names(lhs: Extent, rhs: Extent, what: str) -> None:
+        if isinstance(lhs, Dim) and isinstance(rhs, Dim) and lhs.name and rhs.name:
+            raise ShapeError(
+                f"{what}: the dims {lhs} and {rhs} have different names",
+                "one name, or a statement that the two are equal",
+                f"if they are always equal, say so: joinery.rebind(x, shape) with {rhs} in place of {lhs} (checked at launch), "
+                f"or give both inputs the same name",
+            )
+
+
+def simpler(lhs: Extent, rhs: Extent) -> Extent:
+    """Of two equal extents the one to show: an int, else the one with the shorter text."""
+    if isinstance(lhs, int):
+        return lhs
+    if isinstance(rhs, int):
+        return rhs
+    return rhs if len(str(rhs)) < len(str(lhs)) else lhs

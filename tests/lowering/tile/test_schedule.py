@@ -1,0 +1,190 @@
+"""Schedules: legality, the default's choices, and that no legal schedule changes a result."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from joinery.graph.dims import dim
+from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
+from joinery.lowering.tile.schedule import HostLimits, Schedule, check_schedule, default_schedule
+from joinery.lowering.tile.structure import template_of
+from joinery.promotion.dtype import float32, float64
+from joinery.promotion.errors import UserError
+
+QUICK = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def power_of_two(limit):
+    return st.integers(0, limit).map(lambda n: 1 << n)
+
+
+@st.composite
+def row_schedules(draw, axes):
+    """Blocks for some of the axes, in any order; the last axis (reduced or scanned) always has one."""
+    chosen = [axis for axis in range(axes - 1) if draw(st.booleans())] + [axes - 1]
+    order = draw(st.permutations(chosen))
+    return Schedule(
+        tuple((axis, draw(power_of_two(6 if axis == axes - 1 else 3))) for axis in order),
+        streaming=draw(st.booleans()),
+    )
+
+
+@QUICK
+@given(schedule=row_schedules(3), n=st.integers(1, 70), seed=st.integers(0, 5))
+def test_any_schedule_normalises_rows(body, schedule, n, seed):
+    x = np.random.default_rng(seed).standard_normal((3, 5, n))
+    b = body(i=3, j=5, k=n)
+    value = b.load(x, ["i", "j", "k"])
+    centred = b.op("sub", value, b.reduce("max", value, "k"))
+    powers = b.op("exp", centred)
+    b.store(b.op("div", powers, b.reduce("sum", powers, "k")), ["i", "j", "k"])
+    b.store(b.reduce("argmax", value, "k"), ["j", "i"])
+    rows, where = b.run(schedule)
+    expected = np.exp(x - x.max(-1, keepdims=True))
+    np.testing.assert_allclose(rows, expected / expected.sum(-1, keepdims=True), rtol=1e-12)
+    np.testing.assert_array_equal(where, x.argmax(-1).T)
+
+
+@QUICK
+@given(schedule=row_schedules(2), n=st.integers(1, 70), flags=st.tuples(st.booleans(), st.booleans()))
+def test_any_schedule_sums_up(body, schedule, n, flags):
+    exclusive, reverse = flags
+    x = np.random.default_rng(n).integers(-9, 9, (n, 6))
+    b = body(i=6, j=n)
+    b.store(b.scan(b.load(x, ["j", "i"]), "j", exclusive, reverse), ["i", "j"])
+    total = np.cumsum(x[::-1] if reverse else x, 0)
+    total = total - (x[::-1] if reverse else x) if exclusive else total
+    np.testing.assert_array_equal(b.run(schedule)[0], (total[::-1] if reverse else total).T)
+
+
+@QUICK
+@given(st.data(), st.tuples(*[st.integers(1, 12)] * 3))
+def test_any_schedule_maps(body, data, shape):
+    x, y = np.arange(np.prod(shape)).reshape(shape), np.arange(shape[1]) * 1000
+    order = data.draw(st.permutations([axis for axis in range(3) if data.draw(st.booleans())]))
+    schedule = Schedule(tuple((axis, data.draw(power_of_two(5))) for axis in order))
+    b = body(i=shape[0], j=shape[1], k=shape[2])
+    b.store(b.op("add", b.load(x, ["i", "j", "k"]), b.load(y, ["j"])), ["k", "i", "j"])
+    np.testing.assert_array_equal(b.run(schedule)[0], (x + y[:, None]).transpose(2, 0, 1))
+
+
+@QUICK
+@given(st.data(), st.tuples(*[st.integers(1, 20)] * 3))
+def test_any_schedule_multiplies(body, data, shape):
+    m, n, k = shape
+    rng = np.random.default_rng(m)
+    x, y = rng.integers(-9, 9, (m, k)).astype(np.int32), rng.integers(-9, 9, (n, k)).astype(np.int32)
+    blocks = [(axis, data.draw(power_of_two(6))) for axis in range(3) if data.draw(st.booleans())]
+    b = body(m=m, n=n, k=k)
+    b.store(b.contract(b.load(x, "mk"), b.load(y, "nk"), "k", b.values[0].dtype), ["n", "m"])
+    np.testing.assert_array_equal(b.run(Schedule(tuple(blocks)))[0], (x @ y.T).T)
+
+
+@QUICK
+@given(st.data(), st.integers(1, 40), st.integers(1, 40))
+def test_any_schedule_attends(body, data, rows, keys):
+    rng = np.random.default_rng(rows)
+    q, k, v = (
+        rng.standard_normal((2, rows, 6)),
+        rng.standard_normal((2, keys, 6)),
+        rng.standard_normal((2, keys, 3)),
+    )
+    schedule = Schedule(((1, data.draw(power_of_two(5))), (2, data.draw(power_of_two(6)))))
+    b = body(b=2, m=rows, keys=keys, n=3, k=6)
+    scores = b.contract(b.load(q, ["b", "m", "k"]), b.load(k, ["b", "keys", "k"]), "k", float64)
+    powers = b.op("exp", b.op("sub", scores, b.reduce("max", scores, "keys")))
+    weights = b.op("div", powers, b.reduce("sum", powers, "keys"))
+    b.store(b.contract(weights, b.load(v, ["b", "keys", "n"]), "keys", float64), ["b", "m", "n"])
+    expected = np.exp(q @ k.transpose(0, 2, 1))
+    np.testing.assert_allclose(b.run(schedule)[0], expected / expected.sum(-1, keepdims=True) @ v, rtol=1e-10)
+
+
+def unary_nest(*extents):
+    """-x over a contiguous array of those extents."""
+    axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(extents))
+    terms, step = [], 1
+    for axis in reversed(range(len(extents))):
+        terms.append((axis, step))
+        step = step * extents[axis]
+    at = Affine(0, tuple(sorted(terms)))
+    attrs = {
+        "buffer": Buffer("input", 0, float32, extents, 0),
+        "at": at,
+        "strides": (),
+        "guarded": False,
+        "fill": 0,
+    }
+    everywhere = tuple(range(len(extents)))
+    values = (Value("load", float32, everywhere, (), attrs), Value("negate", float32, everywhere, (0,)))
+    return Nest(axes, values, (Store(1, Buffer("output", 0, float32, extents, 1), at),))
+
+
+def test_illegal_schedules_are_refused(body):
+    nest = unary_nest(8, 8)
+    for schedule, message in [
+        (Schedule(((0, 3),)), "power of two, such as 4"),
+        (Schedule(((0, 0),)), "power of two"),
+        (Schedule(((2, 4),)), "2 axes"),
+        (Schedule(((0, 4), (0, 4))), "each axis once"),
+        (Schedule(((0, 1024), (1, 2048))), "exceed 2\\*\\*20"),
+        (Schedule((), packed_b=4), "without a product"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            check_schedule(nest, schedule)
+    check_schedule(nest, Schedule(((1, 1 << 20),)))
+    b = body(j=8)
+    b.store(b.scan(b.load(np.zeros(8), ["j"]), "j"), ["j"])
+    with pytest.raises(UserError, match="scanned axis j has no block"):
+        check_schedule(b.nest(), Schedule())
+    b = body(m=8, n=8, k=8)
+    b.store(
+        b.contract(b.load(np.zeros((8, 8)), "mk"), b.load(np.zeros((8, 8)), "kn"), "k", float64), ["m", "n"]
+    )
+    with pytest.raises(UserError, match="in a product"):
+        check_schedule(b.nest(), Schedule(((0, 2048), (2, 1024))))
+
+
+def test_default_blocks_of_maps():
+    assert default_schedule(unary_nest(10**6)).blocks == ((0, 4096),)
+    assert default_schedule(unary_nest(700)).blocks == ((0, 1024),)
+    assert default_schedule(unary_nest(dim("n"))).blocks == ((0, 1024),)
+    assert default_schedule(unary_nest(1000, 3)).blocks == ((0, 256), (1, 4))
+
+
+def test_stores_bypass_the_caches_when_traffic_exceeds_them():
+    assert not default_schedule(unary_nest(1 << 20)).streaming
+    assert default_schedule(unary_nest(1 << 23)).streaming
+    assert default_schedule(unary_nest(1 << 20), HostLimits(l3_bytes=1 << 20)).streaming
+    assert not default_schedule(unary_nest(dim("n"))).streaming
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "blocks"),
+    [
+        ((100, 384), 1, ((0, 2), (1, 512))),
+        ((100, 8), 1, ((0, 128), (1, 8))),
+        ((100, 5000), 1, ((1, 8192),)),
+        ((100, 50000), 1, ((1, 2048),)),
+        ((4096, 4096), 0, ((0, 8), (1, 512))),
+        ((4, 4096), 0, ((0, 4), (1, 512))),
+    ],
+)
+def test_default_blocks_of_rows_and_columns(body, shape, axis, blocks):
+    b = body(i=shape[0], j=shape[1])
+    x = b.load(np.broadcast_to(np.float32(0), (1,)), ["i", "j"], shape=shape)
+    b.store(b.reduce("sum", x, "ij"[axis]), ["ji"[axis]])
+    assert default_schedule(b.nest()).blocks == blocks
+
+
+def test_default_blocks_of_products(body):
+    b = body(m=1000, n=30, k=768)
+    shapes = {"m": 1000, "n": 30, "k": 768}
+    one = np.zeros(1, np.float32)
+    loads = [b.load(one, dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
+    b.store(b.contract(*loads, "k", float32), ["m", "n"])
+    assert dict(default_schedule(b.nest()).blocks) == {0: 64, 1: 32, 2: 512}
+    assert template_of(b.nest()) == "contract"
