@@ -85,10 +85,15 @@ def _comparison(signed: str, unsigned: str, ordered: str) -> Mapping[str, str]:
 
 
 def _math(
-    name: str, doc: str, onnx: tuple[str, int] | None = None, ulp: float = _ONE_ULP, emit: str = ""
+    name: str,
+    doc: str,
+    onnx: tuple[str, int] | None = None,
+    ulp: float = _ONE_ULP,
+    emit: str = "",
+    traits: str = "",
 ) -> OpDef:
     doc += " Bools and integers are first cast to the rule set's default float."
-    return _row(name, 1, doc, JOIN_FLOAT, _emit(float=emit or f"math.{name}"), ulp=ulp, onnx=onnx)
+    return _row(name, 1, doc, JOIN_FLOAT, _emit(float=emit or f"math.{name}"), ulp=ulp, onnx=onnx, traits=traits)
 
 
 def _rounding(name: str, doc: str, text: str, onnx: tuple[str, int] | None) -> OpDef:
@@ -212,4 +217,13 @@ ACTIVATIONS = (
     _math("sigmoid", "1 / (1 + exp(-x)).", ("Sigmoid", 13), emit="@sigmoid"),
 )  # fmt: skip
 
-ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS)
+APPROXIMATE = (
+    _math("exp_approximate", "e ** x with a relative error of 3e-7, 0 where that is below 2 ** -126. Composites use it.",
+          ulp=8, emit="@exp_approximate", traits="internal"),
+    _math("erf_approximate", "The error function with an absolute error of 5e-7. Composites use it.",
+          ulp=8, emit="@erf_approximate", traits="internal"),
+    _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
+         JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal"),
+)  # fmt: skip
+
+ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS, *APPROXIMATE)

@@ -42,7 +42,7 @@ def mul(symbol: BoundSymbol, *arrays: Array) -> Array:
     return to_dtype(a * b, symbol.dtype)
 
 
-@row("div")
+@row("div", "div_approximate")
 def div(symbol: BoundSymbol, *arrays: Array) -> Array:
     """IEEE division; integers never get here, the builder casts them to a float."""
     a, b = _operands(symbol, arrays)
@@ -278,6 +278,8 @@ _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": logistic,
+    "exp_approximate": np.exp,
+    "erf_approximate": _erf,
 }
 
 

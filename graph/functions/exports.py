@@ -36,7 +36,7 @@ _BUILTINS = ("sum", "max", "min", "any", "all", "divmod")
 EXPORTS: dict[str, str] = {
     name: "graph.functions.elementwise:" + name
     for name, row in OPS.items()
-    if row.kind == "map" and not row.attrs
+    if row.kind == "map" and not row.attrs and "internal" not in row.traits
 }
 EXPORTS.update(
     (name, f"graph.functions.{module}:{name}{'_' if name in _BUILTINS else ''}")

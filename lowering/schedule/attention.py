@@ -48,10 +48,10 @@ def find_attention(
 def _match(values: Symbol, consumers: Sequence[Sequence[int]], outputs: Collection[int]) -> Attention | None:
     probability = _uncast(values.inputs[0])
     rank = len(probability.shape)
-    if probability.op.name != "div" or rank < 2 or len(values.shape) != rank:
+    if probability.op.name not in ("div", "div_approximate") or rank < 2 or len(values.shape) != rank:
         return None
     numerator, denominator = _uncast(probability.inputs[0]), _unbroadcast(probability.inputs[1])
-    if numerator.op.name != "exp" or not _reduces_last(denominator, "reduce_sum", rank):
+    if numerator.op.name not in ("exp", "exp_approximate") or not _reduces_last(denominator, "reduce_sum", rank):
         return None
     if _uncast(denominator.inputs[0]) is not numerator:
         return None

@@ -13,9 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xdsl.dialects.arith import FastMathFlag, FastMathFlagsAttr
+
 from ...promotion.dtype import DType
 from ..tt.builder import BlockBuilder
-from ..tt.types import I1, I64, shape_of
+from ..tt.types import I1, I64, elem, shape_of
 from .conversions import like
 
 Emitter = Callable[[BlockBuilder, Sequence[Any], DType], Any]
@@ -257,3 +259,26 @@ def false(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
 
 def identity(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return operands[0]
+
+
+_APPROXIMATE = {"fastmath": FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])}
+
+
+def exp_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """math.exp with the flag that lets a back end use its cheap form."""
+    del dtype
+    return b.op("math.exp", operands, (operands[0].type,), _APPROXIMATE)[0]
+
+
+def erf_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """math.erf with the flag that lets a back end use its cheap form."""
+    del dtype
+    return b.op("math.erf", operands, (operands[0].type,), _APPROXIMATE)[0]
+
+
+def div_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """x · (1 / y): the reciprocal is computed where y varies, the product where x does."""
+    del dtype
+    x, y = operands
+    one = b.const(1.0, elem(y.type), shape_of(y.type))
+    return b.binary("arith.mulf", x, b.binary("arith.divf", one, y))

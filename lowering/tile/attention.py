@@ -19,6 +19,7 @@ from ...promotion.dtype import float32, float64
 from ...promotion.errors import UnsupportedError
 from ..nest import Nest
 from ..tt.types import F32, F64, elem
+from .arithmetic import exp_approximate
 from .blocks import Block, Dimension, power_of_two, register_type, shape
 from .contract import ROW_RANK, accumulator_type, contraction, finish, matched, operand, row_dimension
 from .conversions import cast
@@ -103,10 +104,10 @@ def find_softmax(nest: Nest, values: Product) -> Softmax | None:
         )
 
     weights = bare(body[values.number].operands[0])
-    if body[weights].op != "div":
+    if body[weights].op not in ("div", "div_approximate"):
         return None
     powers, total = (bare(number) for number in body[weights].operands)
-    if body[powers].op != "exp" or not reduces(total, "sum") or bare(body[total].operands[0]) != powers:
+    if body[powers].op not in ("exp", "exp_approximate") or not reduces(total, "sum") or bare(body[total].operands[0]) != powers:
         return None
     difference = bare(body[powers].operands[0])
     if body[difference].op != "sub":
@@ -170,9 +171,9 @@ def _online(
         largest = b.binary("arith.maximumf", running, largest)
         empty = b.cmpf("oeq", largest, b.const(-math.inf, working, column))
         shift = b.select(empty, b.const(0.0, working, column), largest)
-        decay = b.unary("math.exp", b.binary("arith.subf", running, shift))
+        decay = exp_approximate(b, [b.binary("arith.subf", running, shift)], float32)
         spread = inner.expand(Block(shift, (rows,), working), dims)
-        powers = b.unary("math.exp", b.binary("arith.subf", logits, spread))
+        powers = exp_approximate(b, [b.binary("arith.subf", logits, spread)], float32)
         row_sums = b.reduce([powers], 1, lambda b, x, y: [b.binary("arith.addf", x[0], y[0])])[0]
         following = b.binary("arith.addf", b.binary("arith.mulf", total, decay), row_sums)
         scale = inner.expand(Block(_as(b, decay, accumulator), (rows,), accumulator), (rows, columns))

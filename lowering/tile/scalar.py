@@ -53,6 +53,9 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@trunc_div": {**dict.fromkeys(_INTEGERS, a.trunc_div_integer), "float": a.trunc_div_float},
     "@rem": dict.fromkeys(_INTEGERS, a.rem_integer),
     "@pow": {**dict.fromkeys(_INTEGERS, a.pow_integer), "float": a.pow_float},
+    "@exp_approximate": {"float": a.exp_approximate},
+    "@erf_approximate": {"float": a.erf_approximate},
+    "@div_approximate": {"float": a.div_approximate},
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
 }

@@ -172,6 +172,13 @@ def test_a_reduction_over_another_axis_starts_a_new_kernel(harness):
     assert templates(harness.check(graph, harness.array(4, 5))) == ["row", "row"]
 
 
+def test_an_outer_difference_of_a_reduction_is_not_taken_for_its_diagonal(harness):
+    graph = harness.graph((4, 6))
+    total = harness.reduce("reduce_sum", graph.inputs[0], 1, keepdims=False)
+    graph.output(total.reshape(4, 1) - total.reshape(1, 4))
+    assert templates(harness.check(graph, harness.array(4, 6))) == ["row", "map"]
+
+
 def test_a_square_that_is_reduced_elsewhere_is_not_stored_beside_its_base(harness):
     graph = harness.graph((4, 6, 8))
     mean = harness.reduce("reduce_sum", graph.inputs[0], 1, keepdims=False)
