@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +21,11 @@ from .runtime.artifact_file import StoredWeight
 from .runtime.cache import CompileCache
 from .runtime.host import HostDevice
 from .runtime.layouts import pack
-from .runtime.memory import aligned_copy, is_aligned
+from .runtime.memory import address, aligned_copy, is_aligned
 from .runtime.model import Model
 
 Array = np.ndarray[Any, Any]
+Archive = tuple[str, Sequence[StoredWeight]]
 CacheOption = bool | Literal["must-hit"] | str | os.PathLike[str] | CompileCache
 
 DEVICES = ("auto", "cpu")
@@ -45,34 +47,20 @@ def compile(  # noqa: A001 - the public name
     graph that cannot be compiled.
     """
     if not isinstance(graph, Graph):
-        raise UserError(f"compile: expected a Graph, got {type(graph).__name__}; fix: pass the graph, not its result")
+        raise UserError(
+            f"compile: expected a Graph, got {type(graph).__name__}; fix: pass the graph, not its result"
+        )
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
-    _check_device(device)
+    _check_device(device, "compile")
     compiled, store = _compiled(graph, cache, constant_labels(graph))
-    return _model(graph, compiled, threads, store, {})
+    constants = _constants(graph, compiled, {})
 
-
-def _model(
-    graph: Graph,
-    compiled: CompiledGraph,
-    threads: int | None,
-    store: CompileCache | None,
-    ready: Mapping[tuple[int, str], Array],
-) -> Model:
-    """`ready`: constants that already lie in memory as the kernels read them, by array object and layout."""
-    labels = constant_labels(graph)
-    arrays = {labels[id(array)]: array for array in _arrays(graph)}
-    constants = []
-    for spec in compiled.constants:
-        array = arrays[spec.name]
-        at_hand = ready.get((id(array), spec.layout))
-        constants.append(_stored(spec, array) if at_hand is None else at_hand)
-
-    def archive() -> tuple[str, Sequence[StoredWeight]]:
+    def archive() -> Archive:
         text, by_digest = to_text(graph)
+        by_label = {label: identity for identity, label in constant_labels(graph).items()}
         stored = {
-            id(arrays[spec.name]): (spec.layout, array)
+            by_label[spec.name]: (spec.layout, array)
             for spec, array in zip(compiled.constants, constants, strict=True)
         }
         weights = []
@@ -81,18 +69,47 @@ def _model(
             weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
         return text, weights
 
+    return _model(compiled, constants, threads, store, archive)
+
+
+def _model(
+    compiled: CompiledGraph,
+    constants: Sequence[Array],
+    threads: int | None,
+    store: CompileCache | None,
+    archive: Callable[[], Archive],
+) -> Model:
     return Model(compiled, constants, "", threads, archive=archive, device=HostDevice(store))
+
+
+def _constants(
+    graph: Graph, compiled: CompiledGraph, ready: Mapping[tuple[int, tuple[int, ...], str], Array]
+) -> list[Array]:
+    """The arrays the kernels read. `ready`: those that lie in memory as they are read, by address and shape of the
+    plain array and layout."""
+    labels = constant_labels(graph)
+    arrays = {labels[id(array)]: array for array in _arrays(graph)}
+    constants = []
+    for spec in compiled.constants:
+        array = arrays[spec.name]
+        at_hand = ready.get((address(array), array.shape, spec.layout))
+        constants.append(_stored(spec, array) if at_hand is None else at_hand)
+    return constants
 
 
 def _dtype_name(array: Array) -> str:
     return DType.from_numpy(array.dtype).name
 
 
-def _check_device(device: str) -> None:
+def _check_device(device: str, what: str) -> None:
     if device in ("cuda", "ptxsim"):
-        raise UnsupportedError(f"compile: device {device!r} is not available in this version; fix: use device='cpu'")
+        raise UnsupportedError(
+            f"{what}: device {device!r} is not available in this version; fix: use device='cpu'"
+        )
     if device not in DEVICES:
-        raise UserError(f"compile: unknown device {device!r}; expected one of {', '.join(DEVICES)}")
+        raise UserError(
+            f"{what}: unknown device {device!r}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'"
+        )
 
 
 def _arrays(graph: Graph) -> list[Array]:
@@ -104,20 +121,30 @@ def _cache_of(option: CacheOption) -> CompileCache | None:
         return option
     if option is False:
         return None
-    return CompileCache() if option is True or option == "must-hit" else CompileCache(option)
+    if option is True or option == "must-hit":
+        return CompileCache()
+    if not isinstance(option, (str, os.PathLike)) or option == "":
+        raise UserError(
+            f"cache is {option!r}; expected True, False, 'must-hit', a directory or a CompileCache; "
+            "fix: cache=False to do without"
+        )
+    return CompileCache(option)
 
 
-def _compiled(graph: Graph, cache: CacheOption, labels: Mapping[int, str]) -> tuple[CompiledGraph, CompileCache | None]:
+def _compiled(
+    graph: Graph, cache: CacheOption, labels: Mapping[int, str]
+) -> tuple[CompiledGraph, CompileCache | None]:
     target = host_target()
     key = compile_key(graph, target)
     store = _cache_of(cache)
     found = store.get(key) if store is not None else None
     if found is not None:
-        return found, store
+        # equal graphs of other names share an entry
+        return found if found.name == graph.name else replace(found, name=graph.name), store
     if cache == "must-hit":
         raise UserError(
-            f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True on this "
-            "machine with these versions, or drop cache='must-hit'"
+            f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True "
+            "on this machine with these versions, or drop cache='must-hit'"
         )
     from .lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
 
@@ -151,23 +178,35 @@ def load(
 ) -> Model:
     """Open a model that `Model.save` wrote.
 
-    The file is checked; no code in it runs unless `trusted` is True, which is for files you wrote yourself. Otherwise the graph is
-    compiled anew, through the cache.
+    The file is checked, and its weights are mapped, not read. No code in it runs unless `trusted` is True, which is for
+    files you wrote yourself; otherwise the graph is compiled anew, through the cache.
 
     Raises `UserError` for a file that is no artifact, damaged or changed.
     """
-    _check_device(device)
-    target = host_target()
-    opened = artifact_file.load(path, trusted=trusted, target=target.key)
-    arrays = {entry.name: opened.plain_weight(entry.name) for entry in opened.manifest.weights}
-    graph = from_text(opened.graph_text, arrays)
+    _check_device(device, "load")
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(
+            f"load: expected a path, got {type(path).__name__}; fix: joinery.load('model.joinery')"
+        )
+    opened = artifact_file.load(path, trusted=trusted, target=host_target().key)
+    entries = opened.manifest.weights
+    plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
+    graph = from_text(opened.graph_text, plain)
     compiled, store = opened.compiled, _cache_of(cache)
     if compiled is None:
         compiled, store = _compiled(graph, cache, constant_labels(graph))
-    ready = {
-        (id(arrays[entry.name]), entry.layout): opened.weights[entry.name] for entry in opened.manifest.weights
-    }
-    return _model(graph, compiled, threads, store, ready)
+    places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
+    ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
+    constants = _constants(graph, compiled, ready)
+
+    # What `save` needs is in the file already, so the graph and the unpacked copies of its weights are not kept.
+    def archive() -> Archive:
+        return opened.graph_text, [
+            StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
+            for entry in entries
+        ]
+
+    return _model(compiled, constants, threads, store, archive)
 
 
 __all__: Sequence[str] = ["compile", "load"]

@@ -20,6 +20,11 @@ Otherwise it names an emitter of `lowering/tile/scalar.py`:
     @shift_right   arithmetic for int, logical for uint; beyond the width 0, or -1 for negative x (int, uint)
     @cast          conversion to the result dtype, by attrs rounding and saturate (bool, int, uint, float)
     @bitcast       the same bits as the result dtype (bool, int, uint, float)
+
+Rows with the trait "internal" are what expansions of composites use where the composite's own tolerance allows it; they have
+no public function:
+
+    @exp_approximate  @erf_approximate  @div_approximate   (float)
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ..graph.graph import Graph
 from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
 from .expand import expand
-from .layouts import PANEL, ConstantLayout, store_constants_in_panels
+from .layouts import PANEL, ConstantLayout, store_in_panels
 from .llvm.compile import compile_object
 from .llvm.host.driver import DriverPlan, emit_driver
 from .llvm.host.kernel import lower_kernel
@@ -89,7 +89,7 @@ def _schedule(state: Lowered) -> None:
 
 def _layouts(state: Lowered) -> None:
     assert state.plan is not None
-    state.plan, state.layouts, state.packed = store_constants_in_panels(state.plan)
+    state.plan, state.layouts, state.packed = store_in_panels(state.plan)
 
 
 def _tile(state: Lowered) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...graph.checks import Check
@@ -256,6 +256,18 @@ def _cycle(nests: Sequence[Nest], before: Sequence[set[int]]) -> str:
     edges = [(writer, reader) for reader, writers in enumerate(before) for writer in writers]
     cycle = networkx.find_cycle(networkx.DiGraph(edges))
     return " → ".join([fused_names(nests[writer].fused) or "copy" for writer, _ in cycle])
+
+
+def with_nests(plan: Plan, nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> Plan:
+    """The plan with other kernels over the same inputs and outputs; order, templates and memory are made anew."""
+    ordered = order_nests(nests)
+    return replace(
+        plan,
+        nests=tuple(ordered),
+        templates=tuple([template_of(nest)[0] for nest in ordered]),
+        temporaries=tuple(temporaries),
+        memory=plan_memory(_lifetimes(ordered, temporaries)),
+    )
 
 
 def _lifetimes(nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> list[Lifetime]:

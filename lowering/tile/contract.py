@@ -188,7 +188,7 @@ def packable_operand(nest: Nest) -> tuple[Buffer, Extent, int] | None:
         return None
     buffer: Buffer = value.attrs["buffer"]
     height, width = buffer.shape[-2:]
-    if buffer.kind != "constant" or type(width) is not int or type(height) is not int or product.n is None:
+    if type(width) is not int or type(height) is not int or product.n is None:
         return None
     at = value.attrs["at"]
     if (

@@ -14,9 +14,9 @@ from math import prod
 
 from ...promotion.errors import UserError
 from ..nest import Affine, Extent, Nest
+from ..schedule.traffic import bytes_read, bytes_written
 from ..target import HostTarget
 from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
-from .costs import bytes_read, bytes_written
 from .structure import (
     accesses,
     attention_products,

@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import StringAttr
 
 from ..nest import Extent, Nest
 from ..program import BlockProgram, Launch
+from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.text import canonical_text
 from .attention import build_attention
 from .contract import build_contract
-from .costs import bytes_read, bytes_written, operations
 from .emit import Kernel, pointer_buffers, runtime_extents
 from .map import build_map
 from .row import build_row
@@ -101,5 +101,5 @@ def _launch(nest: Nest, program: int, grid: tuple[tuple[int, int], ...]) -> Laun
         count = count * (extent if block == 1 else (extent + (block - 1)) // block)
     return Launch(
         program, pointer_buffers(nest), runtime_extents(nest), count, nest.fused, bytes_read(nest), bytes_written(nest),
-        operations(nest),
+        flops(nest),
     )  # fmt: skip
