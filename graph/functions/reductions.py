@@ -133,7 +133,12 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
 
 def _truth(op: str, row: str, x: Any, axis: Axis, keepdims: bool) -> Symbol:
     symbol, axes = _axes(op, x, axis)
-    return _reduce(row, symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0), axes, keepdims)
+    truth = symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0)
+    if any(symbol.shape[place] == 0 for place in axes):  # a maximum of nothing does not exist, a truth does
+        shape = [1 if place in axes else extent for place, extent in enumerate(symbol.shape)]
+        kept = shape if keepdims else [extent for place, extent in enumerate(shape) if place not in axes]
+        return primitives.broadcast_to(symbol.graph.scalar(op == "all"), tuple(kept))
+    return _reduce(row, truth, axes, keepdims)
 
 
 def any_(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:

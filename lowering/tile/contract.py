@@ -177,8 +177,8 @@ def matched(
 
 
 def packable_operand(nest: Nest) -> tuple[Buffer, Extent, int] | None:
-    """(buffer, K, N) when the second operand of the nest's only product is a plain (…, K, N) constant matrix
-    that may be stored in panels; its last axes are k, and n in one or several factors."""
+    """(buffer, K, N) when the second operand of the nest's only product is a dense (…, K, N) matrix that
+    may be stored in panels; its last axes are k, and n in one or several factors."""
     found = products(nest)
     if len(found) != 1:
         return None
