@@ -1,7 +1,7 @@
 """The benchmark cases: what is computed, by whom, the float64 reference, and the least work any machine
 must do for it.
 
-A case is made by a function so that its arrays live only while it runs. `Case.limit` is the larger of two
+A case is made by a function so that its arrays live only while it runs. `Work.limit` is the larger of two
 times: the unavoidable memory traffic at the measured bandwidth and the arithmetic at the measured
 multiply-add rate.
 """
@@ -12,7 +12,7 @@ import importlib.util
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,27 @@ ROOT = Path(__file__).resolve().parents[1]
 SIDE = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The least that any implementation must do."""
+
+    bytes_moved: int = 0
+    flops: int = 0
+    only_reads: bool = False
+
+    def limit(self, machine: MachineLimits) -> tuple[float | None, str]:
+        """Seconds at the machine's limit and why, or None where only overhead is measured."""
+        if not self.bytes_moved and not self.flops:
+            return None, ""
+        bandwidth = machine.read if self.only_reads else machine.copy
+        memory = self.bytes_moved / (bandwidth * 1e9)
+        arithmetic = self.flops / (machine.fma_all_threads * 1e9)
+        if memory >= arithmetic:
+            kind = "read" if self.only_reads else "copy"
+            return memory, f"{self.bytes_moved / 1e6:.0f} MB at {bandwidth:.0f} GB/s ({kind})"
+        return arithmetic, f"{self.flops / 1e9:.3g} GFLOP at {machine.fma_all_threads:.0f} GFLOP/s"
+
+
 @dataclass(slots=True)
 class Case:
     """Contenders that all compute `reference` (to `tolerance`, relative in the 2-norm)."""
@@ -35,22 +56,7 @@ class Case:
     contenders: list[Contender]
     reference: Any
     tolerance: float
-    bytes_moved: int = 0
-    only_reads: bool = False
-    flops: int = 0
-    notes: dict[str, str] = field(default_factory=dict)
-
-    def limit(self, machine: MachineLimits) -> tuple[float | None, str]:
-        """Seconds at the machine's limit and why, or None where only overhead is measured."""
-        bandwidth = machine.read if self.only_reads else machine.copy
-        memory = self.bytes_moved / (bandwidth * 1e9)
-        arithmetic = self.flops / (machine.fma_all_threads * 1e9)
-        if not self.bytes_moved and not self.flops:
-            return None, ""
-        if memory >= arithmetic:
-            kind = "read" if self.only_reads else "copy"
-            return memory, f"{self.bytes_moved / 1e6:.0f} MB at {bandwidth:.0f} GB/s ({kind})"
-        return arithmetic, f"{self.flops / 1e9:.3g} GFLOP at {machine.fma_all_threads:.0f} GFLOP/s"
+    work: Work
 
     def check(self) -> None:
         """Every contender must compute the same thing before it is worth timing."""
@@ -83,13 +89,13 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def onnx_single(peers: Peers, *arguments: Any, name: str = "onnxruntime") -> list[Contender]:
+def onnx_single(peers: Peers, *arguments: Any) -> list[Contender]:
     """ONNX Runtime on a few nodes; arguments are those of `peers_onnx.single`."""
     if "onnxruntime" not in peers.modules:
         return []
     import peers_onnx  # needs onnx, which is present only together with the peer
 
-    return peers.onnxruntime(peers_onnx.single(*arguments), arguments[1], name)
+    return peers.onnxruntime(peers_onnx.single(*arguments), arguments[1])
 
 
 # ------------------------------------------------------------ memory bound
@@ -109,7 +115,7 @@ def softmax(peers: Peers) -> Case:
         *peers.jax(lambda jax, x: jax.nn.softmax(x, axis=-1), x),
         *peers.numpy(with_numpy, x),
     ]
-    return Case("softmax 4096x4096", contenders, with_numpy(wide(x)), 1e-5, bytes_moved=2 * x.nbytes)
+    return Case("softmax 4096x4096", contenders, with_numpy(wide(x)), 1e-5, Work(2 * x.nbytes))
 
 
 def layer_norm(peers: Peers) -> Case:
@@ -135,7 +141,7 @@ def layer_norm(peers: Peers) -> Case:
         *peers.jax(with_jax, x),
         *peers.numpy(with_numpy, x),
     ]
-    return Case("layer norm 4096x4096", contenders, with_numpy(wide(x)), 1e-5, bytes_moved=2 * x.nbytes)
+    return Case("layer norm 4096x4096", contenders, with_numpy(wide(x)), 1e-5, Work(2 * x.nbytes))
 
 
 def gelu(peers: Peers) -> Case:
@@ -152,7 +158,7 @@ def gelu(peers: Peers) -> Case:
         *peers.torch(lambda torch, x, w, b: torch.nn.functional.gelu(torch.addcmul(b, x, w)), x, scale, bias),
         *peers.jax(lambda jax, x: jax.nn.gelu(x * scale + bias, approximate=False), x),
     ]
-    return Case("gelu(x*w+b) 4096x4096", contenders, with_float64(wide(x)), 1e-5, bytes_moved=2 * x.nbytes)
+    return Case("gelu(x*w+b) 4096x4096", contenders, with_float64(wide(x)), 1e-5, Work(2 * x.nbytes))
 
 
 def sum_axis_0(peers: Peers) -> Case:
@@ -184,31 +190,36 @@ def transpose_add(peers: Peers) -> Case:
         *peers.jax(lambda jax, x, y: x.T + y, x, y),
         *peers.numpy(lambda x, y: x.T + y, x, y),
     ]
-    return Case("x.T + y 4096x4096", contenders, wide(x).T + wide(y), 1e-7, bytes_moved=3 * x.nbytes)
+    return Case("x.T + y 4096x4096", contenders, wide(x).T + wide(y), 1e-7, Work(3 * x.nbytes))
 
 
 # ------------------------------------------------------------ contractions
 
 
-def matmul(size: int) -> Callable[[Peers], Case]:
-    """x @ y with both operands given at run time, and with y known beforehand (a weight)."""
+def matmul(size: int, constant: bool) -> Callable[[Peers], Case]:
+    """x @ y with both operands given at run time, or with y known beforehand, as a weight is."""
 
     def make(peers: Peers) -> Case:
         x, y = random(size, size, seed=11), random(size, size, seed=12)
+        steps = [("MatMul", ["x", "y"], {})]
+        if constant:
+            prepared = [
+                *peers.joinery(lambda jn, x: x @ y, x),
+                *onnx_single(peers, steps, {"x": x}, {"y": y}),
+            ]
+        else:
+            prepared = [
+                *peers.joinery(lambda jn, x, y: x @ y, x, y),
+                *onnx_single(peers, steps, {"x": x, "y": y}),
+            ]
         contenders = [
-            *peers.joinery(lambda jn, x, y: x @ y, x, y),
-            *peers.joinery(lambda jn, x: x @ y, x, name="joinery (constant y)"),
-            *onnx_single(peers, [("MatMul", ["x", "y"], {})], {"x": x, "y": y}),
-            *onnx_single(
-                peers, [("MatMul", ["x", "y"], {})], {"x": x}, {"y": y}, name="onnxruntime (constant y)"
-            ),
+            *prepared,
             *peers.torch(lambda torch, x, y: x @ y, x, y),
             *peers.jax(lambda jax, x, y: x @ y, x, y),
             *peers.numpy(operator.matmul, x, y),
         ]
-        name = f"matmul {size}x{size}x{size}"
-        traffic = 3 * x.nbytes
-        return Case(name, contenders, wide(x) @ wide(y), 1e-5, bytes_moved=traffic, flops=2 * size**3)
+        name = f"matmul {size}x{size}x{size}" + (", constant y" if constant else "")
+        return Case(name, contenders, wide(x) @ wide(y), 1e-5, Work(3 * x.nbytes, flops=2 * size**3))
 
     return make
 
@@ -230,7 +241,7 @@ def linear_relu(peers: Peers) -> Case:
     reference = np.maximum(wide(x) @ wide(w) + wide(b), 0)
     traffic = x.nbytes + w.nbytes + rows * columns * 4
     flops = 2 * rows * inner * columns
-    return Case("relu(x@w+b) 512x1024x1024", contenders, reference, 1e-5, bytes_moved=traffic, flops=flops)
+    return Case("relu(x@w+b) 512x1024x1024", contenders, reference, 1e-5, Work(traffic, flops=flops))
 
 
 def attention(peers: Peers) -> Case:
@@ -270,7 +281,7 @@ def attention(peers: Peers) -> Case:
     ]
     reference = with_numpy(wide(query), wide(key), wide(value))
     flops = 4 * heads * length * length * size
-    return Case("attention 12x512x64", contenders, reference, 1e-5, bytes_moved=4 * query.nbytes, flops=flops)
+    return Case("attention 12x512x64", contenders, reference, 1e-5, Work(4 * query.nbytes, flops=flops))
 
 
 # ------------------------------------------------------------ a model, overhead
@@ -293,7 +304,9 @@ def minilm(batch: int, seq: int) -> Callable[[Peers], Case]:
         narrow = {name: array.astype(np.int32) for name, array in feeds.items()}
         contenders = []
         if "joinery" in peers.modules:
-            model = peers.modules["joinery"].compile(example.build(model_dir), device="cpu")
+            model = peers.modules["joinery"].compile(
+                example.build(model_dir), device="cpu", threads=peers.threads
+            )
             contenders.append(call("joinery", model, (ids, mask), ours=True))
         if "onnxruntime" in peers.modules:
             contenders += peers.onnxruntime(peers_onnx.minilm_standard(model_dir), feeds)
@@ -314,9 +327,7 @@ def minilm(batch: int, seq: int) -> Callable[[Peers], Case]:
             contenders,
             witness.embed(model_dir, ids, mask),
             1e-5,
-            bytes_moved=4 * layers * matrices,
-            only_reads=True,
-            flops=flops,
+            Work(4 * layers * matrices, flops, only_reads=True),
         )
 
     return make
@@ -332,7 +343,7 @@ def small_add(peers: Peers) -> Case:
         *peers.jax(lambda jax, x, y: x + y, x, y),
         Contender("numpy", "x + y", {"x": x, "y": y}),
     ]
-    return Case("call overhead, 16-element add", contenders, wide(x) + wide(y), 1e-6)
+    return Case("call overhead, 16-element add", contenders, wide(x) + wide(y), 1e-6, Work())
 
 
 CASES: dict[str, Callable[[Peers], Case]] = {
@@ -344,9 +355,12 @@ CASES: dict[str, Callable[[Peers], Case]] = {
     "gelu": gelu,
     "sum-axis-0": sum_axis_0,
     "transpose-add": transpose_add,
-    "matmul-256": matmul(256),
-    "matmul-1024": matmul(1024),
-    "matmul-2048": matmul(2048),
+    "matmul-256": matmul(256, constant=False),
+    "matmul-256-constant": matmul(256, constant=True),
+    "matmul-1024": matmul(1024, constant=False),
+    "matmul-1024-constant": matmul(1024, constant=True),
+    "matmul-2048": matmul(2048, constant=False),
+    "matmul-2048-constant": matmul(2048, constant=True),
     "linear-relu": linear_relu,
     "attention": attention,
     "call": small_add,

@@ -47,6 +47,20 @@ class MachineLimits:
         """The better of the two ways to copy, GB/s."""
         return max(self.copy_normal, self.copy_non_temporal)
 
+    def describe(self) -> str:
+        """One line of text."""
+        return (
+            f"{self.fma_one_thread:.0f} GFLOP/s float32 with one thread, {self.fma_all_threads:.0f} with "
+            f"{self.threads}; copy {self.copy_normal:.1f} GB/s, non-temporal {self.copy_non_temporal:.1f}, read "
+            f"{self.read:.1f} (64 MiB arrays); {self.large_copy_normal:.1f}, {self.large_copy_non_temporal:.1f}, "
+            f"{self.large_read:.1f} (512 MiB arrays)"
+        )
+
+    def better_of(self, other: MachineLimits) -> MachineLimits:
+        """The larger of each figure: limits measured on a busy machine are too low, never too high."""
+        figures = {name: max(value, getattr(other, name)) for name, value in self.as_dict().items()}
+        return MachineLimits(**figures)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

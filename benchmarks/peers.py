@@ -109,7 +109,7 @@ class Peers:
         }
         return [Contender(name, "run(None, feeds)[0]", names, spins=True)]
 
-    def joinery(self, build: Callable[..., Any], *arrays: Any, name: str = "joinery") -> list[Contender]:
+    def joinery(self, build: Callable[..., Any], *arrays: Any) -> list[Contender]:
         """`build(jn, *symbols)` compiled for the CPU; shapes are those of the arrays."""
         if "joinery" not in self.modules:
             return []
@@ -120,7 +120,7 @@ class Peers:
         ]
         graph = jn.Graph("benchmark", inputs=types)
         graph.output(build(jn, *graph.inputs))
-        return [call(name, jn.compile(graph, device="cpu"), arrays, ours=True)]
+        return [call("joinery", jn.compile(graph, device="cpu", threads=self.threads), arrays, ours=True)]
 
 
 def onnx_session(onnxruntime: Any, model: bytes, threads: int) -> Any:

@@ -63,7 +63,7 @@ def main() -> int:
     limit_threads(options.threads)
 
     # The libraries read the thread limits when they are imported.
-    from cases import CASES
+    from cases import CASES, Work
     from harness import ForeignLoad, Measurement, report, sample, table
     from machine import measure_limits
     from startup import STARTUP_CASES
@@ -79,25 +79,20 @@ def main() -> int:
         print(f"absent: {name} ({reason})")
     started = load_average()
     machine = measure_limits(options.threads)
-    print(
-        f"machine: {machine.fma_one_thread:.0f} / {machine.fma_all_threads:.0f} GFLOP/s float32 (1 / "
-        f"{machine.threads} threads), copy {machine.copy_normal:.1f} GB/s, non-temporal "
-        f"{machine.copy_non_temporal:.1f} GB/s, read {machine.read:.1f} GB/s (64 MiB arrays); "
-        f"{machine.large_copy_normal:.1f}, {machine.large_copy_non_temporal:.1f} and "
-        f"{machine.large_read:.1f} GB/s (512 MiB)\n"
-    )
+    print(f"machine: {machine.describe()}\n")
 
-    measurements = []
+    measurements: list[Measurement] = []
+    works: dict[str, Work] = {}
     for name in chosen:
         foreign = ForeignLoad()
         if name in CASES:
             case = CASES[name](peers)
             case.check()
             foreign = ForeignLoad()
-            limit, reason = case.limit(machine)
             ours = tuple(contender.name for contender in case.contenders if contender.ours)
             samples = sample(case.contenders, options.seconds)
-            measurement = Measurement(case.name, limit, reason, samples, ours, case.notes)
+            measurement = Measurement(case.name, *case.work.limit(machine), samples, ours)
+            works[case.name] = case.work
             del case
         else:
             measurement = STARTUP_CASES[name](peers)
@@ -106,6 +101,11 @@ def main() -> int:
             measurement.notes["disturbed"] = f"other processes used {load:.2f} processors meanwhile"
         measurements.append(measurement)
         print(report(measurement) + "\n", flush=True)
+    machine = machine.better_of(measure_limits(options.threads))
+    for measurement in measurements:
+        if measurement.name in works:
+            measurement.limit, measurement.limit_reason = works[measurement.name].limit(machine)
+    print(f"machine, better of before and after: {machine.describe()}\n")
     print(table(measurements))
 
     date = datetime.datetime.now(datetime.UTC)

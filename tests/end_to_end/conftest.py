@@ -130,7 +130,7 @@ class Agreement:
             frames.append((frame, frame.copy(), array.nbytes))
         shapes = [out.shape for out in self.tuple(model(*inputs))]
         for spec, shape in zip(model.outputs, shapes, strict=True):
-            inside, frame = guarded(shape, spec.dtype.numpy)
+            inside, frame = guarded(shape, jn.DType(spec.dtype).numpy)
             outputs.append(inside)
             frames.append((frame, None, inside.nbytes))
         self.tuple(model.bind(*inputs, outputs=outputs)())
