@@ -25,8 +25,10 @@ _LOCATIONS: dict[str, str] = {
     "compile": "compiling",
     "load": "compiling",
     "Model": "runtime.model",
+    "CompileCache": "runtime.cache",
 }
 _MODULES = ("promotion",)
+_PLANNED = ("kernel", "from_onnx", "to_onnx", "TensorDescriptor", "PointerTable")
 
 
 def _functions() -> dict[str, str]:
@@ -53,6 +55,8 @@ def __getattr__(name: str) -> Any:
     elif name in (functions := _functions()):
         module, _, function = functions[name].partition(":")
         value = getattr(importlib.import_module(f".{module}", __name__), function)
+    elif name in _PLANNED:
+        raise AttributeError(f"joinery.{name} is planned, but not part of version {__version__}")
     else:
         import difflib
 

@@ -191,7 +191,10 @@ def load(
     opened = artifact_file.load(path, trusted=trusted, target=host_target().key)
     entries = opened.manifest.weights
     plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
-    graph = from_text(opened.graph_text, plain)
+    try:
+        graph = from_text(opened.graph_text, plain)
+    except UserError as error:
+        raise UserError(f"artifact {os.fspath(path)}: {error}") from error
     compiled, store = opened.compiled, _cache_of(cache)
     if compiled is None:
         compiled, store = _compiled(graph, cache, constant_labels(graph))

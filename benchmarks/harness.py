@@ -248,9 +248,10 @@ def table(measurements: Sequence[Measurement]) -> str:
                 ratio = measurement.ratio(ours, peer)
                 ratio_text = f"{ratio.median:.2f} ({ratio.lower_quartile:.2f}–{ratio.upper_quartile:.2f})"
             limit = measurement.limit
+            title = f"{measurement.name} [{ours}]" if len(measurement.ours) > 1 else measurement.name
             rows.append(
                 (
-                    measurement.name,
+                    title,
                     format_seconds(own_time) if own_time else "–",
                     format_seconds(peer_time) if peer_time else "–",
                     peer or "",

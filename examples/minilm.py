@@ -300,7 +300,7 @@ def demo(out: Path) -> None:
 
     title("Timings")
     print(f"  build the graph (reads 91 MB of weights) {build_time * 1e3:9.1f} ms")
-    print(f"  compile, cold                            {cold_time * 1e3:9.1f} ms")
+    print(f"  compile, cold (and load LLVM and xDSL)   {cold_time * 1e3:9.1f} ms")
     print(f"  compile, from the cache                  {warm_time * 1e3:9.1f} ms")
     generator = np.random.default_rng(0)
     for batch, seq in ((1, 16), (8, 128), (32, 128)):

@@ -63,7 +63,7 @@ class Checks:
         """Record that `lhs` must equal `rhs`. Raises `ShapeError` when it never does; known equalities are not repeated."""
         verdict = self.decide(lhs, rhs)
         if verdict is False:
-            raise ShapeError(f"{message}: {lhs} never equals {rhs}")
+            raise ShapeError(f"{message}: {lhs} never equals {rhs}", "sizes that can be equal")
         if verdict:
             return
         self.entries.append(Check(lhs, rhs, message))

@@ -159,7 +159,9 @@ class Graph:
         The same name with the same array gives the same symbol; with another array it is an error.
         """
         if not isinstance(name, str) or not name:
-            raise UserError(f"weight: the name must be non-empty text, not {name!r}")
+            raise UserError(
+                f"weight: the name must be non-empty text, not {name!r}; fix: weight('layer0.scale', array)"
+            )
         value, own = constants.as_array(array, f"weight {name!r}")
         target = constants.typed(value, own, None if dtype is None else as_dtype(dtype), f"weight {name!r}")
         value = np.ascontiguousarray(value).reshape(value.shape).view()

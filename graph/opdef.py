@@ -36,7 +36,8 @@ class OpDef:
         dunder: Python operator ("add" stands for `__add__` and `__radd__`), or "".
         emit: kind of operand ("bool", "int", "uint", "float") → block IR op, or "@emitter". A kind that is missing is refused.
         expand: for composites: (symbol, *operands) → the same value from primitive ops, on the operands' graph.
-        traits: of "commutative", "associative", "idempotent", "any_dtype" (moves values without looking at them).
+        traits: of "commutative", "associative", "idempotent", "any_dtype" (moves values without looking at them) and
+            "internal" (no public function: for expansions of composites).
         ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded.
         onnx: (op type, version it exists since) of the ONNX op of the same meaning, or None.
     """

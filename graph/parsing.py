@@ -157,7 +157,7 @@ class _Reader:
                 graph.output(*self.outputs, names=self.names)
             else:
                 verify(graph)
-        except InternalError as error:
+        except (UserError, InternalError) as error:
             raise UserError(f"graph text: {error}") from None
         return graph
 

@@ -9,7 +9,7 @@ from ..promotion.dtype import DType
 from ..promotion.errors import UnsupportedError
 from .checks import ShapeError
 from .dims import Dim, Extent
-from .errors import describing, mistake
+from .errors import compose, describing, mistake
 from .opdef import accumulator
 from .shape import infer_reshape, normalize_axis
 from .types import as_dtype, as_extent
@@ -32,10 +32,8 @@ def cast(x: Symbol, dtype: Any, rounding: str = "nearest", saturate: bool = True
         return x
     for side in (x.dtype, target):
         if side.storage_only:
-            raise UnsupportedError(
-                f"cast: values of {side} can be stored, viewed and bit-cast, but not converted\n"
-                f"  operand 0: {x.describe()}"
-            )
+            message = f"cast: values of {side} can be stored, viewed and bit-cast, but not converted"
+            raise UnsupportedError(compose(message, (x,), fix="convert the array before it enters the graph"))
     result: Symbol = x.graph.apply(
         "cast", (x,), {"dtype": target, "rounding": rounding, "saturate": saturate}, dtype=target
     )

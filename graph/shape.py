@@ -50,21 +50,21 @@ def _same_size(lhs: Extent, rhs: Extent, axis: int, shapes: Sequence[Shape], che
 
 
 def _broadcast_fix(shapes: Sequence[Shape]) -> str:
-    """A change that makes two shapes broadcast, tried out: new axes at the end, or swapped axes."""
+    """A change that makes two shapes broadcast, tried out: swapped axes, or new axes at the end."""
     if len(shapes) == 2:
         for position, (shape, other) in enumerate(((shapes[1], shapes[0]), (shapes[0], shapes[1]))):
             which = f"operand {1 - position}"
-            for count in range(1, 3):
-                if shape and _fits((*shape, *(1,) * count), other):
-                    return f"give {which} a new last axis: operand[..., {', '.join(['None'] * count)}]"
             if len(shape) >= 2 and _fits((*shape[:-2], shape[-1], shape[-2]), other):
                 return f"swap the last two axes of {which}: joinery.transpose(operand, -1, -2)"
+            for count in range(1, len(other) - len(shape) + 1 if shape else 1):
+                if _fits((*shape, *(1,) * count), other):
+                    nones = ", ".join(["None"] * count)
+                    return f"give {which} {'a new last axis' if count == 1 else 'new last axes'}: operand[..., {nones}]"
     return "reshape or slice one operand, or insert axes of size 1 with operand[:, None]"
 
 
 def _fits(shape: Shape, other: Shape) -> bool:
-    pairs = zip(reversed(shape), reversed(other), strict=False)
-    return len(shape) <= len(other) + 1 and all(a == b or a == 1 or b == 1 for a, b in pairs)
+    return all(a == b or a == 1 or b == 1 for a, b in zip(reversed(shape), reversed(other), strict=False))
 
 
 def elementwise(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
@@ -88,7 +88,7 @@ def given(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> 
 def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """An axis in [0, rank). Negative axes count from the end. Raises `ShapeError` with the valid range."""
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise ShapeError(f"{what} must be an int, not {axis!r}")
+        raise ShapeError(f"{what} must be an int, not {axis!r}", "an int", "use -1 for the last axis")
     number = axis.__index__()
     if not -rank <= number < rank:
         if rank == 0:
@@ -182,15 +182,16 @@ def normalization(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Che
     wanted = 1 + sum(bool(attrs.get(name, False)) for name in ("has_scale", "has_bias"))
     if len(shapes) != wanted:
         raise ShapeError(f"{len(shapes)} operands, the attributes say {wanted}")
+    size = shape[-1]
     for position, vector in enumerate(shapes[1:], 1):
-        if len(vector) != 1 or checks.decide(vector[0], shape[-1]) is False:
+        if len(vector) != 1 or checks.decide(vector[0], size) is False:
             raise ShapeError(
                 f"operand {position} has shape {shape_text(vector)}",
-                f"{shape_text(shape[-1:])}, the size of the last axis of operand 0",
+                f"{shape_text((size,))}, the size of the last axis of operand 0",
                 "reshape the vector, or normalise by hand with mean and var",
             )
-        checks.require_equal(vector[0], shape[-1], f"operand {position} against the last axis")
-    return shape
+        size = checks.require_equal(size, vector[0], f"operand {position} against the last axis")
+    return (*shape[:-1], size)
 
 
 # ------------------------------------------------------------------------------------------------------------ views

@@ -86,7 +86,9 @@ class TensorType:
 
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
-            raise UserError(f"TensorType: the name must be non-empty text or None, not {self.name!r}")
+            raise UserError(
+                f"TensorType: the name must be non-empty text or None, not {self.name!r}; fix: leave it out"
+            )
         object.__setattr__(self, "dtype", as_dtype(self.dtype, "TensorType: dtype"))
         object.__setattr__(self, "shape", as_shape(self.shape, "TensorType: shape"))
 

@@ -134,8 +134,14 @@ def _same_shape(lhs: Shape, rhs: Shape, checks: Checks) -> bool:
 
 def _check_dims(graph: Graph) -> None:
     known = set(graph.dim_names)
+    needed = {symbol.id for symbol in graph.outputs}
+    for symbol in reversed(graph.symbols):
+        if symbol.id in needed:
+            needed.update([operand.id for operand in symbol.inputs])
     seen: set[Any] = set()
     for symbol in graph.symbols:
+        if symbol.id not in needed:
+            continue
         if symbol.shape not in seen:
             seen.add(symbol.shape)
             _require_known(symbol, symbol.shape, known)

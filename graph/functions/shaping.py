@@ -137,7 +137,7 @@ def rebind(x: Any, shape: Any, message: str = "") -> Symbol:
     )
     with describing("rebind", symbol):
         for axis, (old, new) in enumerate(zip(symbol.shape, target, strict=True)):
-            symbol.graph.shape_checks.add(old, new, message or f"rebind: axis {axis}: {old} must equal {new}")
+            symbol.graph.shape_checks.add(old, new, message or f"rebind axis {axis}: {old} must equal {new}")
     return symbol if target == symbol.shape else apply("reshape", symbol, shape=target)
 
 

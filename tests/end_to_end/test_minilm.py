@@ -59,7 +59,7 @@ def graph(folder: Path) -> jn.Graph:
 
 @pytest.fixture(scope="module")
 def model(graph: jn.Graph) -> Callable[..., Any]:
-    return jn.compile(graph, device="cpu")
+    return jn.compile(graph, device="cpu", cache=False)
 
 
 @needs_weights

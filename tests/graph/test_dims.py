@@ -154,7 +154,8 @@ def test_equal_values_have_equal_structure(left: Any, right: Any) -> None:
 def test_text_is_readable() -> None:
     shown = [2 * B + 1, minimum(B, 64), maximum(B - 1, 0), ceil_div(B, 64) * 64, B * S**2 - 3, -B, B % 4]
     assert [str(extent) for extent in shown] == [
-        "2*batch + 1", "min(batch, 64)", "max(batch - 1, 0)", "64*((batch + 63) // 64)", "batch*seq**2 - 3", "-batch", "(batch % 4)",
+        "2*batch + 1", "min(batch, 64)", "max(batch - 1, 0)", "64*((batch + 63) // 64)", "batch*seq**2 - 3", "-batch",
+        "(batch % 4)",
     ]  # fmt: skip
     assert repr(B) == "Dim('batch')"
     assert repr(B + 1) == "Dim.parse('batch + 1')"

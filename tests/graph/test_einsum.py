@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 1, "e": 2}
 
 EQUATIONS = [
-    ("ij,jk->ik", [(3, 4), (4, 5)]), ("ij,jk", [(3, 4), (4, 5)]), ("ji,jk", [(4, 3), (4, 5)]), ("ii->i", [(4, 4)]), ("ii", [(4, 4)]),
+    ("ij,jk->ik", [(3, 4), (4, 5)]), ("ij,jk", [(3, 4), (4, 5)]), ("ji,jk", [(4, 3), (4, 5)]), ("ii->i", [(4, 4)]),
+    ("ii", [(4, 4)]),
     ("iii->i", [(3, 3, 3)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("...ij,...jk->...ik", [(2, 3, 4), (4, 5)]),
     ("i,j->ij", [(3,), (4,)]), ("ij->ji", [(3, 4)]), ("ij->", [(3, 4)]), ("ijk,jil->kl", [(3, 4, 5), (4, 3, 2)]),
     ("ab,bc,cd->ad", [(2, 3), (3, 4), (4, 5)]), ("iij,j->i", [(3, 3, 4), (4,)]), ("ij,ij->", [(3, 4), (3, 4)]),
@@ -39,7 +40,10 @@ def test_random_equations_are_numpys(terms: list[str], data: st.DataObject) -> N
     labels = sorted({label for term in terms for label in term})
     output = "".join(data.draw(st.permutations(labels)))[: data.draw(st.integers(0, len(labels)))]
     equation = f"{','.join(terms)}->{output}"
-    arrays = [np.random.default_rng(p).integers(-4, 5, [SIZES[label] for label in term]) for p, term in enumerate(terms)]
+    arrays = [
+        np.random.default_rng(p).integers(-4, 5, [SIZES[label] for label in term])
+        for p, term in enumerate(terms)
+    ]
     graph = jn.Graph("g", inputs=[jn.TensorType(jn.int64, array.shape) for array in arrays])
     graph.output(jn.einsum(equation, *graph.inputs))
     np.testing.assert_array_equal(jn.evaluate(graph, *arrays), np.einsum(equation, *arrays))
@@ -63,7 +67,9 @@ def test_contractions_are_one_matmul_without_needless_views() -> None:
 
 
 def test_the_smallest_product_comes_first() -> None:
-    graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, shape) for shape in ((100, 2), (2, 100), (100, 1))])
+    graph = jn.Graph(
+        "g", inputs=[jn.TensorType(jn.float32, shape) for shape in ((100, 2), (2, 100), (100, 1))]
+    )
     jn.einsum("ab,bc,cd->ad", *graph.inputs)
     products = [symbol.shape for symbol in graph.symbols if symbol.op.name == "matmul"]
     assert products == [(2, 1), (100, 1)]
@@ -110,5 +116,7 @@ def test_mistakes_are_named(equation: str, problem: str) -> None:
     if not problem:
         assert jn.einsum(equation, *graph.inputs).shape == (2, 4)
         return
-    with pytest.raises(jn.UserError, match=f"einsum(.|\n)*{problem.replace('$', '.').replace('...', '[.]{3}')}"):
+    with pytest.raises(
+        jn.UserError, match=f"einsum(.|\n)*{problem.replace('$', '.').replace('...', '[.]{3}')}"
+    ):
         jn.einsum(equation, *graph.inputs)

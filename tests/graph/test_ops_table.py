@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import scipy.special
 from joinery.graph.functions.exports import EXPORTS
-from joinery.graph.ops import OPS, op_named
 from joinery.graph.opdef import VARIADIC
+from joinery.graph.ops import OPS, op_named
 from joinery.promotion.dtype import DTYPES
 
 CONTRACT = {
@@ -35,9 +35,11 @@ CONTRACT = {
 }
 SUGAR = (
     "sum prod max min any all stdev reduce_l1 reduce_l2 sum_square log_sum count_nonzero norm square reciprocal fmod divmod "
-    "logaddexp isclose bit_shift masked_fill is_inf is_finite tan sinh cosh asinh acosh atanh log10 cbrt erfc cast_like promote "
-    "implicit_cast prelu leaky_relu elu selu celu mish softplus softsign hard_sigmoid hard_swish swiglu shrink thresholded_relu "
-    "hardmax clip einsum gemm outer linear dot tensordot squeeze unsqueeze flatten transpose expand split chunk stack tile "
+    "logaddexp isclose bit_shift masked_fill is_inf is_finite tan sinh cosh asinh acosh atanh log10 cbrt erfc cast_like "
+    "promote implicit_cast prelu leaky_relu elu selu celu mish softplus softsign hard_sigmoid hard_swish swiglu shrink "
+    "thresholded_relu hardmax clip einsum gemm outer linear dot tensordot "
+    "squeeze unsqueeze flatten transpose expand split chunk stack "
+    "tile "
     "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor"
 )
 INTERNAL = "exp_approximate erf_approximate div_approximate"
@@ -84,7 +86,7 @@ def test_every_emitter_name_is_documented() -> None:
 
 
 def test_unknown_ops_name_the_nearest() -> None:
-    with pytest.raises(jn.UserError, match="did you mean .*maximum"):
+    with pytest.raises(jn.UserError, match=r"did you mean .*maximum"):
         op_named("maximun")
 
 
@@ -176,7 +178,9 @@ def test_operators_and_their_reflections_are_numpys(run: Callable[..., Any], fun
     np.testing.assert_array_equal(run(lambda x: function(x, 2.5), a), function(a, 2.5))
 
 
-@pytest.mark.parametrize("function", [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift])
+@pytest.mark.parametrize(
+    "function", [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+)
 def test_bit_operators_are_numpys(run: Callable[..., Any], function: Any) -> None:
     a, b = np.array([5, -3, 2]), np.array([2, 1, 4])
     np.testing.assert_array_equal(run(lambda x, y: function(x, y), a, b), function(a, b))
@@ -215,7 +219,13 @@ def test_integer_division_floors_and_the_trap_cases_are_defined(run: Callable[..
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if not DTYPES[d].has_arithmetic])
 def test_dtypes_that_are_only_stored_are_refused_by_arithmetic(make: Callable[..., Any], dtype: str) -> None:
     x = make((dtype, (2, 2))).inputs[0]
-    for build in (lambda: x + x, lambda: jn.exp(x), lambda: jn.max(x), lambda: x @ x, lambda: jn.concat([x, x])):
+    for build in (
+        lambda: x + x,
+        lambda: jn.exp(x),
+        lambda: jn.max(x),
+        lambda: x @ x,
+        lambda: jn.concat([x, x]),
+    ):
         with pytest.raises((jn.UnsupportedError, jn.UserError)):
             build()
     assert x.T[0].reshape(2, 1).dtype.name == dtype
@@ -224,11 +234,11 @@ def test_dtypes_that_are_only_stored_are_refused_by_arithmetic(make: Callable[..
 def test_refusals_of_kinds_name_the_alternative(make: Callable[..., Any]) -> None:
     flag = make(("bool", (2,))).inputs[0]
     with pytest.raises(jn.UserError, match="logical_xor"):
-        flag - flag
+        jn.sub(flag, flag)
     with pytest.raises(jn.UserError, match="logical_not"):
-        -flag
+        jn.negate(flag)
     with pytest.raises(jn.UserError, match="cast to int8"):
-        flag // flag
+        jn.floor_div(flag, flag)
 
 
 def test_shifts_beyond_the_width_are_defined(run: Callable[..., Any]) -> None:
@@ -242,17 +252,32 @@ PROMOTED = [name for name in VALUES if name != "bool"]
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(PROMOTED, PROMOTED)))
-def test_binary_rows_take_their_dtype_from_the_lattice(make: Callable[..., Any], first: str, second: str) -> None:
+def test_binary_rows_take_their_dtype_from_the_lattice(
+    make: Callable[..., Any], first: str, second: str
+) -> None:
     x, y = make((first, (2,)), (second, (2,))).inputs
     join = jn.promotion.implicit_cast_type(jn.DType(first), jn.DType(second))
-    for function in (jn.add, jn.maximum, jn.mul, lambda a, b: jn.where(a > b, a, b), lambda a, b: jn.concat([a, b])):
+    for function in (
+        jn.add,
+        jn.maximum,
+        jn.mul,
+        lambda a, b: jn.where(a > b, a, b),
+        lambda a, b: jn.concat([a, b]),
+    ):
         assert function(x, y).dtype is join
     assert jn.less(x, y).dtype is jn.DType("bool")
     assert jn.div(x, y).dtype is (join if join.is_float else jn.float32)
 
 
 def test_sums_and_means_of_integers(make: Callable[..., Any]) -> None:
-    cases = {"bool": "int64", "int8": "int64", "uint8": "uint64", "int64": "int64", "float16": "float16", "bfloat16": "bfloat16"}
+    cases = {
+        "bool": "int64",
+        "int8": "int64",
+        "uint8": "uint64",
+        "int64": "int64",
+        "float16": "float16",
+        "bfloat16": "bfloat16",
+    }
     for dtype, total in cases.items():
         x = make((dtype, (2, 3))).inputs[0]
         assert jn.sum(x).dtype.name == jn.prod(x).dtype.name == jn.cumsum(x).dtype.name == total
@@ -265,7 +290,14 @@ def test_sums_and_means_of_integers(make: Callable[..., Any]) -> None:
 
 
 def test_matmul_dtypes(make: Callable[..., Any]) -> None:
-    results = {"bool": "int32", "int8": "int32", "uint8": "int32", "int16": "int16", "float16": "float16", "float64": "float64"}
+    results = {
+        "bool": "int32",
+        "int8": "int32",
+        "uint8": "int32",
+        "int16": "int16",
+        "float16": "float16",
+        "float64": "float64",
+    }
     for dtype, expected in results.items():
         x = make((dtype, (2, 2))).inputs[0]
         product = x @ x

@@ -27,11 +27,19 @@ def test_implicit_casts_are_nodes_and_listed(make: Make) -> None:
     y = count * scale + 1
     assert y.dtype is jn.bfloat16
     (entry,) = graph.casts()
-    assert (entry.source.name, entry.target.name, entry.loss, entry.op) == ("int32", "bfloat16", "rounding", "mul")
+    assert (entry.source.name, entry.target.name, entry.loss, entry.op) == (
+        "int32",
+        "bfloat16",
+        "rounding",
+        "mul",
+    )
     assert entry.symbol.op.name == "cast"
     assert entry.symbol.inputs == (count,)
     assert str(entry.bytes) == "16*batch"
-    assert (entry.location.line, entry.location.function) == (here, "test_implicit_casts_are_nodes_and_listed")
+    assert (entry.location.line, entry.location.function) == (
+        here,
+        "test_implicit_casts_are_nodes_and_listed",
+    )
     assert entry.location.file.endswith("test_promotion.py")
     assert "mul casts int32 to bfloat16 (rounding: 257 becomes 256), 16*batch bytes" in str(entry)
     assert graph.is_implicit(entry.symbol)
@@ -78,7 +86,10 @@ def test_why_of_literals_casts_and_sources(make: Make) -> None:
     assert "operand 1: literal 0.1, weak, becomes float16" in (x + 0.1).why()
     assert "declared by the type of input 'x'" in x.why()
     assert "cast written by the user: float16 → int8 (overflow" in x.cast(jn.int8).why()
-    assert "cast inserted by promotion: float16 → float32 (exact)" in (x + np.ones(4, np.float32)).inputs[0].why()
+    assert (
+        "cast inserted by promotion: float16 → float32 (exact)"
+        in (x + np.ones(4, np.float32)).inputs[0].why()
+    )
     assert "the array or literal it holds" in graph.constant(np.ones(3)).why()
     assert "sizes are int64" in graph.dim_value(3).why()
     assert "rule POSITION" in jn.argmax(x, axis=0).why()
@@ -89,7 +100,10 @@ def test_describe_names_the_users_line(make: Make) -> None:
     graph = make(("float16", ("n", 2), "x"))
     here = line() + 1
     y = jn.exp(graph.inputs[0])
-    assert y.describe() == f"%1 exp, float16 (n, 2), from test_promotion.py:{here} in test_describe_names_the_users_line"
+    assert (
+        y.describe()
+        == f"%1 exp, float16 (n, 2), from test_promotion.py:{here} in test_describe_names_the_users_line"
+    )
     assert graph.inputs[0].describe().startswith("input 'x', float16 (n, 2), from conftest.py:")
 
 
@@ -107,11 +121,24 @@ def test_literals_are_weak(make: Make, dtype: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("int8", 300), ("uint8", -1), ("uint8", 256), ("float16", 1e30), ("int64", 2**63), ("float16", 70000), ("bool", 2**63)],
+    [
+        ("int8", 300),
+        ("uint8", -1),
+        ("uint8", 256),
+        ("float16", 1e30),
+        ("int64", 2**63),
+        ("float16", 70000),
+        ("bool", 2**63),
+    ],
 )
 def test_literals_that_do_not_fit_are_refused_in_every_op(make: Make, dtype: str, value: Any) -> None:
     x = make((dtype, (2,))).inputs[0]
-    for build in (lambda: x + value, lambda: value * x, lambda: jn.maximum(x, value), lambda: jn.where(x == x, x, value)):
+    for build in (
+        lambda: x + value,
+        lambda: value * x,
+        lambda: jn.maximum(x, value),
+        lambda: jn.where(x == x, x, value),
+    ):
         with pytest.raises(jn.UserError, match=r"does not fit(.|\n)*operand 0"):
             build()
 
@@ -148,7 +175,9 @@ def test_policy_exact_refuses_casts_that_lose(make: Make) -> None:
     i, f, h = graph.inputs
     assert (h + i).dtype is jn.int32
     assert (h + f).dtype is jn.float32
-    with pytest.raises(jn.UserError, match=r"16777217 becomes 16777216(.|\n)*policy 'exact'(.|\n)*operand.cast\(float32\)"):
+    with pytest.raises(
+        jn.UserError, match=r"16777217 becomes 16777216(.|\n)*policy 'exact'(.|\n)*operand.cast\(float32\)"
+    ):
         i + f
     assert (i.cast(jn.float32) + f).dtype is jn.float32
     assert [entry.loss for entry in graph.casts()] == ["exact", "exact"]
@@ -157,7 +186,13 @@ def test_policy_exact_refuses_casts_that_lose(make: Make) -> None:
 def test_policy_strict_refuses_all_implicit_casts(make: Make) -> None:
     graph = make(("int16", (2,)), ("int32", (2,)), ("float16", (2,)), policy="strict")
     h, i, x = graph.inputs
-    for build in (lambda: h + i, lambda: jn.sqrt(i), lambda: jn.concat([h, i]), lambda: jn.mean(i), lambda: jn.tan(i)):
+    for build in (
+        lambda: h + i,
+        lambda: jn.sqrt(i),
+        lambda: jn.concat([h, i]),
+        lambda: jn.mean(i),
+        lambda: jn.tan(i),
+    ):
         with pytest.raises(jn.UserError, match="'strict' allows no implicit casts"):
             build()
     assert (i + 1).dtype is jn.int32

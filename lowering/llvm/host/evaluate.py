@@ -110,6 +110,7 @@ class Evaluator:
         self._implied: dict[int, set[str]] = {}
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
+        self.ahead: set[int] = set()  # loads that fetch the next row while they read this one again
         self._loops = 0
 
     # -- scopes -----------------------------------------------------------
@@ -332,6 +333,8 @@ class Evaluator:
                     else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
                 )
             if guard is None:
+                if id(node) in self.ahead and step.ref == "1":
+                    self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim), el), locality=2)
                 raw = self.f.load(type_, pointer, size)
             else:
                 raw = self.f.masked_load(type_, pointer, self.f.splat(guard, n), zero(type_), size)
@@ -341,6 +344,13 @@ class Evaluator:
         else:
             raw = self._gather(pointers, coordinates, guard, n, tail)
         return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
+
+    @staticmethod
+    def _row_length(node: Load, dim: int) -> int:
+        """Elements from a row to the next when rows lie one after the other: the masked extent, or the block's."""
+        bounds, _ = decompose_mask(node.mask)
+        limits = [int(b.limit.ref) for b in bounds if b.dim == dim and is_constant(b.limit)]
+        return min([node.shape[dim], *limits])
 
     def _fill(self, value: V, guard: V | None, node: Load, coordinates: Coordinates, tail: V | None) -> V:
         """`other` where the mask is false. Without `other` those lanes are zero."""

@@ -51,6 +51,9 @@ class KernelLowering:
 
     def run(self) -> Function:
         block = self.func.body.blocks[0]
+        self.roots.streaming = any(
+            op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in all_operations(block)
+        )
         self._arguments(block)
         lo, hi = self.f.params[1], self.f.params[2]
         with self.f.loop(lo, hi) as state, self.ev.scope():

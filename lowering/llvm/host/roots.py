@@ -63,14 +63,21 @@ class Roots:
     def __init__(self, evaluator: Evaluator, again: Callable[[Node], bool]) -> None:
         self.ev = evaluator
         self.again = again
+        self.streaming = False  # the kernel moves more than the caches hold: fetch ahead
+        self._visits: dict[int, int] = {}
 
     # -- helpers ------------------------------------------------------------
 
     def _elements(self, nodes: Sequence[Node]) -> set[str]:
-        """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses."""
+        """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses.
+
+        Also notes which loads the nest visits for the second time: these find their row in the cache and have time to fetch the
+        next one.
+        """
         found: set[str] = set()
         stack = list(nodes)
         seen: set[int] = set()
+        self.ev.ahead = set()
         while stack:
             node = stack.pop()
             if id(node) in seen:
@@ -79,6 +86,9 @@ class Roots:
             match node:
                 case Load():
                     found.add(node.elem)
+                    visits = self._visits[id(node)] = self._visits.get(id(node), 0) + 1
+                    if self.streaming and visits == 2:
+                        self.ev.ahead.add(id(node))
                     if not isinstance(node.pointers.offset, Affine):
                         stack.append(node.pointers.offset)
                 case Map():
@@ -319,6 +329,10 @@ class Roots:
                 else:
                     on = mask
                 value = ev._load(covered, (Coordinate(position), Coordinate(c.index, 0, n)), on)
+                if self.streaming:  # the tile below, which is the next one along the output's rows
+                    below = ev.s.add(position, ev.s.constant(rows))
+                    here = (Coordinate(below), Coordinate(c.index, 0, n))
+                    f.prefetch(ev.pointer_at(load.pointers, here, 1), locality=2)
                 if on is not None:
                     fill = (
                         constant(0, load.elem, n)
@@ -490,6 +504,8 @@ class Roots:
                         position = Coordinate(state.index, 0, 1, loop)
                         state.next = combine.emit(ev, list(state.values), items(position))
                     acc = list(state.results)
+                if mask is not None and starts is not None:  # a later reduction may read the lanes outside
+                    acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, starts, strict=True)]
                 here = tuple(coordinate if d == inner else outer[d] for d in kept)
                 for memory, value in zip(memories, acc, strict=True):
                     ev.write_scratch(memory, here, value)

@@ -1,0 +1,307 @@
+"""Saved models through the public API: what comes back in a fresh process, and what a damaged file answers."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.runtime import artifact_file
+
+Array = np.ndarray[Any, Any]
+HEADER = struct.Struct("<8sIIQ32s")
+GENERATOR = np.random.default_rng(11)
+MATRIX = GENERATOR.standard_normal((64, 128), dtype=np.float32)
+ROW = GENERATOR.standard_normal(64, dtype=np.float32)
+INPUT = GENERATOR.standard_normal((5, 64), dtype=np.float32)
+
+
+def build(name: str = "saved") -> jn.Graph:
+    """A matrix weight (stored in panels), a row (stored plain), an anonymous constant; two outputs, one of them bfloat16."""
+    g = jn.Graph(name, [jn.TensorType(jn.float32, ("batch", 64), name="x")])
+    (x,) = g.inputs
+    y = jn.softmax((x + g.weight("row", ROW)) @ g.weight("matrix", MATRIX) + np.arange(128, dtype=np.float32), axis=-1)
+    g.output(y, jn.sum(y * y, axis=1).cast(jn.bfloat16), names=["probabilities", "energy"])
+    return g
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Array, Array]]:
+    """The file, and what the model that wrote it answers to `INPUT`."""
+    path = tmp_path_factory.mktemp("artifacts") / "saved.joinery"
+    m = jn.compile(build(), cache=False)
+    m.save(path)
+    return path, m(INPUT)
+
+
+@pytest.fixture
+def copy(saved: tuple[Path, Any], tmp_path: Path) -> Path:
+    path = tmp_path / "copy.joinery"
+    path.write_bytes(saved[0].read_bytes())
+    return path
+
+
+def manifest_of(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    length = HEADER.unpack_from(content)[3]
+    manifest: dict[str, Any] = json.loads(content[HEADER.size : HEADER.size + length])
+    return manifest
+
+
+def section(path: Path, kind: str) -> tuple[int, int]:
+    """Offset and length of a section."""
+    (found,) = [entry for entry in manifest_of(path)["sections"] if entry[0] == kind]
+    return found[2], found[3]
+
+
+# --- round trips
+
+FRESH = """
+import sys
+import joinery as jn
+import numpy as np
+
+path, folder = sys.argv[1:]
+x = np.load(f"{folder}/x.npy")
+trusted = jn.load(path, trusted=True, cache=False)
+y, e = trusted(x)
+print("xdsl" in sys.modules)  # nothing was compiled
+untrusted = jn.load(path, cache=False)
+v, f = untrusted(x)
+print("xdsl" in sys.modules)
+for name, array in {"y": y, "v": v, "e": e.view("uint16"), "f": f.view("uint16")}.items():
+    np.save(f"{folder}/{name}.npy", array)
+print(trusted.name, *[f"{s.name}:{s.dtype}{list(s.shape)}" for s in (*trusted.inputs, *trusted.outputs)])
+"""
+
+
+def test_a_fresh_process_computes_the_same_bits(saved: tuple[Path, Any], tmp_path: Path) -> None:
+    path, (probabilities, energy) = saved
+    np.save(tmp_path / "x.npy", INPUT)
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, str(path), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    compiled_trusted, compiled_untrusted, description = done.stdout.splitlines()
+    assert (compiled_trusted, compiled_untrusted) == ("False", "True")
+    assert description == (
+        "saved x:float32['batch', 64] probabilities:float32['batch', 128] energy:bfloat16['batch']"
+    )
+    for name in ("y", "v"):
+        assert np.load(tmp_path / f"{name}.npy").tobytes() == probabilities.tobytes()
+    for name in ("e", "f"):
+        assert np.load(tmp_path / f"{name}.npy").tobytes() == energy.tobytes()
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_loaded_model_saves_the_same_file(saved: tuple[Path, Any], tmp_path: Path, trusted: bool) -> None:
+    path, _ = saved
+    again = tmp_path / "again.joinery"
+    jn.load(path, trusted=trusted, cache=False).save(again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_equal_weights_are_stored_once_and_serve_both(tmp_path: Path) -> None:
+    def twice(second: Array) -> jn.Graph:
+        g = jn.Graph("twice", [jn.TensorType(jn.float32, ("n", 64), name="x")])
+        (x,) = g.inputs
+        g.output(jn.relu(x @ g.weight("a", MATRIX)) - x @ g.weight("b", second))
+        return g
+
+    path, other = tmp_path / "twice.joinery", tmp_path / "other.joinery"
+    m = jn.compile(twice(MATRIX.copy()), cache=False)
+    m.save(path)
+    jn.compile(twice(2 * MATRIX), cache=False).save(other)
+    assert other.stat().st_size - path.stat().st_size >= MATRIX.nbytes
+    for trusted in (True, False):
+        assert np.array_equal(jn.load(path, trusted=trusted, cache=False)(INPUT), m(INPUT))
+
+
+def test_a_new_file_takes_the_place_of_the_old_one_while_that_is_in_use(copy: Path, saved: tuple[Path, Any]) -> None:
+    first = jn.load(copy, trusted=True, cache=False)
+    g = jn.Graph("small", [jn.TensorType(jn.float32, ("n",), name="x")])
+    g.output(g.inputs[0] * 2)
+    jn.compile(g, cache=False).save(copy)
+    assert np.array_equal(first(INPUT)[0], saved[1][0])
+    assert jn.load(copy, trusted=True, cache=False)(np.ones(2, np.float32)).tolist() == [2, 2]
+    assert [entry.name for entry in copy.parent.iterdir()] == [copy.name]
+
+
+@pytest.mark.parametrize("target", ["missing/model.joinery", "."])
+def test_a_path_that_cannot_be_written(tmp_path: Path, target: str) -> None:
+    g = jn.Graph("small", [jn.TensorType(jn.float32, ("n",), name="x")])
+    g.output(g.inputs[0] * 2)
+    m = jn.compile(g, cache=False)
+    with pytest.raises(jn.UserError, match=r"artifact 'small' cannot be written to .*: (No such file|Is a directory)"):
+        m.save(tmp_path / target)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- weights stay in the file
+
+
+def weight_bytes(path: Path) -> tuple[int, int]:
+    """Where the weights' data lies in the file: from, to."""
+    start, length = section(path, "weights")
+    header = int.from_bytes(path.read_bytes()[start : start + 8], "little")
+    return start + 8 + header, start + length
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mappings that follow their file")
+@pytest.mark.parametrize("trusted", [True, False])
+def test_weights_are_read_from_the_mapped_file(copy: Path, trusted: bool) -> None:
+    """Witness: zeros written over the weights in the file (in place) after loading reach the kernels."""
+    m = jn.load(copy, trusted=trusted, cache=False)
+    assert str(copy) in Path("/proc/self/maps").read_text()
+    start, end = weight_bytes(copy)
+    with open(copy, "r+b") as file:
+        file.seek(start)
+        file.write(bytes(end - start))
+    probabilities, _ = m(INPUT)  # softmax of zeros, for every row
+    np.testing.assert_array_equal(probabilities, np.full((5, 128), 1 / 128, np.float32))
+    del m, probabilities
+    gc.collect()
+    assert str(copy) not in Path("/proc/self/maps").read_text()
+
+
+# --- whose code runs
+
+
+def impostor(path: Path, target: Path) -> None:
+    """A copy whose object code is that of another model: it adds where the graph subtracts."""
+
+    def model(add: bool) -> jn.Model:
+        g = jn.Graph("difference", [jn.TensorType(jn.float32, ("n",), name=name) for name in "xy"])
+        x, y = g.inputs
+        g.output(x + y if add else x - y)
+        return jn.compile(g, cache=False)
+
+    honest = model(add=False)
+    honest.save(path)
+    opened = artifact_file.load(path)
+    forged = replace(honest.compiled, object_code=model(add=True).compiled.object_code)
+    artifact_file.save(target, "difference", opened.graph_text, [forged], [])
+
+
+def test_code_of_a_stranger_does_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "impostor.joinery"
+    impostor(tmp_path / "honest.joinery", path)
+    three, one = np.full(2, 3, np.float32), np.ones(2, np.float32)
+    assert jn.load(path, cache=False)(three, one).tolist() == [2, 2]
+    assert jn.load(path, cache=False, trusted=True)(three, one).tolist() == [4, 4]  # so it would have run
+
+
+# --- damage
+
+
+def damaged(path: Path, how: str) -> None:
+    content = bytearray(path.read_bytes())
+    match how:
+        case "empty":
+            content.clear()
+        case "header cut":
+            del content[40:]
+        case "magic":
+            content[0] ^= 1
+        case "version":
+            content[8] = 9
+        case "manifest too long":
+            content[16:24] = (2**40).to_bytes(8, "little")
+        case "manifest changed":
+            content[HEADER.size + 10] ^= 1
+        case "manifest cut":
+            del content[HEADER.size + 20 :]
+        case "last byte missing":
+            del content[-1]
+        case "half":
+            del content[len(content) // 2 :]
+        case _:
+            start, length = section(path, how)
+            content[start + length // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("empty", r"it has 0 bytes, less than a header"),
+        ("header cut", r"it has 40 bytes, less than a header"),
+        ("magic", r"it does not start with"),
+        ("version", r"has artifact version 9; this joinery reads version 1; fix: save it anew"),
+        ("manifest too long", r"its manifest of 1099511627776 bytes does not fit"),
+        ("manifest changed", r"its manifest does not match its SHA-256"),
+        ("manifest cut", r"its manifest of \d+ bytes does not fit: it is truncated"),
+        ("last byte missing", r"section 'weights' ends at byte \d+, but the file has \d+: it is truncated"),
+        ("half", r"ends at byte \d+, but the file has \d+: it is truncated"),
+        ("graph", r"section 'graph' does not match its SHA-256: it was damaged or changed"),
+        ("compiled", r"section 'compiled' does not match its SHA-256"),
+        ("weights", r"section 'weights' does not match its SHA-256"),
+    ],
+)
+def test_damage_is_named(copy: Path, how: str, message: str, trusted: bool) -> None:
+    damaged(copy, how)
+    with pytest.raises(jn.UserError, match=message) as caught:
+        jn.load(copy, trusted=trusted, cache=False)
+    assert str(copy) in str(caught.value)
+
+
+def test_a_graph_that_does_not_fit_its_weights_is_refused(saved: tuple[Path, Any], tmp_path: Path) -> None:
+    """A file may be sealed with matching digests and still be wrong inside."""
+    opened = artifact_file.load(saved[0])
+    weights = [
+        artifact_file.StoredWeight(e.name, e.dtype, e.shape, e.layout, opened.weights[e.name] + 1)
+        for e in opened.manifest.weights
+    ]
+    honest = [replace(weight, array=opened.weights[weight.name]) for weight in weights]
+    path = tmp_path / "wrong.joinery"
+    cases = [
+        (opened.graph_text, weights, r"line 3: the array [0-9a-f]{16}… does not have that digest"),
+        (opened.graph_text, honest[:1], r"the array [0-9a-f]{16}… is not among those given"),
+        (opened.graph_text.replace("softmax", "sotfmax"), honest, r"unknown op 'sotfmax'; did you mean softmax"),
+        (opened.graph_text.replace("bfloat16", "float99"), honest, r"line 12: unknown value 'float99'"),
+        (opened.graph_text.replace("[64, 128]", "[64, 129]"), honest, r"\(64, 128\), the line says float32 \(64, 129\)"),
+        ("", honest, r"graph text: it is empty"),
+    ]
+    for text, arrays, message in cases:
+        artifact_file.save(path, "wrong", text, [], arrays)
+        with pytest.raises(jn.UserError, match=message) as caught:
+            jn.load(path, cache=False)
+        assert f"artifact {path}: " in str(caught.value)
+    artifact_file.save(path, "right", opened.graph_text, [], honest)
+    assert np.array_equal(jn.load(path, cache=False)(INPUT)[0], saved[1][0])
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/nonexistent.joinery", r"artifact /nonexistent\.joinery cannot be opened: No such file"),
+        (os.sep, r"cannot be opened: Is a directory"),
+        (5, r"load: expected a path, got int; fix: joinery\.load\('model\.joinery'\)"),
+    ],
+)
+def test_paths_that_are_no_file(path: Any, message: str) -> None:
+    with pytest.raises(jn.UserError, match=message):
+        jn.load(path)
+
+
+def test_devices_are_checked_first() -> None:
+    with pytest.raises(jn.UnsupportedError, match="load: device 'cuda' is not available in this version"):
+        jn.load("/nonexistent.joinery", device="cuda")
+    with pytest.raises(jn.UserError, match="load: unknown device 'tpu'; expected one of auto, cpu"):
+        jn.load("/nonexistent.joinery", device="tpu")
+
+
+def test_models_are_not_pickled(saved: tuple[Path, Any]) -> None:
+    with pytest.raises(TypeError, match=r"cannot be pickled; fix: m\.save\(path\) and joinery\.load\(path\)"):
+        pickle.dumps(jn.load(saved[0], trusted=True, cache=False))
