@@ -21,6 +21,7 @@ from .llvm.compile import compile_object
 from .llvm.host.driver import DriverPlan, emit_driver
 from .llvm.host.kernel import lower_kernel
 from .llvm.ir import Module
+from .llvm.mathlib import check_target
 from .nest import Extent
 from .program import BlockProgram, Launch
 from .schedule.plan import Plan, schedule
@@ -106,6 +107,7 @@ def _tile(state: Lowered) -> None:
 def _lower(state: Lowered) -> None:
     assert state.plan is not None
     assert state.expanded is not None
+    check_target(state.target)
     module = Module()
     names = [program.name for program in state.programs]
     for program, name in zip(state.programs, names, strict=True):

@@ -248,10 +248,18 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("sotfmax", "softmax"), ("floa32", "float32"), ("Grahp", "Graph"), ("argmaxx", "argmax"), ("tensor_float_32", "tensor_float32")],
+    [
+        ("sotfmax", "softmax"),
+        ("floa32", "float32"),
+        ("Grahp", "Graph"),
+        ("argmaxx", "argmax"),
+        ("tensor_float_32", "tensor_float32"),
+    ],
 )  # fmt: skip
 def test_a_misspelt_name_suggests_a_near_one(name: str, near: str) -> None:
-    with pytest.raises(AttributeError, match=rf"module 'joinery' has no attribute '{name}'; did you mean .*\b{near}\b"):
+    with pytest.raises(
+        AttributeError, match=rf"module 'joinery' has no attribute '{name}'; did you mean .*\b{near}\b"
+    ):
         getattr(jn, name)
 
 
@@ -264,7 +272,9 @@ def test_a_name_that_is_near_nothing() -> None:
 def test_planned_names_say_so(name: str) -> None:
     assert name not in dir(jn)
     assert not hasattr(jn, name)
-    with pytest.raises(AttributeError, match=rf"joinery\.{name} is planned, but not part of version {jn.__version__}"):
+    with pytest.raises(
+        AttributeError, match=rf"joinery\.{name} is planned, but not part of version {jn.__version__}"
+    ):
         getattr(jn, name)
 
 
@@ -280,9 +290,13 @@ def test_planned_rule_sets_are_refused_by_name(name: str) -> None:
 def test_planned_devices_are_refused_by_name(device: str) -> None:
     g = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (2,))])
     g.output(g.inputs[0])
-    with pytest.raises(jn.UnsupportedError, match=f"compile: device '{device}' is not available in this version"):
+    with pytest.raises(
+        jn.UnsupportedError, match=f"compile: device '{device}' is not available in this version"
+    ):
         jn.compile(g, device=device)
-    with pytest.raises(jn.UnsupportedError, match=f"load: device '{device}' is not available in this version"):
+    with pytest.raises(
+        jn.UnsupportedError, match=f"load: device '{device}' is not available in this version"
+    ):
         jn.load("model.joinery", device=device)
 
 
@@ -338,4 +352,7 @@ def test_the_contract_as_a_program(tmp_path: Path) -> None:
     for kernel in m.kernels:
         assert {"name", "grid", "ttir", "llvm_ir", "asm", "bytes", "flops"} <= set(dir(kernel))
     m.save(tmp_path / "mlp.joinery")
-    assert jn.load(tmp_path / "mlp.joinery", device="auto", cache=False)(data)[1].tobytes() == activations.tobytes()
+    assert (
+        jn.load(tmp_path / "mlp.joinery", device="auto", cache=False)(data)[1].tobytes()
+        == activations.tobytes()
+    )

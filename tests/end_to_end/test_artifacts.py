@@ -30,7 +30,9 @@ def build(name: str = "saved") -> jn.Graph:
     """A matrix weight (stored in panels), a row (stored plain), an anonymous constant; two outputs, one of them bfloat16."""
     g = jn.Graph(name, [jn.TensorType(jn.float32, ("batch", 64), name="x")])
     (x,) = g.inputs
-    y = jn.softmax((x + g.weight("row", ROW)) @ g.weight("matrix", MATRIX) + np.arange(128, dtype=np.float32), axis=-1)
+    y = jn.softmax(
+        (x + g.weight("row", ROW)) @ g.weight("matrix", MATRIX) + np.arange(128, dtype=np.float32), axis=-1
+    )
     g.output(y, jn.sum(y * y, axis=1).cast(jn.bfloat16), names=["probabilities", "energy"])
     return g
 
@@ -127,7 +129,9 @@ def test_equal_weights_are_stored_once_and_serve_both(tmp_path: Path) -> None:
         assert np.array_equal(jn.load(path, trusted=trusted, cache=False)(INPUT), m(INPUT))
 
 
-def test_a_new_file_takes_the_place_of_the_old_one_while_that_is_in_use(copy: Path, saved: tuple[Path, Any]) -> None:
+def test_a_new_file_takes_the_place_of_the_old_one_while_that_is_in_use(
+    copy: Path, saved: tuple[Path, Any]
+) -> None:
     first = jn.load(copy, trusted=True, cache=False)
     g = jn.Graph("small", [jn.TensorType(jn.float32, ("n",), name="x")])
     g.output(g.inputs[0] * 2)
@@ -142,7 +146,9 @@ def test_a_path_that_cannot_be_written(tmp_path: Path, target: str) -> None:
     g = jn.Graph("small", [jn.TensorType(jn.float32, ("n",), name="x")])
     g.output(g.inputs[0] * 2)
     m = jn.compile(g, cache=False)
-    with pytest.raises(jn.UserError, match=r"artifact 'small' cannot be written to .*: (No such file|Is a directory)"):
+    with pytest.raises(
+        jn.UserError, match=r"artifact 'small' cannot be written to .*: (No such file|Is a directory)"
+    ):
         m.save(tmp_path / target)
     assert list(tmp_path.iterdir()) == []
 
@@ -268,9 +274,17 @@ def test_a_graph_that_does_not_fit_its_weights_is_refused(saved: tuple[Path, Any
     cases = [
         (opened.graph_text, weights, r"line 3: the array [0-9a-f]{16}… does not have that digest"),
         (opened.graph_text, honest[:1], r"the array [0-9a-f]{16}… is not among those given"),
-        (opened.graph_text.replace("softmax", "sotfmax"), honest, r"unknown op 'sotfmax'; did you mean softmax"),
+        (
+            opened.graph_text.replace("softmax", "sotfmax"),
+            honest,
+            r"unknown op 'sotfmax'; did you mean softmax",
+        ),
         (opened.graph_text.replace("bfloat16", "float99"), honest, r"line 12: unknown value 'float99'"),
-        (opened.graph_text.replace("[64, 128]", "[64, 129]"), honest, r"\(64, 128\), the line says float32 \(64, 129\)"),
+        (
+            opened.graph_text.replace("[64, 128]", "[64, 129]"),
+            honest,
+            r"\(64, 128\), the line says float32 \(64, 129\)",
+        ),
         ("", honest, r"graph text: it is empty"),
     ]
     for text, arrays, message in cases:

@@ -69,7 +69,9 @@ def unfinished(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.suffix != ".entry")
 
 
-def check_all_hit(graphs: dict[str, Any], directory: Path, numbers: Iterator[int] | range | list[int]) -> None:
+def check_all_hit(
+    graphs: dict[str, Any], directory: Path, numbers: Iterator[int] | range | list[int]
+) -> None:
     """Every graph is served by the directory, and what it holds is right."""
     before = entries(directory)
     for number in numbers:
@@ -196,7 +198,9 @@ def test_writers_killed_at_any_moment(directory: Path, graphs: dict[str, Any]) -
 # --- damage
 
 
-@pytest.mark.parametrize("damage", ["empty", "truncated", "one bit", "longer", "garbage", "another entry", "directory"])
+@pytest.mark.parametrize(
+    "damage", ["empty", "truncated", "one bit", "longer", "garbage", "another entry", "directory"]
+)
 def test_damaged_entries_are_compiled_anew(directory: Path, graphs: dict[str, Any], damage: str) -> None:
     for number in (1, 2):
         jn.compile(graphs["build"](number), cache=directory)
@@ -230,15 +234,22 @@ def test_damaged_entries_are_compiled_anew(directory: Path, graphs: dict[str, An
         check_all_hit(graphs, directory, [1, 2])
 
 
-def test_a_directory_that_cannot_be_used_only_costs_the_caching(tmp_path: Path, graphs: dict[str, Any]) -> None:
+def test_a_directory_that_cannot_be_used_only_costs_the_caching(
+    tmp_path: Path, graphs: dict[str, Any]
+) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("not a directory")
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    for directory, problem in ((occupied, "cannot be used"), (shared, "others may write to the cache directory")):
+    for directory, problem in (
+        (occupied, "cannot be used"),
+        (shared, "others may write to the cache directory"),
+    ):
         cache = jn.CompileCache(directory)
-        np.testing.assert_array_equal(jn.compile(graphs["build"](1), cache=cache)(graphs["x"]), graphs["expected"](1))
+        np.testing.assert_array_equal(
+            jn.compile(graphs["build"](1), cache=cache)(graphs["x"]), graphs["expected"](1)
+        )
         assert cache.problem is not None
         assert problem in cache.problem
     assert occupied.read_text() == "not a directory"
@@ -262,7 +273,9 @@ def test_equal_graphs_share_an_entry_whatever_their_names(directory: Path) -> No
         m = jn.compile(graph, cache=cache)
         assert (cache.hits > 0) == (number > 0)
         assert m.name == name
-        np.testing.assert_array_equal(m(x), 1 + np.broadcast_to(w, (2, 64)))  # its own weights, not the first one's
+        np.testing.assert_array_equal(
+            m(x), 1 + np.broadcast_to(w, (2, 64))
+        )  # its own weights, not the first one's
 
 
 @pytest.mark.parametrize("count", [3, 600])
@@ -280,14 +293,18 @@ def test_graphs_that_differ_in_values_do_not_mix(directory: Path, count: int) ->
 
 def test_must_hit(tmp_path: Path, graphs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(jn.UserError, match=r"graph 'graph4' is not in the cache \(key [0-9a-f]{16}…\); fix: compile it once"):
+    with pytest.raises(
+        jn.UserError, match=r"graph 'graph4' is not in the cache \(key [0-9a-f]{16}…\); fix: compile it once"
+    ):
         jn.compile(graphs["build"](4), cache="must-hit")
     jn.compile(graphs["build"](4), cache=True)
     m = jn.compile(graphs["build"](4), cache="must-hit")
     np.testing.assert_array_equal(m(graphs["x"]), graphs["expected"](4))
     with pytest.raises(jn.UserError, match="is not in the cache"):
         jn.compile(graphs["build"](5), cache="must-hit")
-    done = run('print(jn.compile(build(4), cache="must-hit")(x).tolist(), "xdsl" in sys.modules)', home=tmp_path)
+    done = run(
+        'print(jn.compile(build(4), cache="must-hit")(x).tolist(), "xdsl" in sys.modules)', home=tmp_path
+    )
     assert done.stdout.strip() == f"{graphs['expected'](4).tolist()} False", done.stderr
 
 

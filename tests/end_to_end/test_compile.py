@@ -55,7 +55,9 @@ def affine() -> jn.Model:
 # --- sizes
 
 
-@pytest.mark.parametrize("extents", [(3, 4, 5), (0, 4, 5), (3, 0, 5), (3, 4, 0), (0, 0, 0), (1, 1, 1), (65, 129, 33)])
+@pytest.mark.parametrize(
+    "extents", [(3, 4, 5), (0, 4, 5), (3, 0, 5), (3, 4, 0), (0, 0, 0), (1, 1, 1), (65, 129, 33)]
+)
 def test_one_model_serves_every_size(model: jn.Model, extents: tuple[int, int, int]) -> None:
     n, k, m = extents
     x, y = integers(0, n, k), integers(1, k, m)
@@ -83,7 +85,9 @@ def test_expressions_of_dims_are_sizes() -> None:
     for n in (0, 1, 7, 64):
         a, b = integers(0, 2 * n), integers(1, n)
         np.testing.assert_array_equal(m(a, b), np.concatenate([a[::2] + b, b]), strict=True)
-    with pytest.raises(jn.UserError, match=r"'x' axis 0 must be 2\*n = 6 \(n = 3 from input 'y' axis 0\), got 5"):
+    with pytest.raises(
+        jn.UserError, match=r"'x' axis 0 must be 2\*n = 6 \(n = 3 from input 'y' axis 0\), got 5"
+    ):
         m(np.zeros(5, np.float32), np.zeros(3, np.float32))
 
 
@@ -117,7 +121,9 @@ MISTAKES: list[tuple[Callable[[jn.Model], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), MISTAKES)
-def test_mistakes_in_a_call_are_explained(model: jn.Model, call: Callable[[jn.Model], Any], message: str) -> None:
+def test_mistakes_in_a_call_are_explained(
+    model: jn.Model, call: Callable[[jn.Model], Any], message: str
+) -> None:
     with pytest.raises(jn.UserError, match=message) as caught:
         call(model)
     assert "model 'two'" in str(caught.value)
@@ -127,7 +133,9 @@ def test_mistakes_in_a_call_are_explained(model: jn.Model, call: Callable[[jn.Mo
 def test_static_extents_are_checked() -> None:
     g = jn.Graph("static", [tensor("x", 2, 3)])
     g.output(g.inputs[0] + 1)
-    with pytest.raises(jn.UserError, match=r"input 'x' expects shape \(2, 3\), got \(2, 4\): axis 1 is 4, not 3"):
+    with pytest.raises(
+        jn.UserError, match=r"input 'x' expects shape \(2, 3\), got \(2, 4\): axis 1 is 4, not 3"
+    ):
         compiled(g)(np.zeros((2, 4), np.float32))
 
 
@@ -136,7 +144,9 @@ def test_checks_of_the_graph_are_made_at_launch() -> None:
     x, y = g.inputs
     g.output(jn.rebind(x, ("m",)) + y, jn.max(y))
     m = compiled(g)
-    np.testing.assert_array_equal(m(np.ones(3, np.float32), np.ones(3, np.float32))[0], np.full(3, 2, np.float32))
+    np.testing.assert_array_equal(
+        m(np.ones(3, np.float32), np.ones(3, np.float32))[0], np.full(3, 2, np.float32)
+    )
     with pytest.raises(jn.UserError, match=r"rebind: axis 0: n must equal m \(n = 3, m = 4\)"):
         m(np.ones(3, np.float32), np.ones(4, np.float32))
     with pytest.raises(jn.UserError, match=r"max: axis 0 must not be empty"):
@@ -167,7 +177,9 @@ COMPILE_MISTAKES: list[tuple[Callable[[jn.Graph], Any], type[Exception], str]] =
 
 
 @pytest.mark.parametrize(("call", "error", "message"), COMPILE_MISTAKES)
-def test_mistakes_in_compile_are_explained(call: Callable[[jn.Graph], Any], error: type[Exception], message: str) -> None:
+def test_mistakes_in_compile_are_explained(
+    call: Callable[[jn.Graph], Any], error: type[Exception], message: str
+) -> None:
     g = jn.Graph("good", [tensor("x", 2)])
     g.output(g.inputs[0] + 1)
     with pytest.raises(error, match=message):

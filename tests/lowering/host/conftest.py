@@ -11,17 +11,24 @@ import pytest
 from joinery.lowering.llvm.compile import compile_object, host_target
 from joinery.lowering.llvm.host.kernel import lower_kernel
 from joinery.lowering.llvm.ir import Module
+from joinery.lowering.target import HostTarget
 from joinery.runtime.native.codegen import link
 
 GUARD = 256
 
 
+AVX2 = HostTarget(
+    host_target().triple, "haswell", frozenset("avx avx2 bmi bmi2 f16c fma lzcnt popcnt sse4.1 sse4.2".split()), 32
+)
+"""An older x86 target: half the vector width, half the registers. Its code runs on newer machines too."""
+
+
 class NativeKernel:
-    def __init__(self, func: Any) -> None:
+    def __init__(self, func: Any, target: HostTarget) -> None:
         module = Module()
-        lower_kernel(module, func, "kernel", host_target())
+        lower_kernel(module, func, "kernel", target)
         self.text = module.text()
-        self._code = link([compile_object(self.text, host_target())], ("kernel",), {})
+        self._code = link([compile_object(self.text, target)], ("kernel",), {})
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
             self._code["kernel"]
         )
@@ -45,6 +52,10 @@ class NativeKernel:
             argument[...] = np.frombuffer(inside.tobytes(), argument.dtype).reshape(argument.shape)
 
 
-@pytest.fixture
-def native() -> Callable[[Any], NativeKernel]:
-    return NativeKernel
+@pytest.fixture(params=["host", "avx2"])
+def native(request: pytest.FixtureRequest) -> Callable[[Any], NativeKernel]:
+    if request.param == "host":
+        return lambda func: NativeKernel(func, host_target())
+    if not host_target().has("avx2", "fma"):
+        pytest.skip("needs an x86 processor with AVX2")
+    return lambda func: NativeKernel(func, AVX2)
