@@ -2,6 +2,7 @@
 #   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
 #   make test       ruff, mypy and the tests without the slow ones
 #   make test-all   the same with the slow ones
+#   make docs       docs/ops.md and docs/promotion.md, written anew from the code
 #   make bench      benchmarks side by side with the peers, as ratios
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS)
 BENCH_ARGS ?=
 
-.PHONY: help venv demo test test-all lint types bench bench-peers clean
+.PHONY: help venv demo docs test test-all lint types bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +37,9 @@ $(VENV)/.ready: pyproject.toml Makefile
 
 demo: venv
 	$(RUN) examples/minilm.py
+
+docs: venv
+	$(RUN) docs/generate.py
 
 lint: venv
 	$(RUN) -m ruff check .

@@ -1,7 +1,7 @@
 """Writes docs/ops.md and docs/promotion.md from the op table, the public functions and the rule set.
 
-    python docs/generate.py            writes the two pages
-    python docs/generate.py --check    writes nothing; exit status 1 when a page is out of date
+python docs/generate.py            writes the two pages
+python docs/generate.py --check    writes nothing; exit status 1 when a page is out of date
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from joinery.graph.opdef import CONTRACT, INDEXED, POSITION, OpDef
 from joinery.graph.ops import OPS
 from joinery.promotion import DTYPES, RESULT_RULES, ResultRule, loss_class, loss_example
 from joinery.promotion.literals import is_scalar
+from joinery.promotion.result_rules import JOIN_FLOAT, MEAN
 
 DOCS = Path(__file__).resolve().parent
 NOTE = "<!-- Written by docs/generate.py (make docs) from the code. Do not edit. -->"
@@ -156,8 +157,12 @@ def kinds(row: OpDef) -> str:
         return "–"
     if "any_dtype" in row.traits and not row.emit:
         return "all"
+    if row.promote in (JOIN_FLOAT, MEAN):
+        return "float"
     accepted = [
-        kind for kind in KINDS if any(d.kind == kind and d.has_arithmetic and row.accepts(d) for d in DTYPES.values())
+        kind
+        for kind in KINDS
+        if any(d.kind == kind and d.has_arithmetic and row.accepts(d) for d in DTYPES.values())
     ]
     return " ".join(accepted) + (" + stored" if "any_dtype" in row.traits else "")
 
@@ -173,7 +178,8 @@ def facts(row: OpDef) -> list[str]:
     onnx = f"{row.onnx[0]} ({row.onnx[1]})" if row.onnx else "–"
     like = numpy_name(row.name)
     shape = "as x" if row.arity == 1 and row.shape.__name__ == "elementwise" else SHAPES[row.shape.__name__]
-    floats = "float" in kinds(row) and row.promote.name not in ("JOIN_TO_BOOL", "POSITION")
+    rounds = "any_dtype" not in row.traits or "rounding" in row.attrs
+    floats = rounds and "float" in kinds(row) and row.promote.name not in ("JOIN_TO_BOOL", "POSITION")
     return [
         f"`{row.name}`",
         f"`{operator}`" if operator else "",
@@ -186,7 +192,7 @@ def facts(row: OpDef) -> list[str]:
     ]
 
 
-HEADER = ("op", "operator", "computes with", "result", "shape", "NumPy", "ONNX (since)", "ulp")
+HEADER = ("op", "operator", "computes with", "result", "shape", "NumPy", "ONNX (version)", "ulp")
 
 
 def definition(row: OpDef) -> str:
@@ -195,10 +201,8 @@ def definition(row: OpDef) -> str:
         return f"**`{row.name}`**: {row.doc}"
     function = function_of(name)
     text = f"**`{signature(function, name)}`**" + (f" builds `{row.name}`" if name != row.name else "")
-    body = row.doc
-    if row.kind != "map" or row.attrs:  # the generated functions of the other maps say no more than their row
-        own = prose(function.__doc__ or "")
-        body = own if own.startswith(row.doc) else f"{row.doc}\n\n{own}"
+    generated = row.kind == "map" and not row.attrs  # these functions say no more than their row
+    body = row.doc if generated else prose(function.__doc__ or "")
     return f"{text}:\n{body}"
 
 
@@ -217,14 +221,14 @@ OPS_INTRO = """# Operations
 Every operation of a graph is a row of the op table (`graph/ops.py`). The columns:
 
 - **computes with**: kinds of dtype *after* promotion (`int` is signed; `uint` includes index and address; `float` is float16,
-  bfloat16, float32, tensor_float32 and float64). A row without `bool` and `int` whose result rule is JOIN_FLOAT takes them too:
-  they become float32 first. "all" and "+ stored" include the types that can only be stored: 8-bit and smaller floats, 4-bit and
-  smaller integers, complex.
+  bfloat16, float32, tensor_float32 and float64). Rows of the rules JOIN_FLOAT and MEAN take bools and integers too: they become
+  float32 first. "all" and "+ stored" include the types that are not computed with: 8-bit and smaller floats, 4-bit and smaller
+  integers, complex.
 - **result**: the rule that decides operand casts and the result dtype; see [promotion](promotion.md#result-rules).
 - **shape**: "broadcast" is NumPy's rule; a symbolic size is never taken for 1, and sizes that cannot be proven equal are
   an error or a check at launch, never a guess.
 - **NumPy**: the function of the same meaning. Dtypes follow joinery's promotion, not NumPy's.
-- **ONNX**: the operator of the same meaning and the version it exists since.
+- **ONNX**: the operator of the same meaning and the first version of it that means the same.
 - **ulp**: the largest error of compiled code in units in the last place of the result dtype; 0.5 is correctly rounded.
 
 Operands are symbols, NumPy arrays (strong: they promote) or Python scalars (weak: they take the tensor's dtype where their
@@ -269,8 +273,10 @@ LITERAL_EXAMPLES: tuple[tuple[Any, ...], ...] = (
 
 PROMOTION_INTRO = """# Promotion
 
-Rule set `{name}`: {description}. `joinery.promotion.rules("{name}")` is this page as an object: `join`, `promote`, `explain`,
-`table`, `laws`. On the command line: `joinery promote int8 float32`, `joinery table`.
+Rule set `{name}`: {description}.
+
+`joinery.promotion.rules("{name}")` is this page as an object: `join`, `promote`, `explain`, `table`, `laws`. On the command
+line: `joinery promote int8 float32`, `joinery table`.
 
 The dtype two operands meet in is their least upper bound in a partial order of dtypes. The order is given by its covering
 edges; everything else on this page is derived from them. Types outside the table join with themselves only; cast them
@@ -317,8 +323,13 @@ def literals(rules: jn.promotion.RuleSet) -> str:
 
 
 def result_rules() -> str:
-    known: dict[str, ResultRule] = {**RESULT_RULES, **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED)}}
-    users: dict[str, list[str]] = {name: [f"`{op}`" for op in OUTSIDE_THE_TABLE.get(name, ())] for name in known}
+    known: dict[str, ResultRule] = {
+        **RESULT_RULES,
+        **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED)},
+    }
+    users: dict[str, list[str]] = {
+        name: [f"`{op}`" for op in OUTSIDE_THE_TABLE.get(name, ())] for name in known
+    }
     for row in OPS.values():
         users[row.promote.name].append(f"`{row.name}`")
     return table(
@@ -329,8 +340,8 @@ def result_rules() -> str:
 
 def promotion_page() -> str:
     rules = jn.promotion.rules(RULE_SET)
-    ladder = " and ".join(
-        f"{kind} scalars {', then '.join(d.name for d in dtypes)}"
+    ladder = ", ".join(
+        f"{kind}s {', then '.join(d.name for d in dtypes)}"
         for kind, dtypes in (("integer", rules.literals.integers), ("float", rules.literals.floats))
     )
     parts = [
@@ -346,7 +357,7 @@ def promotion_page() -> str:
         losses(rules),
         "## Literals\n\nPython scalars are weak. A scalar whose kind (bool < integer < float < complex) is not above the "
         "tensor's takes the\ntensor's dtype, and its value must fit there; a float that only needs rounding is rounded. A "
-        f"scalar of a higher kind first\ntakes its default dtype ({ladder}), which then\njoins with the "
+        f"scalar of a higher kind first\ntakes its default dtype ({ladder}), which then joins with\nthe "
         "tensor's. NumPy arrays and scalars are strong.",
         literals(rules),
         "## Result rules\n\nEvery operation names one rule; no operation consults the table in its own way.",

@@ -256,9 +256,11 @@ class Grouping:
         depth = 0
         before = 0
         for operand in symbol.inputs:
-            depth = max(depth, self.depth[operand.id] + 1)
-            if operand.id not in inside:
+            outside = operand.id not in inside
+            if outside:
                 before |= self.dependency(operand)
+            if not outside or not (self.in_memory(operand) or operand.id in self.group_of):
+                depth = max(depth, self.depth[operand.id] + 1)  # members of other groups are stored: chains end there
         if depth >= MAX_DEPTH or self.reaches(before, group.bit):
             return False
         for operand in symbol.inputs:

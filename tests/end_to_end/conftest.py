@@ -169,7 +169,7 @@ class Agreement:
         """Equal bit for bit; all NaNs are one value, and with `any_zero` both zeros."""
         assert actual.dtype == expected.dtype, what
         assert actual.shape == expected.shape, what
-        word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[actual.dtype.itemsize]
+        word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.dtype("V16")}[actual.dtype.itemsize]
         differ = np.ascontiguousarray(actual).view(word) != np.ascontiguousarray(expected).view(word)
         if actual.dtype.kind not in "biu":
             differ &= ~(is_nan(actual) & is_nan(expected))

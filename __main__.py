@@ -1,0 +1,337 @@
+"""The `joinery` command: promotion queries, a look into saved models, running them, and the state of the installation.
+
+Exit status: 0, or 2 for a mistake in what was asked, or 1 for what this version or this machine cannot do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import platform
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from . import __version__
+from .promotion import DTYPES, DType, RuleSet, UserError, is_scalar, rules
+from .promotion.errors import JoineryError
+
+# Each command loads the layers it needs and no others: a promotion query stays a matter of milliseconds.
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .lowering.artifact import TensorSpec
+    from .runtime.kernels import Kernel
+
+WIDTH = 80
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status. Mistakes in the command line itself leave through `SystemExit(2)`."""
+    options = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except BrokenPipeError:  # `joinery table | head`: the reader has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except JoineryError as error:
+        print(_wrapped(f"joinery {options.name}: {error}"), file=sys.stderr)
+        return 2 if isinstance(error, UserError) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    def formatter(prog: str) -> argparse.HelpFormatter:
+        return argparse.HelpFormatter(prog, width=WIDTH)
+
+    parser = argparse.ArgumentParser(
+        prog="joinery", description="Promotion queries and compiled models.", formatter_class=formatter
+    )
+    parser.add_argument("--version", action="version", version=f"joinery {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="name")
+
+    def add(name: str, command: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.", formatter_class=formatter
+        )
+        added.set_defaults(command=command)
+        return added
+
+    promote = add("promote", _promote, "show the dtype two operands meet in, and why")
+    promote.add_argument("a", metavar="A", help="a dtype name or a number")
+    promote.add_argument("b", metavar="B", help="a dtype name or a number (-1 after --)")
+    promote.add_argument("--rules", default="max", metavar="RULES", help="the rule set (default: max)")
+
+    table = add("table", _table, "print the promotion table of a rule set")
+    table.add_argument("--rules", default="max", metavar="RULES", help="the rule set (default: max)")
+    table.add_argument("--format", default="md", choices=("md", "csv"), help="Markdown or CSV (default: md)")
+
+    inspect = add("inspect", _inspect, "show what is in a saved model, without running its code")
+    inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save")
+
+    run = add("run", _run, "run a saved model on .npy files")
+    run.add_argument("model", metavar="MODEL", help="a file written by Model.save")
+    run.add_argument(
+        "--input", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="inputs",
+        help="the .npy file of an input; once per input",
+    )  # fmt: skip
+    run.add_argument(
+        "--output", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="outputs",
+        help="where to write an output as .npy; without any, outputs are printed",
+    )  # fmt: skip
+    run.add_argument(
+        "--trusted", action="store_true", help="run the code in the file instead of compiling its graph anew"
+    )
+    run.add_argument(
+        "--threads", type=int, default=None, metavar="N", help="threads to use (default: all cores)"
+    )
+
+    add("doctor", _doctor, "check the installation: versions, CPU, cache, threads")
+    return parser
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"expected NAME=FILE, got {text!r}")
+    return name, path
+
+
+# --- text
+
+
+def _wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
+    """Every line of the text within 80 columns, as far as its words allow."""
+    lines = []
+    for line in text.splitlines():
+        own = indent + line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(
+            line.strip(), WIDTH, initial_indent=own, subsequent_indent=own + hanging,
+            break_long_words=False, break_on_hyphens=False,
+        ) or [""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _section(title: str, lines: Iterable[str]) -> None:
+    listed = list(lines)
+    print(title if listed else f"{title} none")
+    for line in listed:
+        print(_wrapped(line, "  "))
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+# --- promote, table
+
+
+def _operand(text: str, rule_set: RuleSet) -> Any:
+    """A dtype name stays text; a number or bool becomes a Python scalar."""
+    if text in DTYPES:
+        return text
+    if text in ("True", "False"):
+        return text == "True"
+    for convert in (int, float, complex):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    try:
+        return DType(text).name
+    except UserError as error:
+        names = ", ".join(dtype.name for dtype in rule_set.dtypes)
+        raise UserError(f"{error}\nvalid names: {names}; or a number") from None
+
+
+def _promote(options: argparse.Namespace) -> int:
+    rule_set = rules(options.rules)
+    a, b = _operand(options.a, rule_set), _operand(options.b, rule_set)
+    if is_scalar(a) or is_scalar(b):
+        print(f"{options.a} ∨ {options.b} = {rule_set.promote(a, b)}   (rule set {rule_set.name})")
+        return 0
+    rule_set.join(DTYPES[a], DTYPES[b])
+    print(_wrapped(rule_set.explain(a, b)))
+    return 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    table = rules(options.rules).table()
+    if options.format == "md":
+        print(table.to_markdown())
+    else:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(table.rows())
+    return 0
+
+
+# --- inspect, run
+
+
+def _tensor(spec: TensorSpec) -> str:
+    return f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
+
+
+def _kernel_lines(number: int, kernel: Kernel) -> list[str]:
+    tiles = " ".join(f"{axis}={extent}" for axis, extent in kernel.tiles) or "none"
+    return [
+        f"{number}  {kernel.name}",
+        f"   {kernel.template}; grid {kernel.grid}; tiles {tiles}",
+        f"   reads {kernel.bytes_read} bytes, writes {kernel.bytes_written} bytes, {kernel.flops} flops",
+        f"   fuses {', '.join(kernel.fused) or 'nothing'}",
+    ]
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from .runtime import artifact_file
+    from .runtime.kernels import kernels_of
+
+    # "trusted" hands the compiled section out; it is read here, never linked
+    opened = artifact_file.load(options.model, trusted=True)
+    manifest, compiled = opened.manifest, opened.compiled
+    print(f"model {manifest.name!r}, {_bytes(os.path.getsize(options.model))}")
+    _section("targets", manifest.targets)
+    if compiled is not None:
+        _section("inputs", map(_tensor, compiled.inputs))
+        _section("outputs", map(_tensor, compiled.outputs))
+        _section("dims", compiled.dims)
+        _section("checks", compiled.checks)
+    names = {spec.name: spec for spec in compiled.constants} if compiled is not None else {}
+    total = sum(entry.nbytes for entry in manifest.weights)
+    shapes = [f"{spec.name}: {spec.dtype}{list(spec.shape)}, stored {spec.layout}" for spec in names.values()]
+    _section(f"weights ({len(manifest.weights)} arrays, {_bytes(total)})", shapes)
+    if compiled is not None:
+        listed = kernels_of(compiled)
+        _section(
+            "kernels", (line for at, kernel in enumerate(listed, 1) for line in _kernel_lines(at, kernel))
+        )
+    return 0
+
+
+def _known(what: str, given: Iterable[str], valid: Sequence[str], model: str) -> None:
+    for name in given:
+        if name not in valid:
+            raise UserError(f"model {model!r} has no {what} {name!r}; {what}s: {', '.join(valid) or 'none'}")
+
+
+def _run(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from .compiling import load
+
+    model = load(options.model, trusted=options.trusted, threads=options.threads)
+    inputs, outputs = dict(options.inputs), dict(options.outputs)
+    for what, pairs, chosen in (("input", options.inputs, inputs), ("output", options.outputs, outputs)):
+        if len(pairs) != len(chosen):
+            raise UserError(f"an {what} is given twice; fix: one --{what} NAME=FILE for each")
+    specs = {spec.name: spec for spec in model.inputs}
+    _known("input", inputs, list(specs), model.name)
+    _known("output", outputs, [spec.name for spec in model.outputs], model.name)
+    arrays = {name: _read(path, DType(specs[name].dtype)) for name, path in inputs.items()}
+    results = model.run(arrays)
+    for name, path in outputs.items():
+        try:
+            with open(path, "wb") as file:  # a file object: numpy.save would add .npy to a path
+                np.save(file, results[name], allow_pickle=False)
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
+        print(f"{name}: {results[name].dtype}{list(results[name].shape)} -> {path}")
+    if not outputs:
+        for name, array in results.items():
+            print(f"{name}: {array.dtype}{list(array.shape)}")
+            print(np.array2string(array, max_line_width=WIDTH, threshold=64))
+    return 0
+
+
+def _read(path: str, dtype: DType) -> np.ndarray[Any, Any]:
+    """The array in an .npy file. ml_dtypes arrays are stored as raw bytes there, and get their dtype back."""
+    import numpy as np
+
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise UserError(f"{path} is not an .npy file of numbers: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"{path} holds several arrays; fix: one .npy file per input")
+    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
+        return array.view(dtype.numpy)
+    return array
+
+
+# --- doctor
+
+PACKAGES = ("numpy", "networkx", "llvmlite", "xdsl", "ml_dtypes", "onnx", "safetensors")
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    import numpy as np
+
+    from .compiling import compile as compile_graph
+    from .graph.functions.reductions import sum_
+    from .graph.graph import Graph
+    from .graph.types import TensorType
+    from .lowering.llvm.compile import host_target, llvm_version
+    from .runtime.cache import CompileCache
+    from .runtime.threads import default_threads
+
+    target = host_target()
+    versions = [f"joinery {__version__}", f"Python {platform.python_version()}", f"LLVM {llvm_version()}"]
+    versions += [f"{package} {_version(package)}" for package in PACKAGES]
+    _section("versions", versions)
+    vectors = [
+        name
+        for name in ("sse4.2", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "neon")
+        if target.has(name)
+    ]
+    sizes = (("L1", target.l1_bytes), ("L2", target.l2_bytes), ("L3 counted on", target.l3_bytes))
+    _section(
+        "CPU",
+        [
+            f"{target.cpu}, {target.triple}",
+            f"vectors of {target.vector_bytes} bytes; {' '.join(vectors) or 'no known extensions'}",
+            ", ".join(f"{name} {_bytes(size)}" for name, size in sizes),
+        ],
+    )
+    _section("threads", [f"{default_threads()} of {os.cpu_count()} CPUs"])
+    cache = CompileCache()
+    entries = (
+        [path.stat().st_size for path in cache.directory.glob("*.entry")] if cache.problem is None else []
+    )
+    state = cache.problem or f"{len(entries)} entries, {_bytes(sum(entries))} of {_bytes(cache.budget_bytes)}"
+    _section("cache", [str(cache.directory), state])
+
+    graph = Graph("doctor", [TensorType("float32", ("n", 16), "x")])
+    x = graph.inputs[0]
+    graph.output(sum_(x * 2, axis=1))
+    started = time.perf_counter()
+    model = compile_graph(graph, cache=False)
+    seconds = time.perf_counter() - started
+    good = bool(np.array_equal(model(np.ones((3, 16), np.float32)), np.full(3, 32, np.float32)))
+    _section(
+        "check",
+        [
+            f"compiled a small graph in {seconds:.2f} s; it computes {'the right' if good else 'WRONG'} numbers"
+        ],
+    )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
