@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import os
 import platform
 import sys
@@ -14,7 +15,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
 from .promotion import DTYPES, DType, RuleSet, UserError, is_scalar, rules
@@ -44,11 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UserError) else 1
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.format_usage()}{_wrapped(f'{self.prog}: error: {message}')}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
     def formatter(prog: str) -> argparse.HelpFormatter:
         return argparse.HelpFormatter(prog, width=WIDTH)
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="joinery", description="Promotion queries and compiled models.", formatter_class=formatter
     )
     parser.add_argument("--version", action="version", version=f"joinery {__version__}")
@@ -198,21 +204,21 @@ def _inspect(options: argparse.Namespace) -> int:
     opened = artifact_file.load(options.model, trusted=True)
     manifest, compiled = opened.manifest, opened.compiled
     print(f"model {manifest.name!r}, {_bytes(os.path.getsize(options.model))}")
-    _section("targets", manifest.targets)
-    if compiled is not None:
-        _section("inputs", map(_tensor, compiled.inputs))
-        _section("outputs", map(_tensor, compiled.outputs))
-        _section("dims", compiled.dims)
-        _section("checks", compiled.checks)
-    names = {spec.name: spec for spec in compiled.constants} if compiled is not None else {}
-    total = sum(entry.nbytes for entry in manifest.weights)
-    shapes = [f"{spec.name}: {spec.dtype}{list(spec.shape)}, stored {spec.layout}" for spec in names.values()]
-    _section(f"weights ({len(manifest.weights)} arrays, {_bytes(total)})", shapes)
-    if compiled is not None:
-        listed = kernels_of(compiled)
-        _section(
-            "kernels", (line for at, kernel in enumerate(listed, 1) for line in _kernel_lines(at, kernel))
-        )
+    _section("compiled for", (", ".join(target.split("|")[:2]) for target in manifest.targets))
+    if compiled is None:
+        raise UserError(f"{options.model} holds no compiled code; fix: save the model anew with Model.save")
+    _section("inputs", map(_tensor, compiled.inputs))
+    _section("outputs", map(_tensor, compiled.outputs))
+    _section("dims", compiled.dims)
+    _section("checks", compiled.checks)
+    weights = {spec.name: spec for spec in compiled.constants}.values()
+    total = sum(DType(spec.dtype).itemsize * math.prod(spec.shape) for spec in weights)
+    _section(
+        f"weights and constants ({len(weights)}, {_bytes(total)})",
+        (f"{spec.name}: {spec.dtype}{list(spec.shape)}, stored {spec.layout}" for spec in weights),
+    )
+    listed = kernels_of(compiled)
+    _section("kernels", (line for at, kernel in enumerate(listed, 1) for line in _kernel_lines(at, kernel)))
     return 0
 
 
@@ -286,7 +292,6 @@ def _doctor(_: argparse.Namespace) -> int:
     from .compiling import compile as compile_graph
     from .graph.functions.reductions import sum_
     from .graph.graph import Graph
-    from .graph.types import TensorType
     from .lowering.llvm.compile import host_target, llvm_version
     from .runtime.cache import CompileCache
     from .runtime.threads import default_threads
@@ -317,9 +322,8 @@ def _doctor(_: argparse.Namespace) -> int:
     state = cache.problem or f"{len(entries)} entries, {_bytes(sum(entries))} of {_bytes(cache.budget_bytes)}"
     _section("cache", [str(cache.directory), state])
 
-    graph = Graph("doctor", [TensorType("float32", ("n", 16), "x")])
-    x = graph.inputs[0]
-    graph.output(sum_(x * 2, axis=1))
+    graph = Graph("doctor")
+    graph.output(sum_(graph.input("float32", ("n", 16), "x") * 2, axis=1))
     started = time.perf_counter()
     model = compile_graph(graph, cache=False)
     seconds = time.perf_counter() - started

@@ -387,7 +387,7 @@ def gather(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) ->
     axis = attrs["axis"]
     if normalize_axis(axis, len(shape)) != axis:
         raise ShapeError(f"axis {axis} is not normalised")
-    _indexable(shape[axis], indices, axis)
+    _indexable(shape[axis], indices, axis, checks)
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
@@ -402,13 +402,17 @@ def take_along_axis(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: C
             "equal ranks",
             "insert axes of size 1, or use joinery.gather",
         )
-    _indexable(shape[axis], indices, axis)
+    _indexable(shape[axis], indices, axis, checks)
     others = broadcast_shapes(
         ((*shape[:axis], 1, *shape[axis + 1 :]), (*indices[:axis], 1, *indices[axis + 1 :])), checks
     )
     return (*others[:axis], indices[axis], *others[axis + 1 :])
 
 
-def _indexable(extent: Extent, indices: Shape, axis: int) -> None:
+def _indexable(extent: Extent, indices: Shape, axis: int, checks: Checks) -> None:
     if extent == 0 and not any(size == 0 for size in indices):
         raise ShapeError(f"axis {axis} is empty, no index points into it", "an axis of at least one element")
+    if isinstance(extent, Dim):  # holds where the axis has an element, or no index is there to point into it
+        checks.add(
+            maximum(1 - extent, 0) * product(indices), 0, f"axis {axis} is empty, no index points into it"
+        )

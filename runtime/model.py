@@ -129,6 +129,11 @@ class Model:
                     f"{', '.join(map(str, outputs))}"
                 )
             return [outputs[name] for name in names]
+        if not isinstance(outputs, Sequence):
+            raise UserError(
+                f"{self._executable.label}: outputs must be arrays, got {type(outputs).__name__}; "
+                "fix: a list of arrays, or a mapping of output names to arrays"
+            )
         return list(outputs)
 
     @property
@@ -170,7 +175,15 @@ class Model:
         return plan_table(self._kernels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model as one file: graph, object code, weights. Replaces an existing file atomically."""
+        """Writes the model as one file: graph, object code, weights. Replaces an existing file atomically.
+
+        Raises `UserError` when the path cannot be written.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise UserError(
+                f"{self._executable.label}: save expects a path, got {type(path).__name__}; "
+                "fix: save('model.joinery')"
+            )
         if self._archive is not None:
             text, arrays = self._archive()
             artifact_file.save(path, self.name, text, [self._compiled], arrays)

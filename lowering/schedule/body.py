@@ -429,6 +429,8 @@ class BodyBuilder:
             position = self.emit(
                 "where", INT64, (negative, self.emit("add", INT64, (position, size)), position)
             )
+        elif indices.dtype.bits == 64:  # from 2**63 on they are negative as int64, and beyond the end
+            position = self.emit("where", INT64, (self.emit("less", BOOL, (position, zero)), last, position))
         position = self.emit("minimum", INT64, (self.emit("maximum", INT64, (position, zero)), last))
         return self.evaluate(data, (*outer, self.as_index(position), *inner), guard)
 

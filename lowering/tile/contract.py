@@ -34,7 +34,7 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     inner = {product.k for product in found}
     grid = [(axis, 1) for axis in range(len(nest.axes)) if axis not in tiled and axis not in inner]
     grid += [(axis, blocks.get(axis, 1)) for axis in tiled]
-    starts = kernel.grid(grid)
+    starts = kernel.grid(grid, schedule.group)
     rows = row_dimension(kernel, first.m, blocks, starts)
     columns = kernel.dimension(
         first.n,

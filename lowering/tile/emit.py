@@ -111,8 +111,12 @@ class Kernel:
         ):
             yield loop
 
-    def grid(self, axes: Sequence[tuple[int, int]]) -> dict[int, Word]:
-        """Where this program starts along each (axis, block) of the grid. The last axis varies fastest."""
+    def grid(self, axes: Sequence[tuple[int, int]], group: int = 0) -> dict[int, Word]:
+        """Where this program starts along each (axis, block) of the grid. The last axis varies fastest.
+
+        With `group`, positions of the last axis come in groups of that many: a group passes over the whole of the axis before
+        it, then the next group does. What a group reads then stays in the cache for all of these passes.
+        """
         words = self.words
         counts = [words.ceil_div(self.axis_extent(axis), block) for axis, block in axes]
         starts: dict[int, Word] = {}
@@ -122,7 +126,25 @@ class Kernel:
         program: Word = 0
         if moving:
             program = self.builder.cast("arith.extsi", self.builder.program_id(0), I64)
-        for number in reversed(range(len(axes))):
+        outer = len(axes)
+        known = counts[-1] if axes else 0
+        if isinstance(known, int) and known <= group:
+            group = 0  # one group is the plain order
+        if group and len(moving) >= 2 and moving[-1] == moving[-2] + 1 == len(axes) - 1:
+            outer -= 2
+            (above, above_block), (last, last_block) = axes[-2:]
+            area = words.mul(counts[-2], counts[-1])
+            inside = words.mod(program, area) if len(moving) > 2 else program
+            program = words.div(program, area)
+            passes = words.mul(counts[-2], group)
+            number_of = words.div(inside, passes)
+            first = words.mul(number_of, group)
+            inside = words.sub(inside, words.mul(number_of, passes))
+            even = isinstance(known, int) and known % group == 0
+            height = group if even else words.minimum(group, words.sub(counts[-1], first))
+            starts[above] = words.mul(words.div(inside, height), above_block)
+            starts[last] = words.mul(words.add(first, words.mod(inside, height)), last_block)
+        for number in reversed(range(outer)):
             axis, block = axes[number]
             if number not in moving:
                 starts[axis] = 0

@@ -64,11 +64,13 @@ class Schedule:
         packed_b: columns per panel when the second operand of a product is stored in panels ("panels:<n>"),
             else 0.
         streaming: whether stores bypass the caches.
+        group: of a contract nest, row blocks that pass over all column blocks together (0: all of them). Any number is legal.
     """
 
     blocks: tuple[tuple[int, int], ...] = ()
     packed_b: int = 0
     streaming: bool = False
+    group: int = 0
 
 
 def is_whole(extent: Extent, block: int) -> bool:
@@ -157,7 +159,8 @@ def default_schedule(nest: Nest, limits: HostLimits | None = None) -> Schedule:
             blocks = _attention_blocks(nest, limits)
     traffic = bytes_read(nest) + bytes_written(nest)
     streaming = template in ("map", "row") and type(traffic) is int and traffic > limits.l3_bytes
-    return Schedule(blocks, 0, streaming)
+    group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
+    return Schedule(blocks, 0, streaming, group)
 
 
 def _capped(extent: Extent, cap: int) -> int:
@@ -305,6 +308,15 @@ def _contract_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
     for product in products(nest):
         blocks[product.k] = _capped(nest.axes[product.k].extent, 512)
     return tuple(blocks.items())
+
+
+def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
+    """Row blocks of the first operand that fill half of the second-level cache."""
+    product = products(nest)[0]
+    depth = nest.axes[product.k].extent
+    if product.m is None or type(depth) is not int:
+        return 0
+    return max(1, limits.l2_bytes // 2 // (4 * depth * blocks.get(product.m, 1) or 1))
 
 
 def _attention_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:

@@ -59,6 +59,18 @@ class Words:
             return b
         return self._binary("arith.addi", a, b)
 
+    def sub(self, a: Word, b: Word) -> Word:
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        if isinstance(b, int) and b == 0:
+            return a
+        return self._binary("arith.subi", a, b)
+
+    def minimum(self, a: Word, b: Word) -> Word:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self._binary("arith.minsi", a, b)
+
     def mul(self, a: Word, b: Word) -> Word:
         if isinstance(a, int) and isinstance(b, int):
             return a * b

@@ -129,6 +129,68 @@ def test_equal_weights_are_stored_once_and_serve_both(tmp_path: Path) -> None:
         assert np.array_equal(jn.load(path, trusted=trusted, cache=False)(INPUT), m(INPUT))
 
 
+def bits(arrays: tuple[Array, ...]) -> list[tuple[str, tuple[int, ...], bytes]]:
+    return [(str(array.dtype), array.shape, array.tobytes()) for array in arrays]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bool", "int4", "int64", "uint8", "index", "float16", "bfloat16", "tensor_float32", "float64", "float8_e4m3fn",
+     "float8_e8m0fnu", "float4_e2m1fn", "int2", "complex64"],
+)  # fmt: skip
+def test_weights_of_every_kind_of_dtype(tmp_path: Path, name: str) -> None:
+    """Small weights lie in the text, large ones in their section; dtypes that are only stored travel too."""
+    dtype = jn.DType(name)
+    small, large = (
+        np.random.default_rng(1).integers(0, 2, shape).astype(dtype.numpy) for shape in ((3, 5), (300, 5))
+    )
+    g = jn.Graph("stored", [jn.TensorType(dtype, ("n", 5), name="x")])
+    g.output(g.inputs[0][::2], g.weight("small", small, dtype), g.weight("large", large, dtype)[::-1])
+    m = jn.compile(g, cache=False)
+    x = large[:7]
+    expected = bits((x[::2], small, large[::-1]))
+    assert bits(m(x)) == expected
+    m.save(tmp_path / "stored.joinery")
+    for trusted in (True, False):
+        loaded = jn.load(tmp_path / "stored.joinery", trusted=trusted, cache=False)
+        assert bits(loaded(x)) == expected
+        assert loaded.inputs[0].dtype == name
+
+
+def test_a_weight_that_is_read_in_several_layouts(tmp_path: Path) -> None:
+    w = GENERATOR.standard_normal((64, 64), dtype=np.float32)
+    g = jn.Graph("layouts", [jn.TensorType(jn.float32, ("n", 64), name="x")])
+    (x,) = g.inputs
+    weight = g.weight("w", w)
+    g.output(x @ weight, x @ weight.T, weight * 2)
+    m = jn.compile(g, cache=False)
+    assert len({spec.layout for spec in m.compiled.constants}) == 3
+    path, again = tmp_path / "layouts.joinery", tmp_path / "again.joinery"
+    m.save(path)
+    start, end = weight_bytes(path)
+    assert end - start < 2 * w.nbytes, "it is stored once"
+    expected = bits(m(INPUT))
+    np.testing.assert_allclose(m(INPUT)[1], INPUT @ w.T, rtol=1e-4, atol=1e-4)
+    for trusted in (True, False):
+        loaded = jn.load(path, trusted=trusted, cache=False)
+        assert bits(loaded(INPUT)) == expected
+        loaded.save(again)
+        assert again.read_bytes() == path.read_bytes()
+
+
+def test_shapes_of_weights_without_elements_or_axes(tmp_path: Path) -> None:
+    g = jn.Graph("shapes", [jn.TensorType(jn.float32, ("n",), name="x")])
+    (x,) = g.inputs
+    g.output(x * g.weight("scalar", np.float32(3)), g.weight("empty", np.zeros((0, 4), np.float32)))
+    jn.compile(g, cache=False).save(tmp_path / "shapes.joinery")
+    for trusted in (True, False):
+        tripled, empty = jn.load(tmp_path / "shapes.joinery", trusted=trusted, cache=False)(
+            np.ones(2, np.float32)
+        )
+        assert tripled.tolist() == [3, 3]
+        assert (empty.shape, empty.dtype) == ((0, 4), np.float32)
+
+
 def test_a_new_file_takes_the_place_of_the_old_one_while_that_is_in_use(
     copy: Path, saved: tuple[Path, Any]
 ) -> None:
@@ -151,6 +213,13 @@ def test_a_path_that_cannot_be_written(tmp_path: Path, target: str) -> None:
     ):
         m.save(tmp_path / target)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_is_no_path(saved: tuple[Path, Any]) -> None:
+    with pytest.raises(
+        jn.UserError, match=r"model 'saved': save expects a path, got int; fix: save\('model\.joinery'\)"
+    ):
+        jn.load(saved[0], trusted=True, cache=False).save(5)  # type: ignore[arg-type]
 
 
 # --- weights stay in the file

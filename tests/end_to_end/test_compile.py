@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import joinery as jn
@@ -147,7 +148,7 @@ def test_checks_of_the_graph_are_made_at_launch() -> None:
     np.testing.assert_array_equal(
         m(np.ones(3, np.float32), np.ones(3, np.float32))[0], np.full(3, 2, np.float32)
     )
-    with pytest.raises(jn.UserError, match=r"rebind: axis 0: n must equal m \(n = 3, m = 4\)"):
+    with pytest.raises(jn.UserError, match=r"rebind:? axis 0: n must equal m \(n = 3, m = 4\)"):
         m(np.ones(3, np.float32), np.ones(4, np.float32))
     with pytest.raises(jn.UserError, match=r"max: axis 0 must not be empty"):
         m(np.ones(0, np.float32), np.ones(0, np.float32))
@@ -281,6 +282,15 @@ def test_what_bind_accepts(model: jn.Model, inputs: Any, outputs: Any, message: 
         model.bind(*inputs, outputs=outputs)
 
 
+def test_outputs_must_be_arrays(affine: jn.Model) -> None:
+    with pytest.raises(
+        jn.UserError, match=r"outputs must be arrays, got int; fix: a list of arrays, or a mapping"
+    ):
+        affine.bind(BASE.copy(), outputs=3)
+    with pytest.raises(jn.UserError, match=r"buffer of output 'y' must be an array, got a str"):
+        affine.bind(BASE.copy(), outputs=["y"])
+
+
 def test_buffers_must_be_writable_and_apart(affine: jn.Model) -> None:
     x = BASE.copy()
     with pytest.raises(jn.UserError, match="overlaps input 'x'"):
@@ -320,6 +330,30 @@ def test_eight_threads_share_a_model(threads: int) -> None:
     for worker in workers:
         worker.join()
     assert failures == []
+
+
+def test_threads_may_compile_at_the_same_time(tmp_path: Path) -> None:
+    failures: list[str] = []
+
+    def work(worker: int) -> None:
+        for number in range(worker, worker + 4):
+            g = jn.Graph(f"graph{number}", [tensor("x", "n", 16)])
+            y = g.inputs[0]
+            for step in range(number):
+                y = jn.relu(y * 2 - step)
+            g.output(y)
+            a = integers(worker, 3, 16)
+            m = jn.compile(g, cache=tmp_path / "cache" if number % 2 else False)
+            if not np.array_equal(m(a), jn.evaluate(g, a)):
+                failures.append(f"worker {worker}, graph {number}")
+
+    workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert failures == []
+    assert jn.CompileCache(tmp_path / "cache").problem is None
 
 
 def test_a_call_releases_the_gil() -> None:
@@ -417,7 +451,7 @@ def build():
 
 def digest():
     c = jn.compile(build(), cache=False).compiled
-    parts = [c.llvm_ir, json.dumps(c.ttir), repr((c.kernels, c.inputs, c.outputs, c.constants, c.checks)), c.key]
+    parts = [c.llvm_ir, json.dumps(c.ttir), repr((c.kernels, c.inputs, c.outputs, c.constants, c.checks))]
     return [hashlib.sha256(p.encode()).hexdigest() for p in parts] + [hashlib.sha256(c.object_code).hexdigest()]
 """
 
@@ -427,7 +461,7 @@ def test_lowering_is_deterministic() -> None:
     exec(DETERMINISM, namespace)
     here = namespace["digest"]()
     assert namespace["digest"]() == here
-    assert len(set(here)) == 5
+    assert len(set(here)) == 4
     for seed in ("0", "4711"):
         done = subprocess.run(
             [sys.executable, "-c", DETERMINISM + "print(*digest())"],

@@ -15,8 +15,8 @@ from .. import conversions
 from ..ir import Function, V, const, vector, zero
 from .elementwise import constant, memory_element, register_element
 from .evaluate import Bound, Evaluator, decompose_mask, memory_size_of
-from .nodes import Affine, Load, Map, Node, Splat, Stored, View
-from .roots import Roots
+from .nodes import Affine, Load, Map, Node, Splat, Stored, View, view
+from .roots import Combine, Roots
 
 EXACT_INT8_TERMS = 1024  # 1024 · 128 · 128 = 2^24: sums of that many int8 products are exact in float32
 
@@ -91,6 +91,12 @@ class Dots:
             direct = self._direct(node, element)
             if direct is not None and (not contiguous or direct.column.ref == "1"):
                 return direct
+        memory = self.roots.materialize(self._converted(node, elem, tf32))
+        row, column = (self.ev.s.constant(stride) for stride in memory.strides)
+        return Operand(memory.pointer, row, column, self._limits(node))
+
+    def _converted(self, node: Node, elem: str, tf32: bool) -> Node:
+        """The block with elements `elem`, rounded to 10 mantissa bits for `tf32`."""
         converted = node
         if node.elem != elem:
             op = "arith.extsi" if node.elem[0] == "i" and elem[0] == "i" else "arith.extf"
@@ -98,9 +104,7 @@ class Dots:
             converted = Map(node.shape, elem, op, (node,))
         if tf32:
             converted = Map(node.shape, elem, "joinery.round_tf32", (converted,))
-        memory = self.roots.materialize(converted)
-        row, column = (self.ev.s.constant(stride) for stride in memory.strides)
-        return Operand(memory.pointer, row, column, self._limits(node))
+        return converted
 
     def _limits(self, node: Node) -> tuple[Bound, ...]:
         """Bounds beyond which a block is known to be zero."""
@@ -123,6 +127,8 @@ class Dots:
                 f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented"
             )
         ev = self.ev
+        if c.shape[1] == 1:
+            return self._matrix_vector(a, b, c, precision, into)
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into)
         fresh = into is None
@@ -135,6 +141,24 @@ class Dots:
         right = self._operand(b, c.elem, True, tf32)
         self._multiply(left, right, target, c, a.shape[1], not overwrite)
         return target
+
+    def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
+        """A product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
+        tf32 = precision == "tf32" and c.elem == "f32"
+        multiply, add = ("arith.mulf", "arith.addf") if c.elem[0] == "f" else ("arith.muli", "arith.addi")
+        rows = self._converted(a, c.elem, tf32)
+        column = view(self.roots.materialize(self._converted(b, c.elem, tf32)), a.shape, (1, None))
+        product = Map(a.shape, c.elem, multiply, (rows, column))
+        left, right, total = object(), object(), object()
+        combine = Combine(
+            (left, right), ((add, c.elem, total, (left, right), (c.elem, c.elem), {}),), (total,)
+        )
+        sums = self.roots.reduce([product], 1, combine)[0]
+        assert isinstance(sums, Stored)
+        result = Stored(c.shape, c.elem, sums.pointer, (sums.strides[0], 0), sums.memory)
+        if into is None and is_zero(c):
+            return result
+        return self.roots.materialize(Map(c.shape, c.elem, add, (c if into is None else into, result)), into)
 
     def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None) -> Stored:
         """int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""

@@ -293,7 +293,7 @@ class Roots:
     @staticmethod
     def _transposed_load(node: Node) -> Load | None:
         """The load behind a 2-D block that is contiguous along dimension 0 (a transposed tile), or None."""
-        if isinstance(node, View) and node.dims == (1, 0) and isinstance(node.source, Load):
+        if isinstance(node, View) and node.dims == (1, 0) and isinstance(node.source, Load) and min(node.shape) > 1:
             load = node.source
             offset = load.pointers.offset
             if (
