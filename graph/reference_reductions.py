@@ -57,11 +57,8 @@ def reduce_min(symbol: BoundSymbol, a: Array) -> Array:
 
 def _extreme(symbol: BoundSymbol, a: Array, choose: Callable[[Array, Array], Array]) -> Array:
     if symbol.dtype.kind == "bool":  # any and all: of nothing they are False and True
-        return (
-            np.any(a, _axes(symbol), keepdims=_keepdims(symbol))
-            if choose is larger
-            else np.all(a, _axes(symbol), keepdims=_keepdims(symbol))
-        )
+        decide = np.any if choose is larger else np.all
+        return np.asarray(decide(a, _axes(symbol), keepdims=_keepdims(symbol)))
     values = _flatten_axes(symbol, working(a, symbol.inputs[0].dtype))
     while (
         values.shape[-1] > 1

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def constant_labels(graph: Graph) -> dict[int, str]:
 def structure_text(graph: Graph) -> str:
     """The graph as text without the bytes of large arrays, locations or the graph's name."""
 
-    def array_text(array: np.ndarray) -> str:  # type: ignore[type-arg]
+    def array_text(array: np.ndarray[Any, Any]) -> str:
         if array.nbytes <= INLINE_BYTES:
             return f'hex"{array.tobytes().hex()}"'
         return f"array[{array.dtype} {array.shape}]"

@@ -107,7 +107,9 @@ def find_softmax(nest: Nest, values: Product) -> Softmax | None:
     if body[weights].op not in ("div", "div_approximate"):
         return None
     powers, total = (bare(number) for number in body[weights].operands)
-    if body[powers].op not in ("exp", "exp_approximate") or not reduces(total, "sum") or bare(body[total].operands[0]) != powers:
+    if body[powers].op not in ("exp", "exp_approximate"):
+        return None
+    if not reduces(total, "sum") or bare(body[total].operands[0]) != powers:
         return None
     difference = bare(body[powers].operands[0])
     if body[difference].op != "sub":

@@ -333,7 +333,7 @@ class Evaluator:
                     else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
                 )
             if guard is None:
-                if id(node) in self.ahead and step.ref == "1":
+                if dim is not None and id(node) in self.ahead and step.ref == "1":
                     self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim), el), locality=2)
                 raw = self.f.load(type_, pointer, size)
             else:

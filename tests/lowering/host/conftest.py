@@ -17,9 +17,8 @@ from joinery.runtime.native.codegen import link
 GUARD = 256
 
 
-AVX2 = HostTarget(
-    host_target().triple, "haswell", frozenset("avx avx2 bmi bmi2 f16c fma lzcnt popcnt sse4.1 sse4.2".split()), 32
-)
+AVX2_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.1", "sse4.2")
+AVX2 = HostTarget(host_target().triple, "haswell", frozenset(AVX2_FEATURES), 32)
 """An older x86 target: half the vector width, half the registers. Its code runs on newer machines too."""
 
 
