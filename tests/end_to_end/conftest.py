@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import joinery as jn
@@ -10,6 +12,12 @@ import numpy as np
 import pytest
 
 Array = np.ndarray[Any, Any]
+
+spec = importlib.util.spec_from_file_location("error_bounds", Path(__file__).with_name("error_bounds.py"))
+assert spec is not None
+assert spec.loader is not None
+error_bounds = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(error_bounds)
 
 GUARD = 256
 PATTERN = 0xA5
@@ -202,6 +210,26 @@ class Agreement:
         assert not differ.any(), f"{what}: " + describe(
             differ, {"compiled": actual, "reference": expected, "ulp": distance, **about}
         )
+
+    def bounded(self, graph: jn.Graph, *arrays: Array, model: Any = None) -> Any:
+        """Compiles, runs and compares all outputs, each within the bound of a running error analysis. Returns the model."""
+        model = model or self.compile(graph)
+        outputs = self.run(model, *arrays)
+        nodes = error_bounds.propagate(graph, *arrays)
+        for name, symbol, ours in zip(graph.output_names, graph.outputs, outputs, strict=True):
+            node = nodes[symbol.id]
+            assert ours.shape == node.value.shape, name
+            assert ours.dtype == node.value.dtype, name
+            what = f"{name} = {symbol!r}"
+            if not node.error.any():
+                self.same(ours, node.value, any_zero=True, what=what)
+                continue
+            with np.errstate(all="ignore"):
+                far = ~(np.abs(ours.astype(np.float64) - node.wide) <= node.error) & (node.error < np.inf)
+            far &= ~(is_nan(ours) & is_nan(node.value)) & ~(ours == node.value)
+            about = {"compiled": ours, "reference": node.value, "bound": node.error}
+            assert not far.any(), f"{what}: " + describe(far, about)
+        return model
 
     def agrees(self, graph: jn.Graph, *arrays: Array, model: Any = None, ulp: Callable[[str], float] | float = 0.0) -> Any:
         """Compiles, runs and compares all outputs. Returns the model."""

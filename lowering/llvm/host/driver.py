@@ -20,6 +20,7 @@ BYTES_PER_NS = 16
 OPERATIONS_PER_NS = 64
 INLINE_NS = 10_000
 CHUNK_NS = 4_000
+MOST_CHUNKS = 128  # finer chunks would break the streams that prefetching follows, and balance no better
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,13 @@ def _emit_launch(
         f.call(kernel, "void", direct)
         return
     if is_constant(work) and is_constant(grid):
-        grain = V(str(max(1, int(grid.ref) * CHUNK_NS // int(work.ref))), "i64")
+        programs = int(grid.ref)
+        grain = V(str(max(1, programs * CHUNK_NS // int(work.ref), programs // MOST_CHUNKS)), "i64")
     else:
         share = f.binary("udiv", s.mul(grid, s.constant(CHUNK_NS)), s.max(work, s.constant(1)))
         small = f.icmp("sle", work, s.constant(INLINE_NS))
-        grain = f.select(small, s.max(grid, s.constant(1)), s.max(share, s.constant(1)))
+        share = s.max(s.max(share, s.floor_div(grid, MOST_CHUNKS)), s.constant(1))
+        grain = f.select(small, s.max(grid, s.constant(1)), share)
     f.call("jn_parallel", "void", [f.params[0], V(f"@{kernel}", "ptr"), arguments, grid, grain])
 
 

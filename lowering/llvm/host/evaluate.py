@@ -110,7 +110,7 @@ class Evaluator:
         self._implied: dict[int, set[str]] = {}
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
-        self.ahead: set[int] = set()  # loads that fetch the next row while they read this one again
+        self.ahead: set[int] = set()  # loads that fetch the next row
         self._loops = 0
 
     # -- scopes -----------------------------------------------------------
@@ -333,7 +333,7 @@ class Evaluator:
                     else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
                 )
             if guard is None:
-                if dim is not None and id(node) in self.ahead and step.ref == "1":
+                if dim is not None and step.ref == "1" and id(node) in self.ahead:
                     self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim), el), locality=2)
                 raw = self.f.load(type_, pointer, size)
             else:

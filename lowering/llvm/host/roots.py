@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
 
 from ....promotion.errors import UnsupportedError
 from ..ir import V, const, lanes, mangle, vector, zero
+from .combine import Combine
 from .elementwise import (
     constant,
-    emit_map,
     identity,
     larger,
     memory_element,
@@ -27,34 +25,7 @@ from .elementwise import (
 )
 from .evaluate import ORIGIN, Bound, Coordinate, Coordinates, Evaluator, decompose_mask, memory_size_of
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
-from .scalars import ZERO
-
-
-@dataclass(frozen=True, slots=True)
-class Combine:
-    """The combining function of a reduction or scan: straight-line operations on `2·n` values giving `n`."""
-
-    arguments: tuple[Any, ...]
-    operations: tuple[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]], ...]
-    results: tuple[Any, ...]
-
-    @property
-    def kind(self) -> str | None:
-        """The operation's name when it is a single commutative operation on the two arguments."""
-        if len(self.operations) == 1 and len(self.results) == 1:
-            op, _, result, operands, _, _ = self.operations[0]
-            if result is self.results[0] and set(map(id, operands)) == set(map(id, self.arguments)):
-                return op
-        return None
-
-    def emit(self, ev: Evaluator, left: Sequence[V], right: Sequence[V]) -> list[V]:
-        values = dict(zip(map(id, self.arguments), [*left, *right], strict=True))
-        for op, elem, result, operands, elems, attrs in self.operations:
-            if op == "arith.constant":
-                values[id(result)] = constant(attrs["value"], elem)
-            else:
-                values[id(result)] = emit_map(ev.f, op, elem, [values[id(o)] for o in operands], elems, attrs)
-        return [values[id(r)] for r in self.results]
+from .scalars import ZERO, is_constant
 
 
 class Roots:
@@ -64,20 +35,14 @@ class Roots:
         self.ev = evaluator
         self.again = again
         self.streaming = False  # the kernel moves more than the caches hold: fetch ahead
-        self._visits: dict[int, int] = {}
 
     # -- helpers ------------------------------------------------------------
 
     def _elements(self, nodes: Sequence[Node]) -> set[str]:
-        """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses.
-
-        Also notes which loads the nest visits for the second time: these find their row in the cache and have time to fetch the
-        next one.
-        """
+        """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses."""
         found: set[str] = set()
         stack = list(nodes)
         seen: set[int] = set()
-        self.ev.ahead = set()
         while stack:
             node = stack.pop()
             if id(node) in seen:
@@ -86,9 +51,6 @@ class Roots:
             match node:
                 case Load():
                     found.add(node.elem)
-                    visits = self._visits[id(node)] = self._visits.get(id(node), 0) + 1
-                    if self.streaming and visits == 2:
-                        self.ev.ahead.add(id(node))
                     if not isinstance(node.pointers.offset, Affine):
                         stack.append(node.pointers.offset)
                 case Map():
@@ -101,6 +63,28 @@ class Roots:
                     if node.elem not in ("i1", "i64", "ptr"):
                         found.add(node.elem)
         return found or {"f32"}
+
+    def _fetch_ahead(self, nodes: Sequence[Node], kept: Sequence[Node]) -> None:
+        """In a streaming kernel the last nest that reads a row fetches the next one: the hardware alone does not overlap the
+        arithmetic of a row with its memory traffic. What is below a kept value is not read again."""
+        self.ev.ahead = set()
+        if not self.streaming:
+            return
+        stack = [(node, False) for node in nodes]
+        below = {id(node) for node in kept}
+        while stack:
+            node, last = stack.pop()
+            last = last or id(node) in below
+            match node:
+                case Load():
+                    offset = node.pointers.offset
+                    moving = isinstance(offset, Affine) and not is_constant(offset.base)  # not the same row in every program
+                    if moving and (last or not self.again(node)):
+                        self.ev.ahead.add(id(node))
+                case Map():
+                    stack.extend((operand, last) for operand in node.operands)
+                case View():
+                    stack.append((node.source, last))
 
     def _byproducts(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
         """Expensive values inside the nest that a later root reads again, outermost first."""
@@ -180,6 +164,7 @@ class Roots:
         ev = self.ev
         self._settle(nodes)
         kept = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(nodes, shape)]
+        self._fetch_ahead(nodes, [node for node, _ in kept])
         inner = self.inner_dim(shape)
         with ExitStack() as stack:
             coordinates = self._outer(stack, shape, inner, bounds, nodes)
@@ -293,7 +278,12 @@ class Roots:
     @staticmethod
     def _transposed_load(node: Node) -> Load | None:
         """The load behind a 2-D block that is contiguous along dimension 0 (a transposed tile), or None."""
-        if isinstance(node, View) and node.dims == (1, 0) and isinstance(node.source, Load) and min(node.shape) > 1:
+        if (
+            isinstance(node, View)
+            and node.dims == (1, 0)
+            and isinstance(node.source, Load)
+            and min(node.shape) > 1
+        ):
             load = node.source
             offset = load.pointers.offset
             if (
@@ -395,6 +385,7 @@ class Roots:
         self._settle(sources)
         n = min(ev.lanes_for(*self._elements(sources)), shape[axis])
         saved = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(sources, shape)]
+        self._fetch_ahead(sources, [node for node, _ in saved])
         with ExitStack() as stack:
             coordinates = self._outer(stack, shape, axis, bounds, sources)
 
@@ -466,6 +457,7 @@ class Roots:
         self._settle(sources)
         inner = max(d for d in kept if shape[d] > 1)
         n = min(ev.lanes_for(*self._elements(sources)), shape[inner])
+        ev.ahead = set()  # neighbouring columns belong to other programs
         count, implied = ev.extent(shape[axis], bounds, axis)
         static = count.ref == str(shape[axis]) and shape[axis] <= 16
         with ExitStack() as stack:

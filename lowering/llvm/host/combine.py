@@ -1,0 +1,38 @@
+"""The combine regions of reductions and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import V
+from .elementwise import constant, emit_map
+from .evaluate import Evaluator
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """The combining function of a reduction or scan: straight-line operations on `2·n` values giving `n`."""
+
+    arguments: tuple[Any, ...]
+    operations: tuple[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]], ...]
+    results: tuple[Any, ...]
+
+    @property
+    def kind(self) -> str | None:
+        """The operation's name when it is a single commutative operation on the two arguments."""
+        if len(self.operations) == 1 and len(self.results) == 1:
+            op, _, result, operands, _, _ = self.operations[0]
+            if result is self.results[0] and set(map(id, operands)) == set(map(id, self.arguments)):
+                return op
+        return None
+
+    def emit(self, ev: Evaluator, left: Sequence[V], right: Sequence[V]) -> list[V]:
+        values = dict(zip(map(id, self.arguments), [*left, *right], strict=True))
+        for op, elem, result, operands, elems, attrs in self.operations:
+            if op == "arith.constant":
+                values[id(result)] = constant(attrs["value"], elem)
+            else:
+                values[id(result)] = emit_map(ev.f, op, elem, [values[id(o)] for o in operands], elems, attrs)
+        return [values[id(r)] for r in self.results]
