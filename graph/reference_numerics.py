@@ -175,14 +175,15 @@ def bitcast(values: Array, source: DType, target: DType) -> Array:
         1 not in (source.bits, target.bits) and source.bits != target.bits
     ) or source.itemsize != target.itemsize:
         raise UnsupportedError(f"bitcast from {source} ({source.bits} bits) to {target} ({target.bits} bits)")
+    values = np.array(values, order="C", copy=None)  # contiguous, and of rank 0 if it was
     if target.kind == "bool":
-        return np.not_equal(np.ascontiguousarray(values).view(np.uint8), 0)
+        return np.not_equal(values.view(np.uint8), 0)
     if source.bits == 4:  # one per byte, whose upper half is not part of the value
-        bits = values.astype(np.int64) if source.is_integer else np.ascontiguousarray(values).view(np.uint8)
+        bits = values.astype(np.int64) if source.is_integer else values.view(np.uint8)
         return (
             _nibbles(bits, target) if target.is_integer else (bits & 15).astype(np.uint8).view(target.numpy)
         )
-    return np.ascontiguousarray(values).view(target.numpy)
+    return values.view(target.numpy)
 
 
 def literal(value: object, dtype: DType) -> Any:

@@ -36,6 +36,7 @@ LONGEST_WHOLE_ROW = 16384
 CHUNK = 2048
 COLUMN_CHUNK = 8
 TRANSPOSE_TILE = 64
+SCORE_BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def default_schedule(nest: Nest, limits: HostLimits | None = None) -> Schedule:
         case "contract":
             blocks = _contract_blocks(nest)
         case _:
-            blocks = _attention_blocks(nest, limits)
+            blocks = _attention_blocks(nest)
     traffic = bytes_read(nest) + bytes_written(nest)
     streaming = template in ("map", "row") and type(traffic) is int and traffic > limits.l3_bytes
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
@@ -319,10 +320,10 @@ def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
     return max(1, limits.l2_bytes // 2 // (4 * depth * blocks.get(product.m, 1) or 1))
 
 
-def _attention_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
+def _attention_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
+    """Square score blocks: the keys of a block are transposed once for all of its rows, and a block stays in the second-level
+    cache. More keys than that are a loop with a running softmax."""
     scores, values = attention_products(nest)
     assert scores.m is not None
-    rows = _capped(nest.axes[scores.m].extent, 64)
-    keys = nest.axes[values.k].extent
-    fits = type(keys) is int and rows * power_of_two(keys) * 4 <= limits.l2_bytes // 4
-    return ((scores.m, rows), (values.k, _capped(keys, 1 << 20 if fits else 128)))
+    rows = _capped(nest.axes[scores.m].extent, SCORE_BLOCK)
+    return ((scores.m, rows), (values.k, _capped(nest.axes[values.k].extent, SCORE_BLOCK)))

@@ -59,6 +59,8 @@ class Node:
 def propagate(graph: jn.Graph, *arrays: Array) -> dict[int, Node]:
     """Value and error bound of every symbol of a finished graph, by symbol id."""
     twin = jn.Graph(graph.name, semantics=graph.rules, policy=graph.policy)
+    for holds in graph.checks:
+        twin.shape_checks.add(*holds)
     copies: dict[int, Any] = {}
     for symbol in graph.symbols:
         copies[symbol.id] = twin.adopt(symbol, [copies[operand.id] for operand in symbol.inputs])

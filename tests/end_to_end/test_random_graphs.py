@@ -27,27 +27,46 @@ UNARY = tuple(row.name for row in OPS.values() if row.kind == "map" and row.arit
 BINARY = tuple(row.name for row in OPS.values() if row.kind == "map" and row.arity == 2 and not row.attrs and not row.traits & {"internal"})
 
 
-class Builder:
-    """Draws one op at a time. `values` are the symbols made so far."""
+class Source:
+    """Decisions, drawn by hypothesis."""
 
-    def __init__(self, draw: Any, symbolic: bool) -> None:
+    def __init__(self, draw: Any) -> None:
         self.draw = draw
-        self.extents = SYMBOLIC if symbolic else EXTENTS
-        self.dims = {name: draw(st.sampled_from(DIMS)) for name in ("n", "k", "m")}
-        types = []
-        for position in range(draw(st.integers(1, 3))):
-            shape = types[0].shape if types and draw(st.booleans()) else self.shape()
-            types.append(jn.TensorType(jn.DType(draw(st.sampled_from(DTYPES))), shape, name=f"x{position}"))
-        self.graph = jn.Graph("random", inputs=types)
-        self.values = list(self.graph.inputs)
-        self.count = 0
 
     def one(self, *choices: Any) -> Any:
         return self.draw(st.sampled_from(choices))
 
+    def integer(self, low: int, high: int) -> int:
+        return self.integer(low, high)
+
+    def several(self, choices: Any, low: int, high: int, distinct: bool = False) -> list[Any]:
+        return self.draw(st.lists(st.sampled_from(choices), min_size=low, max_size=high, unique=distinct))
+
+    def order(self, count: int) -> list[int]:
+        return self.draw(st.permutations(range(count)))
+
+
+class Builder:
+    """Draws one op at a time. `values` are the symbols made so far."""
+
+    def __init__(self, source: Any, symbolic: bool) -> None:
+        self.one, self.integer, self.several, self.order = source.one, source.integer, source.several, source.order
+        self.extents = SYMBOLIC if symbolic else EXTENTS
+        self.dims = {name: self.one(*DIMS) for name in ("n", "k", "m")}
+        types = []
+        for position in range(self.integer(1, 3)):
+            shape = types[0].shape if types and self.flag() else self.shape()
+            types.append(jn.TensorType(jn.DType(self.one(*DTYPES)), shape, name=f"x{position}"))
+        self.graph = jn.Graph("random", inputs=types)
+        self.values = list(self.graph.inputs)
+        self.count = 0
+
+    def flag(self) -> bool:
+        return self.one(False, True)
+
     def shape(self) -> tuple[Any, ...]:
         shape: list[Any] = []
-        for extent in self.draw(st.lists(st.sampled_from(self.extents), max_size=4)):
+        for extent in self.several(self.extents, 0, 4):
             if math.prod(self.dims.get(e, e) for e in (*shape, extent)) <= MAX_ELEMENTS:
                 shape.append(extent)
         return tuple(shape)
@@ -59,13 +78,16 @@ class Builder:
         return math.prod(self.extent(entry) for entry in value.shape)
 
     def pick(self, condition: Any = lambda value: True) -> Any:
-        return self.draw(st.sampled_from([value for value in self.values if condition(value)][-8:]))
+        found = [value for value in self.values if condition(value)][-8:]
+        if not found:
+            raise jn.UserError("no value fits")
+        return self.one(*found)
 
     def axis(self, x: Any) -> int:
-        return self.draw(st.integers(0, len(x.shape) - 1))
+        return self.integer(0, len(x.shape) - 1)
 
     def axes(self, x: Any) -> tuple[int, ...]:
-        return tuple(sorted(self.draw(st.sets(st.integers(0, len(x.shape) - 1), min_size=1, max_size=3))))
+        return tuple(sorted(self.several(range(len(x.shape)), 1, 3, distinct=True)))
 
     def like(self, x: Any, *shape: Any) -> Any:
         """A constant of x's dtype."""
@@ -95,12 +117,12 @@ class Builder:
 
     def binary(self, x: Any) -> Any:
         y = self.pick()
-        operands = (x, y) if self.draw(st.booleans()) else (y, x)
+        operands = (x, y) if self.flag() else (y, x)
         return self.graph.apply(self.one(*BINARY), operands, {})
 
     def literal(self, x: Any) -> Any:
         value: Any = self.one(0, 1, 2, 3, -1, 0.5, -0.25, True)
-        operands = (x, value) if self.draw(st.booleans()) else (value, x)
+        operands = (x, value) if self.flag() else (value, x)
         return self.graph.apply(self.one(*BINARY), operands, {})
 
     def select(self, x: Any) -> Any:
@@ -108,19 +130,19 @@ class Builder:
         return jn.where(condition, x, self.one(self.pick(), 0, 1))
 
     def cast(self, x: Any) -> Any:
-        if self.draw(st.integers(0, 9)) == 0:
+        if self.integer(0, 9) == 0:
             same = [n for n in DTYPES if jn.DType(n).itemsize == x.dtype.itemsize and jn.DType(n).is_integer]
             return x.bitcast(self.one(*same)) if x.dtype.is_integer else x.cast("int64")
         return x.cast(self.one(*DTYPES), rounding=self.one("nearest", "nearest", "toward_zero"))
 
     def expand(self, x: Any) -> Any:
-        inserted = x.reshape(*[e for entry in x.shape for e in ((entry, 1) if self.draw(st.booleans()) else (entry,))])
+        inserted = x.reshape(*[e for entry in x.shape for e in ((entry, 1) if self.flag() else (entry,))])
         target = [self.one(2, 3, 1) if type(entry) is int and entry == 1 else entry for entry in inserted.shape]
-        return inserted.broadcast_to((*([self.one(1, 2)] if self.draw(st.booleans()) else []), *target))
+        return inserted.broadcast_to((*([self.one(1, 2)] if self.flag() else []), *target))
 
     def reduce(self, x: Any) -> Any:
         name = self.one("sum", "sum", "max", "min", "prod", "mean", "var", "any", "all", "argmax", "argmin", "logsumexp", "count_nonzero")
-        keep = self.draw(st.booleans())
+        keep = self.flag()
         if name in ("argmax", "argmin"):
             return getattr(jn, name)(x, axis=self.one(None, self.axis(x)), keepdims=keep)
         if name == "var":
@@ -138,12 +160,12 @@ class Builder:
     def row(self, x: Any) -> Any:
         width = x.shape[-1]
         factors = [self.like(x, width) for _ in range(2)] if isinstance(width, int) and x.dtype.is_float else []
-        if self.draw(st.booleans()):
+        if self.flag():
             return jn.layer_norm(x, *factors[: self.one(0, 1, 2)])
         return jn.rms_norm(x, *factors[: self.one(0, 1)])
 
     def permute(self, x: Any) -> Any:
-        return x.permute(*self.draw(st.permutations(range(len(x.shape)))))
+        return x.permute(*self.order(len(x.shape)))
 
     def reshape(self, x: Any) -> Any:
         shape = list(x.shape)
@@ -154,7 +176,7 @@ class Builder:
         elif choice == "split" and type(shape[axis]) is int and shape[axis] > 3:
             factor = next((f for f in (3, 2, 5, 11, 13) if shape[axis] % f == 0), 1)
             parts = [factor, shape[axis] // factor]
-            shape[axis : axis + 1] = parts if self.draw(st.booleans()) else parts[::-1]
+            shape[axis : axis + 1] = parts if self.flag() else parts[::-1]
         elif choice == "flat":
             shape = [math.prod(shape)]
         elif choice == "drop":
@@ -164,24 +186,23 @@ class Builder:
         return x.reshape(*shape)
 
     def slice(self, x: Any) -> Any:
-        ends = st.one_of(st.none(), st.integers(-6, 6))
+        ends = (None, *range(-6, 7))
         steps = (1, 1, 2, -1, -2, 3)
-        index = [slice(self.draw(ends), self.draw(ends), self.one(*steps)) if self.draw(st.booleans()) else slice(None) for _ in x.shape]
-        if self.draw(st.integers(0, 4)) == 0:
+        index = [slice(self.one(*ends), self.one(*ends), self.one(*steps)) if self.flag() else slice(None) for _ in x.shape]
+        if self.integer(0, 4) == 0:
             index[self.axis(x)] = self.one(0, -1)
         return x[tuple(index)]
 
     def concat(self, x: Any) -> Any:
-        parts = [x, *[self.pick(lambda value: len(value.shape) == len(x.shape)) for _ in range(self.draw(st.integers(1, 2)))]]
-        return jn.concat(parts if self.draw(st.booleans()) else parts[::-1], self.axis(x))
+        parts = [x, *[self.pick(lambda value: len(value.shape) == len(x.shape)) for _ in range(self.integer(1, 2))]]
+        return jn.concat(parts if self.flag() else parts[::-1], self.axis(x))
 
     def stack(self, x: Any) -> Any:
         y = self.pick(lambda value: value.shape == x.shape)
-        return jn.stack([x, y], self.draw(st.integers(0, len(x.shape))))
+        return jn.stack([x, y], self.integer(0, len(x.shape)))
 
     def pad(self, x: Any) -> Any:
-        widths = st.lists(st.sampled_from((0, 0, 1, 2, 5)), min_size=len(x.shape), max_size=len(x.shape))
-        low, high = tuple(self.draw(widths)), tuple(self.draw(widths))
+        low, high = (tuple(self.several((0, 0, 1, 2, 5), len(x.shape), len(x.shape))) for _ in range(2))
         attrs = {"low": low, "high": high, "mode": self.one("constant", "edge", "reflect"), "value": self.one(0, 1)}
         return self.graph.apply("pad", (x,), attrs)
 
@@ -201,14 +222,14 @@ class Builder:
 
     def along(self, x: Any) -> Any:
         axis = self.axis(x)
-        if self.draw(st.booleans()):
+        if self.flag():
             return jn.take_along_axis(x, jn.argmax(self.pick(lambda v: len(v.shape) == len(x.shape)), axis, keepdims=True), axis)
         shape = [1] * len(x.shape)
         shape[axis] = 3
         return jn.take_along_axis(x, self.indices(*shape), axis)
 
     def scan(self, x: Any) -> Any:
-        return jn.cumsum(x, self.axis(x), exclusive=self.draw(st.booleans()), reverse=self.draw(st.booleans()))
+        return jn.cumsum(x, self.axis(x), exclusive=self.flag(), reverse=self.flag())
 
     def matmul(self, x: Any) -> Any:
         others = [v for v in self.values if len(v.shape) >= 1 and v.dtype.is_float == x.dtype.is_float]
@@ -217,12 +238,12 @@ class Builder:
         if isinstance(x.shape[-1], int):
             choices.append(self.like(x, x.shape[-1], self.one(1, 3, 17, 64)))
             choices.append(self.like(x, x.shape[-1]))
-        precision = "tf32" if x.dtype.name == "float32" and self.draw(st.integers(0, 7)) == 0 else "ieee"
+        precision = "tf32" if x.dtype.name == "float32" and self.integer(0, 7) == 0 else "ieee"
         return jn.matmul(x, self.one(*choices), precision=precision)
 
     def attention(self, x: Any) -> Any:
         scores = (x @ x.transpose()) * 0.125
-        if self.draw(st.booleans()):
+        if self.flag():
             scores = scores + self.pick(lambda v: v.dtype.is_float)
         return jn.softmax(scores, -1) @ x
 
@@ -236,27 +257,26 @@ def grid(values: np.ndarray, dtype: jn.DType) -> np.ndarray:
     return (values if dtype.kind == "int" else np.abs(values)).astype(dtype.numpy)
 
 
-def drawn_input(draw: Any, symbol: Any, dims: dict[str, int], number: int) -> np.ndarray:
-    rng = np.random.default_rng([number, draw(st.integers(0, 9))])
-    shape = [evaluate_dim(entry, dims) for entry in symbol.shape]
+def input_array(builder: Builder, symbol: Any, number: int) -> np.ndarray:
+    rng = np.random.default_rng([number, builder.integer(0, 9)])
+    shape = [builder.extent(entry) for entry in symbol.shape]
     values = grid(rng.integers(-8, 9, shape), symbol.dtype)
-    if symbol.dtype.is_integer and draw(st.integers(0, 3)) == 0:
+    if symbol.dtype.is_integer and builder.integer(0, 3) == 0:
         low, high = int(symbol.dtype.min_value), int(symbol.dtype.max_value)
         values = np.where(rng.random(shape) < 0.3, rng.choice(np.array([low, high], symbol.dtype.numpy), shape), values)
-    if symbol.dtype.is_float and draw(st.integers(0, 5)) == 0:
+    if symbol.dtype.is_float and builder.integer(0, 5) == 0:
         special = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-30]).astype(symbol.dtype.numpy)
         values = np.where(rng.random(shape) < 0.1, rng.choice(special, shape), values)
     return values
 
 
-def drawn(draw: Any, symbolic: bool) -> tuple[jn.Graph, list[np.ndarray]]:
-    builder = Builder(draw, symbolic)
-    for _ in range(draw(st.integers(1, 18))):
+def drawn(source: Any, symbolic: bool) -> tuple[jn.Graph, list[np.ndarray]]:
+    builder = Builder(source, symbolic)
+    for _ in range(source.integer(1, 18)):
         builder.step()
-    others = draw(st.lists(st.sampled_from(builder.values), max_size=3))
+    others = source.several(builder.values, 0, 3)
     builder.graph.output(builder.values[-1], *others, names=[f"y{i}" for i in range(len(others) + 1)])
-    arrays = [drawn_input(draw, symbol, builder.dims, i) for i, symbol in enumerate(builder.graph.inputs)]
-    return builder.graph, arrays
+    return builder.graph, [input_array(builder, symbol, i) for i, symbol in enumerate(builder.graph.inputs)]
 
 
 def check(agreement: Any, graph: jn.Graph, arrays: list[np.ndarray]) -> None:
@@ -276,13 +296,13 @@ SETTINGS: dict[str, Any] = {"deadline": None, "suppress_health_check": list(Heal
 @settings(max_examples=100, **SETTINGS)
 @given(data=st.data())
 def test_static_shapes(agreement: Any, data: Any) -> None:
-    check(agreement, *drawn(data.draw, symbolic=False))
+    check(agreement, *drawn(Source(data.draw), symbolic=False))
 
 
 @settings(max_examples=100, **SETTINGS)
 @given(data=st.data())
 def test_symbolic_shapes(agreement: Any, data: Any) -> None:
-    check(agreement, *drawn(data.draw, symbolic=True))
+    check(agreement, *drawn(Source(data.draw), symbolic=True))
 
 
 @pytest.mark.slow
@@ -292,6 +312,6 @@ def test_many(agreement: Any, number: int) -> None:
     @settings(max_examples=500, **{**SETTINGS, "derandomize": False})
     @given(data=st.data())
     def run(data: Any) -> None:
-        check(agreement, *drawn(data.draw, symbolic=bool(number % 2)))
+        check(agreement, *drawn(Source(data.draw), symbolic=bool(number % 2)))
 
     run()
