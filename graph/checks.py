@@ -76,7 +76,18 @@ class Checks:
                     for key, old in self._known.items()
                 }
                 self._known[plain] = value
+                self._refuse_contradiction(message)
                 return
+
+    def _refuse_contradiction(self, message: str) -> None:
+        """Raise if what the newest check implies makes an earlier one fail for all sizes."""
+        for check in self.entries[:-1]:
+            if dims_equal(self.simplified(check.lhs), self.simplified(check.rhs)) is False:
+                self.truncate(len(self.entries) - 1)
+                raise ShapeError(
+                    f"{message}, which contradicts a check made before: {check.message}",
+                    "checks that some sizes satisfy",
+                )
 
     def require_equal(self, lhs: Extent, rhs: Extent, what: str) -> Extent:
         """The common size of two axes that must agree: decided now or checked at launch. Returns the simpler of the two."""

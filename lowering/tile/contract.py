@@ -15,8 +15,8 @@ from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
 from ..nest import Buffer, Extent, Nest, Value
 from ..tt.types import BF16, F16, F32, F64, I1, I8, I64, bit_width, elem, shape_of
-from .blocks import Block, Dimension, register_type, shape
-from .conversions import round_tensor_float32
+from .blocks import Block, Dimension, memory_type, register_type, shape
+from .conversions import from_memory, round_tensor_float32
 from .emit import Frame, Kernel
 from .schedule import Schedule, is_whole
 from .structure import Product, products
@@ -259,5 +259,5 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
     order = (inner, columns)
     pointers = frame.pointers(buffer, start, terms, order)
     mask = frame.mask((inner,), order)
-    other = None if mask is None else b.const(0, register_type(value.dtype), shape(order))
-    return b.load(pointers, mask, other)
+    other = None if mask is None else b.const(0, memory_type(value.dtype), shape(order))
+    return from_memory(b, b.load(pointers, mask, other), value.dtype)

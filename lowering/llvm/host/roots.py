@@ -418,6 +418,8 @@ class Roots:
                 copies = ev.vector_loop(shape[axis], bounds, axis, n, self._unroll(sources), body, first)
             else:  # no neutral element known: start from the first vector of the (unmasked) block
                 here = at(Coordinate(ZERO, 0, n))
+                for node, memory in saved:
+                    ev.write_scratch(memory, here, ev.at(node, here))
                 first = [f.splat(ev.at(source, here), n) for source in sources]
                 copies = [first]
                 if shape[axis] > n:
