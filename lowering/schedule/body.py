@@ -288,7 +288,9 @@ class BodyBuilder:
 
     def _reshape_index(self, symbol: Symbol, operand: Symbol, index: tuple[Index, ...]) -> tuple[Index, ...]:
         below = [ZERO] * len(operand.shape)
-        if any(is_zero(extent) for extent in operand.shape):
+        empty = [d for d, extent in enumerate(operand.shape) if is_zero(extent)]
+        if empty:  # no element is ever read; an index along an empty axis keeps its mask, which says so
+            below[empty[0]] = next(i for i, e in zip(index, symbol.shape, strict=True) if is_zero(e))
             return tuple(below)
         for source_dims, target_dims in reshape_groups(operand.shape, symbol.shape):
             if len(target_dims) == 1:

@@ -51,7 +51,11 @@ def lattice(values: Array, dtype: jn.DType) -> Array:
 
 
 def is_nan(values: Array) -> Array:
-    return np.isnan(values.astype(np.float64)) if values.dtype.kind not in "biu" else np.zeros(values.shape, bool)
+    return (
+        np.isnan(values.astype(np.float64))
+        if values.dtype.kind not in "biu"
+        else np.zeros(values.shape, bool)
+    )
 
 
 def describe(bad: Array, pairs: Mapping[str, Array]) -> str:
@@ -76,7 +80,23 @@ class Agreement:
             return np.array([False, True])
         if dtype.is_integer:
             low, high = int(dtype.min_value), int(dtype.max_value)
-            near = [0, 1, 2, 3, 5, 7, 8, dtype.bits - 1, dtype.bits, dtype.bits + 1, high, high - 1, high // 2, low, low + 1]
+            near = [
+                0,
+                1,
+                2,
+                3,
+                5,
+                7,
+                8,
+                dtype.bits - 1,
+                dtype.bits,
+                dtype.bits + 1,
+                high,
+                high - 1,
+                high // 2,
+                low,
+                low + 1,
+            ]
             negative = [-value for value in near[1:9]] if low < 0 else [high // 3]
             return np.array([value for value in (*near, *negative) if low <= value <= high], dtype.numpy)
         tiny, normal, top = dtype.smallest_subnormal, dtype.smallest_normal, float(dtype.max_value)
@@ -94,9 +114,13 @@ class Agreement:
         from joinery.graph.reference_numerics import convert
 
         with np.errstate(all="ignore"):
-            return np.asarray(convert(np.asarray(values), jn.DType.from_numpy(np.asarray(values).dtype), dtype))
+            return np.asarray(
+                convert(np.asarray(values), jn.DType.from_numpy(np.asarray(values).dtype), dtype)
+            )
 
-    def random(self, dtype: jn.DType, count: int | tuple[int, ...], seed: int = 0, *, tame: bool = False) -> Array:
+    def random(
+        self, dtype: jn.DType, count: int | tuple[int, ...], seed: int = 0, *, tame: bool = False
+    ) -> Array:
         """Values over the whole range, small ones and special ones mixed; `tame`: finite, of moderate size."""
         rng = np.random.default_rng([seed, dtype.bits, len(dtype.name)])
         shape = (count,) if isinstance(count, int) else count
@@ -108,12 +132,16 @@ class Agreement:
             small = rng.integers(max(low, -9), min(high, 9) + 1, shape)
             if tame:
                 return small.astype(dtype.numpy)
-            wide = rng.integers(low, high, shape, dtype=np.uint64 if low == 0 and high > 2**62 else np.int64, endpoint=True)
+            wide = rng.integers(
+                low, high, shape, dtype=np.uint64 if low == 0 and high > 2**62 else np.int64, endpoint=True
+            )
             mixed = np.where(rng.random(shape) < 0.5, small.astype(dtype.numpy), wide.astype(dtype.numpy))
         else:
             mixed = rng.standard_normal(shape)
             if not tame:
-                exponent = rng.uniform(dtype.min_exponent - dtype.mantissa_bits, 2 - dtype.min_exponent, shape)
+                exponent = rng.uniform(
+                    dtype.min_exponent - dtype.mantissa_bits, 2 - dtype.min_exponent, shape
+                )
                 mixed = np.where(rng.random(shape) < 0.4, mixed * np.exp2(exponent), mixed * 3)
             mixed = self.rounded(mixed, dtype)
         if tame:
@@ -124,7 +152,9 @@ class Agreement:
         """Every special value with every other, and random pairs."""
         special = self.special(dtype)
         x, y = (part.ravel() for part in np.meshgrid(special, special))
-        return np.concatenate([x, self.random(dtype, 1500, 1)]), np.concatenate([y, self.random(dtype, 1500, 2)])
+        return np.concatenate([x, self.random(dtype, 1500, 1)]), np.concatenate(
+            [y, self.random(dtype, 1500, 2)]
+        )
 
     # -- running --------------------------------------------------------------------------------------------------------
 
@@ -160,12 +190,16 @@ class Agreement:
     def compile(self, graph: jn.Graph, threads: int = 1) -> Any:
         return jn.compile(graph, device="cpu", cache=False, threads=threads)
 
-    def both(self, graph: jn.Graph, *arrays: Array, model: Any = None) -> dict[str, tuple[Array, Array, jn.DType]]:
+    def both(
+        self, graph: jn.Graph, *arrays: Array, model: Any = None
+    ) -> dict[str, tuple[Array, Array, jn.DType]]:
         """Compiled and reference value of every output by name, with its dtype. Shapes and dtypes are checked."""
         model = model or self.compile(graph)
         actual, expected = self.run(model, *arrays), self.evaluate(graph, *arrays)
         result = {}
-        for name, symbol, ours, theirs in zip(graph.output_names, graph.outputs, actual, expected, strict=True):
+        for name, symbol, ours, theirs in zip(
+            graph.output_names, graph.outputs, actual, expected, strict=True
+        ):
             assert ours.shape == theirs.shape, name
             assert ours.dtype == theirs.dtype, name
             result[name] = (ours, theirs, symbol.dtype)
@@ -173,11 +207,15 @@ class Agreement:
 
     # -- comparing ------------------------------------------------------------------------------------------------------
 
-    def same(self, actual: Array, expected: Array, *, any_zero: bool = False, what: str = "", **about: Array) -> None:
+    def same(
+        self, actual: Array, expected: Array, *, any_zero: bool = False, what: str = "", **about: Array
+    ) -> None:
         """Equal bit for bit; all NaNs are one value, and with `any_zero` both zeros."""
         assert actual.dtype == expected.dtype, what
         assert actual.shape == expected.shape, what
-        word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.dtype("V16")}[actual.dtype.itemsize]
+        word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.dtype("V16")}[
+            actual.dtype.itemsize
+        ]
         differ = np.ascontiguousarray(actual).view(word) != np.ascontiguousarray(expected).view(word)
         if actual.dtype.kind not in "biu":
             differ &= ~(is_nan(actual) & is_nan(expected))
@@ -231,7 +269,9 @@ class Agreement:
             assert not far.any(), f"{what}: " + describe(far, about)
         return model
 
-    def agrees(self, graph: jn.Graph, *arrays: Array, model: Any = None, ulp: Callable[[str], float] | float = 0.0) -> Any:
+    def agrees(
+        self, graph: jn.Graph, *arrays: Array, model: Any = None, ulp: Callable[[str], float] | float = 0.0
+    ) -> Any:
         """Compiles, runs and compares all outputs. Returns the model."""
         model = model or self.compile(graph)
         for name, (ours, theirs, dtype) in self.both(graph, *arrays, model=model).items():

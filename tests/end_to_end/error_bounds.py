@@ -53,7 +53,10 @@ class Node:
         if not self.dtype.is_float:
             return np.zeros(self.value.shape)
         beyond = np.abs(self.wide) * (1 + 2.0**-self.dtype.mantissa_bits) > self.dtype.max_value
-        return np.where(beyond, 0.0, 2.0**-self.dtype.mantissa_bits * np.abs(self.wide)) + self.dtype.smallest_subnormal
+        return (
+            np.where(beyond, 0.0, 2.0**-self.dtype.mantissa_bits * np.abs(self.wide))
+            + self.dtype.smallest_subnormal
+        )
 
 
 def propagate(graph: jn.Graph, *arrays: Array) -> dict[int, Node]:
@@ -69,10 +72,14 @@ def propagate(graph: jn.Graph, *arrays: Array) -> dict[int, Node]:
     nodes: dict[int, Node] = {}
     with np.errstate(all="ignore"):
         values = jn.evaluate(twin, *arrays)
-        for symbol, value in zip(graph.symbols, values if isinstance(values, tuple) else (values,), strict=True):
+        for symbol, value in zip(
+            graph.symbols, values if isinstance(values, tuple) else (values,), strict=True
+        ):
             attrs = {name: sized(entry, dims) for name, entry in symbol.attrs.items()}
             node = nodes[symbol.id] = Node(symbol, value, [nodes[i.id] for i in symbol.inputs], attrs)
-            node.error = np.broadcast_to(np.nan_to_num(error_of(node), nan=np.inf, posinf=np.inf), value.shape)
+            node.error = np.broadcast_to(
+                np.nan_to_num(error_of(node), nan=np.inf, posinf=np.inf), value.shape
+            )
     return nodes
 
 
@@ -94,7 +101,9 @@ def error_of(node: Node) -> Any:
     if kind == "contract":
         return contracted(node)
     if kind == "composite":
-        return COMPOSITES[name](node, *[(operand.wide, operand.error) for operand in inputs]) + node.rounding()
+        return (
+            COMPOSITES[name](node, *[(operand.wide, operand.error) for operand in inputs]) + node.rounding()
+        )
     return 0.0
 
 
@@ -187,7 +196,9 @@ def moved(node: Node) -> Any:
     axis = attrs["axis"]
     extent = e.shape[axis]
     positions = inputs[1].value.astype(np.float64)
-    positions = np.clip(np.where(positions < 0, positions + extent, positions), 0, max(extent - 1, 0)).astype(np.int64)
+    positions = np.clip(np.where(positions < 0, positions + extent, positions), 0, max(extent - 1, 0)).astype(
+        np.int64
+    )
     return np.take(e, positions, axis) if node.op.name == "gather" else np.take_along_axis(e, positions, axis)
 
 
@@ -278,7 +289,12 @@ def logsumexp(node: Node, x: Bound) -> Any:
     value, e = x
     axes, keep = axes_of(node), node.attrs["keepdims"]
     largest = np.max(np.abs(np.where(np.isfinite(value), value, 0.0)), axes, keepdims=keep, initial=0.0)
-    own = 2 * count_of(node, axes) + 32 + 4 * np.where(np.isfinite(node.wide), np.abs(node.wide), 0.0) + 2 * largest
+    own = (
+        2 * count_of(node, axes)
+        + 32
+        + 4 * np.where(np.isfinite(node.wide), np.abs(node.wide), 0.0)
+        + 2 * largest
+    )
     return 2 * np.max(e, axes, keepdims=keep, initial=0.0) + unit(node.dtype) * own
 
 
@@ -351,7 +367,12 @@ def gelu(node: Node, x: Bound) -> Any:
     u = unit(node.dtype)
     tail = {"none": 6e-7 if u > 2.0**-40 else 1e-14, "tanh": u * (12 * np.abs(value) + 40), "quick": 0.0}
     own = 0.5 * np.abs(value) * tail[node.attrs["approximate"]]
-    return 2 * e + np.where(np.isfinite(own), own, 0.0) + np.abs(node.wide) * u * (8 * np.abs(value) + 32) + 1e-37
+    return (
+        2 * e
+        + np.where(np.isfinite(own), own, 0.0)
+        + np.abs(node.wide) * u * (8 * np.abs(value) + 32)
+        + 1e-37
+    )
 
 
 def silu(node: Node, x: Bound) -> Any:

@@ -23,8 +23,16 @@ DIMS = (0, 1, 2, 3, 4, 7, 16, 33, 70)
 FLOATS = ("float32", "float32", "float32", "float16", "bfloat16", "float64", "tensor_float32")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
-UNARY = tuple(row.name for row in OPS.values() if row.kind == "map" and row.arity == 1 and not row.attrs and not row.traits & {"internal"})
-BINARY = tuple(row.name for row in OPS.values() if row.kind == "map" and row.arity == 2 and not row.attrs and not row.traits & {"internal"})
+UNARY = tuple(
+    row.name
+    for row in OPS.values()
+    if row.kind == "map" and row.arity == 1 and not row.attrs and not row.traits & {"internal"}
+)
+BINARY = tuple(
+    row.name
+    for row in OPS.values()
+    if row.kind == "map" and row.arity == 2 and not row.attrs and not row.traits & {"internal"}
+)
 
 
 class Source:
@@ -37,7 +45,7 @@ class Source:
         return self.draw(st.sampled_from(choices))
 
     def integer(self, low: int, high: int) -> int:
-        return self.integer(low, high)
+        return self.draw(st.integers(low, high))
 
     def several(self, choices: Any, low: int, high: int, distinct: bool = False) -> list[Any]:
         return self.draw(st.lists(st.sampled_from(choices), min_size=low, max_size=high, unique=distinct))
@@ -50,7 +58,12 @@ class Builder:
     """Draws one op at a time. `values` are the symbols made so far."""
 
     def __init__(self, source: Any, symbolic: bool) -> None:
-        self.one, self.integer, self.several, self.order = source.one, source.integer, source.several, source.order
+        self.one, self.integer, self.several, self.order = (
+            source.one,
+            source.integer,
+            source.several,
+            source.order,
+        )
         self.extents = SYMBOLIC if symbolic else EXTENTS
         self.dims = {name: self.one(*DIMS) for name in ("n", "k", "m")}
         types = []
@@ -101,7 +114,18 @@ class Builder:
         x = self.pick()
         names = ["unary", "binary", "binary", "select", "cast", "literal", "expand"]
         if x.shape:
-            names += ["reduce", "reduce", "normalize", "permute", "reshape", "reshape", "slice", "concat", "pad", "flip"]
+            names += [
+                "reduce",
+                "reduce",
+                "normalize",
+                "permute",
+                "reshape",
+                "reshape",
+                "slice",
+                "concat",
+                "pad",
+                "flip",
+            ]
             names += ["gather", "along", "scan", "stack"]
         if len(x.shape) >= 2:
             names += ["matmul", "matmul", "attention", "row"]
@@ -137,11 +161,27 @@ class Builder:
 
     def expand(self, x: Any) -> Any:
         inserted = x.reshape(*[e for entry in x.shape for e in ((entry, 1) if self.flag() else (entry,))])
-        target = [self.one(2, 3, 1) if type(entry) is int and entry == 1 else entry for entry in inserted.shape]
+        target = [
+            self.one(2, 3, 1) if type(entry) is int and entry == 1 else entry for entry in inserted.shape
+        ]
         return inserted.broadcast_to((*([self.one(1, 2)] if self.flag() else []), *target))
 
     def reduce(self, x: Any) -> Any:
-        name = self.one("sum", "sum", "max", "min", "prod", "mean", "var", "any", "all", "argmax", "argmin", "logsumexp", "count_nonzero")
+        name = self.one(
+            "sum",
+            "sum",
+            "max",
+            "min",
+            "prod",
+            "mean",
+            "var",
+            "any",
+            "all",
+            "argmax",
+            "argmin",
+            "logsumexp",
+            "count_nonzero",
+        )
         keep = self.flag()
         if name in ("argmax", "argmin"):
             return getattr(jn, name)(x, axis=self.one(None, self.axis(x)), keepdims=keep)
@@ -159,7 +199,9 @@ class Builder:
 
     def row(self, x: Any) -> Any:
         width = x.shape[-1]
-        factors = [self.like(x, width) for _ in range(2)] if isinstance(width, int) and x.dtype.is_float else []
+        factors = (
+            [self.like(x, width) for _ in range(2)] if isinstance(width, int) and x.dtype.is_float else []
+        )
         if self.flag():
             return jn.layer_norm(x, *factors[: self.one(0, 1, 2)])
         return jn.rms_norm(x, *factors[: self.one(0, 1)])
@@ -188,13 +230,19 @@ class Builder:
     def slice(self, x: Any) -> Any:
         ends = (None, *range(-6, 7))
         steps = (1, 1, 2, -1, -2, 3)
-        index = [slice(self.one(*ends), self.one(*ends), self.one(*steps)) if self.flag() else slice(None) for _ in x.shape]
+        index = [
+            slice(self.one(*ends), self.one(*ends), self.one(*steps)) if self.flag() else slice(None)
+            for _ in x.shape
+        ]
         if self.integer(0, 4) == 0:
             index[self.axis(x)] = self.one(0, -1)
         return x[tuple(index)]
 
     def concat(self, x: Any) -> Any:
-        parts = [x, *[self.pick(lambda value: len(value.shape) == len(x.shape)) for _ in range(self.integer(1, 2))]]
+        parts = [
+            x,
+            *[self.pick(lambda value: len(value.shape) == len(x.shape)) for _ in range(self.integer(1, 2))],
+        ]
         return jn.concat(parts if self.flag() else parts[::-1], self.axis(x))
 
     def stack(self, x: Any) -> Any:
@@ -203,7 +251,12 @@ class Builder:
 
     def pad(self, x: Any) -> Any:
         low, high = (tuple(self.several((0, 0, 1, 2, 5), len(x.shape), len(x.shape))) for _ in range(2))
-        attrs = {"low": low, "high": high, "mode": self.one("constant", "edge", "reflect"), "value": self.one(0, 1)}
+        attrs = {
+            "low": low,
+            "high": high,
+            "mode": self.one("constant", "edge", "reflect"),
+            "value": self.one(0, 1),
+        }
         return self.graph.apply("pad", (x,), attrs)
 
     def flip(self, x: Any) -> Any:
@@ -223,7 +276,9 @@ class Builder:
     def along(self, x: Any) -> Any:
         axis = self.axis(x)
         if self.flag():
-            return jn.take_along_axis(x, jn.argmax(self.pick(lambda v: len(v.shape) == len(x.shape)), axis, keepdims=True), axis)
+            return jn.take_along_axis(
+                x, jn.argmax(self.pick(lambda v: len(v.shape) == len(x.shape)), axis, keepdims=True), axis
+            )
         shape = [1] * len(x.shape)
         shape[axis] = 3
         return jn.take_along_axis(x, self.indices(*shape), axis)
@@ -263,7 +318,9 @@ def input_array(builder: Builder, symbol: Any, number: int) -> np.ndarray:
     values = grid(rng.integers(-8, 9, shape), symbol.dtype)
     if symbol.dtype.is_integer and builder.integer(0, 3) == 0:
         low, high = int(symbol.dtype.min_value), int(symbol.dtype.max_value)
-        values = np.where(rng.random(shape) < 0.3, rng.choice(np.array([low, high], symbol.dtype.numpy), shape), values)
+        values = np.where(
+            rng.random(shape) < 0.3, rng.choice(np.array([low, high], symbol.dtype.numpy), shape), values
+        )
     if symbol.dtype.is_float and builder.integer(0, 5) == 0:
         special = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-30]).astype(symbol.dtype.numpy)
         values = np.where(rng.random(shape) < 0.1, rng.choice(special, shape), values)
@@ -290,7 +347,12 @@ def check(agreement: Any, graph: jn.Graph, arrays: list[np.ndarray]) -> None:
     agreement.bounded(graph, *arrays, model=model)
 
 
-SETTINGS: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True, "database": None}
+SETTINGS: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "derandomize": True,
+    "database": None,
+}
 
 
 @settings(max_examples=100, **SETTINGS)

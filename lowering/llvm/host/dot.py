@@ -19,8 +19,8 @@ from .nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from .roots import Combine, Roots
 
 AHEAD_BYTES = 8192
-"""How far ahead B is fetched while few rows are multiplied: weights then stream from memory beside the arithmetic. For many rows B is
-in the cache already and the fetches would cost 5 %."""
+"""How far ahead B is fetched while few rows are multiplied: weights then stream from memory beside the arithmetic. For many
+rows B is in the cache already and the fetches would cost 5 %."""
 AHEAD_ROWS = 32
 
 EXACT_INT8_TERMS = 1024  # 1024 · 128 · 128 = 2^24: sums of that many int8 products are exact in float32
