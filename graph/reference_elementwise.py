@@ -110,7 +110,8 @@ def power(symbol: BoundSymbol, *arrays: Array) -> Array:
     """Floats: C's pow. Integers wrap; a negative exponent truncates 1 / x**n, with 1 / 0 = 0."""
     a, b = _operands(symbol, arrays)
     if symbol.dtype.is_float:
-        return to_dtype(np.power(double(a), double(b)), symbol.dtype)
+        # not np.power: with one exponent for all it takes square roots, which differ for -inf and -0.0
+        return to_dtype(np.float_power(double(a), double(b)), symbol.dtype)
     a, b = np.broadcast_arrays(a, b)
     result, base = np.ones_like(a), a.copy()
     remaining = np.where(b > 0, b, b.dtype.type(0))

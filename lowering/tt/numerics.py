@@ -358,7 +358,7 @@ ELEMENTARY: dict[str, Function] = {
     "math.acosh": np.arccosh,
     "math.atanh": np.arctanh,
     "math.erf": _erf,
-    "math.powf": np.power,
+    "math.powf": np.float_power,  # np.power takes square roots where all exponents are 0.5
 }
 
 # Comparisons

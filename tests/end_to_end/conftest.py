@@ -51,11 +51,10 @@ def lattice(values: Array, dtype: jn.DType) -> Array:
 
 
 def is_nan(values: Array) -> Array:
-    return (
-        np.isnan(values.astype(np.float64))
-        if values.dtype.kind not in "biu"
-        else np.zeros(values.shape, bool)
-    )
+    if values.dtype.kind in "biu":
+        return np.zeros(values.shape, bool)
+    with np.errstate(all="ignore"):
+        return np.isnan(values.astype(np.float64))
 
 
 def describe(bad: Array, pairs: Mapping[str, Array]) -> str:
