@@ -228,8 +228,9 @@ def reduced(node: Node, name: str, exact: bool) -> Any:
         none = exact and on_grid(operand.wide) and np.all(size / GRID < 2**24)
         rounding = 0.0 if none else (count + 1) * 2 * unit(node.dtype) * size + node.rounding()
         return over(np.sum, operand.error) + rounding
-    if name == "reduce_prod" and exact:
-        return count * 2 * node.rounding()
+    if name == "reduce_prod" and exact:  # partial products may overflow in one order and not in another
+        exponents = over(np.sum, np.abs(np.log2(np.abs(np.where(operand.wide == 0, 1.0, operand.wide)))))
+        return np.where(exponents < 100, count * 2 * node.rounding(), np.inf)
     return np.inf
 
 

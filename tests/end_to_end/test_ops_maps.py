@@ -22,7 +22,9 @@ CONVERTIBLE = tuple(name for name, dtype in DTYPES.items() if not dtype.storage_
 def every_row(dtype: str, size: int | str) -> jn.Graph:
     """One graph with an output per elementwise row that takes `dtype`, for x, y and a condition."""
     shape = (size,)
-    graph = jn.Graph("maps", [jn.TensorType(dtype, shape, name) for name in "xy"] + [jn.TensorType("bool", shape, "c")])
+    graph = jn.Graph(
+        "maps", [jn.TensorType(dtype, shape, name) for name in "xy"] + [jn.TensorType("bool", shape, "c")]
+    )
     x, y, c = graph.inputs
     outputs = {}
     for row in ROWS:
@@ -59,7 +61,9 @@ def test_special_values_and_all_sizes(agreement: Any, dtype: str) -> None:
     x, y = agreement.pairs(kind)
     close(agreement, agreement.both(graph, x, y, agreement.random(jn.bool, len(x)), model=model), x=x, y=y)
     for size in SIZES:
-        x, y, c = (agreement.random(t, size, seed) for t, seed in ((kind, size), (kind, size + 1), (jn.bool, size)))
+        x, y, c = (
+            agreement.random(t, size, seed) for t, seed in ((kind, size), (kind, size + 1), (jn.bool, size))
+        )
         close(agreement, agreement.both(graph, x, y, c, model=model), x=x, y=y)
 
 
@@ -72,7 +76,9 @@ def test_sizes_known_when_compiling(agreement: Any, dtype: str, size: int) -> No
     close(agreement, agreement.both(graph, x, y, c), x=x, y=y)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32", "float64"]
+)
 def test_one_lane_beyond_a_vector_writes_nothing_else(agreement: Any, dtype: str) -> None:
     """One output per kernel, so that every size has its own tail; guards surround the output."""
     for size in (5, 9, 17, 33, 65, 129):
@@ -94,7 +100,10 @@ def test_literals(agreement: Any, dtype: str) -> None:
         (x,) = graph.inputs
         outputs, rows = {}, {}
         for row in [row for row in ROWS if row.arity == 2]:
-            for name, operands in ((f"{row.name} x {literal}", (x, literal)), (f"{row.name} {literal} x", (literal, x))):
+            for name, operands in (
+                (f"{row.name} x {literal}", (x, literal)),
+                (f"{row.name} {literal} x", (literal, x)),
+            ):
                 try:
                     outputs[name] = graph.apply(row.name, operands)
                     rows[name] = row
@@ -103,7 +112,9 @@ def test_literals(agreement: Any, dtype: str) -> None:
         graph.output(*outputs.values(), names=list(outputs))
         for name, (ours, theirs, out) in agreement.both(graph, values).items():
             if rows[name].ulp > 0.5 and out.is_float:
-                agreement.near(ours, theirs, out, ulp=rows[name].ulp + 2 * (dtype == "float64"), what=name, x=values)
+                agreement.near(
+                    ours, theirs, out, ulp=rows[name].ulp + 2 * (dtype == "float64"), what=name, x=values
+                )
             else:
                 agreement.same(ours, theirs, any_zero=rows[name].name in ANY_ZERO, what=name, x=values)
 
@@ -120,8 +131,16 @@ def test_broadcasting(agreement: Any, dtype: str) -> None:
         graph = jn.Graph("broadcast", [jn.TensorType(dtype, left, "x"), jn.TensorType(dtype, right, "y")])
         x, y = graph.inputs
         less = x < y
-        graph.output(x * y, jn.maximum(y, x), less, jn.where(less, x, y), jn.where(x == y, y, 1).reshape(-1) if x.size != 0 and y.size != 0 else x)
-        agreement.bounded(graph, agreement.random(jn.DType(dtype), left, 1), agreement.random(jn.DType(dtype), right, 2))
+        graph.output(
+            x * y,
+            jn.maximum(y, x),
+            less,
+            jn.where(less, x, y),
+            jn.where(x == y, y, 1).reshape(-1) if x.size != 0 and y.size != 0 else x,
+        )
+        agreement.bounded(
+            graph, agreement.random(jn.DType(dtype), left, 1), agreement.random(jn.DType(dtype), right, 2)
+        )
 
 
 @pytest.mark.parametrize("left", [name for name in ALL if name != "bool"])
@@ -132,7 +151,9 @@ def test_dtypes_meet_in_one_kernel(agreement: Any, left: str) -> None:
     x, *others = graph.inputs
     outputs = [value for y in others for value in (x + y, y < x)]
     graph.output(*outputs, names=[f"y{i}" for i in range(len(outputs))])
-    agreement.bounded(graph, *[agreement.random(jn.DType(name), 300, i) for i, name in enumerate((left, *names))])
+    agreement.bounded(
+        graph, *[agreement.random(jn.DType(name), 300, i) for i, name in enumerate((left, *names))]
+    )
 
 
 # -- casts ----------------------------------------------------------------------------------------------------------------
@@ -168,14 +189,27 @@ def cast_values(agreement: Any, source: jn.DType) -> np.ndarray:
     if source.bits <= 16:
         return np.arange(2**source.bits).astype(f"uint{source.bits}").view(source.numpy)
     values = [agreement.special(source), agreement.random(source, 3000)]
-    narrower = [DTYPES[name] for name in CONVERTIBLE if DTYPES[name].is_float and DTYPES[name].mantissa_bits < source.bits]
+    narrower = [
+        DTYPES[name]
+        for name in CONVERTIBLE
+        if DTYPES[name].is_float and DTYPES[name].mantissa_bits < source.bits
+    ]
     for target in narrower:
         half = 2.0 ** -(target.mantissa_bits + 1)
         if source.is_float:
             with np.errstate(all="ignore"):
-                base = np.exp2(np.arange(-130.0, 120.0)) if not target.is_signed else agreement.random(target, 300, 1).astype(np.float64)
+                base = (
+                    np.exp2(np.arange(-130.0, 120.0))
+                    if not target.is_signed
+                    else agreement.random(target, 300, 1).astype(np.float64)
+                )
                 middle = base * (1 + half)
-                near = [middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf), base + target.smallest_subnormal / 2]
+                near = [
+                    middle,
+                    np.nextafter(middle, 0),
+                    np.nextafter(middle, np.inf),
+                    base + target.smallest_subnormal / 2,
+                ]
                 values += [agreement.rounded(part, source) for part in near]
         else:
             power = np.uint64(1) << np.arange(source.bits - 1, dtype=np.uint64)
@@ -197,5 +231,7 @@ def test_casts_of_scalars_and_single_values(agreement: Any) -> None:
     for shape in ((), (1,), (0,)):
         graph = jn.Graph("casts", [jn.TensorType("float32", shape, "x"), jn.TensorType("uint16", shape, "y")])
         x, y = graph.inputs
-        graph.output(x.cast("int8"), x.bitcast("uint32"), x.cast("float8_e5m2"), y.bitcast("bfloat16"), y.cast("bool"))
+        graph.output(
+            x.cast("int8"), x.bitcast("uint32"), x.cast("float8_e5m2"), y.bitcast("bfloat16"), y.cast("bool")
+        )
         agreement.agrees(graph, np.full(shape, -300.7, np.float32), np.full(shape, 0x3FC0, np.uint16))

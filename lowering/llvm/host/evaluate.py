@@ -564,7 +564,8 @@ class Evaluator:
         else:
             with self.f.loop(main, count, n, copies[0]) as state, self.scope():
                 here = Coordinate(state.index, 0, n, loop)
-                state.next = body(here, self.lane_mask(state.index, count, n), list(state.values))
+                mask = None if n == 1 else self.lane_mask(state.index, count, n)
+                state.next = body(here, mask, list(state.values))
             copies[0] = list(state.results)
         return copies
 
