@@ -160,7 +160,7 @@ FLOAT_BINARY = {
     "floor_div": np.floor_divide,
     "mod": modulo,
     "rem": np.fmod,
-    "pow": lambda a, b: np.power(a.astype(np.float64), b.astype(np.float64)),
+    "pow": lambda a, b: np.float_power(a.astype(np.float64), b.astype(np.float64)),
 }
 
 
