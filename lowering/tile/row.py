@@ -65,13 +65,10 @@ class _Chunks:
         self.reductions: dict[int, list[Reduction]] = {}
         self.scans = [Scan(frame, number) for number in values_of(self.nest, "scan")]
         self._levels()
-        words = kernel.words
-        self.counts = [
-            words.ceil_div(kernel.axis_extent(axis), self.blocks.get(axis, (1, 0))[0]) for axis in reduced
-        ]
-        self.count: Word = 1
-        for count in self.counts:
-            self.count = words.mul(self.count, count)
+        self.counts = {
+            axis: kernel.words.ceil_div(kernel.axis_extent(axis), self.blocks.get(axis, (1, 0))[0])
+            for axis in reduced
+        }
 
     def _levels(self) -> None:
         """Sorts the reductions by how many others they wait for; checks that chunks can serve them."""
@@ -99,25 +96,33 @@ class _Chunks:
     def run(self) -> None:
         for level in sorted(self.reductions):
             self._reduce(self.reductions[level])
-        last: list[Store] = []
-        along = set(self.reduced)
+        last: dict[tuple[int, ...], list[Store]] = {}  # by the reduced axes they lie along
         ends = {scan.number for scan in self.scans}
         for store in self.nest.stores:
             touched = set(self.nest.body[store.value].axes) | {axis for axis, _ in store.at.terms}
-            if touched & along or ends & reach(self.nest, [store.value]):
-                last.append(store)
+            scans = ends & reach(self.nest, [store.value])
+            along = tuple([axis for axis in self.reduced if scans or axis in touched])
+            if along:
+                last.setdefault(along, []).append(store)
             else:
                 self.frame.store(store)
-        if last:
-            self._walk(last)
+        for along, stores in last.items():
+            self._walk(stores, along)
 
-    def _places(self, chunk: Any) -> dict[int, Dimension | Word]:
-        """Where chunk number `chunk` lies; the last reduced axis varies fastest."""
+    def _count(self, axes: tuple[int, ...]) -> Word:
+        """How many chunks there are along some of the reduced axes."""
+        total: Word = 1
+        for axis in axes:
+            total = self.kernel.words.mul(total, self.counts[axis])
+        return total
+
+    def _places(self, chunk: Any, axes: tuple[int, ...]) -> dict[int, Dimension | Word]:
+        """Where chunk number `chunk` lies along `axes`; the last one varies fastest."""
         words, kernel = self.kernel.words, self.kernel
         places: dict[int, Dimension | Word] = {}
         rest = chunk
-        for position in reversed(range(len(self.reduced))):
-            axis, count = self.reduced[position], self.counts[position]
+        for position, axis in reversed(list(enumerate(axes))):
+            count = self.counts[axis]
             at = rest if position == 0 else words.mod(rest, count)
             rest = rest if position == 0 else words.div(rest, count)
             if axis in self.blocks:
@@ -132,8 +137,8 @@ class _Chunks:
         frame.hoist([reduction.operand for reduction in reductions], self.reduced)
         dims = [reduction.kept_dims(frame) for reduction in reductions]
         inits = [reduction.initial(frame, kept) for reduction, kept in zip(reductions, dims, strict=True)]
-        with kernel.loop(self.count, [value for values in inits for value in values]) as loop:
-            inner = frame.child(self._places(loop.index))
+        with kernel.loop(self._count(self.reduced), [value for values in inits for value in values]) as loop:
+            inner = frame.child(self._places(loop.index, self.reduced))
             carried = list(loop.args)
             following: list[Any] = []
             for reduction, kept in zip(reductions, dims, strict=True):
@@ -151,18 +156,19 @@ class _Chunks:
             frame.define(reduction.number, reduction.result(frame, results[:size], kept))
             results = results[size:]
 
-    def _walk(self, stores: list[Store]) -> None:
-        """The loop that writes along the row, and carries the scans."""
+    def _walk(self, stores: list[Store], axes: tuple[int, ...]) -> None:
+        """The loop that writes along some of the reduced axes, and carries the scans."""
         frame, kernel, words = self.frame, self.kernel, self.kernel.words
-        frame.hoist([store.value for store in stores], self.reduced)
+        frame.hoist([store.value for store in stores], axes)
         inits = [scan.initial(frame) for scan in self.scans]
         reverse = bool(self.scans) and self.scans[0].reverse
-        with kernel.loop(self.count, inits) as loop:
+        count = self._count(axes)
+        with kernel.loop(count, inits) as loop:
             chunk = loop.index
             if reverse:
-                last = words.add(self.count, -1)
+                last = words.add(count, -1)
                 chunk = kernel.builder.binary("arith.subi", words.value(last), chunk)
-            inner = frame.child(self._places(chunk))
+            inner = frame.child(self._places(chunk, axes))
             loop_values = [
                 scan.chunk(inner, carry) for scan, carry in zip(self.scans, loop.args, strict=True)
             ]
