@@ -17,8 +17,9 @@ from .schedule.plan import Plan, with_nests
 PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
 MIN_ROWS = 128
-MIN_ELEMENTS = 1 << 16
-"""A runtime operand is copied into panels from this many rows of the other operand and this many elements on."""
+MIN_ELEMENTS, MIN_TRANSPOSED = 1 << 19, 1 << 16
+"""A runtime operand is copied into panels from this many rows of the other operand and this many elements on, fewer when it
+lies transposed. Smaller ones stay in the second-level cache, where `tt.dot` copies its panel with the first rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ def _pays(nest: Nest, operand: RightOperand) -> bool:
         if not isinstance(extent, int):
             return False
         count *= extent
-    return count >= MIN_ROWS and operand.depth * operand.columns >= MIN_ELEMENTS
+    elements = operand.depth * operand.columns
+    return count >= MIN_ROWS and elements >= (MIN_TRANSPOSED if operand.transposed else MIN_ELEMENTS)
 
 
 def _read_from(nest: Nest, operand: RightOperand, buffer: Buffer) -> Nest:

@@ -2,7 +2,7 @@
 
 The model's figures are measurements on one AVX-512 host: blocks of 1024 to 4096 elements keep the per-program
 work (decoding the program id, row pointers) below a percent; a panel of 64 columns and 512 steps of k stays
-in the second-level cache while row blocks pass over it; stores that bypass the caches pay when a kernel moves
+in the second-level cache while up to 256 rows pass over it; stores that bypass the caches pay when a kernel moves
 more bytes than the last-level cache holds.
 """
 
@@ -18,6 +18,7 @@ from ..schedule.traffic import bytes_read, bytes_written
 from ..target import HostTarget
 from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
 from .structure import (
+    Product,
     accesses,
     attention_products,
     contiguous_axis,
@@ -37,6 +38,9 @@ CHUNK = 2048
 COLUMN_CHUNK = 8
 TRANSPOSE_TILE = 64
 SCORE_BLOCK = 128
+PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
+LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS = (256, 128), 64
+PROGRAMS_PER_THREAD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ def default_schedule(nest: Nest, limits: HostLimits | None = None) -> Schedule:
         case "row" | "scan":
             blocks = _row_blocks(nest, limits)
         case "contract":
-            blocks = _contract_blocks(nest)
+            blocks = _contract_blocks(nest, limits)
         case _:
             blocks = _attention_blocks(nest)
     traffic = bytes_read(nest) + bytes_written(nest)
@@ -300,15 +304,31 @@ def _column_blocks(
     return ((chunk_axis, chunk), (inner, columns))
 
 
-def _contract_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
+def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     first = products(nest)[0]
     blocks = {}
-    for axis, cap in ((first.m, 64), (first.n, 64)):
-        if axis is not None:
-            blocks[axis] = _capped(nest.axes[axis].extent, cap)
+    if first.m is not None:
+        blocks[first.m] = _capped(nest.axes[first.m].extent, _product_rows(nest, first, limits))
+    if first.n is not None:
+        blocks[first.n] = _capped(nest.axes[first.n].extent, PRODUCT_COLUMNS)
     for product in products(nest):
-        blocks[product.k] = _capped(nest.axes[product.k].extent, 512)
+        blocks[product.k] = _capped(nest.axes[product.k].extent, PRODUCT_DEPTH)
     return tuple(blocks.items())
+
+
+def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
+    """Rows of a product's block: the more share a panel of the second operand the better, while every thread gets several
+    programs. Where the number of rows is known only at launch, the panels alone must be enough programs."""
+    programs = 1
+    for axis in range(len(nest.axes)):
+        extent = nest.axes[axis].extent
+        if axis not in (product.m, product.k) and type(extent) is int:
+            programs *= -(-extent // PRODUCT_COLUMNS) if axis == product.n else extent
+    extent = 1 if product.m is None else nest.axes[product.m].extent
+    for rows in LARGE_PRODUCT_ROWS:
+        if programs * (-(-extent // rows) if type(extent) is int else 1) >= PROGRAMS_PER_THREAD * limits.threads:
+            return rows
+    return SMALL_PRODUCT_ROWS
 
 
 def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:

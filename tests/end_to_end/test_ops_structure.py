@@ -9,7 +9,8 @@ import joinery as jn
 import numpy as np
 import pytest
 
-SHAPES = [(), (1,), (5,), (0,), (65,), (3, 4), (1, 7), (0, 3), (33, 64), (65, 33), (3, 1, 5), (4, 5, 33), (2, 0, 3), (2, 3, 4, 5)]
+SHAPES = [(), (1,), (5,), (0,), (65,), (3, 4), (1, 7), (0, 3), (33, 64), (65, 33), (3, 1, 5), (4, 5, 33), (2, 0, 3),
+          (2, 3, 4, 5)]  # fmt: skip
 SLICES = [slice(None, None, 2), slice(None, None, -1), slice(1, None), slice(None, -1), slice(-3, None), slice(None, None, -2),
           slice(5, 1, -3), slice(2, 2), slice(100, None), slice(None, None, 7)]  # fmt: skip
 
@@ -64,7 +65,8 @@ def views(graph: jn.Graph) -> dict[str, jn.Symbol]:
                 outputs[f"slice {number} of {axis}"] = x[(slice(None),) * axis + (entry,)]
             outputs[f"slice {number} of all"] = x[(entry,) * rank]
         if rank and all(x.shape):
-            outputs |= {"first": x[(0,) * rank], "last": x[-1], "new axes": x[None, ..., None], "both": x[::-1].permute(*reversed(range(rank)))}
+            outputs |= {"first": x[(0,) * rank], "last": x[-1], "new axes": x[None, ..., None]}
+            outputs["both"] = x[::-1].permute(*reversed(range(rank)))
     return outputs
 
 
@@ -97,7 +99,8 @@ def test_reshapes_split_and_merge(agreement: Any) -> None:
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool", "int64", "float16"])
 def test_concat_and_stack(agreement: Any, dtype: str, symbolic: bool) -> None:
-    for left, right in (((1,), (1,)), ((5,), (3,)), ((65,), (64,)), ((0,), (3,)), ((3, 4), (3, 4)), ((33, 65),) * 2, ((2, 3, 4),) * 2):
+    pairs = ((1,), (1,)), ((5,), (3,)), ((65,), (64,)), ((0,), (3,)), ((3, 4), (3, 4)), ((33, 65),) * 2, ((2, 3, 4),) * 2
+    for left, right in pairs:
         graph = inputs((dtype, left), (dtype, right), symbolic=symbolic)
         x, y = graph.inputs
         outputs = {}
@@ -199,5 +202,6 @@ def test_sizes_around_blocks(agreement: Any, dtype: str) -> None:
     for rows, columns in itertools.product((1, 63, 64, 65), (1, 31, 64, 129)):
         graph = inputs((dtype, (rows, columns)))
         (x,) = graph.inputs
-        outputs = {"copy": x, "transpose": x.T, "shift": jn.concat([x[1:], x[:1]], 0), "flip": x[::-1, ::-1], "sum": x + x.reshape(-1)[-1]}
+        outputs = {"copy": x, "transpose": x.T, "shift": jn.concat([x[1:], x[:1]], 0), "flip": x[::-1, ::-1]}
+        outputs["sum"] = x + x.reshape(-1)[-1]
         agreement.agrees(finish(graph, outputs), agreement.random(jn.DType(dtype), (rows, columns)))

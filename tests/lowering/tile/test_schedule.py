@@ -180,11 +180,16 @@ def test_default_blocks_of_rows_and_columns(body, shape, axis, blocks):
     assert default_schedule(b.nest()).blocks == blocks
 
 
-def test_default_blocks_of_products(body):
-    b = body(m=1000, n=30, k=768)
-    shapes = {"m": 1000, "n": 30, "k": 768}
+@pytest.mark.parametrize(
+    ("m", "n", "rows", "columns"),
+    [(1000, 30, 128, 32), (512, 30, 64, 32), (1000, 500, 256, 64), (256, 256, 128, 64), (20, 256, 32, 64)],
+)
+def test_default_blocks_of_products(body, m, n, rows, columns):
+    """As many rows as leave every one of two threads four programs."""
+    b = body(m=m, n=n, k=768)
+    shapes = {"m": m, "n": n, "k": 768}
     one = np.zeros(1, np.float32)
     loads = [b.load(one, dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
     b.store(b.contract(*loads, "k", float32), ["m", "n"])
-    assert dict(default_schedule(b.nest()).blocks) == {0: 64, 1: 32, 2: 512}
+    assert dict(default_schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: 512}
     assert template_of(b.nest()) == "contract"
