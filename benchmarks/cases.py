@@ -1,9 +1,8 @@
 """The benchmark cases: what is computed, by whom, the float64 reference, and the least work any machine
 must do for it.
 
-A case is made by a function so that its arrays live only while it runs. `Work.limit` is the larger of two
-times: the unavoidable memory traffic at the measured bandwidth and the arithmetic at the measured
-multiply-add rate.
+A case is made by a function so that its arrays live only while it runs. `Work.limit` is whatever takes longer, the
+unavoidable memory traffic or the arithmetic, as a task of its own that takes its turn among the contenders.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from harness import Contender
-from machine import MachineLimits
+from machine import MachineLimits, fma_task, traffic_task
 from peers import Peers, call
 from scipy.special import erf
 
@@ -35,17 +34,16 @@ class Work:
     flops: int = 0
     only_reads: bool = False
 
-    def limit(self, machine: MachineLimits) -> tuple[float | None, str]:
-        """Seconds at the machine's limit and why, or None where only overhead is measured."""
+    def limit(self, machine: MachineLimits, threads: int) -> tuple[Callable[[], float] | None, str]:
+        """A function that does this work and nothing else, as fast as the machine can, and returns the seconds, with a
+        description; None where only overhead is measured."""
         if not self.bytes_moved and not self.flops:
             return None, ""
-        bandwidth = machine.read if self.only_reads else machine.copy
-        memory = self.bytes_moved / (bandwidth * 1e9)
-        arithmetic = self.flops / (machine.fma_all_threads * 1e9)
-        if memory >= arithmetic:
-            kind = "read" if self.only_reads else "copy"
-            return memory, f"{self.bytes_moved / 1e6:.0f} MB at {bandwidth:.0f} GB/s ({kind})"
-        return arithmetic, f"{self.flops / 1e9:.3g} GFLOP at {machine.fma_all_threads:.0f} GFLOP/s"
+        bandwidth = machine.read if self.only_reads else machine.copy_non_temporal
+        if self.bytes_moved / bandwidth >= self.flops / machine.fma_all_threads:
+            kind = "read" if self.only_reads else "copied past the caches"
+            return traffic_task(self.bytes_moved, threads, self.only_reads), f"{self.bytes_moved / 1e6:.0f} MB {kind}"
+        return fma_task(self.flops, threads), f"{self.flops / 1e9:.3g} GFLOP of multiply-adds"
 
 
 @dataclass(slots=True)

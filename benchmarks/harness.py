@@ -16,7 +16,7 @@ import os
 import statistics
 import time
 import timeit
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ MINIMUM_SAMPLE = 200e-6  # seconds; shorter calls are timed in blocks of this le
 WARM_UP_CALLS = 2
 WARM_UP_TIME = 20e-3  # seconds
 SAMPLES_PER_ROUND = 3
+LIMIT = "machine's limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,17 @@ class Ratio:
 
 @dataclass(slots=True)
 class Measurement:
-    """One case: samples by contender (one per round) and what the machine allows at best."""
+    """One case: samples by contender (one per round), of which `LIMIT` is what the machine allows at best."""
 
     name: str
-    limit: float | None
     limit_reason: str
     samples: dict[str, list[float]]
     ours: tuple[str, ...] = ()
     notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def peers(self) -> list[str]:
+        return [name for name in self.samples if name not in self.ours and name != LIMIT]
 
     def summary(self, name: str) -> Summary:
         values = self.samples[name]
@@ -86,8 +90,7 @@ class Measurement:
 
     def best_peer(self) -> str | None:
         """The peer with the smallest median."""
-        peers = [name for name in self.samples if name not in self.ours]
-        return min(peers, key=lambda name: self.summary(name).median, default=None)
+        return min(self.peers, key=lambda name: self.summary(name).median, default=None)
 
     def as_dict(self) -> dict[str, Any]:
         timings = {}
@@ -100,17 +103,17 @@ class Measurement:
                 "samples": summary.samples,
             }
         ratios = {}
-        for ours in self.ours:
-            for peer in self.samples:
-                if peer not in self.ours:
-                    ratio = self.ratio(ours, peer)
-                    ratios[f"{ours} / {peer}"] = {
-                        "median": ratio.median,
-                        "quartiles": [ratio.lower_quartile, ratio.upper_quartile],
-                    }
+        pairs = [(ours, peer) for ours in self.ours for peer in self.peers]
+        if LIMIT in self.samples:
+            pairs += [(name, LIMIT) for name in self.samples if name != LIMIT]
+        for one, other in pairs:
+            ratio = self.ratio(one, other)
+            ratios[f"{one} / {other}"] = {
+                "median": ratio.median,
+                "quartiles": [ratio.lower_quartile, ratio.upper_quartile],
+            }
         return {
             "name": self.name,
-            "limit_s": self.limit,
             "limit_reason": self.limit_reason,
             "best_peer": self.best_peer(),
             "timings": timings,
@@ -128,9 +131,15 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def sample(
-    contenders: Sequence[Contender], seconds: float, minimum_rounds: int = 7
+    contenders: Sequence[Contender],
+    seconds: float,
+    minimum_rounds: int = 7,
+    limit: Callable[[], float] | None = None,
 ) -> dict[str, list[float]]:
-    """Time the contenders in turn for about `seconds`, at least `minimum_rounds` times; seconds per call."""
+    """Time the contenders in turn for about `seconds`, at least `minimum_rounds` times; seconds per call.
+
+    `limit` measures itself and returns the seconds; it has a turn of its own in every round, under the name `LIMIT`.
+    """
     timers = {c.name: timeit.Timer(c.statement, globals=dict(c.names)) for c in contenders}
     if len(timers) != len(contenders):
         raise ValueError(f"two contenders share a name: {[c.name for c in contenders]}")
@@ -141,6 +150,8 @@ def sample(
         block[contender.name] = max(1, math.ceil(MINIMUM_SAMPLE / max(once, 1e-9)))
         settle(contender.spins)
     samples: dict[str, list[float]] = {c.name: [] for c in contenders}
+    if limit is not None:
+        samples[LIMIT] = []
     end = time.perf_counter() + seconds
     turn = 0
     while turn < minimum_rounds or time.perf_counter() < end:
@@ -151,6 +162,12 @@ def sample(
             times = [timer.timeit(calls) / calls for _ in range(SAMPLES_PER_ROUND)]
             samples[contender.name].append(statistics.median(times))
             settle(contender.spins)
+        if limit is not None:
+            stop = time.perf_counter() + WARM_UP_TIME
+            while time.perf_counter() < stop:
+                limit()
+            samples[LIMIT].append(statistics.median([limit() for _ in range(SAMPLES_PER_ROUND)]))
+            settle(spins=False)
         turn += 1
     return samples
 
@@ -211,26 +228,29 @@ def format_seconds(value: float) -> str:
     return f"{value / 1e-9:.3g} ns"
 
 
+def spread(ratio: Ratio) -> str:
+    return f"{ratio.median:.2f} ({ratio.lower_quartile:.2f}–{ratio.upper_quartile:.2f})"
+
+
 def report(measurement: Measurement) -> str:
     """A line per contender, fastest first, with ratios to the limit; then the ratios of ours to the peers."""
     lines = [measurement.name]
-    if measurement.limit:
-        lines[0] += f"   (limit {format_seconds(measurement.limit)}: {measurement.limit_reason})"
+    limited = LIMIT in measurement.samples
+    if limited:
+        lines[0] += f"   (limit: {measurement.limit_reason})"
     order = sorted(measurement.samples, key=lambda name: measurement.summary(name).median)
     width = max(map(len, order), default=0) + 2
     for name in order:
         summary = measurement.summary(name)
         median, minimum = format_seconds(summary.median), format_seconds(summary.minimum)
         text = f"  {name:{width}s} median {median:>9s}  min {minimum:>9s}"
-        if measurement.limit:
-            text += f"  {summary.median / measurement.limit:6.2f}× limit"
+        if limited and name != LIMIT:
+            text += f"  {measurement.ratio(name, LIMIT).median:6.2f}× limit"
         lines.append(text)
     for ours in measurement.ours:
         for peer in order:
             if peer not in measurement.ours:
-                ratio = measurement.ratio(ours, peer)
-                spread = f"{ratio.lower_quartile:.2f}–{ratio.upper_quartile:.2f}"
-                lines.append(f"  {ours} / {peer}: {ratio.median:.2f}  ({spread})")
+                lines.append(f"  {ours} / {peer}: {spread(measurement.ratio(ours, peer))}")
     lines += [f"  {name}: {note}" for name, note in measurement.notes.items()]
     return "\n".join(lines)
 
@@ -243,11 +263,7 @@ def table(measurements: Sequence[Measurement]) -> str:
         peer_time = measurement.summary(peer).median if peer else None
         for ours in measurement.ours or ("",):
             own_time = measurement.summary(ours).median if ours else None
-            ratio_text = ""
-            if ours and peer:
-                ratio = measurement.ratio(ours, peer)
-                ratio_text = f"{ratio.median:.2f} ({ratio.lower_quartile:.2f}–{ratio.upper_quartile:.2f})"
-            limit = measurement.limit
+            limited = LIMIT in measurement.samples
             title = f"{measurement.name} [{ours}]" if len(measurement.ours) > 1 else measurement.name
             rows.append(
                 (
@@ -255,9 +271,9 @@ def table(measurements: Sequence[Measurement]) -> str:
                     format_seconds(own_time) if own_time else "–",
                     format_seconds(peer_time) if peer_time else "–",
                     peer or "",
-                    ratio_text,
-                    f"{own_time / limit:.2f}" if own_time and limit else "",
-                    f"{peer_time / limit:.2f}" if peer_time and limit else "",
+                    spread(measurement.ratio(ours, peer)) if ours and peer else "",
+                    spread(measurement.ratio(ours, LIMIT)) if ours and limited else "",
+                    spread(measurement.ratio(peer, LIMIT)) if peer and limited else "",
                 )
             )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -22,6 +23,7 @@ import numpy as np
 
 FMA_CHAINS = 16  # independent accumulators: more than latency (4–5 cycles) times ports (2)
 VECTORS_PER_STEP = 4
+SMALLEST_FMA_TASK = 4 * 10**9  # operations: some 10 ms
 ALIGNMENT = 64
 
 
@@ -245,6 +247,36 @@ def fma_rate(threads: int, samples: int) -> float:
 
     seconds = min(run_on_threads([task(target) for target in targets]) for _ in range(samples))
     return 2.0 * lanes * FMA_CHAINS * repeats * threads / seconds / 1e9
+
+
+def fma_task(flops: int, threads: int) -> Callable[[], float]:
+    """A function that does `flops` operations (a multiply-add is two) on all threads and returns the seconds. Little work is
+    repeated, so that threads which start one after the other do not count."""
+    lanes = vector_lanes()
+    kernel = NativeKernel(fma_kernel(lanes))
+    source = aligned(2 * lanes, 0.5)
+    targets = [aligned(lanes) for _ in range(threads)]
+    times = -(-SMALLEST_FMA_TASK // max(flops, 1))
+    repeats = -(-flops * times // (2 * lanes * FMA_CHAINS * threads))
+    return lambda: run_on_threads([partial(kernel, source, target, 0, repeats) for target in targets]) / times
+
+
+def traffic_task(nbytes: int, threads: int, only_reads: bool) -> Callable[[], float]:
+    """A function that moves `nbytes` on all threads, half read and half written past the caches, or all read; returns
+    the seconds."""
+    lanes = vector_lanes()
+    step = lanes * VECTORS_PER_STEP
+    share = nbytes // (4 if only_reads else 8) // threads // step * step
+    kernel = NativeKernel(read_kernel(lanes) if only_reads else copy_kernel(lanes, non_temporal=True))
+    source = aligned(share * threads)
+    target = aligned(lanes * threads if only_reads else share * threads)
+    space = target.size // threads
+
+    def part(position: int) -> Callable[[], None]:
+        here = slice(position * share, None), slice(position * space, None)
+        return partial(kernel, source[here[0]], target[here[1]], share, 1)
+
+    return lambda: run_on_threads([part(position) for position in range(threads)])
 
 
 Arrays = tuple[np.ndarray, np.ndarray]

@@ -63,7 +63,7 @@ def main() -> int:
     limit_threads(options.threads)
 
     # The libraries read the thread limits when they are imported.
-    from cases import CASES, Work
+    from cases import CASES
     from harness import ForeignLoad, Measurement, report, sample, table
     from machine import measure_limits
     from startup import STARTUP_CASES
@@ -82,7 +82,6 @@ def main() -> int:
     print(f"machine: {machine.describe()}\n")
 
     measurements: list[Measurement] = []
-    works: dict[str, Work] = {}
     for name in chosen:
         foreign = ForeignLoad()
         if name in CASES:
@@ -90,10 +89,10 @@ def main() -> int:
             case.check()
             foreign = ForeignLoad()
             ours = tuple(contender.name for contender in case.contenders if contender.ours)
-            samples = sample(case.contenders, options.seconds)
-            measurement = Measurement(case.name, *case.work.limit(machine), samples, ours)
-            works[case.name] = case.work
-            del case
+            limit, reason = case.work.limit(machine, options.threads)
+            samples = sample(case.contenders, options.seconds, limit=limit)
+            measurement = Measurement(case.name, reason, samples, ours)
+            del case, limit
         else:
             measurement = STARTUP_CASES[name](peers)
         load = foreign.processors()
@@ -102,9 +101,6 @@ def main() -> int:
         measurements.append(measurement)
         print(report(measurement) + "\n", flush=True)
     machine = machine.better_of(measure_limits(options.threads))
-    for measurement in measurements:
-        if measurement.name in works:
-            measurement.limit, measurement.limit_reason = works[measurement.name].limit(machine)
     print(f"machine, better of before and after: {machine.describe()}\n")
     print(table(measurements))
 

@@ -7,6 +7,7 @@ the start of the interpreter does not count.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,11 +23,15 @@ IMPORT = "import time; start = time.perf_counter(); import {statement}; print(ti
 
 
 def fresh_processes(commands: Mapping[str, list[str]], rounds: int) -> dict[str, list[float]]:
-    """Seconds printed on the last line by each command, in turn; a first round warms the file cache."""
+    """Seconds printed on the last line by each command, in turn; a first round warms the file cache.
+
+    Python may keep compiled modules, as it does for a user: installed packages have them anyway.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     samples: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(rounds + 1):
         for name, command in commands.items():
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
             if done.returncode:
                 raise SystemExit(f"{name} failed:\n{done.stderr}")
             if turn:
@@ -45,7 +50,7 @@ def imports(peers: Peers) -> Measurement:
         name: [sys.executable, "-c", IMPORT.format(statement=statement)]
         for name, statement in statements.items()
     }
-    return Measurement("import", None, "", fresh_processes(commands, ROUNDS), ours)
+    return Measurement("import", "", fresh_processes(commands, ROUNDS), ours)
 
 
 def compilation(task: str, moment: str, rounds: int) -> Callable[[Peers], Measurement]:
@@ -64,7 +69,7 @@ def compilation(task: str, moment: str, rounds: int) -> Callable[[Peers], Measur
                 commands["joinery (cold)"] = [sys.executable, script, task, "joinery", moment, "none"]
                 commands["joinery (cached)"] = [sys.executable, script, task, "joinery", moment, cache]
                 ours = ("joinery (cold)", "joinery (cached)")
-            return Measurement(f"compile {task}, {moment}", None, "", fresh_processes(commands, rounds), ours)
+            return Measurement(f"compile {task}, {moment}", "", fresh_processes(commands, rounds), ours)
 
     return measure
 

@@ -33,13 +33,17 @@ def test_ratios_are_formed_within_a_round() -> None:
     """A machine that gets ten times slower halfway must not change a ratio."""
     peer = [1.0, 1.0, 1.0, 10.0, 10.0]
     ours = [0.5, 0.5, 0.5, 5.0, 5.0]
-    samples = {"ours": ours, "peer": peer, "slow": [20.0] * 5}
-    measurement = harness.Measurement("case", 0.25, "why", samples, ("ours",))
+    samples = {"ours": ours, "peer": peer, "slow": [20.0] * 5, harness.LIMIT: [value / 4 for value in peer]}
+    measurement = harness.Measurement("case", "why", samples, ("ours",))
     ratio = measurement.ratio("ours", "peer")
     assert (ratio.lower_quartile, ratio.median, ratio.upper_quartile) == (0.5, 0.5, 0.5)
     assert measurement.best_peer() == "peer"
     assert measurement.summary("peer").median == 1.0
-    assert measurement.as_dict()["ratios"]["ours / peer"]["median"] == 0.5
+    assert measurement.peers == ["peer", "slow"]
+    ratios = measurement.as_dict()["ratios"]
+    assert ratios["ours / peer"]["median"] == 0.5
+    assert ratios[f"ours / {harness.LIMIT}"]["median"] == 2.0
+    assert ratios[f"peer / {harness.LIMIT}"]["quartiles"] == [4.0, 4.0]
     assert "2.00× limit" in harness.report(measurement)
     assert "0.50 (0.50–0.50)" in harness.table([measurement])
 
@@ -53,6 +57,8 @@ def test_sampling_measures_seconds_per_call() -> None:
     assert [len(values) for values in samples.values()] == [3, 3]
     assert 2e-3 <= min(samples["short"]) < 20e-3
     assert 6e-3 <= min(samples["long"]) < 60e-3
+    samples = harness.sample(contenders[:1], seconds=0.0, minimum_rounds=3, limit=lambda: 0.25)
+    assert samples[harness.LIMIT] == [0.25] * 3
     with pytest.raises(ValueError, match="share a name"):
         harness.sample(contenders[:1] * 2, seconds=0.0)
 
@@ -122,6 +128,35 @@ def test_the_kernels_use_the_widest_vectors() -> None:
     assert register in machine.NativeKernel(machine.fma_kernel(lanes)).assembly
     if lanes == 16:
         assert "vmovntps\t%zmm" in machine.NativeKernel(machine.copy_kernel(lanes, True)).assembly
+
+
+def test_the_limit_tasks_do_all_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each thread is given, added up, is the work asked for."""
+    calls: list[tuple[int, int]] = []
+
+    class Recorded:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def __call__(self, source: np.ndarray, target: np.ndarray, elements: int, repeats: int) -> None:
+            assert source.size >= elements
+            calls.append((elements, repeats))
+
+    monkeypatch.setattr(machine, "NativeKernel", Recorded)
+    unit = machine.vector_lanes() * machine.VECTORS_PER_STEP * 2 * 4
+    assert machine.traffic_task(unit * 10, 2, only_reads=True)() >= 0
+    assert calls == [(unit * 5 // 4, 1)] * 2
+    calls.clear()
+    machine.traffic_task(unit * 10, 2, only_reads=False)()
+    assert sum(elements for elements, _ in calls) * 8 == pytest.approx(unit * 10, rel=0.25)
+    calls.clear()
+    machine.fma_task(10**6, 2)()
+    done = sum(repeats for _, repeats in calls) * machine.FMA_CHAINS * machine.vector_lanes() * 2
+    assert done == pytest.approx(machine.SMALLEST_FMA_TASK, rel=0.01)
+    calls.clear()
+    machine.fma_task(10**10, 2)()
+    done = sum(repeats for _, repeats in calls) * machine.FMA_CHAINS * machine.vector_lanes() * 2
+    assert done == pytest.approx(10**10, rel=0.01)
 
 
 def test_work_on_threads_overlaps() -> None:

@@ -24,7 +24,7 @@ tiles find the panel in the second-level cache."""
 
 PACK_ROWS = 24
 """From this many rows of A on, the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
-NEAR_COLUMNS = 256
+NEAR_COLUMNS = 64
 
 UNROLL = 4
 """Steps of k per turn of the micro-kernel's loop. Addresses and branches otherwise take issue slots from the multiply-adds: 190
