@@ -44,11 +44,22 @@ class Operand:
     bounds: tuple[Bound, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Bounds beyond which nobody reads the product, and its right operand."""
+
+    result: Sequence[Bound] = ()
+    right: Sequence[Bound] = ()
+
+
 def tile_heights(registers: int, vectors: int) -> int:
     """Largest number of rows whose accumulators, with the B vectors and a broadcast, fit the register file."""
     if registers >= 32:
         return {4: 6, 2: 8, 1: 8}[vectors]
     return {2: 6, 1: 6}[vectors]
+
+
+EVERYTHING = Wanted()
 
 
 class Dots:
@@ -97,14 +108,16 @@ class Dots:
         base = ev.f.gep(load.pointers.base, load.pointers.offset.base, element)
         return Operand(base, steps[0], steps[1], bounds)
 
-    def _operand(self, node: Node, elem: str, contiguous: bool, tf32: bool) -> Operand:
-        """The operand with register elements `elem`; copied to scratch when it cannot be used in place."""
+    def _operand(
+        self, node: Node, elem: str, contiguous: bool, tf32: bool, wanted: Sequence[Bound] = ()
+    ) -> Operand:
+        """The operand with register elements `elem`; copied to scratch, as far as `wanted`, when it cannot be used in place."""
         element = register_element(elem)
         if not tf32:
             direct = self._direct(node, element)
             if direct is not None and (not contiguous or direct.column.ref == "1"):
                 return direct
-        memory = self.roots.materialize(self._converted(node, elem, tf32))
+        memory = self.roots.materialize(self._converted(node, elem, tf32), bounds=wanted)
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, self._limits(node))
 
@@ -133,7 +146,9 @@ class Dots:
 
     # -- the product ------------------------------------------------------------
 
-    def dot(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None) -> Stored:
+    def dot(
+        self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None, wanted: Wanted = EVERYTHING
+    ) -> Stored:
         """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place."""
         if len(a.shape) != 2:
             raise UnsupportedError(
@@ -148,11 +163,11 @@ class Dots:
         target = ev.scratch(c.shape, c.elem) if into is None else into
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
         if fresh and not overwrite:
-            self.roots.materialize(c, target)
+            self.roots.materialize(c, target, wanted.result)
         tf32 = precision == "tf32" and c.elem == "f32"
         left = self._operand(a, c.elem, False, tf32)
-        right = self._operand(b, c.elem, True, tf32)
-        self._multiply(left, right, target, c, a.shape[1], not overwrite)
+        right = self._operand(b, c.elem, True, tf32, wanted.right)
+        self._multiply(left, right, target, c, a.shape[1], not overwrite, wanted.result)
         return target
 
     def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
@@ -214,8 +229,9 @@ class Dots:
         return (4, 2) if self.ev.target.registers >= 32 else (2,)
 
     def _multiply(
-        self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool
-    ) -> None:
+        self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool,
+        wanted: Sequence[Bound] = (),
+    ) -> None:  # fmt: skip
         ev, f = self.ev, self.ev.f
         rows, columns = c.shape
         element = target.memory
@@ -223,9 +239,13 @@ class Dots:
         m = self._limit(rows, (left, 0))
         j = self._limit(columns, (right, 1))
         k = self._limit(depth, (left, 1), (right, 0))
-        if not accumulate and (m.ref != str(rows) or j.ref != str(columns)):
+        whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
+        wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
+        if not accumulate and (m.ref != wanted_m.ref or j.ref != wanted_j.ref):
             # Blocks cut by a mask are zero outside, as the block semantics say.
-            self.roots.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target)
+            self.roots.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
+        m = m if m.ref == wanted_m.ref else ev.s.min(m, wanted_m)
+        j = j if j.ref == wanted_j.ref else ev.s.min(j, wanted_j)
         ldc = ev.s.constant(target.strides[0] or max(columns, n))
         start = ev.s.constant(0)
         unit = left.column.ref == "1"

@@ -12,7 +12,9 @@ from typing import Any
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ..ir import Function, Module, V, const, zero
-from .dot import Dots
+from .affine import bound_of, fold
+from .demand import Demands, wide_dim
+from .dot import Dots, Wanted
 from .elementwise import CASTS, constant, emit_map, from_memory, memory_element, memory_size, register_element
 from .evaluate import Bound, Evaluator
 from .liveness import all_operations, number_roots
@@ -38,13 +40,14 @@ class KernelLowering:
         self.func = func
         self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")])
         self.ev = Evaluator(self.f, target)
-        self.roots = Roots(self.ev, self._again)
+        self.roots = Roots(self.ev, self._again, self._unread)
         self.dots = Dots(self.ev, self.roots)
         self.scalars: dict[Any, V] = {}
         self.nodes: dict[Any, Node] = {}
         self.program: V = V("0", "i64")
         self._value_of: dict[int, Any] = {}
         self._root_index, self._last_root = number_roots(func.body.blocks[0])
+        self._demands = Demands(func)
         self._current_root = -1
         self._wide: dict[Any, V] = {}
         self._carried: dict[Any, Stored] = {}
@@ -88,6 +91,23 @@ class KernelLowering:
         if value in self.scalars:
             return Splat((), element_name(value.type), self.scalars[value])
         raise InternalError(f"host lowering: value of type {value.type} has no definition yet")
+
+    def _limits(self, value: Any) -> list[Bound]:
+        """Bounds beyond which nobody reads a block value, as far as their limits are known by now."""
+        found = []
+        for dim, comparison in self._demands.of(value):
+            node = self.nodes.get(comparison)
+            bound = node.attrs.get("bound") if isinstance(node, Map) else None
+            if node is not None and bound is not None and bound.dim == wide_dim(node.shape):
+                found.append(Bound(dim, bound.limit))
+        return found
+
+    def _unread(self, node: Node, bound: Bound) -> bool:
+        """Whether nobody reads the node's block beyond the bound."""
+        value = self._value_of.get(id(node))
+        return value is not None and any(
+            own.dim == bound.dim and own.limit.ref == bound.limit.ref for own in self._limits(value)
+        )
 
     def _define(self, value: Any, node: Node) -> None:
         self.nodes[value] = node
@@ -167,7 +187,7 @@ class KernelLowering:
     def _map(self, op: Any, result: Any) -> Node:
         shape, elem = shape_of(result.type), element_name(result.type)
         operands = [self._node(o) for o in op.operands]
-        folded = self._fold_affine(op.name, shape, elem, operands)
+        folded = fold(self.ev.s, op.name, shape, elem, operands)
         if folded is not None:
             return folded
         facts = attributes(op)
@@ -177,65 +197,10 @@ class KernelLowering:
                 shape, elem, emit_map(self.f, op.name, elem, values, [o.elem for o in operands], facts)
             )
         if op.name == "arith.cmpi":
-            bound = self._bound(facts, operands)
+            bound = bound_of(self.ev.s, facts["predicate"], *operands)
             if bound is not None:
                 facts["bound"] = bound
         return Map(shape, elem, op.name, tuple(operands), facts)
-
-    def _bound(self, facts: dict[str, Any], operands: Sequence[Node]) -> Bound | None:
-        """`affine in one coordinate with step 1 < scalar` as a bound on that coordinate."""
-        left, right = operands
-        predicate = facts["predicate"]
-        if predicate in ("sgt", "sge") and isinstance(left, Splat):
-            left, right, predicate = right, left, {"sgt": "slt", "sge": "sle"}[predicate]
-        if predicate not in ("slt", "sle") or not isinstance(left, Affine) or not isinstance(right, Splat):
-            return None
-        used = [(d, c) for d, c in enumerate(left.coefficients) if c is not None]
-        if len(used) != 1 or used[0][1].ref != "1":
-            return None
-        limit = self.ev.s.sub(self.ev.s.to_i64(right.value), left.base)
-        if predicate == "sle":
-            limit = self.ev.s.add(limit, V("1", "i64"))
-        return Bound(used[0][0], limit)
-
-    def _fold_affine(
-        self, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]
-    ) -> Node | None:
-        s = self.ev.s
-        forms = [self._as_affine(o) for o in operands]
-        if (
-            name in ("arith.extsi", "arith.extui", "arith.index_cast")
-            and forms[0] is not None
-            and elem in ("i64", "index")
-        ):
-            a = forms[0]
-            return Affine(shape, elem, a.base, a.coefficients)
-        if elem not in ("i64", "index") or len(forms) != 2 or forms[0] is None or forms[1] is None:
-            return None
-        a, b = forms[0], forms[1]
-        if name in ("arith.addi", "arith.subi"):
-            combine = s.add if name == "arith.addi" else s.sub
-            merged: list[V | None] = []
-            for x, y in zip(a.coefficients, b.coefficients, strict=True):
-                total = combine(x or s.constant(0), y or s.constant(0))
-                merged.append(None if total.ref == "0" else total)
-            return Affine(shape, elem, combine(a.base, b.base), tuple(merged))
-        if name == "arith.muli":
-            if not any(a.coefficients):
-                a, b = b, a
-            if any(b.coefficients):
-                return None
-            scaled = [None if c is None else s.mul(c, b.base) for c in a.coefficients]
-            zeroed = tuple(None if c is None or c.ref == "0" else c for c in scaled)
-            return Affine(shape, elem, s.mul(a.base, b.base), zeroed)
-        return None
-
-    def _as_affine(self, node: Node) -> Affine | None:
-        if isinstance(node, Affine):
-            return node
-        if isinstance(node, Splat) and node.elem in ("i32", "i64", "index"):
-            return Affine(node.shape, node.elem, self.ev.s.to_i64(node.value), (None,) * len(node.shape))
-        return None
 
     # -- handlers -----------------------------------------------------------------------
 
@@ -320,9 +285,9 @@ class KernelLowering:
         pointers = self._pointers(op.operands[0])
         offset_node = self._node(op.operands[1])
         if offset_node.elem != "i64":
-            offset_node = self._fold_affine("arith.extsi", offset_node.shape, "i64", [offset_node]) or Map(
+            offset_node = fold(self.ev.s, "arith.extsi", offset_node.shape, "i64", [offset_node]) or Map(
                 offset_node.shape, "i64", "arith.extsi", (offset_node,))  # fmt: skip
-        total = self._fold_affine("arith.addi", pointers.shape, "i64", [pointers.offset, offset_node])
+        total = fold(self.ev.s, "arith.addi", pointers.shape, "i64", [pointers.offset, offset_node])
         if total is None:
             start = pointers.offset
             zero_start = isinstance(start, Affine) and start.base.ref == "0" and not any(start.coefficients)
@@ -375,7 +340,11 @@ class KernelLowering:
 
     def op_reduce(self, op: Any) -> None:
         operands = [self._node(o) for o in op.operands]
-        results = self.roots.reduce(operands, int(attributes(op)["axis"]), self._combine(op))
+        axis = int(attributes(op)["axis"])
+        # All results of one reduction are written together.
+        limits = self._limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
+        wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
+        results = self.roots.reduce(operands, axis, self._combine(op), wanted)
         for result, node in zip(op.results, results, strict=True):
             if is_tensor(result.type):
                 self._define(result, node)
@@ -396,7 +365,8 @@ class KernelLowering:
         precision = str(attributes(op).get("inputPrecision", "ieee"))
         result = op.results[0]
         into = self._update_in_place(op, result, c)
-        self._define(result, self.dots.dot(a, b, c, precision, into))
+        wanted = Wanted(self._limits(result), self._limits(op.operands[1]))
+        self._define(result, self.dots.dot(a, b, c, precision, into, wanted))
 
     def _update_in_place(self, op: Any, result: Any, c: Node) -> Stored | None:
         """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
@@ -407,7 +377,7 @@ class KernelLowering:
         if owner is not None and self._last_root.get(owner, -1) > self._root_index[op]:
             return None
         if c is not memory:
-            self.roots.materialize(c, memory)
+            self.roots.materialize(c, memory, self._limits(result))
         return memory
 
     def op_for(self, op: Any) -> None:
@@ -488,7 +458,7 @@ class KernelLowering:
 
     def _yield(self, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
         """Write the new loop-carried blocks. A block is overwritten only after everything that reads its old value."""
-        pending: list[tuple[Stored, Node, set[int]]] = []
+        pending: list[tuple[Stored, Node, set[int], list[Bound]]] = []
         for argument, value in zip(arguments, yielded, strict=True):
             if not is_tensor(argument.type):
                 continue
@@ -498,19 +468,19 @@ class KernelLowering:
                 continue
             reads: set[int] = set()
             self._reads(node, reads)
-            pending.append((memory, node, reads))
+            pending.append((memory, node, reads, self._limits(value)))
         while pending:
             for entry in pending:
                 memory = entry[0]
                 if not any(id(memory.pointer) in other[2] for other in pending if other is not entry):
                     break
             else:  # a cycle: save one new value before its old one disappears
-                memory, node, _ = pending.pop(0)
-                saved = self.roots.materialize(node)
-                pending.append((memory, saved, set()))
+                memory, node, _, wanted = pending.pop(0)
+                saved = self.roots.materialize(node, bounds=wanted)
+                pending.append((memory, saved, set(), wanted))
                 continue
             pending.remove(entry)
-            self.roots.materialize(entry[1], entry[0])
+            self.roots.materialize(entry[1], entry[0], entry[3])
 
     def op_if(self, op: Any) -> None:
         condition = self._scalar(op.operands[0])

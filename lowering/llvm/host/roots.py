@@ -23,17 +23,22 @@ from .elementwise import (
     register_element,
     to_memory,
 )
-from .evaluate import ORIGIN, Bound, Coordinate, Coordinates, Evaluator, decompose_mask, memory_size_of
+from .evaluate import Bound, Coordinate, Coordinates, Evaluator, decompose_mask, memory_size_of
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
+from .transpose import transpose, transposed_load
 
 
 class Roots:
     """Emits the nests of one function. `again(node)` tells whether a later root reads the node too."""
 
-    def __init__(self, evaluator: Evaluator, again: Callable[[Node], bool]) -> None:
+    def __init__(
+        self, evaluator: Evaluator, again: Callable[[Node], bool], unread: Callable[[Node, Bound], bool]
+    ) -> None:
+        """`again`: whether a later root reads the node; `unread`: whether nobody reads it beyond the bound."""
         self.ev = evaluator
         self.again = again
+        self.unread = unread
         self.streaming = False  # the kernel moves more than the caches hold: fetch ahead
 
     # -- helpers ------------------------------------------------------------
@@ -109,8 +114,8 @@ class Roots:
         return found
 
     def _settle(self, nodes: Sequence[Node]) -> None:
-        """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and expensive values
-        on fewer dimensions than the nest (once per visit instead of once per element)."""
+        """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and values on fewer
+        dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element)."""
         stack = list(nodes)
         seen: set[int] = set()
         while stack:
@@ -120,16 +125,21 @@ class Roots:
             seen.add(id(node))
             if isinstance(node, Map):
                 stack.extend(node.operands)
-            elif self._transposed_load(node) is not None:
+            elif transposed_load(node) is not None:
                 self.ev.replacement[id(node)] = (node, self.materialize(node), ())
             elif isinstance(node, View):
                 source = node.source
                 wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))
-                if isinstance(source, Map) and wider and math.prod(source.shape) > 1 and cost(source) > 10:
+                alone = isinstance(source, Map) and wider and math.prod(source.shape) > 1
+                if alone and (cost(source) > 10 or self._narrows(source)):
                     if id(source) not in self.ev.replacement:
                         self.ev.replacement[id(source)] = (source, self.materialize(source), ())
                 else:
                     stack.append(source)
+
+    def _narrows(self, node: Node) -> bool:
+        """Whether it works on wider elements than its result has, and would make a whole nest take fewer lanes at a time."""
+        return self.ev.lanes_for(*self._elements([node])) < self.ev.lanes_for(node.elem)
 
     def _unroll(self, nodes: Sequence[Node], limit: int = 4) -> int:
         work = sum(cost(node) for node in nodes)
@@ -261,9 +271,9 @@ class Roots:
         if not node.shape:
             ev.write_scratch(memory, (), ev.at(node, ()))
             return memory
-        transposed = self._transposed_load(node)
+        transposed = transposed_load(node)
         if transposed is not None and memory.strides[-1] == 1:
-            self._transpose(transposed, memory)
+            transpose(ev, transposed, memory, self.streaming, [b.limit for b in bounds if b.dim == 1])
             return memory
         self.nest(
             node.shape,
@@ -273,76 +283,13 @@ class Roots:
         )
         return memory
 
-    # -- transposition ----------------------------------------------------------
-
-    @staticmethod
-    def _transposed_load(node: Node) -> Load | None:
-        """The load behind a 2-D block that is contiguous along dimension 0 (a transposed tile), or None."""
-        if (
-            isinstance(node, View)
-            and node.dims == (1, 0)
-            and isinstance(node.source, Load)
-            and min(node.shape) > 1
-        ):
-            load = node.source
-            offset = load.pointers.offset
-            if (
-                isinstance(offset, Affine)
-                and offset.coefficients[1] is not None
-                and offset.coefficients[1].ref == "1"
-            ):
-                return load
-        return None
-
-    def _transpose(self, load: Load, memory: Stored) -> None:
-        """Load `load` (rows × columns) in squares and store it transposed: memory[c, r] = load[r, c]."""
-        ev, f = self.ev, self.ev.f
-        rows, columns = load.shape
-        n = min(ev.lanes_for(load.elem), rows, columns)
-        bounds, _ = decompose_mask(load.mask)
-        row_limit, _ = ev.extent(rows, bounds, 0)
-        if n == 1:
-            with f.loop(0, rows) as r, ev.scope(), f.loop(0, columns) as c, ev.scope():
-                value = ev.at(load, (Coordinate(r.index, 0, 1, 0), Coordinate(c.index, 0, 1, 0)))
-                ev.write_scratch(memory, (Coordinate(c.index), Coordinate(r.index)), value)
-            return
-        last = ev.s.max(ev.s.sub(row_limit, ev.s.constant(1)), ZERO)
-        column_limit, _ = ev.extent(columns, bounds, 1)
-        covered = Load(load.shape, load.elem, load.pointers, None, load.other)
-        with f.loop(0, rows, n) as r, ev.scope(), f.loop(0, columns, n) as c, ev.scope():
-            tile: list[V] = []
-            on: V | None
-            mask = None if column_limit.ref == str(columns) else ev.lane_mask(c.index, column_limit, n)
-            for i in range(n):
-                position = ev.s.add(r.index, ev.s.constant(i))
-                if row_limit.ref != str(rows):  # rows past the end repeat the last one, then read as `other`
-                    inside = f.icmp("slt", position, row_limit)
-                    position = ev.s.min(position, last)
-                    rows_on = f.splat(inside, n)
-                    on = rows_on if mask is None else f.binary("and", rows_on, mask)
-                else:
-                    on = mask
-                value = ev._load(covered, (Coordinate(position), Coordinate(c.index, 0, n)), on)
-                if self.streaming:  # the tile below, which is the next one along the output's rows
-                    below = ev.s.add(position, ev.s.constant(rows))
-                    here = (Coordinate(below), Coordinate(c.index, 0, n))
-                    f.prefetch(ev.pointer_at(load.pointers, here, 1), locality=2)
-                if on is not None:
-                    fill = (
-                        constant(0, load.elem, n)
-                        if load.other is None
-                        else f.splat(ev.at(load.other, (ORIGIN, ORIGIN)), n)
-                    )
-                    value = f.select(on, value, fill)
-                tile.append(value)
-            for i, column in enumerate(transpose_registers(ev, tile)):
-                here = (Coordinate(ev.s.add(c.index, ev.s.constant(i))), Coordinate(r.index, 0, n))
-                ev.write_scratch(memory, here, column)
-
     # -- reductions -----------------------------------------------------------------
 
-    def reduce(self, operands: Sequence[Node], axis: int, combine: Combine) -> list[Node]:
-        """Combine along one dimension. Result nodes have that dimension removed."""
+    def reduce(
+        self, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound] = ()
+    ) -> list[Node]:
+        """Combine along one dimension. Result nodes have that dimension removed. Nobody reads them beyond the `wanted` bounds,
+        which name dimensions of the operands."""
         kind = combine.kind
         neutral = identity(kind, operands[0].elem) if kind is not None else None
         source = operands[0]
@@ -354,14 +301,16 @@ class Roots:
         kept = tuple(d for d in range(len(shape)) if d != axis)
         result_shape = tuple(shape[d] for d in kept)
         memories = [self.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
-        if any(b.dim != axis for b in bounds) and memories and neutral is not None:
+        limits = {(b.dim, b.limit.ref) for b in wanted}
+        cut = any(b.dim != axis and (b.dim, b.limit.ref) not in limits for b in bounds)
+        if cut and memories and neutral is not None:
             fill = Splat(result_shape, operands[0].elem, constant(neutral, operands[0].elem))
             self.materialize(fill, memories[0])
         starts = [constant(neutral, operands[0].elem)] if neutral is not None else None
         if axis == self.inner_dim(shape) or all(shape[d] == 1 for d in kept):
-            scalars = self._reduce_inner(sources, axis, combine, bounds, starts, memories, kept)
+            scalars = self._reduce_inner(sources, axis, combine, bounds, wanted, starts, memories, kept)
         else:
-            scalars = self._reduce_outer(sources, axis, combine, bounds, starts, memories, kept)
+            scalars = self._reduce_outer(sources, axis, combine, [*bounds, *wanted], starts, memories, kept)
         if memories:
             return list(memories)
         return [Splat((), o.elem, v) for o, v in zip(operands, scalars, strict=True)]
@@ -378,7 +327,8 @@ class Roots:
         return node, []
 
     def _reduce_inner(self, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
-                      starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...]) -> list[V]:  # fmt: skip
+                      wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
+                      kept: tuple[int, ...]) -> list[V]:  # fmt: skip
         """Along the vector dimension: vector accumulators, then a tree across lanes."""
         ev, f = self.ev, self.ev.f
         shape = sources[0].shape
@@ -387,7 +337,7 @@ class Roots:
         saved = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(sources, shape)]
         self._fetch_ahead(sources, [node for node, _ in saved])
         with ExitStack() as stack:
-            coordinates = self._outer(stack, shape, axis, bounds, sources)
+            coordinates = self._outer(stack, shape, axis, [*bounds, *wanted], sources)
 
             def at(coordinate: Coordinate) -> Coordinates:
                 return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
@@ -436,7 +386,8 @@ class Roots:
             for memory, value in zip(memories, result, strict=False):
                 ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
         for node, memory in saved:
-            ev.replacement[id(node)] = (node, memory, tuple(bounds))
+            missing = [bound for bound in wanted if not self.unread(node, bound)]
+            ev.replacement[id(node)] = (node, memory, (*bounds, *missing))
         return result
 
     def _across_lanes(self, values: list[V], combine: Combine) -> list[V]:
@@ -574,21 +525,4 @@ def _only_first_lane(mask: V | None) -> bool:
     return mask is not None and mask.ref.startswith("<i1 1") and mask.ref.count("i1 1") == 1
 
 
-def transpose_registers(ev: Evaluator, rows: list[V]) -> list[V]:
-    """Transpose an n × n tile of registers in log2(n) stages of two-input shuffles (n a power of two)."""
-    n = len(rows)
-    current, distance = list(rows), n // 2
-    while distance:
-        low = [lane if (lane // distance) % 2 == 0 else n + lane - distance for lane in range(n)]
-        high = [lane + distance if (lane // distance) % 2 == 0 else n + lane for lane in range(n)]
-        following = list(current)
-        for i in range(n):
-            if (i // distance) % 2 == 0:
-                a, b = current[i], current[i + distance]
-                following[i] = ev.f.shuffle(a, b, low)
-                following[i + distance] = ev.f.shuffle(a, b, high)
-        current, distance = following, distance // 2
-    return current
-
-
-__all__ = ["Combine", "Roots", "const", "memory_size_of", "register_element", "transpose_registers", "zero"]
+__all__ = ["Combine", "Roots", "const", "memory_size_of", "register_element", "zero"]
