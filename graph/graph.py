@@ -14,8 +14,9 @@ from ..promotion.casts import loss_class
 from ..promotion.dtype import DType, int64
 from ..promotion.errors import UserError
 from ..promotion.literals import check_literal, is_scalar
+from ..promotion.presets import rules
 from ..promotion.result_rules import Promotion
-from ..promotion.rules import RuleSet, rules
+from ..promotion.rules import RuleSet
 from . import constants, printing
 from .casts import CastEntry, Policy, check_policy, enforce
 from .checks import Check, Checks, ShapeError
@@ -67,7 +68,8 @@ class Graph:
         self.name = name
         self.rules: RuleSet = rules(semantics)
         self.policy: Policy = check_policy(policy)
-        self.truncates = self.rules.name == "triton"
+        self.truncates = self.rules.division == "truncate"
+        self._weak: dict[int, DType] = {}
         self.symbols: list[Symbol] = []
         self.shape_checks = Checks()
         self.finished = False
@@ -139,9 +141,22 @@ class Graph:
                 f"scalar: expected a number, not {describe(value)}; "
                 "fix: pass arrays to graph.constant, sizes to graph.dim_value"
             )
+        if target is None and self.rules.weak:
+            element = self.rules.join_operands([value])
+            if element.is_weak:
+                return self._weak_scalar(value, element)
         target = target or self.rules.literals.default(value)
         check_literal(value, target, "scalar")
         return self._literal(value, target)
+
+    def _weak_scalar(self, value: Any, element: DType) -> Symbol:
+        """A constant of its own: those of an explicit dtype are shared, and strong."""
+        dtype = self.rules.concrete(element)
+        check_literal(value, dtype, "scalar")
+        attrs = MappingProxyType({"value": constants.scalar_array(value, dtype)})
+        symbol = self._new(OPS["constant"], (), attrs, dtype, ())
+        self._weak[symbol.id] = element
+        return symbol
 
     def _literal(self, value: Any, dtype: DType) -> Symbol:
         """A constant of a checked Python scalar. Python calls 1, 1.0 and True equal, and 0.0 and -0.0: the key does not."""
@@ -225,10 +240,13 @@ class Graph:
         values, inputs, promotion = self._operands(row, operands, dtype, row.name)
         arguments = tuple(inputs)
         shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
-        return self._new(
+        symbol = self._new(
             row, arguments, MappingProxyType(dict(attrs)) if attrs else _NO_ATTRS, promotion.result, shape,
             written=None if inputs is values else tuple(values),
         )  # fmt: skip
+        if promotion.weak is not None:
+            self._weak[symbol.id] = promotion.weak
+        return symbol
 
     def promoted(self, op: str, operands: Sequence[Any], like: str) -> tuple[Symbol, ...]:
         """Operands as the row `like` would get them, with implicit casts in the ledger.
@@ -248,6 +266,10 @@ class Graph:
             if type(operand) is Symbol and operand.graph is self:
                 values.append(operand)
                 key.append(operand.dtype)
+                if operand.id in self._weak:
+                    key.append(self._weak[operand.id])
+                if self.rules.zero_dim:
+                    key.append(not operand.shape)
             elif is_scalar(operand):
                 values.append(operand)
                 key.append((type(operand), operand))
@@ -358,10 +380,11 @@ class Graph:
         shape: Shape,
         location: Location,
         implicit: str | None = None,
+        weak: DType | None = None,
     ) -> Symbol:
         """A symbol as it was written down: nothing is inferred here, the verifier has to approve of it.
 
-        implicit: the op for which promotion inserted this cast.
+        implicit: the op for which promotion inserted this cast. weak: the weak element the value stands for.
         """
         with self.located(location):
             name = attrs.get("name")
@@ -372,6 +395,10 @@ class Graph:
             if name in self._weights:
                 raise UserError(f"weight {name!r} is defined twice; fix: give each weight its own name")
             self._weights[str(name)] = symbol
+        if weak is not None:
+            if self.rules.weak.get(weak) is not dtype:
+                raise UserError(f"{row.name} of {dtype} cannot be {weak} in rule set {self.rules.name}")
+            self._weak[symbol.id] = weak
         if implicit is not None:
             if row.name != "cast":
                 raise UserError(f"{row.name} cannot be an implicit cast")

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..promotion.dtype import DTYPES, DType
 from ..promotion.errors import InternalError, UserError
+from ..promotion.rules import RuleSet
 from .constants import Array, array_digest
 from .dims import Dim, Extent
 from .graph import Graph
@@ -135,7 +136,9 @@ class _Reader:
             line.expect("semantics")
             semantics = line.string()
             line.expect("policy")
-            self.graph = Graph(name, (), semantics, line.string())
+            policy = line.string()
+            own = self._rules(line, semantics) if line.accept("rules") else semantics
+            self.graph = Graph(name, (), own, policy)
         elif line.accept("check"):
             lhs, rhs = self._extents(line, 2)
             self.graph.shape_checks.add(lhs, rhs, line.string())
@@ -188,12 +191,24 @@ class _Reader:
             line.fail(
                 f"{row.name} has the attributes {', '.join(row.attrs) or 'none'}, found {', '.join(attrs) or 'none'}"
             )
+        weak = DType(line.take("word")) if line.accept("weak") else None
         implicit = line.string() if line.accept("implicit") else None
         location = Location(line.string(), line.integer(), line.string()) if line.accept("at") else UNKNOWN
         name = attrs.get("name")
         if name is not None and not isinstance(name, str):
             line.fail(f"the name {name!r} is no text")
-        graph.restore(row, operands, MappingProxyType(attrs), dtype, shape, location, implicit)
+        graph.restore(row, operands, MappingProxyType(attrs), dtype, shape, location, implicit, weak)
+
+    def _rules(self, line: _Line, name: str) -> RuleSet:
+        """A rule set written out, because it is no preset."""
+        try:
+            data = json.loads(line.string())
+        except (ValueError, RecursionError) as error:
+            line.fail(f"rules: {error}")
+        found = RuleSet.from_dict(data)
+        if found.name != name:
+            line.fail(f"rules of {found.name!r} in a graph of semantics {name!r}")
+        return found
 
     # -- values --------------------------------------------------------------------------------------------------------
 

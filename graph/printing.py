@@ -25,6 +25,7 @@ import numpy as np
 
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError
+from ..promotion.presets import PRESETS, rules
 from .constants import Array, array_digest
 from .dims import Dim, Extent
 
@@ -85,9 +86,13 @@ def to_text(graph: Graph, locations: bool = False) -> tuple[str, dict[str, Array
 
     header = (json.dumps(text) for text in (graph.name, graph.rules.name, graph.policy))
     lines = ["graph {} semantics {} policy {}".format(*header)]
+    if graph.rules.name not in PRESETS or rules(graph.rules.name) != graph.rules:
+        lines[0] += f" rules {json.dumps(json.dumps(graph.rules.definition.to_dict()))}"
     implicit = {entry.symbol.id: entry.op for entry in graph.casts()}
     for symbol in graph.symbols:
         line = f"  {_statement(symbol, array_text)}"
+        if symbol.weak is not None:
+            line += f" weak {symbol.weak}"
         if symbol.id in implicit:
             line += f" implicit {json.dumps(implicit[symbol.id])}"
         if locations:

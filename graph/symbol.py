@@ -79,6 +79,11 @@ class Symbol:
     # -- description ---------------------------------------------------------------------------------------------------
 
     @property
+    def weak(self) -> DType | None:
+        """The weak element the value stands for in promotions (rule set "jax"), else None: then its dtype counts."""
+        return self.graph._weak.get(self.id)
+
+    @property
     def type(self) -> TensorType:
         return TensorType(self.dtype, self.shape, self.name)
 

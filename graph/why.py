@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..promotion.casts import loss_class, loss_example
+from ..promotion.explain import explain as explain_join
 from ..promotion.literals import is_scalar
+from ..promotion.rules import element_of
 from .types import shape_text
 
 if TYPE_CHECKING:
@@ -67,14 +69,14 @@ def _operand(operand: Any, used: Symbol) -> str:
 def _joins(symbol: Symbol, written: Any) -> list[str]:
     """The join of the operands' dtypes, folded from the left, in the rule set's words."""
     rule_set = symbol.graph.rules
-    dtypes = list(dict.fromkeys([operand.dtype for operand in written if not is_scalar(operand)]))
+    dtypes = list(dict.fromkeys([element_of(operand) for operand in written if not is_scalar(operand)]))
     if symbol.op.promote.name == "SELECT":
-        dtypes = list(dict.fromkeys([operand.dtype for operand in written[1:] if not is_scalar(operand)]))
+        dtypes = list(dict.fromkeys([element_of(operand) for operand in written[1:] if not is_scalar(operand)]))
     if symbol.op.promote.name in ("SAME", "POSITION", "INDEXED", "EXPLICIT") or len(dtypes) < 2:
         return []
     lines: list[str] = []
     joined = dtypes[0]
     for dtype in dtypes[1:]:
-        lines += rule_set.explain(joined, dtype).splitlines()
+        lines += explain_join(rule_set, joined, dtype, elsewhere=False).splitlines()
         joined = rule_set.join(joined, dtype)
     return lines

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .casts import LOSS_CLASSES, LossClass, loss_class, loss_example, path_text
-from .dtype import DTYPES, DType
+from .casts import LOSS_CLASSES, LossClass, loss_class, loss_example
+from .definition import Definition, Erratum
+from .dtype import ABSTRACT, DTYPES, DType
 from .errors import InternalError, JoineryError, UnsupportedError, UserError
 from .lattice import Lattice, Law, Laws, check_laws
 from .literals import LiteralRules, Scalar, check_literal, is_scalar
+from .presets import PRESETS, register, rules
 from .result_rules import RESULT_RULES, Promotion, ResultRule
-from .rules import RuleSet, dtype_of, rules
+from .rules import Difference, RuleSet, ZeroDim, dtype_of
 from .table import PromotionTable
 
 
@@ -32,10 +34,15 @@ def implicit_cast(lhs: Any, rhs: Any, rule_set: str | RuleSet = "max") -> tuple[
 
 
 __all__ = [
+    "ABSTRACT",
     "DTYPES",
     "LOSS_CLASSES",
+    "PRESETS",
     "RESULT_RULES",
     "DType",
+    "Definition",
+    "Difference",
+    "Erratum",
     "InternalError",
     "JoineryError",
     "Lattice",
@@ -50,6 +57,7 @@ __all__ = [
     "Scalar",
     "UnsupportedError",
     "UserError",
+    "ZeroDim",
     "check_laws",
     "check_literal",
     "dtype_of",
@@ -58,6 +66,6 @@ __all__ = [
     "is_scalar",
     "loss_class",
     "loss_example",
-    "path_text",
+    "register",
     "rules",
 ]

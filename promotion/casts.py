@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal
 
 from .dtype import DType
@@ -117,12 +115,3 @@ def _overflow_example(source: DType, target: DType) -> str:
     if source.is_float:
         return f"{value} becomes {target.max_value}"
     return f"{value} becomes {1 if target.kind == 'bool' else int(target.min_value)}"
-
-
-def path_text(path: Sequence[DType]) -> str:
-    """A lattice path as text. A lossy step carries its loss class: "int32 → int64 → float16 (overflow)"."""
-    parts = [str(path[0])]
-    for smaller, larger in pairwise(path):
-        loss = loss_class(smaller, larger)
-        parts.append(str(larger) if loss == "exact" else f"{larger} ({loss})")
-    return " → ".join(parts)

@@ -101,7 +101,18 @@ _ARITHMETIC = frozenset(
 )
 _STORED_AS = {"index": "uint64", "address": "uint64", "tensor_float32": "float32"}
 
+# Elements of promotion orders that no tensor has as its dtype. The weak ones stand for Python scalars and what is computed from
+# them alone; wide_int holds int64 and uint64; complex32 is what PyTorch answers for float16 and a complex scalar.
+_ABSTRACT: dict[str, _Format] = {
+    "weak_int": _Format("int", 0, storage_only=True),
+    "weak_float": _Format("float", 0, storage_only=True),
+    "weak_complex": _Format("complex", 0, storage_only=True),
+    "wide_int": _Format("int", 65, storage_only=True),
+    "complex32": _Format("complex", 32, 5, 10, _ieee(16, 5, 10).max_finite, -14, True, True, True),
+}
+
 _INTERNED: dict[str, DType] = {}
+_ABSTRACT_INTERNED: dict[str, DType] = {}
 
 
 class DType:
@@ -116,9 +127,11 @@ class DType:
             type's components; 0 for other kinds. tensor_float32 has 10 mantissa bits although it is stored as
             float32.
         storage_only: values can be stored, viewed and bit-cast, but not computed with or converted.
+        is_abstract: an element of promotion orders only (`weak_int`, `weak_float`, `weak_complex`, `wide_int`, `complex32`): no
+            tensor has it. `DTYPES` leaves these out.
     """
 
-    __slots__ = ("_format", "bits", "exponent_bits", "kind", "mantissa_bits", "name", "storage_only")
+    __slots__ = ("_format", "bits", "exponent_bits", "is_abstract", "kind", "mantissa_bits", "name", "storage_only")
 
     name: str
     kind: Kind
@@ -126,12 +139,15 @@ class DType:
     exponent_bits: int
     mantissa_bits: int
     storage_only: bool
+    is_abstract: bool
     _format: _Format
 
     def __new__(cls, name: str | DType) -> DType:
         if isinstance(name, DType):
             return name
         found = _INTERNED.get(name) if isinstance(name, str) else None
+        if found is None:
+            found = _ABSTRACT_INTERNED.get(name) if isinstance(name, str) else None
         if found is None:
             _raise_unknown(name)
         return found
@@ -152,6 +168,11 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_weak(self) -> bool:
+        """True for weak_int, weak_float and weak_complex."""
+        return self.is_abstract and not self.bits
 
     @property
     def is_bool(self) -> bool:
@@ -198,6 +219,8 @@ class DType:
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that holds the values (index and address: uint64; tensor_float32: float32)."""
+        if self.is_abstract:
+            raise UserError(f"{self} is an element of promotion tables only; fix: cast to a dtype that tensors can have")
         return _numpy_dtype(self.name)
 
     @property
@@ -299,7 +322,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     return cast("np.dtype[Any]", numpy.dtype(getattr(home, "bool_" if stored == "bool" else stored)))
 
 
-def _intern(name: str, layout: _Format) -> DType:
+def _intern(name: str, layout: _Format, abstract: bool = False) -> DType:
     dtype = object.__new__(DType)
     values = (
         name,
@@ -308,20 +331,31 @@ def _intern(name: str, layout: _Format) -> DType:
         layout.exponent_bits,
         layout.mantissa_bits,
         layout.storage_only,
+        abstract,
         layout,
     )
-    slots = ("name", "kind", "bits", "exponent_bits", "mantissa_bits", "storage_only", "_format")
+    slots = ("name", "kind", "bits", "exponent_bits", "mantissa_bits", "storage_only", "is_abstract", "_format")
     for slot, value in zip(slots, values, strict=True):
         object.__setattr__(dtype, slot, value)
-    _INTERNED[name] = dtype
+    (_ABSTRACT_INTERNED if abstract else _INTERNED)[name] = dtype
     return dtype
+
+
+def cut(below: str, kind: Kind) -> DType:
+    """The element a completed order puts right above `below` (names joined by "|"), where no dtype is. See `completion.py`."""
+    return _ABSTRACT_INTERNED.get(below) or _intern(below, _Format(kind, 1024, storage_only=True), abstract=True)
 
 
 for _name, _layout in _FORMATS.items():
     _intern(_name, _layout)
+for _name, _layout in _ABSTRACT.items():
+    _intern(_name, _layout, abstract=True)
 
 DTYPES: Mapping[str, DType] = MappingProxyType(_INTERNED)
 """Every dtype by name, in the order of the type table."""
+
+ABSTRACT = tuple(_ABSTRACT_INTERNED.values())
+"""The named elements of promotion orders that are no tensor's dtype."""
 
 bool_ = DType("bool")
 int2 = DType("int2")

@@ -168,6 +168,17 @@ class Lattice(Generic[Element]):
             chains.extend((*chain, step) for step in covers.get(chain[-1], ()) if self.leq(step, b))
         raise UserError(f"lattice: {a} is not below {b}")
 
+    def without(self, *elements: Element) -> Lattice[Element]:
+        """The same order with some elements left out: what was below them stays below what was above them.
+
+        Raises `UserError` for unknown elements, and when the rest is no semilattice.
+        """
+        for element in elements:
+            self._position(element)
+        rest = [element for element in self.elements if element not in elements]
+        pairs = [(a, b) for a in rest for b in rest if a != b and self.leq(a, b)]
+        return Lattice(pairs, rest)
+
     def laws(self) -> Laws:
         """The laws, checked by brute force over all pairs and triples."""
         return check_laws(self.elements, lambda a, b: self._joins.get((a, b)), self.leq)
@@ -230,6 +241,14 @@ def check_laws(
             expected = minimal[0] if len(minimal) == 1 else None
             if expected != table[a, b]:
                 least.append(f"{a} ∨ {b} = {_or_none(table[a, b])}, but the upper bounds are {_list(bounds)}")
+    monotone = []
+    for a in elements:
+        for b in elements:
+            if a != b and below(a, b):
+                for c in elements:
+                    one, other = table[a, c], table[b, c]
+                    if one is not None and other is not None and not below(one, other):
+                        monotone.append(f"{a} ≤ {b}, but {a} ∨ {c} = {one} is not below {b} ∨ {c} = {other}")
     count = len(elements)
 
     def law(name: str, cases: int, failures: list[str]) -> Law:
@@ -241,6 +260,7 @@ def check_laws(
             law("commutative", count * (count - 1) // 2, commutative),
             law("associative", count**3, associative),
             law("unique least upper bound", count**2, least),
+            law("monotone", count**3, monotone),
         )
     )
 

@@ -10,8 +10,8 @@ tensor's.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from .casts import LossClass, overflow_limit
@@ -30,6 +30,8 @@ class LiteralRules:
     integers: tuple[DType, ...]
     floats: tuple[DType, ...]
     complexes: tuple[DType, ...] = ()
+    cells: Mapping[tuple[DType, str], DType | None] = field(default_factory=dict)
+    """What a dtype gives with a scalar of kind "int", "float" or "complex" where the ladder does not say it; None: refused."""
 
     @property
     def integer_default(self) -> DType:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .dtype import DType, bool_, float32, int64, uint64
+from .dtype import DType, bool_
 from .errors import InternalError, UserError
 from .literals import check_literal, is_scalar
 from .rules import RuleSet, dtype_of
@@ -18,10 +18,14 @@ from .rules import RuleSet, dtype_of
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """`casts[i]` is the dtype operand i has inside the op; `result` is the dtype of the op's value."""
+    """`casts[i]` is the dtype operand i has inside the op; `result` is the dtype of the op's value.
+
+    `weak` is the weak element the value keeps standing for, under rule sets that have such, else None.
+    """
 
     casts: tuple[DType, ...]
     result: DType
+    weak: DType | None = None
 
 
 _Decide = Callable[[RuleSet, Sequence[Any], str, DType | None], Promotion]
@@ -76,20 +80,33 @@ def _own(rule_set: RuleSet, operand: Any) -> DType:
     return rule_set.literals.default(operand) if is_scalar(operand) else dtype_of(operand)
 
 
+def _all_cast(rule_set: RuleSet, count: int, element: DType) -> Promotion:
+    """Every operand cast to the element's dtype, which is the result."""
+    result = rule_set.concrete(element)
+    return Promotion((result,) * count, result, element if element.is_weak else None)
+
+
 def _join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
-    result = _joined(rule_set, operands, op)
-    return Promotion((result,) * len(operands), result)
+    return _all_cast(rule_set, len(operands), _joined(rule_set, operands, op))
 
 
 def _join_float(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
-    result = _joined(rule_set, operands, op)
-    if not (result.is_float or result.is_complex):
-        result = rule_set.join(result, rule_set.literals.float_default)
-    return Promotion((result,) * len(operands), result)
+    return _floating(rule_set, operands, op, False)
+
+
+def _quotient(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+    return _floating(rule_set, operands, op, True)
+
+
+def _floating(rule_set: RuleSet, operands: Sequence[Any], op: str, quotient: bool) -> Promotion:
+    element = _joined(rule_set, operands, op)
+    if not (element.is_float or element.is_complex):
+        element = rule_set.inexact(element, quotient)
+    return _all_cast(rule_set, len(operands), element)
 
 
 def _join_to_bool(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
-    return Promotion((_joined(rule_set, operands, op),) * len(operands), bool_)
+    return Promotion((rule_set.concrete(_joined(rule_set, operands, op)),) * len(operands), bool_)
 
 
 def _bool_only(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
@@ -110,18 +127,19 @@ def _integer_join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DT
                 f"{op}({_describe(operands)}): operand {position} must be bool or integer, not {own}; "
                 "fix: .cast(int32) it (to reinterpret the bits of a float: .bitcast)"
             )
-    result = _joined(rule_set, operands, op)
-    if result.is_float:
+    element = _joined(rule_set, operands, op)
+    if element.is_float:
         raise UserError(
-            f"{op}({_describe(operands)}): these integers join in {result}, which has no bits to operate on; "
+            f"{op}({_describe(operands)}): these integers join in {element}, which has no bits to operate on; "
             "fix: cast both operands to int64 or both to uint64"
         )
-    return Promotion((result,) * len(operands), result)
+    return _all_cast(rule_set, len(operands), element)
 
 
 def _same(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
     casts = tuple(_own(rule_set, operand) for operand in operands)
-    return Promotion(casts, casts[0])
+    weak = getattr(operands[0], "weak", None)
+    return Promotion(casts, casts[0], weak if isinstance(weak, DType) else None)
 
 
 def _select(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
@@ -130,24 +148,19 @@ def _select(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | 
         raise UserError(
             f"{op}({_describe(operands)}): the condition must be bool; fix: compare it, e.g. not_equal(x, 0)"
         )
-    result = _joined(rule_set, branches, op)
-    return Promotion((bool_, *(result,) * len(branches)), result)
+    joined = _all_cast(rule_set, len(branches), _joined(rule_set, branches, op))
+    return Promotion((bool_, *joined.casts), joined.result, joined.weak)
 
 
 def _accumulate(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
-    own = _joined(rule_set, operands, op)
-    if dtype is not None:
-        result = dtype
-    elif own.kind == "uint":
-        result = uint64
-    else:
-        result = int64 if own.kind in ("bool", "int") else own
+    own = rule_set.concrete(_joined(rule_set, operands, op))
+    result = dtype if dtype is not None else rule_set.accumulator(own)
     return Promotion((result,) * len(operands), result)
 
 
 def _mean(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
-    own = _joined(rule_set, operands, op)
-    result = dtype if dtype is not None else own if own.is_float or own.is_complex else float32
+    own = rule_set.concrete(_joined(rule_set, operands, op))
+    result = dtype if dtype is not None else own if own.is_float or own.is_complex else rule_set.mean_of(own)
     return Promotion((result,) * len(operands), result)
 
 
@@ -161,6 +174,9 @@ JOIN = ResultRule("JOIN", "operands are cast to their join, which is the result"
 JOIN_FLOAT = ResultRule(
     "JOIN_FLOAT", "as JOIN; a join of bools or integers becomes the rule set's default float", _join_float
 )
+JOIN_QUOTIENT = ResultRule(
+    "JOIN_QUOTIENT", "as JOIN; a join of bools or integers becomes the rule set's float of quotients", _quotient
+)
 JOIN_TO_BOOL = ResultRule(
     "JOIN_TO_BOOL", "operands are cast to their join; the result is bool", _join_to_bool
 )
@@ -170,10 +186,14 @@ SAME = ResultRule("SAME", "operands keep their dtypes; the result has the first 
 SELECT = ResultRule("SELECT", "the first operand is bool; the others are cast to their join", _select)
 ACCUMULATE = ResultRule(
     "ACCUMULATE",
-    "bools and signed integers become int64, unsigned uint64, floats stay; dtype= overrides",
+    "bools and signed integers become int64, unsigned uint64 (or what the rule set says), floats stay; dtype= overrides",
     _accumulate,
 )
-MEAN = ResultRule("MEAN", "bools and integers become float32, floats stay; dtype= overrides", _mean)
+MEAN = ResultRule(
+    "MEAN",
+    "bools and integers become the rule set's float of means (max: float32), floats stay; dtype= overrides",
+    _mean,
+)
 EXPLICIT = ResultRule(
     "EXPLICIT", "operands keep their dtypes; the result is the dtype the user gave", _explicit
 )
@@ -183,6 +203,7 @@ RESULT_RULES = {
     for rule in (
         JOIN,
         JOIN_FLOAT,
+        JOIN_QUOTIENT,
         JOIN_TO_BOOL,
         BOOL_ONLY,
         INTEGER_JOIN,

@@ -1,78 +1,147 @@
-"""Rule sets: named promotion tables with literal rules.
+"""Rule sets: named promotion tables with what Python scalars and non-joining operations give.
 
-A rule set is data. Most are covering edges of a lattice plus the ladders of literal dtypes (`max_rules.py` is
-such a file); one that is no lattice is a table of pairs. `RuleSet` is the machinery they share, `rules(name)`
-the way to get one.
+A rule set is data (`definition.py`, `data/*.json`); `RuleSet` is the machinery all of them share. Some are lattices, one is an
+order completed to a lattice, one an ordered list of rules, some are plain tables; `laws()` says what holds for each.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any
 
-from . import max_rules
-from .casts import loss_class, loss_example, path_text
+from .casts import loss_class
+from .completion import complete
+from .definition import Cells, Definition, Division, Erratum, names_of, read, read_file, write_file
 from .dtype import DTYPES, DType
 from .errors import UserError
+from .explain import explain
 from .lattice import Lattice, Laws, check_laws
 from .literals import LiteralRules, Scalar, check_literal, is_scalar, rank, scalar_rank
+from .ordered import Step, deciding, table_of
 from .table import PromotionTable
+
+_WEAK_OF = {1: DType("weak_int"), 2: DType("weak_float"), 3: DType("weak_complex")}
+_KIND_OF = {1: "int", 2: "float", 3: "complex"}
+_DECIDING = ("literals", "weak", "division", "zero_dim", "inexact", "quotient", "mean", "accumulate")
+_WIDE = DType("wide_int")
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroDim:
+    """The dtype of a tensor of rank 0, for queries: rule sets with `zero_dim` let it count only when its kind is higher."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A pair that two rule sets answer differently; None where one has no join."""
+
+    lhs: DType
+    rhs: DType
+    ours: DType | None
+    theirs: DType | None
+
+    def __str__(self) -> str:
+        return f"{self.lhs} ∨ {self.rhs}: {self.ours or 'no join'}, there {self.theirs or 'no join'}"
 
 
 class RuleSet:
     """An immutable promotion table with its literal rules.
 
-    Make one with `RuleSet.from_edges` or `RuleSet.from_table`; both check what they are given. dtypes outside
-    the table join with themselves only.
+    Make one with `RuleSet.from_edges`, `from_table`, `from_dict` or `load`, or from another one with `with_edges`, `with_cells`
+    or `without`; all check what they are given. dtypes outside the table join with themselves only.
 
     Attributes:
-        name, description: for messages and documentation.
-        dtypes: the dtypes of the table, in its order.
-        lattice: the lattice the table derives from, or None for a rule set that is a plain table.
+        name, description, source: for messages and documentation.
+        dtypes: the elements of the table, in its order; weak elements among them.
+        lattice: the semilattice the table derives from, or None.
         literals: the dtypes Python scalars take.
-        hash: SHA-256 of the table and the literal rules (not of the name); equal hashes promote alike.
+        weak: the weak elements and the dtype a value has that ends in one; empty for rule sets without.
+        division: what `//` and `%` do with integers: "floor" or "truncate".
+        zero_dim: whether tensors of rank 0 count only when their kind is higher than that of all others.
+        definition: the data this was made from.
+        hash: SHA-256 of everything that decides dtypes (not of name and texts); equal hashes promote alike.
     """
 
-    __slots__ = ("_joins", "description", "dtypes", "hash", "lattice", "literals", "name")
+    __slots__ = (
+        "_elements", "_hidden", "_joins", "_raw", "definition", "description", "division", "dtypes", "hash", "lattice",
+        "literals", "name", "source", "weak", "zero_dim",
+    )  # fmt: skip
 
     name: str
     description: str
+    source: str
     dtypes: tuple[DType, ...]
     lattice: Lattice[DType] | None
     literals: LiteralRules
+    weak: Mapping[DType, DType]
+    division: Division
+    zero_dim: bool
+    definition: Definition
     hash: str
     _joins: dict[tuple[DType, DType], DType]
+    """What `join` answers: elements that nobody may see are resolved."""
+    _raw: Cells
+    _hidden: Mapping[DType, DType]
+    """Elements a completion added, and the dtype each stands for."""
+    _elements: tuple[DType, ...]
 
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        dtypes: Sequence[DType],
-        joins: Mapping[tuple[DType, DType], DType],
-        literals: LiteralRules,
-        lattice: Lattice[DType] | None = None,
-    ) -> None:
-        table = dict(joins)
+    def __init__(self, definition: Definition) -> None:
+        lattice, raw, elements, hidden = _order(definition)
+        joins = {}
+        for (a, b), element in raw.items():
+            if a not in hidden and b not in hidden and (element is not _WIDE or a is b):
+                joins[a, b] = hidden.get(element, element)
         for dtype in DTYPES.values():
-            table.setdefault((dtype, dtype), dtype)
-        content = {
-            "joins": sorted([a.name, b.name, result.name] for (a, b), result in table.items()),
-            "literals": [
-                [d.name for d in f] for f in (literals.integers, literals.floats, literals.complexes)
-            ],
-        }
-        put = object.__setattr__
-        put(self, "name", name)
-        put(self, "description", description)
-        put(self, "dtypes", tuple(dtypes))
-        put(self, "lattice", lattice)
-        put(self, "literals", literals)
-        put(self, "_joins", table)
-        put(self, "hash", hashlib.sha256(json.dumps(content).encode()).hexdigest())
+            joins.setdefault((dtype, dtype), dtype)
+        missing = [element for element in elements if element.is_weak and element not in definition.weak]
+        if missing:
+            raise UserError(
+                f"rule set {definition.name!r}: {names_of(missing)} without a dtype; fix: give one under 'weak'"
+            )
+        content = {key: value for key, value in definition.to_dict().items() if key in _DECIDING}
+        content["joins"] = sorted([a.name, b.name, result.name] for (a, b), result in joins.items())
+        if hidden:
+            content["raw"] = sorted([a.name, b.name, element.name] for (a, b), element in raw.items())
+        for key, value in {
+            "name": definition.name,
+            "description": definition.description,
+            "source": definition.source,
+            "dtypes": tuple(e for e in elements if e not in hidden and e is not _WIDE),
+            "lattice": lattice,
+            "literals": definition.literals,
+            "weak": definition.weak,
+            "division": definition.division,
+            "zero_dim": definition.zero_dim,
+            "definition": definition,
+            "hash": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
+            "_joins": joins,
+            "_raw": raw,
+            "_hidden": hidden,
+            "_elements": elements,
+        }.items():
+            object.__setattr__(self, key, value)
+
+    # -- making one ------------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RuleSet:
+        """A rule set from plain data, as the preset files hold it. Raises `UserError` naming the key that is wrong."""
+        return cls(read(data))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> RuleSet:
+        """A rule set from a .json or .toml file. Raises `UserError` naming the file and what is wrong in it."""
+        return cls(read_file(path))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a .json file that `load` turns into an equal rule set. The file is replaced at once or not at all."""
+        write_file(self.definition, path)
 
     @classmethod
     def from_edges(
@@ -83,13 +152,14 @@ class RuleSet:
         integer_literals: Sequence[str | DType] = ("int64",),
         float_literals: Sequence[str | DType] = ("float32",),
         complex_literals: Sequence[str | DType] = (),
+        weak: Mapping[str | DType, str | DType] | None = None,
         description: str = "",
     ) -> RuleSet:
         """A rule set from covering edges (smaller, larger). Raises `UserError` if they make no lattice."""
-        lattice = Lattice([(DType(smaller), DType(larger)) for smaller, larger in edges])
-        present = [dtype for dtype in DTYPES.values() if dtype in lattice]
         literals = _literals(integer_literals, float_literals, complex_literals)
-        return cls(name, description, present, lattice.joins, literals, lattice)
+        pairs = tuple((DType(smaller), DType(larger)) for smaller, larger in edges)
+        values = {DType(a): DType(b) for a, b in (weak or {}).items()}
+        return cls(Definition(name, literals, description, edges=pairs, weak=values))
 
     @classmethod
     def from_table(
@@ -105,10 +175,63 @@ class RuleSet:
         """A rule set from ordered pairs. Nothing is assumed about it: ask `laws()` what holds."""
         joins = {(DType(a), DType(b)): DType(result) for (a, b), result in cells.items()}
         mentioned = {dtype for pair in joins for dtype in pair}
-        present = [dtype for dtype in DTYPES.values() if dtype in mentioned]
-        return cls(
-            name, description, present, joins, _literals(integer_literals, float_literals, complex_literals)
-        )
+        present = tuple(dtype for dtype in DTYPES.values() if dtype in mentioned)
+        literals = _literals(integer_literals, float_literals, complex_literals)
+        return cls(Definition(name, literals, description, dtypes=present, cells=joins))
+
+    def with_edges(self, *edges: tuple[str | DType, str | DType], name: str | None = None) -> RuleSet:
+        """This lattice with more edges (smaller, larger). Raises `UserError` when they make a cycle or an ambiguous join."""
+        added = tuple((DType(a), DType(b)) for a, b in edges)
+        lattice = self._plain_lattice("with_edges")
+        return self._edited(name, edges=(*lattice.edges, *added), dtypes=lattice.elements)
+
+    def with_cells(
+        self, cells: Mapping[tuple[str | DType, str | DType], str | DType], name: str | None = None
+    ) -> RuleSet:
+        """The same table with some cells replaced, as a plain table: whether it still is a lattice, `laws()` tells."""
+        changed = {(DType(a), DType(b)): DType(result) for (a, b), result in cells.items()}
+        present = tuple(dict.fromkeys((*self.dtypes, *(dtype for pair in changed for dtype in pair))))
+        table = {pair: result for pair, result in self._joins.items() if set(pair) <= set(present)} | changed
+        return self._edited(name, dtypes=present, cells=table)
+
+    def without(self, *parts: str | DType | tuple[str | DType, str | DType], name: str | None = None) -> RuleSet:
+        """The same rules without some dtypes, or without some covering edges given as pairs.
+
+        What was below a dtype that is left out stays below what was above it. Raises `UserError` for what is not there, and
+        when the rest is ambiguous.
+        """
+        gone = [DType(part) for part in parts if not isinstance(part, tuple)]
+        cut = [(DType(part[0]), DType(part[1])) for part in parts if isinstance(part, tuple)]
+        for dtype in gone:
+            if dtype not in self.dtypes:
+                raise UserError(f"{self.name}: {dtype} is not in the table; it has {names_of(self.dtypes)}")
+        if self.definition.cells is not None and not cut:
+            kept = tuple(dtype for dtype in self.dtypes if dtype not in gone)
+            table = self.definition.cells
+            cells = {pair: result for pair, result in table.items() if not {*pair, result} & set(gone)}
+            return self._edited(name, dtypes=kept, cells=cells)
+        lattice = self._plain_lattice("without")
+        for edge in cut:
+            if edge not in lattice.edges:
+                raise UserError(f"{self.name}: {edge[0]} → {edge[1]} is no covering edge; see .lattice.edges")
+        rest = lattice.without(*gone)
+        weak = {a: b for a, b in self.weak.items() if a not in gone}
+        left = tuple(edge for edge in rest.edges if edge not in cut)
+        return self._edited(name, edges=left, dtypes=rest.elements, weak=weak)
+
+    def _plain_lattice(self, method: str) -> Lattice[DType]:
+        if self.lattice is None or self._hidden:
+            raise UserError(
+                f"{self.name}: {method} edits the edges of a lattice, which this rule set has not; fix: use with_cells"
+            )
+        return self.lattice
+
+    def _edited(self, name: str | None, **changes: Any) -> RuleSet:
+        plain: dict[str, Any] = {"edges": (), "cells": None, "steps": (), "order": "", "never_above": (), "errata": ()}
+        title = {"name": name or f"{self.name} (edited)", "description": f"{self.name}, edited"}
+        return RuleSet(replace(self.definition, **(plain | title | changes)))
+
+    # -- the value -------------------------------------------------------------------------------------------------------------
 
     def __setattr__(self, attribute: str, value: object) -> None:
         raise AttributeError(f"RuleSet is immutable: cannot set {attribute!r}")
@@ -127,25 +250,39 @@ class RuleSet:
     def __repr__(self) -> str:
         return f'<RuleSet "{self.name}": {len(self.dtypes)} dtypes>'
 
-    def __reduce__(self) -> tuple[Callable[..., RuleSet], tuple[Any, ...]]:
-        fields = (self.name, self.description, self.dtypes, self._joins, self.literals, self.lattice)
-        return RuleSet, fields
+    def __reduce__(self) -> tuple[Callable[..., RuleSet], tuple[Definition]]:
+        return RuleSet, (self.definition,)
 
-    def join(self, a: DType, b: DType) -> DType:
-        """The dtype both operands are cast to. Raises `UserError` with a fix when the rule set has none."""
+    # -- joins -----------------------------------------------------------------------------------------------------------------
+
+    def join(self, a: DType | str, b: DType | str) -> DType:
+        """What two operands meet in: the dtype both are cast to, or a weak element of a rule set that has them.
+
+        Raises `UserError` with a fix when the rule set has no join.
+        """
         try:
-            return self._joins[a, b]
+            return self._joins[a, b]  # type: ignore[index]
         except KeyError:
-            raise UserError(self._refusal(DType(a), DType(b))) from None
+            pair = (DType(a), DType(b))
+            if pair in self._joins:
+                return self._joins[pair]
+            raise UserError(self.refusal(*pair)) from None
 
-    def join_all(self, dtypes: Sequence[DType]) -> DType:
-        """The join of one or more dtypes."""
+    def join_all(self, dtypes: Sequence[DType | str]) -> DType:
+        """The join of one or more dtypes. Where the laws hold their order does not matter; else they join from the left."""
         if not dtypes:
             raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
         result = DType(dtypes[0])
-        for dtype in dtypes:  # the first joins itself: that is the identity, and checks it
-            result = self.join(result, DType(dtype))
-        return result
+        for dtype in map(DType, dtypes):  # the first joins itself: that is the identity, and checks it
+            found = self._raw.get((result, dtype)) or self._joins.get((result, dtype))
+            if found is None or (found is _WIDE and result is not found):
+                raise UserError(self.refusal(self._hidden.get(result, result), dtype))
+            result = found
+        return self._hidden.get(result, result)
+
+    def concrete(self, element: DType) -> DType:
+        """The dtype a value has whose promotion ends in `element`: weak elements take their default."""
+        return self.weak.get(element, element)
 
     def promote(self, *operands: DType | str | Scalar | Any) -> DType:
         """The dtype an operator computes in, given its operands.
@@ -154,24 +291,57 @@ class RuleSet:
         strong, and Python scalars, which are weak and whose values are checked. Raises `UserError` when there
         is no join or a scalar does not fit.
         """
-        result = self.join_operands(operands)
+        result = self.concrete(self.join_operands(operands))
         for operand in operands:
             if is_scalar(operand):
                 check_literal(operand, result)
         return result
 
     def join_operands(self, operands: Sequence[DType | str | Scalar | Any]) -> DType:
-        """As `promote`, without checking that scalars fit: ops that cast further check their own target."""
-        strong = [dtype_of(operand) for operand in operands if not is_scalar(operand)]
+        """The element operands meet in, without checking that scalars fit: ops that cast further check their own target."""
+        if not operands:
+            raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
         weak = [operand for operand in operands if is_scalar(operand)]
-        if not strong:
+        tensors = [operand for operand in operands if not is_scalar(operand)]
+        if self.weak:
+            elements = [_WEAK_OF[height] if (height := scalar_rank(value)) else DTYPES["bool"] for value in weak]
+            return self.join_all([*map(element_of, tensors), *elements])
+        if not tensors:
             return self.join_all([self.literals.default(value) for value in weak])
-        result = self.join_all(strong)
+        return self._with_scalars(self._tensors(tensors), weak)
+
+    def _tensors(self, tensors: Sequence[Any]) -> DType:
+        if not self.zero_dim:
+            return self.join_all([element_of(operand) for operand in tensors])
+        small = [element_of(operand) for operand in tensors if _is_zero_dim(operand)]
+        large = [element_of(operand) for operand in tensors if not _is_zero_dim(operand)]
+        if not small or not large:
+            return self.join_all(small or large)
+        result, lower = self.join_all(large), self.join_all(small)
+        return self.join(result, lower) if rank(lower) > rank(result) else result
+
+    def _with_scalars(self, result: DType, weak: Sequence[Scalar]) -> DType:
+        """Only the highest weak kind can matter; its default joins once, so the order of operands does not."""
+        for value in weak:
+            kind = _KIND_OF.get(scalar_rank(value))
+            if kind is not None and self.literals.cells.get((result, kind), result) is None:
+                raise UserError(
+                    f"{self.name}: no join for {result} and the literal {value!r}; fix: cast the tensor first: .cast(int64)"
+                )
         height = rank(result)
-        # Only the highest weak kind can matter; its default joins once, so the order of operands does not.
-        above = [self.literals.default(value) for value in weak if scalar_rank(value) > height]
-        top = max(map(rank, above), default=0)
-        return self.join_all([result, *(dtype for dtype in above if rank(dtype) == top)])
+        above = [value for value in weak if scalar_rank(value) > height]
+        top = max(map(scalar_rank, above), default=0)
+        special = self.literals.cells.get((result, _KIND_OF.get(top, "")))
+        if special is not None:
+            return special
+        highest = [value for value in above if scalar_rank(value) == top]
+        return self.join_all([result, *(self.literals.default(value) for value in highest)])
+
+    def can_cast(self, source: DType | str, target: DType | str) -> bool:
+        """Whether promotion takes `source` to `target` without the user's asking: whether their join is `target`."""
+        return self._joins.get((DType(source), DType(target))) is DType(target)
+
+    # -- questions -------------------------------------------------------------------------------------------------------------
 
     def table(self) -> PromotionTable:
         """The whole table; str() of it is aligned text."""
@@ -179,40 +349,61 @@ class RuleSet:
         return PromotionTable(self.name, self.dtypes, cells)
 
     def laws(self) -> Laws:
-        """The semilattice laws, checked on all pairs and triples, with counterexamples where they fail."""
+        """The semilattice laws, checked on all pairs and triples, with counterexamples where they fail.
+
+        For a completed order they are checked on all of its elements, of which some are no dtypes.
+        """
         if self.lattice is not None:
             return self.lattice.laws()
-        return check_laws(self.dtypes, lambda a, b: self._joins.get((a, b)))
+        return check_laws(self._elements, lambda a, b: self._raw.get((a, b)))
+
+    def errata(self) -> tuple[Erratum, ...]:
+        """The cells of a published table that contradict their mirror cells; empty for tables that agree with themselves."""
+        return self.definition.errata
+
+    def diff(self, other: RuleSet) -> tuple[Difference, ...]:
+        """The pairs of dtypes both tables have and answer differently, in the order of this table."""
+        shared = [dtype for dtype in self.dtypes if dtype in other.dtypes]
+        pairs = ((a, b, self._joins.get((a, b)), other._joins.get((a, b))) for a in shared for b in shared)
+        return tuple(Difference(*found) for found in pairs if found[2] is not found[3])
+
+    def losses(self) -> Mapping[tuple[DType, DType], str]:
+        """What each covering edge can lose: "exact", "rounding", "sign" or "overflow"; weak elements lose nothing."""
+        if self.lattice is None:
+            return {}
+        return {
+            (a, b): "exact" if a.is_abstract or b.is_abstract else loss_class(a, b)
+            for a, b in self.lattice.edges
+            if a not in self._hidden and b not in self._hidden
+        }
+
+    def step(self, a: DType, b: DType) -> Step | None:
+        """The rule that decides about two different dtypes in a rule set that is an ordered list."""
+        found = deciding(self.definition.steps, a, b) if self.definition.steps and a is not b else None
+        return None if found is None else found[1]
+
+    def bounds(self, a: DType, b: DType) -> tuple[DType, ...]:
+        """The dtypes among which a completed order chooses for two dtypes: their minimal upper bounds."""
+        element = self._raw.get((a, b))
+        if element is None or element not in self._hidden or self.lattice is None:
+            return ()
+        above = [d for d in self.lattice.upper_bounds(element) if d not in self._hidden]
+        return tuple(d for d in above if not any(e is not d and self.lattice.leq(e, d) for e in above))
 
     def explain(self, a: DType | str, b: DType | str) -> str:
-        """Why two dtypes join as they do: each one's path through the lattice, and what its cast can lose."""
-        a, b = DType(a), DType(b)
-        if (a, b) not in self._joins:
-            return self._refusal(a, b)
-        result = self._joins[a, b]
-        lines = [f"{a} ∨ {b} = {result}   (rule set {self.name})"]
-        for operand in (a,) if a is b else (a, b):
-            lines.append(f"  {self._explain_operand(operand, result)}")
-        return "\n".join(lines)
+        """Why two dtypes join as they do: each one's path, what its cast can lose, and what the other presets answer."""
+        return explain(self, DType(a), DType(b))
 
-    def _explain_operand(self, operand: DType, result: DType) -> str:
-        if operand is result:
-            return f"{operand}: unchanged"
-        loss = loss_class(operand, result)
-        verdict = "exact" if loss == "exact" else f"{loss}: {loss_example(operand, result)}"
-        if self.lattice is None or not self.lattice.leq(operand, result):
-            return f"{operand}: cast to {result}, {verdict}"
-        path = self.lattice.path(operand, result)
-        text = f"{operand}: cast to {result}, {verdict}"
-        return (
-            text
-            if len(path) == 2
-            else f"{text}\n    path: {path_text(path)}; the cast is one step, not along the path"
-        )
-
-    def _refusal(self, a: DType, b: DType) -> str:
-        outside = [dtype for dtype in dict.fromkeys((a, b)) if dtype not in self.dtypes]
+    def refusal(self, a: DType, b: DType) -> str:
+        """Why two dtypes have no join, and a fix."""
         text = f"no join for {a} and {b} in rule set {self.name}"
+        if self._raw.get((a, b)) is _WIDE or {a.name, b.name} == {"int64", "uint64"}:
+            signed, unsigned = (a, b) if a.kind == "int" else (b, a)
+            return (
+                f"{text}: no dtype holds both; fix: .cast(int64) the {unsigned} operand if its values are below "
+                f"2**63, or .cast(uint64) the {signed} operand if none is negative"
+            )
+        outside = [dtype for dtype in dict.fromkeys((a, b)) if dtype not in self.dtypes]
         if outside:
             names = " and ".join(dtype.name for dtype in outside)
             target = next((d for d in (b, a) if d in self.dtypes and d.is_float), self.literals.float_default)
@@ -222,6 +413,57 @@ class RuleSet:
                 f"fix: cast explicitly, e.g. .cast({target})"
             )
         return f"{text}; fix: cast one operand to the other's dtype, .cast({a}) or .cast({b})"
+
+    # -- operations that do not simply join ------------------------------------------------------------------------------------
+
+    def inexact(self, element: DType, quotient: bool = False) -> DType:
+        """What a bool or integer becomes where only a float makes sense (`sqrt`; with `quotient`, true division)."""
+        definition = self.definition
+        if quotient and definition.quotient is not None:
+            return definition.quotient
+        if element.is_weak:
+            return self.join(element, _WEAK_OF[2])
+        return definition.inexact.get(element) or self.join(element, self.literals.float_default)
+
+    def mean_of(self, dtype: DType) -> DType:
+        """The dtype of the mean of bools or integers."""
+        return self.definition.mean or self.definition.inexact.get(dtype) or self.literals.float_default
+
+    def accumulator(self, dtype: DType) -> DType:
+        """The dtype of sums and products: 64 bits for bools and integers, unless the rule set says otherwise."""
+        found = self.definition.accumulate.get(dtype)
+        if found is not None:
+            return found
+        if dtype.kind == "uint":
+            return DTYPES["uint64"]
+        return DTYPES["int64"] if dtype.kind in ("bool", "int") else dtype
+
+
+def _order(
+    definition: Definition,
+) -> tuple[Lattice[DType] | None, Cells, tuple[DType, ...], Mapping[DType, DType]]:
+    """The lattice if there is one, every join, the elements in order, and the elements that stand for others."""
+    if definition.cells is not None:
+        return None, dict(definition.cells), definition.dtypes, {}
+    if definition.steps:
+        return None, table_of(definition.steps, definition.dtypes), definition.dtypes, {}
+    if definition.order:
+        never = set(definition.never_above)
+        lattice, hidden = complete(
+            definition.dtypes, lambda a, b: a is not b and b not in never and _keeps_values(a, b)
+        )
+        return lattice, lattice.joins, (*definition.dtypes, *hidden), hidden
+    lattice = Lattice(definition.edges, definition.dtypes)
+    listed = [d for d in DTYPES.values() if d in lattice]
+    return lattice, lattice.joins, (*listed, *(e for e in lattice.elements if e.is_abstract)), {}
+
+
+def _keeps_values(a: DType, b: DType) -> bool:
+    if a.is_complex and not b.is_complex:
+        return False
+    if b is _WIDE:
+        return a.is_integer or a.is_bool
+    return a is not _WIDE and loss_class(a, b) == "exact"
 
 
 def dtype_of(operand: Any) -> DType:
@@ -234,34 +476,18 @@ def dtype_of(operand: Any) -> DType:
     return found if isinstance(found, DType) else DType.from_numpy(found)
 
 
+def element_of(operand: Any) -> DType:
+    """As `dtype_of`, but the weak element of a symbol that is weak."""
+    weak = getattr(operand, "weak", None)
+    return weak if isinstance(weak, DType) else dtype_of(operand)
+
+
+def _is_zero_dim(operand: Any) -> bool:
+    return isinstance(operand, ZeroDim) or getattr(operand, "ndim", None) == 0
+
+
 def _literals(
     integers: Sequence[str | DType], floats: Sequence[str | DType], complexes: Sequence[str | DType]
 ) -> LiteralRules:
-    return LiteralRules(*(tuple(DType(name) for name in names) for names in (integers, floats, complexes)))
-
-
-_DEFINITIONS = {max_rules.NAME: max_rules}
-
-
-@cache
-def _build(name: str) -> RuleSet:
-    data = _DEFINITIONS[name]
-    return RuleSet.from_edges(
-        data.NAME,
-        data.EDGES,
-        integer_literals=data.INTEGER_LITERALS,
-        float_literals=data.FLOAT_LITERALS,
-        complex_literals=data.COMPLEX_LITERALS,
-        description=data.DESCRIPTION,
-    )
-
-
-def rules(name: str | RuleSet = "max") -> RuleSet:
-    """The rule set of that name (a `RuleSet` is returned as it is). Raises `UserError` for unknown names."""
-    if isinstance(name, RuleSet):
-        return name
-    if name not in _DEFINITIONS:
-        close = difflib.get_close_matches(str(name), _DEFINITIONS, n=1)
-        hint = f"; did you mean {close[0]!r}" if close else ""
-        raise UserError(f"unknown rule set {name!r}{hint}; known: {', '.join(_DEFINITIONS)}")
-    return _build(name)
+    ladders = [tuple(DType(name) for name in names) for names in (integers, floats, complexes)]
+    return LiteralRules(ladders[0], ladders[1], ladders[2])

@@ -20,7 +20,7 @@ ERRORS = ["JoineryError", "UserError", "UnsupportedError", "InternalError"]
 
 NOT_YET = ["kernel", "from_onnx", "to_onnx", "TensorDescriptor", "PointerTable"]
 """Names of the contract that this version does not offer."""
-RULE_SETS_NOT_YET = ["max-published", "jax", "numpy", "torch", "triton", "exact"]
+RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 DEVICES_NOT_YET = ["cuda", "ptxsim"]
 COMPILE_OPTIONS_NOT_YET = ["numerics", "schedule"]
 
@@ -278,12 +278,10 @@ def test_planned_names_say_so(name: str) -> None:
         getattr(jn, name)
 
 
-@pytest.mark.parametrize("name", RULE_SETS_NOT_YET)
-def test_planned_rule_sets_are_refused_by_name(name: str) -> None:
-    with pytest.raises(jn.JoineryError, match=f"'{name}'.*max"):
-        jn.promotion.rules(name)
-    with pytest.raises(jn.JoineryError, match=f"'{name}'"):
-        jn.Graph("g", semantics=name)
+@pytest.mark.parametrize("name", RULE_SETS)
+def test_rule_sets_by_name(name: str) -> None:
+    assert jn.promotion.rules(name).name == name
+    assert jn.Graph("g", semantics=name).rules.name == name
 
 
 @pytest.mark.parametrize("device", DEVICES_NOT_YET)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from joinery.promotion import DTYPES, DType, UserError, loss_class, loss_example, path_text
+from joinery.promotion import DTYPES, DType, UserError, loss_class, loss_example
 
 SMALL = [d for d in DTYPES.values() if d.bits <= 16 and d.kind != "complex" and d.name != "bool"]
 
@@ -108,9 +108,3 @@ def test_every_pair_has_a_class():
             continue
         assert loss_class(source, target) in ("exact", "rounding", "sign", "overflow")
         loss_example(source, target)
-
-
-def test_path_text():
-    path = [DType(name) for name in ("int32", "int64", "float16", "bfloat16")]
-    assert path_text(path) == "int32 → int64 → float16 (overflow) → bfloat16 (rounding)"
-    assert path_text(path[:1]) == "int32"

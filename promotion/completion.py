@@ -1,0 +1,49 @@
+"""Orders that are no semilattice, completed until they are one.
+
+Two dtypes may have several minimal upper bounds: int16, float16 and bfloat16 all hold every int8 and every uint8. The
+Dedekind–MacNeille completion (H. M. MacNeille, "Partially ordered sets", Trans. AMS 42, 1937) adds one element for every such
+set of bounds and nothing else: the smallest order in which every two elements with a common upper bound have a least one.
+Such an element is no dtype, but it keeps the choice open, so that a join of three does not depend on the order: int8 ∨ uint8 ∨
+float16 is float16. Where a computation ends in one, it takes the bound that stands first in the list of dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from .dtype import DType, cut
+from .lattice import Lattice
+
+
+def complete(dtypes: Sequence[DType], leq: Callable[[DType, DType], bool]) -> tuple[Lattice[DType], Mapping[DType, DType]]:
+    """The completed order of `dtypes` under the partial order `leq`, and the dtype every added element stands for."""
+    count = len(dtypes)
+    upsets = [sum(1 << j for j in range(count) if i == j or leq(dtypes[i], dtypes[j])) for i in range(count)]
+    own = {upset: dtype for upset, dtype in zip(upsets, dtypes, strict=True)}
+    cuts = set(upsets)
+    pending = list(upsets)
+    while pending:
+        upset = pending.pop()
+        for other in upsets:
+            common = upset & other
+            if common and common not in cuts:
+                cuts.add(common)
+                pending.append(common)
+    values: dict[DType, DType] = {}
+    for upset in sorted(cuts - set(own), key=lambda bits: (-bits.bit_count(), bits)):
+        below = [d for d, up in zip(dtypes, upsets, strict=True) if up | upset == up]
+        maximal = [d for d in below if not any(d is not e and leq(d, e) for e in below)]
+        bounds = [d for position, d in enumerate(dtypes) if upset >> position & 1]
+        minimal = [d for d in bounds if not any(e is not d and leq(e, d) for e in bounds)]
+        added = cut("|".join(d.name for d in maximal), minimal[0].kind)
+        own[upset] = added
+        values[added] = minimal[0]
+    ordered = [*dtypes, *values]
+    by_element = {element: upset for upset, element in own.items()}
+    pairs = [
+        (a, b)
+        for a in ordered
+        for b in ordered
+        if a is not b and by_element[a] | by_element[b] == by_element[a]
+    ]
+    return Lattice(pairs, ordered), values

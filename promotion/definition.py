@@ -1,0 +1,282 @@
+"""What a rule set is made from, as plain data: read from a mapping or a file, checked, and written back.
+
+Exactly one of four things says how pairs join: `edges` (a lattice), `table` (rows of results, null where there is none),
+`steps` (an ordered list of rules, `ordered.py`) or `order: "value-preserving"` (derived from the value sets of the dtypes). The
+rest says what Python scalars become, and what the operations that do not simply join return.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from .dtype import DType
+from .errors import UserError
+from .literals import LiteralRules
+from .ordered import Step, read_steps
+
+MAX_BYTES = 1 << 20
+Cells = Mapping[tuple[DType, DType], DType]
+Division = Literal["floor", "truncate"]
+
+_KEYS = {
+    "name", "description", "source", "edges", "elements", "table", "steps", "order", "never_above", "weak", "literals",
+    "division", "zero_dim", "inexact", "quotient", "mean", "accumulate", "errata",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Erratum:
+    """A cell of a published table that contradicts its mirror cell.
+
+    `printed` is the cell (lhs, rhs), `mirrored` the cell (rhs, lhs); `reading` is what the publication's prose asks for.
+    """
+
+    lhs: DType
+    rhs: DType
+    printed: DType
+    mirrored: DType
+    reading: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The data of a rule set. `cells` is None unless a table was given; `dtypes` is the table's or the steps' order."""
+
+    name: str
+    literals: LiteralRules
+    description: str = ""
+    source: str = ""
+    dtypes: tuple[DType, ...] = ()
+    edges: tuple[tuple[DType, DType], ...] = ()
+    cells: Cells | None = None
+    steps: tuple[Step, ...] = ()
+    order: str = ""
+    never_above: tuple[DType, ...] = ()
+    weak: Mapping[DType, DType] = field(default_factory=dict)
+    division: Division = "floor"
+    zero_dim: bool = False
+    inexact: Mapping[DType, DType] = field(default_factory=dict)
+    quotient: DType | None = None
+    mean: DType | None = None
+    accumulate: Mapping[DType, DType] = field(default_factory=dict)
+    errata: tuple[Erratum, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that `read` accepts and that means the same."""
+        names = [dtype.name for dtype in self.dtypes]
+        data: dict[str, Any] = {"name": self.name, "description": self.description, "source": self.source}
+        if self.cells is not None:
+            rows = {
+                a.name: [None if (cell := self.cells.get((a, b))) is None else cell.name for b in self.dtypes]
+                for a in self.dtypes
+            }
+            data["table"] = {"dtypes": names, "rows": rows}
+        elif self.steps:
+            data["elements"] = names
+            data["steps"] = [_step_dict(step) for step in self.steps]
+        elif self.order:
+            data |= {"elements": names, "order": self.order, "never_above": [d.name for d in self.never_above]}
+        else:
+            data |= {"elements": names, "edges": [[a.name, b.name] for a, b in self.edges]}
+        data["literals"] = _literals_dict(self.literals)
+        for key in ("weak", "inexact", "accumulate"):
+            data[key] = {a.name: b.name for a, b in getattr(self, key).items()}
+        for key in ("quotient", "mean"):
+            dtype = getattr(self, key)
+            data[key] = dtype.name if dtype is not None else ""
+        data |= {"division": self.division, "zero_dim": self.zero_dim}
+        data["errata"] = [
+            {key: getattr(erratum, key).name for key in ("lhs", "rhs", "printed", "mirrored", "reading")}
+            for erratum in self.errata
+        ]
+        return {key: value for key, value in data.items() if value not in ("", [], {}, False)}
+
+
+def _step_dict(step: Step) -> dict[str, Any]:
+    data: dict[str, Any] = {"rule": step.rule}
+    if step.rule == "kind":
+        data["order"] = list(step.order)
+    if step.sets:
+        data["sets"] = [{"of": sorted(d.name for d in members), "is": result.name} for members, result in step.sets]
+    return data
+
+
+def _literals_dict(literals: LiteralRules) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        key: [dtype.name for dtype in getattr(literals, key)] for key in ("integers", "floats", "complexes")
+    }
+    cells: dict[str, dict[str, str | None]] = {}
+    for (dtype, kind), result in literals.cells.items():
+        cells.setdefault(kind, {})[dtype.name] = None if result is None else result.name
+    return {key: value for key, value in (data | {"cells": cells}).items() if value}
+
+
+class _Reader:
+    """Takes a mapping apart; every refusal names the rule set and the key."""
+
+    def __init__(self, data: Mapping[str, Any], origin: str) -> None:
+        self.data, self.origin = data, origin
+
+    def fail(self, text: str) -> NoReturn:
+        raise UserError(f"{self.origin}: {text}")
+
+    def get(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
+        value = self.data.get(key, default)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            self.fail(f"{key!r} has the wrong type: {type(value).__name__}")
+        return value
+
+    def dtype(self, value: Any, key: str) -> DType:
+        try:
+            return DType(value)
+        except UserError as error:
+            self.fail(f"{key!r}: {error}")
+
+    def dtypes(self, key: str, values: Any = None) -> tuple[DType, ...]:
+        found = [self.dtype(value, key) for value in (self.get(key, (list, tuple), ()) if values is None else values)]
+        for dtype in found:
+            if found.count(dtype) > 1:
+                self.fail(f"{key!r} lists {dtype} twice")
+        return tuple(found)
+
+    def mapping(self, key: str) -> dict[DType, DType]:
+        entries = self.get(key, Mapping, {})
+        return {self.dtype(a, key): self.dtype(b, key) for a, b in entries.items()}
+
+    def edges(self) -> tuple[tuple[DType, DType], ...]:
+        edges = []
+        for edge in self.get("edges", (list, tuple), ()):
+            if not isinstance(edge, (list, tuple)) or len(edge) != 2:
+                self.fail(f"'edges': {edge!r} is no pair [smaller, larger]")
+            edges.append((self.dtype(edge[0], "edges"), self.dtype(edge[1], "edges")))
+        return tuple(edges)
+
+    def table(self) -> tuple[tuple[DType, ...], dict[tuple[DType, DType], DType] | None]:
+        if "table" not in self.data:
+            return (), None
+        table = self.get("table", Mapping, {})
+        if not isinstance(table.get("dtypes"), (list, tuple)) or not isinstance(table.get("rows"), Mapping):
+            self.fail("'table' needs 'dtypes' (a list) and 'rows' (a list of results per dtype)")
+        dtypes = self.dtypes("table", table["dtypes"])
+        rows = {self.dtype(name, "table"): row for name, row in table["rows"].items()}
+        for dtype in (*dtypes, *rows):
+            row = rows.get(dtype)
+            if dtype not in dtypes or not isinstance(row, (list, tuple)) or len(row) != len(dtypes):
+                self.fail(f"'table': {dtype} needs one row of {len(dtypes)} cells (null where there is no join)")
+        cells = {}
+        for a, row in rows.items():
+            for b, cell in zip(dtypes, row, strict=True):
+                if cell is not None:
+                    cells[a, b] = self.dtype(cell, "table")
+        return dtypes, cells
+
+    def literals(self) -> LiteralRules:
+        data = self.get("literals", Mapping, {})
+        unknown = set(data) - {"integers", "floats", "complexes", "cells"}
+        if unknown:
+            self.fail(f"'literals' has unknown keys: {', '.join(sorted(map(str, unknown)))}")
+        ladders = [
+            self.dtypes("literals", data.get(key, default))
+            for key, default in (("integers", ("int64",)), ("floats", ("float32",)), ("complexes", ()))
+        ]
+        if not ladders[0] or not ladders[1]:
+            self.fail("'literals' needs at least one dtype for integers and one for floats")
+        cells: dict[tuple[DType, str], DType | None] = {}
+        for kind, row in data.get("cells", {}).items():
+            if kind not in ("int", "float", "complex") or not isinstance(row, Mapping):
+                self.fail(f"'literals': cells of {kind!r}; expected int, float or complex, each with dtypes")
+            for name, cell in row.items():
+                cells[self.dtype(name, "literals"), kind] = None if cell is None else self.dtype(cell, "literals")
+        return LiteralRules(ladders[0], ladders[1], ladders[2], cells)
+
+
+def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
+    """A definition from plain data. Raises `UserError` for unknown keys, wrong types, unknown dtypes and missing cells."""
+    if not isinstance(data, Mapping):
+        raise UserError(f"{origin}: expected a mapping with 'name' and one of 'edges', 'table', 'steps', 'order'")
+    reader = _Reader(data, origin)
+    unknown = sorted(set(data) - _KEYS, key=str)
+    if unknown:
+        reader.fail(f"unknown keys: {', '.join(map(str, unknown))}; known: {', '.join(sorted(_KEYS))}")
+    name = reader.get("name", str, "")
+    if not name.strip():
+        reader.fail("'name' is missing")
+    reader.origin = f"{origin} {name!r}"
+    ways = [key for key in ("edges", "table", "steps", "order") if key in data]
+    if len(ways) != 1:
+        reader.fail(f"expected exactly one of 'edges', 'table', 'steps', 'order', found {', '.join(ways) or 'none'}")
+    dtypes, cells = reader.table()
+    division = reader.get("division", str, "floor")
+    if division not in ("floor", "truncate"):
+        reader.fail(f"'division' is {division!r}; expected 'floor' or 'truncate'")
+    order = reader.get("order", str, "")
+    if order not in ("", "value-preserving"):
+        reader.fail(f"'order' is {order!r}; expected 'value-preserving'")
+    quotient, mean = reader.get("quotient", str, ""), reader.get("mean", str, "")
+    errata = []
+    for entry in reader.get("errata", (list, tuple), ()):
+        if not isinstance(entry, Mapping) or set(entry) != {"lhs", "rhs", "printed", "mirrored", "reading"}:
+            reader.fail("'errata': each needs lhs, rhs, printed, mirrored and reading")
+        errata.append(Erratum(**{key: reader.dtype(value, "errata") for key, value in entry.items()}))
+    steps = reader.get("steps", (list, tuple), ())
+    return Definition(
+        name=name,
+        literals=reader.literals(),
+        description=reader.get("description", str, ""),
+        source=reader.get("source", str, ""),
+        dtypes=dtypes or reader.dtypes("elements"),
+        edges=reader.edges(),
+        cells=cells,
+        steps=read_steps(steps),
+        order=order,
+        never_above=reader.dtypes("never_above"),
+        weak=reader.mapping("weak"),
+        division="truncate" if division == "truncate" else "floor",
+        zero_dim=reader.get("zero_dim", bool, False),
+        inexact=reader.mapping("inexact"),
+        quotient=reader.dtype(quotient, "quotient") if quotient else None,
+        mean=reader.dtype(mean, "mean") if mean else None,
+        accumulate=reader.mapping("accumulate"),
+        errata=tuple(errata),
+    )
+
+
+def read_file(path: str | os.PathLike[str]) -> Definition:
+    """A definition from a .json or .toml file of at most 1 MiB. Raises `UserError` for anything else, naming the file."""
+    file = Path(path)
+    loaders: dict[str, Callable[[str], Any]] = {".json": json.loads, ".toml": tomllib.loads}
+    loader = loaders.get(file.suffix.lower())
+    if loader is None:
+        raise UserError(f"rule set file {file}: expected a name that ends in .json or .toml")
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"rule set file {file}: {error.strerror or error}") from None
+    if len(content) > MAX_BYTES:
+        raise UserError(f"rule set file {file}: larger than {MAX_BYTES} bytes; no promotion table is")
+    try:
+        data = loader(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"rule set file {file}: {error}") from None
+    return read(data, f"rule set file {file}:")
+
+
+def write_file(definition: Definition, path: str | os.PathLike[str]) -> None:
+    """Write a .json file that `read_file` reads back as the same definition."""
+    file = Path(path)
+    if file.suffix.lower() != ".json":
+        raise UserError(f"rule set file {file}: only .json is written; it can be read like .toml")
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(definition.to_dict(), indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, file)
+
+
+def names_of(dtypes: Sequence[DType]) -> str:
+    return ", ".join(dtype.name for dtype in dtypes)

@@ -1,0 +1,85 @@
+"""Promotion by an ordered list of rules, of which the first that applies decides.
+
+Such a list is how the Triton Semantics page is written. What it decides is a table; that the table is no semilattice is for
+`laws()` to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .dtype import DType
+from .errors import UserError
+
+KINDS = {"bool": "bool", "int": "integer", "uint": "integer", "float": "float", "complex": "complex"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rule of the list, by its name: "kind", "width", "supremum" or "unsigned"."""
+
+    rule: str
+    order: tuple[str, ...] = ()
+    sets: tuple[tuple[frozenset[DType], DType], ...] = ()
+
+    def decide(self, a: DType, b: DType) -> DType | None:
+        """The result for two different dtypes, or None when the rule does not apply."""
+        match self.rule:
+            case "kind":
+                left, right = (self.order.index(KINDS[d.kind]) for d in (a, b))
+                return None if left == right else a if left > right else b
+            case "width":
+                return None if a.bits == b.bits else a if a.bits > b.bits else b
+            case "supremum":
+                return next((result for members, result in self.sets if {a, b} <= members), None)
+            case _:
+                unsigned = [d for d in (a, b) if d.kind == "uint"]
+                return unsigned[0] if len(unsigned) == 1 else None
+
+    @property
+    def text(self) -> str:
+        return {
+            "kind": f"the higher kind wins ({' < '.join(self.order)})",
+            "width": "the wider of one kind wins",
+            "supremum": "different dtypes of one width meet in a third",
+            "unsigned": "of one width, the unsigned wins",
+        }[self.rule]
+
+
+def read_steps(data: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """Steps from a data file. Raises `UserError` for a rule that is not known."""
+    steps = []
+    for entry in data:
+        rule = entry.get("rule") if isinstance(entry, Mapping) else None
+        if rule not in ("kind", "width", "supremum", "unsigned"):
+            raise UserError(f"promotion rules: unknown step {entry!r}; known: kind, width, supremum, unsigned")
+        order = tuple(entry.get("order", ("bool", "integer", "float", "complex")))
+        if set(order) - set(KINDS.values()):
+            raise UserError(f"promotion rules: kinds {order}; known: bool, integer, float, complex")
+        sets = tuple(
+            (frozenset(DType(name) for name in group["of"]), DType(group["is"])) for group in entry.get("sets", ())
+        )
+        steps.append(Step(rule, order, sets))
+    return tuple(steps)
+
+
+def deciding(steps: Sequence[Step], a: DType, b: DType) -> tuple[DType, Step] | None:
+    """The result for two different dtypes and the step that decided it."""
+    for step in steps:
+        result = step.decide(a, b)
+        if result is not None:
+            return result, step
+    return None
+
+
+def table_of(steps: Sequence[Step], dtypes: Sequence[DType]) -> dict[tuple[DType, DType], DType]:
+    """Every pair the list decides."""
+    cells = {(dtype, dtype): dtype for dtype in dtypes}
+    for a in dtypes:
+        for b in dtypes:
+            found = None if a is b else deciding(steps, a, b)
+            if found is not None:
+                cells[a, b] = found[0]
+    return cells
