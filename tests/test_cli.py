@@ -100,7 +100,7 @@ def test_negative_numbers_follow_two_dashes(capsys: Capture) -> None:
             ("promote", "int8", "int16", "--rules", "mx"),
             ["unknown rule set 'mx'; did you mean 'max'; known: max"],
         ),
-        (("table", "--rules", "jaks"), ["unknown rule set 'jaks'; did you mean 'jax'?", "known: max, max-published, jax"]),
+        (("table", "--rules", "jaks"), ["unknown rule set 'jaks'; did you mean 'jax'", "known: max, max-published, jax"]),
         (
             ("table", "--format", "xml"),
             ["argument --format: invalid choice: 'xml' (choose from", "md", "csv"],
