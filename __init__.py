@@ -22,6 +22,9 @@ _LOCATIONS: dict[str, str] = {
     "UserError": "promotion.errors",
     "UnsupportedError": "promotion.errors",
     "InternalError": "promotion.errors",
+    "PromotionWarning": "promotion.errors",
+    "what_if": "graph.what_if",
+    "result_type": "graph.result_types",
     "compile": "compiling",
     "load": "compiling",
     "Model": "runtime.model",
@@ -54,7 +57,8 @@ def __getattr__(name: str) -> Any:
         value = dtypes[name]
     elif name in (functions := _functions()):
         module, _, function = functions[name].partition(":")
-        value = getattr(importlib.import_module(f".{module}", __name__), function)
+        recorded = importlib.import_module(".graph.recording", __name__).recorded
+        value = recorded(getattr(importlib.import_module(f".{module}", __name__), function))
     elif name in _PLANNED:
         raise AttributeError(f"joinery.{name} is planned, but not part of version {__version__}")
     else:

@@ -6,19 +6,19 @@ Exit status: 0, or 2 for a mistake in what was asked, or 1 for what this version
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 import platform
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
-from .promotion import DTYPES, DType, RuleSet, UserError, is_scalar, rules
+from .cli_promotion import add_commands
+from .cli_text import WIDTH, wrapped
+from .promotion import DType, UserError
 from .promotion.errors import JoineryError
 
 # Each command loads the layers it needs and no others: a promotion query stays a matter of milliseconds.
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from .lowering.artifact import TensorSpec
     from .runtime.kernels import Kernel
-
-WIDTH = 80
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,13 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except JoineryError as error:
-        print(_wrapped(f"joinery {options.name}: {error}"), file=sys.stderr)
+        print(wrapped(f"joinery {options.name}: {error}"), file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.format_usage()}{_wrapped(f'{self.prog}: error: {message}')}\n")
+        self.exit(2, f"{self.format_usage()}{wrapped(f'{self.prog}: error: {message}')}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,14 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=command)
         return added
 
-    promote = add("promote", _promote, "show the dtype two operands meet in, and why")
-    promote.add_argument("a", metavar="A", help="a dtype name or a number")
-    promote.add_argument("b", metavar="B", help="a dtype name or a number (-1 after --)")
-    promote.add_argument("--rules", default="max", metavar="RULES", help="the rule set (default: max)")
-
-    table = add("table", _table, "print the promotion table of a rule set")
-    table.add_argument("--rules", default="max", metavar="RULES", help="the rule set (default: max)")
-    table.add_argument("--format", default="md", choices=("md", "csv"), help="Markdown or CSV (default: md)")
+    add_commands(add)
 
     inspect = add("inspect", _inspect, "show what is in a saved model, without running its code")
     inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save")
@@ -110,23 +101,11 @@ def _assignment(text: str) -> tuple[str, str]:
 # --- text
 
 
-def _wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
-    """Every line of the text within 80 columns, as far as its words allow."""
-    lines = []
-    for line in text.splitlines():
-        own = indent + line[: len(line) - len(line.lstrip())]
-        lines += textwrap.wrap(
-            line.strip(), WIDTH, initial_indent=own, subsequent_indent=own + hanging,
-            break_long_words=False, break_on_hyphens=False,
-        ) or [""]  # fmt: skip
-    return "\n".join(lines)
-
-
 def _section(title: str, lines: Iterable[str]) -> None:
     listed = list(lines)
     print(title if listed else f"{title} none")
     for line in listed:
-        print(_wrapped(line, "  "))
+        print(wrapped(line, "  "))
 
 
 def _bytes(count: int) -> str:
@@ -136,47 +115,6 @@ def _bytes(count: int) -> str:
             return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} GiB"
-
-
-# --- promote, table
-
-
-def _operand(text: str, rule_set: RuleSet) -> Any:
-    """A dtype name stays text; a number or bool becomes a Python scalar."""
-    if text in DTYPES:
-        return text
-    if text in ("True", "False"):
-        return text == "True"
-    for convert in (int, float, complex):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
-    try:
-        return DType(text).name
-    except UserError as error:
-        names = ", ".join(dtype.name for dtype in rule_set.dtypes)
-        raise UserError(f"{error}\nvalid names: {names}; or a number") from None
-
-
-def _promote(options: argparse.Namespace) -> int:
-    rule_set = rules(options.rules)
-    a, b = _operand(options.a, rule_set), _operand(options.b, rule_set)
-    if is_scalar(a) or is_scalar(b):
-        print(f"{options.a} ∨ {options.b} = {rule_set.promote(a, b)}   (rule set {rule_set.name})")
-        return 0
-    rule_set.join(DTYPES[a], DTYPES[b])
-    print(_wrapped(rule_set.explain(a, b)))
-    return 0
-
-
-def _table(options: argparse.Namespace) -> int:
-    table = rules(options.rules).table()
-    if options.format == "md":
-        print(table.to_markdown())
-    else:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(table.rows())
-    return 0
 
 
 # --- inspect, run

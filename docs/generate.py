@@ -1,6 +1,6 @@
-"""Writes docs/ops.md and docs/promotion.md from the op table, the public functions and the rule set.
+"""Writes docs/ops.md, docs/promotion.md and docs/promotion/ from the op table, the public functions and the rule sets.
 
-python docs/generate.py            writes the two pages
+python docs/generate.py            writes the pages and pictures
 python docs/generate.py --check    writes nothing; exit status 1 when a page is out of date
 """
 
@@ -10,7 +10,8 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from joinery.graph import ops_elementwise, ops_structural
 from joinery.graph.functions.exports import EXPORTS
 from joinery.graph.opdef import CONTRACT, INDEXED, POSITION, OpDef
 from joinery.graph.ops import OPS
-from joinery.promotion import DTYPES, RESULT_RULES, ResultRule, loss_class, loss_example
+from joinery.promotion import DTYPES, PRESETS, RESULT_RULES, ResultRule, loss_class, loss_example
+from joinery.promotion.hasse import to_svg
 from joinery.promotion.literals import is_scalar
 from joinery.promotion.result_rules import JOIN_FLOAT, MEAN
 
@@ -260,9 +262,8 @@ def ops_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# --- docs/promotion.md
+# --- docs/promotion.md and docs/promotion/*.md
 
-RULE_SET = "max"
 OUTSIDE_THE_TABLE: dict[str, tuple[str, ...]] = {"ACCUMULATE": ("sum", "prod", "cumsum")}
 """Rules that public functions apply before they build a row."""
 
@@ -271,40 +272,143 @@ LITERAL_EXAMPLES: tuple[tuple[Any, ...], ...] = (
     ("uint64", 1.5), ("index", 1), (1, 2.5), (True, 1), ("int8", 300), ("uint8", -1), ("float16", 1e30), ("float32", 1j),
 )  # fmt: skip
 
+TELLING_PAIRS = (
+    ("int8", "uint8"), ("int32", "uint32"), ("int64", "uint64"), ("uint8", "float16"), ("int32", "bfloat16"),
+    ("int64", "float32"), ("float16", "bfloat16"), ("float32", "tensor_float32"), ("bool", "index"), ("index", "bool"),
+    ("float8_e4m3fn", "float8_e5m2"), ("float8_e4m3fn", "float16"),
+)  # fmt: skip
+
+NOT_JOINS = {
+    "div": ("int8", "int32", "int64"),
+    "sqrt": ("int8", "int32", "int64"),
+    "sum": ("bool", "int8", "uint8", "float16"),
+    "mean": ("int8", "int32", "float16"),
+}
+"""Operations whose result is not the join, and the dtypes to show them for."""
+
 PROMOTION_INTRO = """# Promotion
 
-Rule set `{name}`: {description}.
+Which dtype do operands of different dtypes meet in? A **rule set** answers: a small data file, from which all tables here are
+derived. `joinery.promotion.rules(name)` is a rule set as an object (`join`, `promote`, `explain`, `table`, `laws`, `diff`);
+`Graph(..., semantics=name)` builds with it. Types outside a table join with themselves only; cast them explicitly.
 
-`joinery.promotion.rules("{name}")` is this page as an object: `join`, `promote`, `explain`, `table`, `laws`. On the command
-line: `joinery promote int8 float32`, `joinery table`.
+Why the tables are what they are: [the design note](design/003-promotion.md). How to use them:
+[the tutorial](tutorials/02-promotion.md)."""
 
-The dtype two operands meet in is their least upper bound in a partial order of dtypes. The order is given by its covering
-edges; everything else on this page is derived from them. Types outside the table join with themselves only; cast them
-explicitly.
-"""
+COMPARED = """*Differs from max* counts pairs, in either order, of dtypes that both tables have. *Loses values* counts the cells
+in which the cast of an operand is not exact. The laws are those of a join-semilattice, checked over all elements, pairs and
+triples: a number says how many cases fail. A triple is associative when both groupings give the same dtype or both have no
+join, so gaps count too."""
+
+LITERALS = """Python scalars are weak. A scalar whose kind (bool < integer < float < complex) is not above the tensor's takes
+the tensor's dtype, and its value must fit there; a float that only needs rounding is rounded. A scalar of a higher kind first
+takes the first dtype that holds it among those of the rule set ({ladder}), and that dtype joins with the
+tensor's. NumPy arrays and scalars are strong."""
+
+WEAK_LITERALS = """Python scalars are the weak elements of the table: an integer is weak_int, a float weak_float, a complex
+number weak_complex, and they join as the table says. A value that ends in one has a dtype: {weak}.
+The scalar must fit the dtype it ends in; a float that only needs rounding is rounded. NumPy arrays and scalars are strong."""
+
+ADDED = """## Open choices
+
+The order alone is no semilattice: for the operands below several dtypes are smallest among those that hold both. Its completion
+adds an element for every such choice, which stays open while further operands join and ends in the first:"""
+
+
+def made_from(rules: jn.promotion.RuleSet) -> str:
+    definition = rules.definition
+    by = {"table": definition.cells, "ordered rules": definition.steps, "value sets": definition.order}
+    return next((way for way, data in by.items() if data), "covering edges")
+
+
+def ladders(rules: jn.promotion.RuleSet) -> list[str]:
+    """The dtypes of Python integers and of Python floats."""
+    return [", then ".join(map(str, dtypes)) for dtypes in (rules.literals.integers, rules.literals.floats)]
+
+
+def presets() -> str:
+    rows = []
+    for name in PRESETS:
+        rules = jn.promotion.rules(name)
+        facts = [f"[{name}](promotion/{name}.md)", rules.source, str(len(rules.dtypes)), made_from(rules)]
+        rows.append([*facts, rules.division, *ladders(rules), "yes" if rules.laws() else "no"])
+    return table(("name", "source", "dtypes", "made from", "`//`, `%`", "integer literals", "float literals", "lattice"), rows)
+
+
+def lossy(rules: jn.promotion.RuleSet) -> list[tuple[tuple[jn.DType, jn.DType], jn.DType, jn.DType, jn.DType]]:
+    """Cell, operand, what it becomes and what it meets, where its cast can lose something; weak operands have no values."""
+    found = []
+    for (a, b), join in rules.table().cells.items():
+        for operand, other in dict.fromkeys(((a, b), (b, a))):
+            target = operand if join is None or operand.is_abstract else rules.concrete(join)
+            if loss_class(operand, target) != "exact":
+                found.append(((a, b), operand, target, other))
+    return found
+
+
+def compared() -> str:
+    """Counts for every preset: pairs that differ from max, gaps, losses, failures of each law."""
+    reference = jn.promotion.rules("max")
+    rows = []
+    for name in PRESETS:
+        rules = jn.promotion.rules(name)
+        shared = sum(dtype in rules.dtypes for dtype in reference.dtypes)
+        differing = len({frozenset((found.lhs, found.rhs)) for found in reference.diff(rules)})
+        cells = rules.table().cells
+        gaps = sum(join is None for join in cells.values())
+        losing = len({cell for cell, *_ in lossy(rules)})
+        laws = [str(law.failures) for law in rules.laws()]
+        pairs = shared * (shared + 1) // 2
+        rows.append([name, f"{differing} of {pairs}", f"{gaps} of {len(cells)}", str(losing), *laws])
+    return table(("rule set", "differs from max", "no join", "loses values", *(law.name for law in reference.laws())), rows)
+
+
+def telling_pairs() -> str:
+    pairs = [(jn.DType(a), jn.DType(b)) for a, b in TELLING_PAIRS]
+    rows = []
+    for name in PRESETS:
+        cells = jn.promotion.rules(name).table().cells
+        rows.append([name, *(shown(cells.get(pair)) for pair in pairs)])
+    return table(("rule set", *(f"{a} ∨ {b}" for a, b in pairs)), rows)
+
+
+def shown(dtype: jn.DType | None) -> str:
+    return "–" if dtype is None else dtype.name
+
+
+def not_joins(names: Iterable[str]) -> str:
+    """What operations that do not simply join return, by rule set; every operand has the dtype shown."""
+    columns = [(op, jn.DType(dtype)) for op, dtypes in NOT_JOINS.items() for dtype in dtypes]
+    rows = ([name, *(outcome(jn.promotion.rules(name), op, dtype) for op, dtype in columns)] for name in names)
+    return table(("rule set", *(f"`{op}` of {dtype}" for op, dtype in columns)), rows)
+
+
+def outcome(rules: jn.promotion.RuleSet, op: str, dtype: jn.DType) -> str:
+    operands = (dtype, dtype) if op == "div" else (dtype,)
+    try:
+        return jn.promotion.result_type(op, *operands, rules=rules).name if dtype in rules.dtypes else "–"
+    except jn.UserError:
+        return "–"
 
 
 def edges(rules: jn.promotion.RuleSet) -> str:
-    assert rules.lattice is not None
     rows = []
-    for smaller, larger in rules.lattice.edges:
-        loss = loss_class(smaller, larger)
-        rows.append([smaller.name, larger.name, loss, loss_example(smaller, larger) or "–"])
+    for (smaller, larger), loss in rules.losses().items():
+        example = "–" if loss == "exact" else loss_example(smaller, larger)
+        rows.append([smaller.name, larger.name, "–" if smaller.is_weak or larger.is_weak else loss, example])
     return table(("smaller", "larger", "a cast is", "for example"), rows)
 
 
 def losses(rules: jn.promotion.RuleSet) -> str:
     """Implicit casts that can lose something, each with the operands it happens for."""
-    found: dict[tuple[jn.DType, jn.DType], list[str]] = {}
-    for a, b in itertools.product(rules.dtypes, repeat=2):
-        target = rules.join(a, b)
-        if loss_class(a, target) != "exact":
-            found.setdefault((a, target), []).append(b.name)
+    found: dict[tuple[jn.DType, jn.DType], dict[str, None]] = {}
+    for _, operand, target, other in lossy(rules):
+        found.setdefault((operand, target), {})[other.name] = None
     rows = [
         [a.name, target.name, loss_class(a, target), loss_example(a, target), ", ".join(others)]
         for (a, target), others in found.items()
     ]
-    return table(("operand", "becomes", "loss", "for example", "when it meets"), rows)
+    return table(("operand", "becomes", "loss", "for example", "when it meets"), rows) if rows else "None."
 
 
 def written(operand: Any) -> str:
@@ -314,12 +418,31 @@ def written(operand: Any) -> str:
 def literals(rules: jn.promotion.RuleSet) -> str:
     rows = []
     for operands in LITERAL_EXAMPLES:
+        names = [jn.DType(operand) for operand in operands if isinstance(operand, str)]
+        if any(dtype not in rules.dtypes for dtype in names):
+            continue
         try:
             outcome = rules.promote(*operands).name
         except jn.UserError as error:
             outcome = f"error: {error}"
         rows.append([f"`{' ∨ '.join(map(written, operands))}`", outcome])
     return table(("operands", "dtype"), rows)
+
+
+def literal_rules(rules: jn.promotion.RuleSet) -> str:
+    if rules.weak:
+        weak = ", ".join(f"{element} becomes {dtype}" for element, dtype in rules.weak.items())
+        return WEAK_LITERALS.format(weak=weak)
+    kinds = ("integers", "floats", "complex numbers")
+    complexes = [", then ".join(d.name for d in rules.literals.complexes) or "none"]
+    text = LITERALS.format(
+        ladder="; ".join(f"{kind}: {names}" for kind, names in zip(kinds, ladders(rules) + complexes, strict=True))
+    )
+    special = [
+        f"{dtype} with {'an' if kind == 'int' else 'a'} {kind} literal {'has no join' if result is None else f'is {result}'}"
+        for (dtype, kind), result in rules.literals.cells.items()
+    ]
+    return f"{text} Special cases: {'; '.join(special)}." if special else text
 
 
 def result_rules() -> str:
@@ -339,34 +462,113 @@ def result_rules() -> str:
 
 
 def promotion_page() -> str:
-    rules = jn.promotion.rules(RULE_SET)
-    ladder = ", ".join(
-        f"{kind}s {', then '.join(d.name for d in dtypes)}"
-        for kind, dtypes in (("integer", rules.literals.integers), ("float", rules.literals.floats))
-    )
     parts = [
         NOTE,
-        PROMOTION_INTRO.format(name=rules.name, description=rules.description).strip(),
-        "## The join table",
-        rules.table().to_markdown(),
-        "## Covering edges",
-        edges(rules),
-        "## Laws\n\nChecked over all cases whenever the rule set is made:",
-        "```\n" + str(rules.laws()) + "\n```",
-        "## Joins that can lose values\n\nAllowed by policy `lattice` (and listed by `Graph.casts`), refused by `exact`:",
-        losses(rules),
-        "## Literals\n\nPython scalars are weak. A scalar whose kind (bool < integer < float < complex) is not above the "
-        "tensor's takes the\ntensor's dtype, and its value must fit there; a float that only needs rounding is rounded. A "
-        f"scalar of a higher kind first\ntakes its default dtype ({ladder}), which then joins with\nthe "
-        "tensor's. NumPy arrays and scalars are strong.",
-        literals(rules),
-        "## Result rules\n\nEvery operation names one rule; no operation consults the table in its own way.",
+        PROMOTION_INTRO,
+        "## Rule sets",
+        presets(),
+        "## How they compare\n\n" + COMPARED,
+        compared(),
+        "The pairs in which they differ most tellingly (– where there is no join):",
+        telling_pairs(),
+        "## Result rules\n\nEvery operation names one rule; no operation consults a table in its own way.",
         result_rules(),
+        "What these rules return depends on the rule set where they do more than join:",
+        not_joins(PRESETS),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {"ops.md": ops_page, "promotion.md": promotion_page}
+def origin(rules: jn.promotion.RuleSet) -> list[str]:
+    """How the joins come about: ordered rules, covering edges, value sets; nothing for a table, which is what it is."""
+    definition = rules.definition
+    if definition.steps:
+        listed = []
+        for place, step in enumerate(definition.steps, 1):
+            listed.append(f"{place}. **{step.rule}**: {step.text}.")
+            for members, result in step.sets:
+                listed.append(f"   - {', '.join(d.name for d in rules.dtypes if d in members)} meet in {result}.")
+        return ["## Ordered rules\n\nThe first rule that applies decides:", "\n".join(listed)]
+    if rules.lattice is None:
+        return []
+    if not definition.order:
+        return ["## Covering edges", edges(rules)]
+    never = ", ".join(dtype.name for dtype in definition.never_above)
+    order = "One dtype is below another when every value of it is a value of the other. Edges to added elements are not shown."
+    return [
+        f"## Covering edges\n\n{order}\nBy decision nothing else promotes to {never}.",
+        edges(rules),
+        ADDED,
+        open_choices(rules),
+    ]
+
+
+def open_choices(rules: jn.promotion.RuleSet) -> str:
+    """The pairs that a completion leaves open, by the dtypes they may become."""
+    rows: dict[tuple[jn.DType, ...], list[str]] = {}
+    for a, b in itertools.combinations(rules.dtypes, 2):
+        if bounds := rules.bounds(a, b):
+            rows.setdefault(bounds, []).append(f"{a} ∨ {b}")
+    cells = ([", ".join(pairs), ", ".join(d.name for d in bounds), bounds[0].name] for bounds, pairs in rows.items())
+    return table(("operands", "the smallest that hold both", "alone"), cells)
+
+
+def errata(rules: jn.promotion.RuleSet) -> list[str]:
+    rows = [[f"{e.lhs} ∨ {e.rhs}", *map(shown, (e.printed, e.mirrored, e.reading))] for e in rules.errata()]
+    header = ("operands", "printed", "printed for the operands swapped", "the prose means")
+    return [] if not rows else ["## Errata\n\nPairs whose two cells contradict each other:", table(header, rows)]
+
+
+def differences(rules: jn.promotion.RuleSet) -> list[str]:
+    if rules.name == "max":
+        return []
+    found = {(d.lhs, d.rhs): (d.ours, d.theirs) for d in rules.diff(jn.promotion.rules("max"))}
+    rows = []
+    for (a, b), answers in found.items():
+        either = found.get((b, a)) == answers
+        if not either or rules.dtypes.index(a) < rules.dtypes.index(b):
+            rows.append([f"{a} ∨ {b}", "yes" if either else "no", *map(shown, answers)])
+    shared = "Of the dtypes that both have; – where there is no join."
+    return [f"## Differences from max\n\n{shared}", table(("operands", "in either order", rules.name, "max"), rows)]
+
+
+def preset_page(name: str) -> str:
+    rules = jn.promotion.rules(name)
+    picture = f"![The lattice of {name}, smaller dtypes below]({name}.svg)"
+    division = {"floor": "round down, as in Python", "truncate": "round towards zero, as in C"}[rules.division]
+    zero_dim = "\n- Tensors of rank 0 count only when their kind is higher than that of all others." if rules.zero_dim else ""
+    parts = [
+        NOTE,
+        f"# Rule set \"{name}\"\n\nOne of the [rule sets](../promotion.md): {rules.description}.",
+        f"- Source: {rules.source}.\n- Integer `//` and `%` {division}.{zero_dim}",
+        *([picture] if rules.lattice is not None else []),
+        "## The join table",
+        rules.table().to_markdown(),
+        *origin(rules),
+        *errata(rules),
+        "## Laws\n\nChecked over all cases, with up to three counterexamples:",
+        "```\n" + str(rules.laws()) + "\n```",
+        "## Joins that can lose values\n\nAllowed by policy `lattice` (and listed by `Graph.casts`), refused by `exact`:",
+        losses(rules),
+        "## Literals\n\n" + literal_rules(rules),
+        literals(rules),
+        "## Results that are not the join\n\nSee [result rules](../promotion.md#result-rules); – for dtypes outside the table.",
+        not_joins([name]),
+        *differences(rules),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def picture(name: str) -> str:
+    return to_svg(jn.promotion.rules(name)) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "ops.md": ops_page,
+    "promotion.md": promotion_page,
+    **{f"promotion/{name}.md": partial(preset_page, name) for name in PRESETS},
+    **{f"promotion/{name}.svg": partial(picture, name) for name in PRESETS if jn.promotion.rules(name).lattice},
+}
 
 
 def stale(folder: Path = DOCS) -> list[str]:
@@ -388,6 +590,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"docs/{name} is out of date; fix: make docs")
         return bool(outdated)
     for name in outdated:
+        (DOCS / name).parent.mkdir(exist_ok=True)
         (DOCS / name).write_text(PAGES[name](), encoding="utf-8")
         print(f"wrote docs/{name}")
     return 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..promotion.casts import LossClass, loss_class, loss_example
+from ..promotion.casts import LOSS_CLASSES, LossClass, loss_class, loss_example
 from ..promotion.dtype import DType
-from ..promotion.errors import UserError
+from ..promotion.errors import PromotionWarning, UserError
 from .dims import Extent
 from .errors import compose
 from .location import Location
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 Policy = Literal["lattice", "exact", "strict"]
 POLICIES: tuple[Policy, ...] = ("lattice", "exact", "strict")
+
+LossAction = Literal["ignore", "warn", "error"]
+LOSS_ACTIONS: tuple[LossAction, ...] = ("ignore", "warn", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,41 @@ def check_policy(policy: str) -> Policy:
     )
 
 
-def enforce(policy: Policy, op: str, position: int, operands: tuple[Any, ...], target: DType) -> None:
-    """Raises `UserError` when the graph's policy forbids casting operand `position` to `target` implicitly."""
-    if policy == "lattice":
-        return
+def check_actions(on_loss: Mapping[str, str]) -> dict[LossClass, LossAction]:
+    """What to do about implicit casts by loss class. Raises `UserError` for other classes and actions."""
+    checked: dict[LossClass, LossAction] = {}
+    for loss, action in on_loss.items():
+        if loss not in LOSS_CLASSES or action not in LOSS_ACTIONS:
+            raise UserError(
+                f"on_loss: {loss!r}: {action!r}; expected a loss class ({', '.join(LOSS_CLASSES)}) and one of "
+                f"{', '.join(LOSS_ACTIONS)}; fix: on_loss={{'overflow': 'error'}}"
+            )
+        checked[loss] = action
+    return checked
+
+
+def enforce(
+    policy: Policy,
+    on_loss: Mapping[LossClass, LossAction],
+    op: str,
+    position: int,
+    operands: tuple[Any, ...],
+    target: DType,
+    place: Location,
+) -> None:
+    """Raises `UserError` when the graph's policy, or its action for the loss class, forbids casting operand `position` to
+    `target` implicitly; warns at the user's line when the action is "warn"."""
     source = operands[position].dtype
     loss = loss_class(source, target)
-    if policy == "exact" and loss == "exact":
+    action = on_loss.get(loss, "ignore")
+    if action != "ignore":
+        example = loss_example(source, target)
+        text = f"{op}: operand {position} is cast from {source} to {target}{f' ({loss}: {example})' if example else ''}"
+        fix = f"write the cast: operand.cast({target})"
+        if action == "error":
+            raise UserError(compose(f"{text}; on_loss makes casts that lose by {loss} errors", operands, fix=fix))
+        warnings.warn_explicit(f"{text}; fix: {fix}", PromotionWarning, place.file, place.line)
+    if policy == "lattice" or (policy == "exact" and loss == "exact"):
         return
     example = loss_example(source, target)
     damage = f", which can lose values ({loss}: {example})" if example else ""

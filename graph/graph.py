@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..promotion.casts import loss_class
+from ..promotion.casts import LossClass, loss_class
 from ..promotion.dtype import DType, int64
 from ..promotion.errors import UserError
 from ..promotion.literals import check_literal, is_scalar
@@ -18,7 +18,7 @@ from ..promotion.presets import rules
 from ..promotion.result_rules import Promotion
 from ..promotion.rules import RuleSet
 from . import constants, printing
-from .casts import CastEntry, Policy, check_policy, enforce
+from .casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .checks import Check, Checks, ShapeError
 from .dims import Dim, Extent
 from .errors import completed, compose, describe
@@ -45,6 +45,8 @@ class Graph:
         semantics: the promotion rule set, by name or as a `RuleSet`. "triton" also makes `//` and `%` truncate.
         policy: which implicit casts are allowed: "lattice" (all; lossy ones are listed by `casts()`), "exact" (those that keep
             every value) or "strict" (none).
+        on_loss: what to do about implicit casts by loss class, e.g. {"overflow": "error", "rounding": "warn"}; the default,
+            "ignore", leaves them to the ledger. Warnings are `PromotionWarning`s at the user's line. Not part of the text form.
 
     Attributes:
         inputs, outputs: tuples of symbols; `output_names` names the latter.
@@ -60,6 +62,7 @@ class Graph:
         inputs: Iterable[TensorType] = (),
         semantics: str | RuleSet = "max",
         policy: str = "lattice",
+        on_loss: Mapping[str, str] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise UserError(
@@ -69,6 +72,10 @@ class Graph:
         self.rules: RuleSet = rules(semantics)
         self.policy: Policy = check_policy(policy)
         self.truncates = self.rules.division == "truncate"
+        self.on_loss: Mapping[LossClass, LossAction] = check_actions(on_loss or {})
+        self.calls: list[Any] = []
+        self.operator_divisions: set[int] = set()
+        self.default_scalars: set[int] = set()
         self._weak: dict[int, DType] = {}
         self.symbols: list[Symbol] = []
         self.shape_checks = Checks()
@@ -145,9 +152,13 @@ class Graph:
             element = self.rules.join_operands([value])
             if element.is_weak:
                 return self._weak_scalar(value, element)
+        plain = target is None
         target = target or self.rules.literals.default(value)
         check_literal(value, target, "scalar")
-        return self._literal(value, target)
+        symbol = self._literal(value, target)
+        if plain:
+            self.default_scalars.add(symbol.id)
+        return symbol
 
     def _weak_scalar(self, value: Any, element: DType) -> Symbol:
         """A constant of its own: those of an explicit dtype are shared, and strong."""
@@ -302,7 +313,9 @@ class Graph:
 
     def _implicit_cast(self, op: str, values: list[Any], position: int, target: DType) -> Symbol:
         source: Symbol = values[position]
-        enforce(self.policy, op, position, tuple(values), target)
+        if self.policy != "lattice" or self.on_loss:
+            place = self._location or user_location()
+            enforce(self.policy, self.on_loss, op, position, tuple(values), target, place)
         attrs = MappingProxyType({"dtype": target, "rounding": "nearest", "saturate": True})
         symbol = self._new(_CAST, (source,), attrs, target, source.shape)
         self._record_cast(symbol, op)

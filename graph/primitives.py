@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def cast(x: Symbol, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> Symbol:
-    """`x` converted to `dtype`; `x` itself when it already is."""
+    """`x` converted to `dtype`; `x` itself when it already is (a weak value becomes a strong one)."""
     target = as_dtype(dtype, "cast: dtype")
     if rounding not in ("nearest", "toward_zero"):
         raise mistake(
@@ -28,7 +28,7 @@ def cast(x: Symbol, dtype: Any, rounding: str = "nearest", saturate: bool = True
         )
     if not isinstance(saturate, bool):
         raise mistake("cast", f"saturate is {saturate!r}", (x,), "True or False", "saturate=True")
-    if target is x.dtype:
+    if target is x.dtype and x.weak is None:
         return x
     for side in (x.dtype, target):
         if side.storage_only:

@@ -268,16 +268,26 @@ def _binary(row: OpDef) -> tuple[Any, Any]:
         if other is None:
             return NotImplemented
         graph = self.graph
-        return graph.apply(truncating if truncating and graph.truncates else row, (self, other))
+        if truncating is not None:
+            return _divided(graph, truncating if graph.truncates else row, (self, other))
+        return graph.apply(row, (self, other))
 
     def reflected(self: Symbol, other: Any) -> Any:
         if other is None:
             return NotImplemented
         graph = self.graph
-        return graph.apply(truncating if truncating and graph.truncates else row, (other, self))
+        if truncating is not None:
+            return _divided(graph, truncating if graph.truncates else row, (other, self))
+        return graph.apply(row, (other, self))
 
     forward.__doc__ = reflected.__doc__ = row.doc
     return forward, reflected
+
+
+def _divided(graph: Graph, row: OpDef, operands: tuple[Any, Any]) -> Symbol:
+    symbol = graph.apply(row, operands)
+    graph.operator_divisions.add(symbol.id)
+    return symbol
 
 
 _install_operators()

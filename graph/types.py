@@ -18,10 +18,12 @@ _MAX_RANK = 64
 
 def as_dtype(value: Any, what: str = "dtype") -> DType:
     """A `DType` from a DType, its name, or a NumPy dtype. Raises `UserError`."""
-    if isinstance(value, DType):
-        return value
     if isinstance(value, str):
-        return DType(value)
+        value = DType(value)
+    if isinstance(value, DType):
+        if value.is_abstract:
+            raise UserError(f"{what}: {value} is in promotion tables only, no tensor has it; fix: pass a dtype such as float32")
+        return value
     if value is None:
         raise UserError(f"{what} is missing; fix: pass a dtype such as joinery.float32")
     return DType.from_numpy(value)

@@ -69,9 +69,9 @@ def structure_text(graph: Graph) -> str:
 
 
 def compile_key(graph: Graph, target: HostTarget) -> str:
-    """SHA-256 over the graph's structure, the target, LLVM's version and joinery's own sources."""
+    """SHA-256 over the graph's structure, its rule set, the target, LLVM's version and joinery's own sources."""
     digest = hashlib.sha256()
-    for part in (structure_text(graph), target.key, llvm_version(), source_fingerprint()):
+    for part in (structure_text(graph), graph.rules.hash, target.key, llvm_version(), source_fingerprint()):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()

@@ -6,6 +6,7 @@ whole rule set. Nothing here knows graphs, and nothing imports NumPy before a Nu
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from .casts import LOSS_CLASSES, LossClass, loss_class, loss_example
@@ -22,15 +23,23 @@ from .table import PromotionTable
 
 def implicit_cast_type(lhs: DType | str, rhs: DType | str, rule_set: str | RuleSet = "max") -> DType:
     """The smallest dtype to which both may be promoted. Raises `UserError` if either is not supported."""
-    return rules(rule_set).join(DType(lhs), DType(rhs))
+    found = rules(rule_set)
+    return found.concrete(found.join(lhs, rhs))
 
 
 def implicit_cast(lhs: Any, rhs: Any, rule_set: str | RuleSet = "max") -> tuple[Any, Any]:
     """Two symbols, cast to the promoted dtype where necessary. Symbols need `.dtype` and `.cast(dtype)`."""
-    target = implicit_cast_type(lhs.dtype, rhs.dtype, rule_set)
+    target = rules(rule_set).promote(lhs, rhs)
     first = lhs if lhs.dtype is target else lhs.cast(target)
     second = rhs if rhs.dtype is target else rhs.cast(target)
     return first, second
+
+
+def __getattr__(name: str) -> Any:
+    """`result_type` asks the op table, which is a layer above: the package that composes the layers knows where."""
+    if name == "result_type":
+        return importlib.import_module(__name__.rpartition(".")[0]).result_type
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -11,6 +11,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -18,7 +19,7 @@ from typing import Any, Literal, NoReturn
 from .dtype import DType
 from .errors import UserError
 from .literals import LiteralRules
-from .ordered import Step, read_steps
+from .ordered import KINDS, Step, read_steps
 
 MAX_BYTES = 1 << 20
 Cells = Mapping[tuple[DType, DType], DType]
@@ -28,6 +29,7 @@ _KEYS = {
     "name", "description", "source", "edges", "elements", "table", "steps", "order", "never_above", "weak", "literals",
     "division", "zero_dim", "inexact", "quotient", "mean", "accumulate", "errata",
 }  # fmt: skip
+_USED_WITH = {"elements": ("edges", "steps", "order"), "never_above": ("order",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,30 @@ class Definition:
     mean: DType | None = None
     accumulate: Mapping[DType, DType] = field(default_factory=dict)
     errata: tuple[Erratum, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
+            raise UserError(f"rule set: the name must be printable text, not {self.name!r}; fix: give it one like 'mine'")
+        for element, dtype in self.weak.items():
+            if not element.is_weak or dtype.is_abstract:
+                raise UserError(
+                    f"rule set {self.name!r}: 'weak' gives {element} the dtype {dtype}; expected one of weak_int, weak_float, "
+                    "weak_complex, and a dtype that tensors can have"
+                )
+        kinds = {KINDS[dtype.kind]: dtype for dtype in self.dtypes}
+        for step in self.steps:
+            left_out = [kind for kind in kinds if step.rule == "kind" and kind not in step.order]
+            if left_out:
+                raise UserError(
+                    f"rule set {self.name!r}: 'steps': the order of kinds lacks {left_out[0]!r}, which {kinds[left_out[0]]} is"
+                )
+        weak = [dtype for dtype in self.dtypes if self.order and dtype.is_weak]
+        unknown = [dtype for dtype in self.never_above if dtype not in self.dtypes]
+        if weak or unknown:
+            raise UserError(
+                f"rule set {self.name!r}: "
+                + (f"'order': {weak[0]} has no values" if weak else f"'never_above': {unknown[0]} is not among the elements")
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `read` accepts and that means the same."""
@@ -139,7 +165,10 @@ class _Reader:
             self.fail(f"{key!r}: {error}")
 
     def dtypes(self, key: str, values: Any = None) -> tuple[DType, ...]:
-        found = [self.dtype(value, key) for value in (self.get(key, (list, tuple), ()) if values is None else values)]
+        values = self.get(key, (list, tuple), ()) if values is None else values
+        if not isinstance(values, (list, tuple)):
+            self.fail(f"{key!r} needs a list of dtypes, not {values!r}")
+        found = [self.dtype(value, key) for value in values]
         for dtype in found:
             if found.count(dtype) > 1:
                 self.fail(f"{key!r} lists {dtype} twice")
@@ -163,6 +192,8 @@ class _Reader:
         table = self.get("table", Mapping, {})
         if not isinstance(table.get("dtypes"), (list, tuple)) or not isinstance(table.get("rows"), Mapping):
             self.fail("'table' needs 'dtypes' (a list) and 'rows' (a list of results per dtype)")
+        if len(table) > 2:
+            self.fail(f"'table' has unknown keys: {', '.join(sorted(map(str, set(table) - {'dtypes', 'rows'})))}")
         dtypes = self.dtypes("table", table["dtypes"])
         rows = {self.dtype(name, "table"): row for name, row in table["rows"].items()}
         for dtype in (*dtypes, *rows):
@@ -185,15 +216,25 @@ class _Reader:
             self.dtypes("literals", data.get(key, default))
             for key, default in (("integers", ("int64",)), ("floats", ("float32",)), ("complexes", ()))
         ]
-        if not ladders[0] or not ladders[1]:
-            self.fail("'literals' needs at least one dtype for integers and one for floats")
+        given = data.get("cells", {})
+        if not isinstance(given, Mapping):
+            self.fail(f"'literals': 'cells' has the wrong type: {type(given).__name__}")
         cells: dict[tuple[DType, str], DType | None] = {}
-        for kind, row in data.get("cells", {}).items():
-            if kind not in ("int", "float", "complex") or not isinstance(row, Mapping):
-                self.fail(f"'literals': cells of {kind!r}; expected int, float or complex, each with dtypes")
+        for kind, row in given.items():
+            if kind not in ("bool", "int", "float", "complex") or not isinstance(row, Mapping):
+                self.fail(f"'literals': cells of {kind!r}; expected bool, int, float or complex, each with dtypes")
             for name, cell in row.items():
                 cells[self.dtype(name, "literals"), kind] = None if cell is None else self.dtype(cell, "literals")
-        return LiteralRules(ladders[0], ladders[1], ladders[2], cells)
+        try:
+            return LiteralRules(ladders[0], ladders[1], ladders[2], cells)
+        except UserError as error:
+            self.fail(f"'literals': {error}")
+
+    def steps(self) -> tuple[Step, ...]:
+        try:
+            return read_steps(self.get("steps", (list, tuple), ()))
+        except UserError as error:
+            self.fail(f"'steps': {error}")
 
 
 def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
@@ -211,12 +252,15 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
     ways = [key for key in ("edges", "table", "steps", "order") if key in data]
     if len(ways) != 1:
         reader.fail(f"expected exactly one of 'edges', 'table', 'steps', 'order', found {', '.join(ways) or 'none'}")
+    idle = [key for key in ("elements", "never_above") if key in data and ways[0] not in _USED_WITH[key]]
+    if idle:
+        reader.fail(f"{idle[0]!r} means nothing beside {ways[0]!r}; it goes with {' or '.join(_USED_WITH[idle[0]])}")
     dtypes, cells = reader.table()
     division = reader.get("division", str, "floor")
     if division not in ("floor", "truncate"):
         reader.fail(f"'division' is {division!r}; expected 'floor' or 'truncate'")
     order = reader.get("order", str, "")
-    if order not in ("", "value-preserving"):
+    if ways == ["order"] and order != "value-preserving":
         reader.fail(f"'order' is {order!r}; expected 'value-preserving'")
     quotient, mean = reader.get("quotient", str, ""), reader.get("mean", str, "")
     errata = []
@@ -224,7 +268,9 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
         if not isinstance(entry, Mapping) or set(entry) != {"lhs", "rhs", "printed", "mirrored", "reading"}:
             reader.fail("'errata': each needs lhs, rhs, printed, mirrored and reading")
         errata.append(Erratum(**{key: reader.dtype(value, "errata") for key, value in entry.items()}))
-    steps = reader.get("steps", (list, tuple), ())
+    steps = reader.steps()
+    if ways == ["steps"] and not steps:
+        reader.fail("'steps' lists no rule")
     return Definition(
         name=name,
         literals=reader.literals(),
@@ -233,7 +279,7 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
         dtypes=dtypes or reader.dtypes("elements"),
         edges=reader.edges(),
         cells=cells,
-        steps=read_steps(steps),
+        steps=steps,
         order=order,
         never_above=reader.dtypes("never_above"),
         weak=reader.mapping("weak"),
@@ -249,33 +295,65 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
 
 def read_file(path: str | os.PathLike[str]) -> Definition:
     """A definition from a .json or .toml file of at most 1 MiB. Raises `UserError` for anything else, naming the file."""
-    file = Path(path)
-    loaders: dict[str, Callable[[str], Any]] = {".json": json.loads, ".toml": tomllib.loads}
+    file = _path(path)
+    loaders: dict[str, Callable[[str], Any]] = {".json": _json, ".toml": tomllib.loads}
     loader = loaders.get(file.suffix.lower())
     if loader is None:
         raise UserError(f"rule set file {file}: expected a name that ends in .json or .toml")
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"rule set file {file}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise UserError(f"rule set file {file}: {getattr(error, 'strerror', None) or error}") from None
     if len(content) > MAX_BYTES:
         raise UserError(f"rule set file {file}: larger than {MAX_BYTES} bytes; no promotion table is")
     try:
         data = loader(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        raise UserError(f"rule set file {file}: byte {error.start} is not UTF-8; fix: save the file as UTF-8") from None
+    except RecursionError:
+        raise UserError(f"rule set file {file}: nested too deeply; no promotion table is") from None
+    except ValueError as error:
         raise UserError(f"rule set file {file}: {error}") from None
-    return read(data, f"rule set file {file}:")
+    try:
+        return read(data)
+    except UserError as error:
+        raise UserError(f"rule set file {file}: {error}") from None
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path)
+    except TypeError:
+        raise UserError(f"rule set file: expected a path, not {path!r}") from None
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_without_repeats)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose keys differ; of repeated ones all but the last would vanish without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice in one object")
+    return found
 
 
 def write_file(definition: Definition, path: str | os.PathLike[str]) -> None:
     """Write a .json file that `read_file` reads back as the same definition."""
-    file = Path(path)
+    file = _path(path)
     if file.suffix.lower() != ".json":
         raise UserError(f"rule set file {file}: only .json is written; it can be read like .toml")
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(definition.to_dict(), indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, file)
+    try:
+        temporary.write_text(json.dumps(definition.to_dict(), indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, file)
+    except (OSError, ValueError) as error:
+        with suppress(OSError, ValueError):
+            temporary.unlink()
+        raise UserError(f"rule set file {file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def names_of(dtypes: Sequence[DType]) -> str:

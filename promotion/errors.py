@@ -15,5 +15,9 @@ class UnsupportedError(JoineryError, NotImplementedError):
     """The input is valid but joinery does not implement it. The message names what is missing."""
 
 
+class PromotionWarning(UserWarning):
+    """An implicit cast that may lose values, in a graph whose `on_loss` asks for warnings about it."""
+
+
 class InternalError(JoineryError, RuntimeError):
     """joinery itself is wrong: an invariant between its layers does not hold. Never the user's mistake."""

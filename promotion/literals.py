@@ -31,7 +31,15 @@ class LiteralRules:
     floats: tuple[DType, ...]
     complexes: tuple[DType, ...] = ()
     cells: Mapping[tuple[DType, str], DType | None] = field(default_factory=dict)
-    """What a dtype gives with a scalar of kind "int", "float" or "complex" where the ladder does not say it; None: refused."""
+    """What a dtype gives with a scalar of kind "bool", "int", "float" or "complex" where no ladder tells; None: refused."""
+
+    def __post_init__(self) -> None:
+        if not self.integers or not self.floats:
+            raise UserError("the literal rules need at least one dtype for integers and one for floats")
+        for dtype in (*self.integers, *self.floats, *self.complexes):
+            place = self.integers if dtype.is_integer else self.floats if dtype.is_float else self.complexes
+            if dtype not in place or dtype.is_abstract or dtype.is_bool:
+                raise UserError(f"the literal rules give Python numbers of another kind the dtype {dtype}")
 
     @property
     def integer_default(self) -> DType:

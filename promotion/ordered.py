@@ -54,15 +54,24 @@ def read_steps(data: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
     for entry in data:
         rule = entry.get("rule") if isinstance(entry, Mapping) else None
         if rule not in ("kind", "width", "supremum", "unsigned"):
-            raise UserError(f"promotion rules: unknown step {entry!r}; known: kind, width, supremum, unsigned")
-        order = tuple(entry.get("order", ("bool", "integer", "float", "complex")))
-        if set(order) - set(KINDS.values()):
-            raise UserError(f"promotion rules: kinds {order}; known: bool, integer, float, complex")
-        sets = tuple(
-            (frozenset(DType(name) for name in group["of"]), DType(group["is"])) for group in entry.get("sets", ())
-        )
-        steps.append(Step(rule, order, sets))
+            raise UserError(f"unknown step {entry!r}; known: kind, width, supremum, unsigned")
+        unknown = set(entry) - {"rule", {"kind": "order", "supremum": "sets"}.get(rule)}
+        if unknown:
+            raise UserError(f"rule {rule} has unknown keys: {', '.join(sorted(map(str, unknown)))}")
+        order = entry.get("order", ("bool", "integer", "float", "complex"))
+        if not isinstance(order, (list, tuple)) or any(kind not in list(KINDS.values()) for kind in order):
+            raise UserError(f"rule {rule}: kinds {order!r}; known: bool, integer, float, complex")
+        steps.append(Step(rule, tuple(order), _sets(entry.get("sets", ()))))
     return tuple(steps)
+
+
+def _sets(data: Any) -> tuple[tuple[frozenset[DType], DType], ...]:
+    sets = []
+    for group in data if isinstance(data, (list, tuple)) else [data]:
+        if not isinstance(group, Mapping) or set(group) != {"of", "is"} or not isinstance(group["of"], (list, tuple)):
+            raise UserError(f"rule supremum: {group!r}; expected 'of', a list of dtypes, and 'is', the dtype they meet in")
+        sets.append((frozenset(DType(name) for name in group["of"]), DType(group["is"])))
+    return tuple(sets)
 
 
 def deciding(steps: Sequence[Step], a: DType, b: DType) -> tuple[DType, Step] | None:

@@ -61,9 +61,9 @@ def rules(name: str | RuleSet = "max") -> RuleSet:
     """The rule set of that name (a `RuleSet` is returned as it is). Raises `UserError` for unknown names."""
     if isinstance(name, RuleSet):
         return name
-    if name in _FILES:
+    if isinstance(name, str) and name in _FILES:
         return _preset(name)
-    if name in _registered:
+    if isinstance(name, str) and name in _registered:
         return _registered[name]
     close = difflib.get_close_matches(str(name), names(), n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}" if close else ""

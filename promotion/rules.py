@@ -19,13 +19,14 @@ from .definition import Cells, Definition, Division, Erratum, names_of, read, re
 from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
+from .hasse import to_dot, to_svg
 from .lattice import Lattice, Laws, check_laws
 from .literals import LiteralRules, Scalar, check_literal, is_scalar, rank, scalar_rank
 from .ordered import Step, deciding, table_of
 from .table import PromotionTable
 
 _WEAK_OF = {1: DType("weak_int"), 2: DType("weak_float"), 3: DType("weak_complex")}
-_KIND_OF = {1: "int", 2: "float", 3: "complex"}
+_KIND_OF = {0: "bool", 1: "int", 2: "float", 3: "complex"}
 _DECIDING = ("literals", "weak", "division", "zero_dim", "inexact", "quotient", "mean", "accumulate")
 _WIDE = DType("wide_int")
 
@@ -92,7 +93,10 @@ class RuleSet:
     _elements: tuple[DType, ...]
 
     def __init__(self, definition: Definition) -> None:
-        lattice, raw, elements, hidden = _order(definition)
+        try:
+            lattice, raw, elements, hidden = _order(definition)
+        except UserError as error:
+            raise UserError(f"rule set {definition.name!r}: {error}") from None
         joins = {}
         for (a, b), element in raw.items():
             if a not in hidden and b not in hidden and (element is not _WIDE or a is b):
@@ -137,7 +141,11 @@ class RuleSet:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RuleSet:
         """A rule set from a .json or .toml file. Raises `UserError` naming the file and what is wrong in it."""
-        return cls(read_file(path))
+        definition = read_file(path)
+        try:
+            return cls(definition)
+        except UserError as error:
+            raise UserError(f"rule set file {path}: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a .json file that `load` turns into an equal rule set. The file is replaced at once or not at all."""
@@ -157,7 +165,7 @@ class RuleSet:
     ) -> RuleSet:
         """A rule set from covering edges (smaller, larger). Raises `UserError` if they make no lattice."""
         literals = _literals(integer_literals, float_literals, complex_literals)
-        pairs = tuple((DType(smaller), DType(larger)) for smaller, larger in edges)
+        pairs = tuple(map(_pair, edges))
         values = {DType(a): DType(b) for a, b in (weak or {}).items()}
         return cls(Definition(name, literals, description, edges=pairs, weak=values))
 
@@ -173,7 +181,7 @@ class RuleSet:
         description: str = "",
     ) -> RuleSet:
         """A rule set from ordered pairs. Nothing is assumed about it: ask `laws()` what holds."""
-        joins = {(DType(a), DType(b)): DType(result) for (a, b), result in cells.items()}
+        joins = {_pair(pair): DType(result) for pair, result in cells.items()}
         mentioned = {dtype for pair in joins for dtype in pair}
         present = tuple(dtype for dtype in DTYPES.values() if dtype in mentioned)
         literals = _literals(integer_literals, float_literals, complex_literals)
@@ -181,7 +189,7 @@ class RuleSet:
 
     def with_edges(self, *edges: tuple[str | DType, str | DType], name: str | None = None) -> RuleSet:
         """This lattice with more edges (smaller, larger). Raises `UserError` when they make a cycle or an ambiguous join."""
-        added = tuple((DType(a), DType(b)) for a, b in edges)
+        added = tuple(map(_pair, edges))
         lattice = self._plain_lattice("with_edges")
         return self._edited(name, edges=(*lattice.edges, *added), dtypes=lattice.elements)
 
@@ -189,7 +197,7 @@ class RuleSet:
         self, cells: Mapping[tuple[str | DType, str | DType], str | DType], name: str | None = None
     ) -> RuleSet:
         """The same table with some cells replaced, as a plain table: whether it still is a lattice, `laws()` tells."""
-        changed = {(DType(a), DType(b)): DType(result) for (a, b), result in cells.items()}
+        changed = {_pair(pair): DType(result) for pair, result in cells.items()}
         present = tuple(dict.fromkeys((*self.dtypes, *(dtype for pair in changed for dtype in pair))))
         table = {pair: result for pair, result in self._joins.items() if set(pair) <= set(present)} | changed
         return self._edited(name, dtypes=present, cells=table)
@@ -201,12 +209,16 @@ class RuleSet:
         when the rest is ambiguous.
         """
         gone = [DType(part) for part in parts if not isinstance(part, tuple)]
-        cut = [(DType(part[0]), DType(part[1])) for part in parts if isinstance(part, tuple)]
+        cut = [_pair(part) for part in parts if isinstance(part, tuple)]
         for dtype in gone:
             if dtype not in self.dtypes:
                 raise UserError(f"{self.name}: {dtype} is not in the table; it has {names_of(self.dtypes)}")
+        kept = tuple(dtype for dtype in self.definition.dtypes if dtype not in gone)
+        if (self.definition.steps or self.definition.order) and not cut:
+            never = tuple(dtype for dtype in self.definition.never_above if dtype not in gone)
+            order = {"steps": self.definition.steps, "order": self.definition.order, "never_above": never}
+            return self._edited(name, dtypes=kept, **order)
         if self.definition.cells is not None and not cut:
-            kept = tuple(dtype for dtype in self.dtypes if dtype not in gone)
             table = self.definition.cells
             cells = {pair: result for pair, result in table.items() if not {*pair, result} & set(gone)}
             return self._edited(name, dtypes=kept, cells=cells)
@@ -273,7 +285,9 @@ class RuleSet:
         if not dtypes:
             raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
         result = DType(dtypes[0])
-        for dtype in map(DType, dtypes):  # the first joins itself: that is the identity, and checks it
+        if result.is_abstract and result not in self._elements:
+            raise UserError(self.refusal(result, result))
+        for dtype in map(DType, dtypes[1:]):
             found = self._raw.get((result, dtype)) or self._joins.get((result, dtype))
             if found is None or (found is _WIDE and result is not found):
                 raise UserError(self.refusal(self._hidden.get(result, result), dtype))
@@ -318,20 +332,25 @@ class RuleSet:
         if not small or not large:
             return self.join_all(small or large)
         result, lower = self.join_all(large), self.join_all(small)
-        return self.join(result, lower) if rank(lower) > rank(result) else result
+        if rank(lower) <= rank(result):
+            return result
+        if lower.is_complex:  # only makes the result complex: a float keeps its precision, as with a Python complex
+            return self._with_scalars(result, [0j]) if result.is_float else lower
+        return self.join(result, lower)
 
     def _with_scalars(self, result: DType, weak: Sequence[Scalar]) -> DType:
         """Only the highest weak kind can matter; its default joins once, so the order of operands does not."""
         for value in weak:
-            kind = _KIND_OF.get(scalar_rank(value))
-            if kind is not None and self.literals.cells.get((result, kind), result) is None:
+            if self.literals.cells.get((result, _KIND_OF[scalar_rank(value)]), result) is None:
                 raise UserError(
                     f"{self.name}: no join for {result} and the literal {value!r}; fix: cast the tensor first: .cast(int64)"
                 )
         height = rank(result)
         above = [value for value in weak if scalar_rank(value) > height]
-        top = max(map(scalar_rank, above), default=0)
-        special = self.literals.cells.get((result, _KIND_OF.get(top, "")))
+        if not above:  # the scalars take the tensors' dtype and join as such: not in every published table the identity
+            return self.join_all([result, result]) if weak else result
+        top = max(map(scalar_rank, above))
+        special = self.literals.cells.get((result, _KIND_OF[top]))
         if special is not None:
             return special
         highest = [value for value in above if scalar_rank(value) == top]
@@ -368,14 +387,26 @@ class RuleSet:
         return tuple(Difference(*found) for found in pairs if found[2] is not found[3])
 
     def losses(self) -> Mapping[tuple[DType, DType], str]:
-        """What each covering edge can lose: "exact", "rounding", "sign" or "overflow"; weak elements lose nothing."""
+        """What each covering edge can lose: "exact", "rounding", "sign" or "overflow".
+
+        From a weak element up nothing is lost; an edge up to one is judged by the dtype a value has that ends there.
+        """
         if self.lattice is None:
             return {}
+        targets = {a: self.concrete(a) for a in self.lattice.elements}
         return {
-            (a, b): "exact" if a.is_abstract or b.is_abstract else loss_class(a, b)
+            (a, b): "exact" if a.is_abstract or targets[b].is_abstract else loss_class(a, targets[b])
             for a, b in self.lattice.edges
             if a not in self._hidden and b not in self._hidden
         }
+
+    def hasse_dot(self) -> str:
+        """The Hasse diagram of the lattice as Graphviz text. Raises `UserError` for rule sets without one."""
+        return to_dot(self)
+
+    def hasse_svg(self) -> str:
+        """The Hasse diagram of the lattice as an SVG picture. Raises `UserError` for rule sets without one."""
+        return to_svg(self)
 
     def step(self, a: DType, b: DType) -> Step | None:
         """The rule that decides about two different dtypes in a rule set that is an ordered list."""
@@ -456,6 +487,12 @@ def _order(
     lattice = Lattice(definition.edges, definition.dtypes)
     listed = [d for d in DTYPES.values() if d in lattice]
     return lattice, lattice.joins, (*listed, *(e for e in lattice.elements if e.is_abstract)), {}
+
+
+def _pair(pair: Any) -> tuple[DType, DType]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise UserError(f"{pair!r} is no pair of dtypes; fix: write two, e.g. ('int8', 'int16')")
+    return DType(pair[0]), DType(pair[1])
 
 
 def _keeps_values(a: DType, b: DType) -> bool:

@@ -1,11 +1,23 @@
-"""A promotion table as a value: look-ups, text, Markdown, plain data."""
+"""A promotion table as a value: look-ups, text, Markdown, CSV, HTML, plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+import html
+import importlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from .dtype import DType
+from .errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NO_JOIN = "–"
+"""What text, Markdown and HTML show where there is no join; CSV and arrays hold an empty string there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +37,11 @@ class PromotionTable:
     def __len__(self) -> int:
         return len(self.cells)
 
-    def rows(self) -> list[list[str]]:
-        """Header row, then one row per dtype; "–" where there is no join."""
+    def rows(self, no_join: str = NO_JOIN) -> list[list[str]]:
+        """Header row, then one row per dtype; `no_join` where there is none."""
         header = [self.name, *(dtype.name for dtype in self.dtypes)]
         body = [
-            [a.name, *("–" if (cell := self.cells[a, b]) is None else cell.name for b in self.dtypes)]
+            [a.name, *(no_join if (cell := self.cells[a, b]) is None else cell.name for b in self.dtypes)]
             for a in self.dtypes
         ]
         return [header, *body]
@@ -41,15 +53,63 @@ class PromotionTable:
             for a in self.dtypes
         }
 
-    def to_markdown(self) -> str:
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """The names of the results, object array of shape (n, n) in the order of `dtypes`; "" where there is no join."""
+        numpy = importlib.import_module("numpy")  # loaded for those who want arrays, and only then
+        result: np.ndarray[Any, Any] = numpy.empty((len(self.dtypes), len(self.dtypes)), dtype=object)
+        for row, (_, *cells) in enumerate(self.rows(no_join="")[1:]):
+            result[row, :] = cells
+        return result
+
+    def to_csv(self) -> str:
+        """Comma-separated lines, header first and each with a line end; an empty cell where there is no join."""
+        stream = io.StringIO()
+        csv.writer(stream, lineterminator="\n").writerows(self.rows(no_join=""))
+        return stream.getvalue()
+
+    def to_html(self) -> str:
+        """A `<table>` element with header cells for rows and columns, ready to stand in any page: it brings no style."""
         header, *body = self.rows()
+        columns = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header[1:])
+        lines = [
+            "<table>",
+            f"<caption>Promotion table of rule set {html.escape(self.name)}</caption>",
+            f"<thead>\n<tr><td></td>{columns}</tr>\n</thead>",
+            "<tbody>",
+        ]
+        for name, *cells in body:
+            results = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+            lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{results}</tr>')
+        return "\n".join([*lines, "</tbody>", "</table>"])
+
+    def to_markdown(self) -> str:
+        """A table of Markdown, its columns not aligned."""
+        header, *body = [[cell.replace("|", r"\|") for cell in row] for row in self.rows()]
         lines = [header, ["---"] * len(header), *body]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
-    def __str__(self) -> str:
-        rows = self.rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
+    def to_text(self, width: int | None = None) -> str:
+        """Aligned columns. With `width`, as many blocks of columns, one below the other, as that many characters take.
+
+        A block has at least one column, however narrow `width` is; `UserError` when it is not positive.
+        """
+        if width is not None and width < 1:
+            raise UserError(f"to_text: width must be a positive number of characters, not {width}")
+        first, *columns = [_padded(column) for column in zip(*self.rows(), strict=True)]
+        blocks: list[list[Sequence[str]]] = [[first]]
+        for column in columns:
+            taken = sum(len(own[0]) + 2 for own in blocks[-1])
+            if width is not None and len(blocks[-1]) > 1 and taken + len(column[0]) > width:
+                blocks.append([first])
+            blocks[-1].append(column)
+        return "\n\n".join(
+            "\n".join("  ".join(row).rstrip() for row in zip(*block, strict=True)) for block in blocks
         )
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def _padded(column: Sequence[str]) -> list[str]:
+    width = max(map(len, column))
+    return [cell.ljust(width) for cell in column]

@@ -128,7 +128,9 @@ SIGNATURES: dict[str, str] = {
 }  # fmt: skip
 
 METHODS: dict[str, str] = {
-    "Graph": "name, inputs=(), semantics='max', policy='lattice'",
+    "Graph": "name, inputs=(), semantics='max', policy='lattice', on_loss=None",
+    "what_if": "graph, semantics=None, policy=None",
+    "result_type": "op, *operands, rules='max', **options",
     "Graph.input": "self, dtype, shape=(), name=None",
     "Graph.constant": "self, value, dtype=None",
     "Graph.scalar": "self, value, dtype=None",
@@ -184,7 +186,7 @@ def test_signatures(path: str, expected: str) -> None:
 def test_dir_lists_exactly_the_contract() -> None:
     listed = dir(jn)
     assert listed == sorted(listed)
-    expected = {*TYPES, *ERRORS, *DTYPES, *SIGNATURES, "promotion", "__version__"}
+    expected = {*TYPES, *ERRORS, *DTYPES, *SIGNATURES, "PromotionWarning", "promotion", "__version__"}
     assert set(listed) - expected == set()
     assert expected - set(listed) == set()
     for name in listed:

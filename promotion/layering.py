@@ -1,0 +1,179 @@
+"""Layered drawings of acyclic graphs: which layer, in which order, at which place.
+
+The steps of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of hierarchical system structures" (IEEE
+Trans. SMC 11, 1981): longest-path layers, bends where an edge passes a layer, barycentre sweeps against crossings. Places
+minimise the squared horizontal length of edges, layer by layer, with the order kept. The same graph always gives the
+same drawing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+Edge = tuple[int, int]
+
+_ORDER_SWEEPS = 24
+_PLACE_SWEEPS = 60
+_BEND_WIDTH = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the nodes of a graph are drawn. Numbers from the count of nodes on are bends of edges.
+
+    Attributes:
+        layers: the nodes and bends of each layer, the lowest layer first, each from left to right.
+        x: the middle of each node and bend; the leftmost side of all is at 0.
+        width: from there to the rightmost side.
+        chains: each edge as the nodes it connects with the bends between them, upwards, one per layer.
+    """
+
+    layers: tuple[tuple[int, ...], ...]
+    x: Mapping[int, float]
+    width: float
+    chains: Mapping[Edge, tuple[int, ...]]
+
+
+def lay_out(widths: Sequence[float], edges: Sequence[Edge], gap: float) -> Layout:
+    """Lay out the nodes 0, 1, … of these widths; edges go (lower, upper) and have no cycle; `gap` parts neighbours."""
+    heights = layer_of(len(widths), edges)
+    chains: dict[Edge, tuple[int, ...]] = {}
+    layers: list[list[int]] = [[] for _ in range(max(heights, default=-1) + 1)]
+    for node, height in enumerate(heights):
+        layers[height].append(node)
+    extents = dict(enumerate(widths))
+    for lower, upper in edges:
+        between = range(heights[lower] + 1, heights[upper])
+        bends = [len(extents) + position for position in range(len(between))]
+        for bend, height in zip(bends, between, strict=True):
+            layers[height].append(bend)
+            extents[bend] = _BEND_WIDTH
+        chains[lower, upper] = (lower, *bends, upper)
+    segments = [segment for chain in chains.values() for segment in pairwise(chain)]
+    layers = _ordered(layers, segments)
+    x = _placed(layers, segments, extents, len(widths), gap)
+    left = min((x[node] - extents[node] / 2 for node in x), default=0.0)
+    right = max((x[node] + extents[node] / 2 for node in x), default=0.0)
+    return Layout(
+        tuple(map(tuple, layers)), {node: place - left for node, place in x.items()}, right - left, chains
+    )
+
+
+def layer_of(count: int, edges: Sequence[Edge]) -> list[int]:
+    """The layer of each node: the length of a longest path up to it.
+
+    Nodes with nothing below them move up, to the layer right below the lowest of what they are under.
+    """
+    heights = [0] * count
+    for _ in range(count):  # a longest path has fewer edges than there are nodes
+        for lower, upper in edges:
+            heights[upper] = max(heights[upper], heights[lower] + 1)
+    uppers = {upper for _, upper in edges}
+    for node in range(count):
+        above = [heights[upper] for lower, upper in edges if lower == node]
+        if node not in uppers and above:
+            heights[node] = min(above) - 1
+    return heights
+
+
+def crossings(layers: Sequence[Sequence[int]], segments: Sequence[Edge]) -> int:
+    """How many pairs of segments between neighbouring layers cross."""
+    place = {node: position for layer in layers for position, node in enumerate(layer)}
+    height = {node: level for level, layer in enumerate(layers) for node in layer}
+    by_level: dict[int, list[tuple[int, int]]] = {}
+    for lower, upper in segments:
+        by_level.setdefault(height[lower], []).append((place[lower], place[upper]))
+    return sum(
+        (a - c) * (b - d) < 0 for level in by_level.values() for (a, b), (c, d) in combinations(level, 2)
+    )
+
+
+def _ordered(layers: list[list[int]], segments: Sequence[Edge]) -> list[list[int]]:
+    """The layers in an order with few crossings: sweeps up and down, the best of them, then swaps of neighbours."""
+    below: dict[int, list[int]] = {}
+    above: dict[int, list[int]] = {}
+    for lower, upper in segments:
+        below.setdefault(upper, []).append(lower)
+        above.setdefault(lower, []).append(upper)
+    best, fewest = [list(layer) for layer in layers], crossings(layers, segments)
+    current = [list(layer) for layer in layers]
+    for sweep in range(_ORDER_SWEEPS):
+        upwards = sweep % 2 == 0
+        levels = range(1, len(current)) if upwards else range(len(current) - 2, -1, -1)
+        for level in levels:
+            _sort(current[level], current[level - 1 if upwards else level + 1], below if upwards else above)
+        found = crossings(current, segments)
+        if found < fewest:
+            best, fewest = [list(layer) for layer in current], found
+    improved = fewest > 0
+    while improved:
+        improved = False
+        for layer in best:
+            for at in range(len(layer) - 1):
+                layer[at], layer[at + 1] = layer[at + 1], layer[at]
+                found = crossings(best, segments)
+                if found < fewest:
+                    fewest, improved = found, True
+                else:
+                    layer[at], layer[at + 1] = layer[at + 1], layer[at]
+    return best
+
+
+def _sort(layer: list[int], fixed: Sequence[int], neighbours: Mapping[int, Sequence[int]]) -> None:
+    """Sort a layer by the mean place of each node's neighbours in the fixed layer; nodes without any keep their share."""
+    place = {node: (position + 0.5) / len(fixed) for position, node in enumerate(fixed)}
+    keys = {}
+    for position, node in enumerate(layer):
+        around = [place[other] for other in neighbours.get(node, ())]
+        keys[node] = sum(around) / len(around) if around else (position + 0.5) / len(layer)
+    layer.sort(key=keys.__getitem__)
+
+
+def _placed(
+    layers: Sequence[Sequence[int]],
+    segments: Sequence[Edge],
+    widths: Mapping[int, float],
+    nodes: int,
+    gap: float,
+) -> dict[int, float]:
+    """The middles: each layer in turn moves as near to its neighbours as order and gaps let it.
+
+    Bends pull harder, for straight edges.
+    """
+    pulls: dict[int, list[tuple[int, float]]] = {node: [] for layer in layers for node in layer}
+    for lower, upper in segments:
+        weight = 1.0 + 2.0 * ((lower >= nodes) + (upper >= nodes))
+        pulls[lower].append((upper, weight))
+        pulls[upper].append((lower, weight))
+    x: dict[int, float] = {}
+    offsets: dict[int, float] = {}  # of each node from the first of its layer, when all stand as close as they may
+    for layer in layers:
+        total = 0.0
+        for before, node in zip([None, *layer], layer, strict=False):
+            total += 0.0 if before is None else (widths[before] + widths[node]) / 2 + gap
+            offsets[node] = total
+        for node in layer:
+            x[node] = offsets[node] - total / 2
+    for sweep in range(_PLACE_SWEEPS):
+        for layer in layers if sweep % 2 else reversed(layers):
+            wanted = []
+            for node in layer:
+                weight = sum(own for _, own in pulls[node])
+                mean = sum(own * x[other] for other, own in pulls[node]) / weight if weight else x[node]
+                wanted.append((mean - offsets[node], weight or 0.1))
+            for node, start in zip(layer, _increasing(wanted), strict=True):
+                x[node] = start + offsets[node]
+    return x
+
+
+def _increasing(wanted: Sequence[tuple[float, float]]) -> list[float]:
+    """The never falling numbers nearest to the wanted (value, weight), in weighted least squares: pool adjacent violators."""
+    pools: list[tuple[float, float, int]] = []
+    for value, weight in wanted:
+        pools.append((value, weight, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (a, first, some), (b, second, more) = pools[-2:]
+            pools[-2:] = [((a * first + b * second) / (first + second), first + second, some + more)]
+    return [value for value, _, count in pools for _ in range(count)]
