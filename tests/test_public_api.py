@@ -123,14 +123,14 @@ SIGNATURES: dict[str, str] = {
     "ones_like": "x, dtype=None",
     "dim": "name",
     "evaluate": "graph, *arrays",
+    "what_if": "graph, semantics=None, policy=None",
+    "result_type": "op, *operands, rules='max', **options",
     "compile": "graph, device='auto', *, threads=None, cache=True",
     "load": "path, device='auto', *, threads=None, trusted=False, cache=True",
 }  # fmt: skip
 
 METHODS: dict[str, str] = {
     "Graph": "name, inputs=(), semantics='max', policy='lattice', on_loss=None",
-    "what_if": "graph, semantics=None, policy=None",
-    "result_type": "op, *operands, rules='max', **options",
     "Graph.input": "self, dtype, shape=(), name=None",
     "Graph.constant": "self, value, dtype=None",
     "Graph.scalar": "self, value, dtype=None",
