@@ -30,8 +30,8 @@ _LOCATIONS: dict[str, str] = {
     "Model": "runtime.model",
     "CompileCache": "runtime.cache",
 }
-_MODULES = ("promotion",)
-_PLANNED = ("kernel", "from_onnx", "to_onnx", "TensorDescriptor", "PointerTable")
+_MODULES = ("kernel", "promotion")
+_PLANNED = ("from_onnx", "to_onnx", "TensorDescriptor", "PointerTable")
 
 
 def _functions() -> dict[str, str]:

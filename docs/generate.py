@@ -291,9 +291,9 @@ PROMOTION_INTRO = """# Promotion
 Which dtype do operands of different dtypes meet in? A **rule set** answers: a small data file, from which all tables here are
 derived. `joinery.promotion.rules(name)` is a rule set as an object (`join`, `promote`, `explain`, `table`, `laws`, `diff`);
 `Graph(..., semantics=name)` builds with it. Types outside a table join with themselves only; cast them explicitly.
+On the command line: `joinery promote int8 uint64 --all`, `joinery table --rules jax`, `joinery diff max jax`.
 
-Why the tables are what they are: [the design note](design/003-promotion.md). How to use them:
-[the tutorial](tutorials/02-promotion.md)."""
+Why they are what they are: [design note](design/003-promotion.md). How to use them: [tutorial](tutorials/02-promotion.md)."""
 
 COMPARED = """*Differs from max* counts pairs, in either order, of dtypes that both tables have. *Loses values* counts the cells
 in which the cast of an operand is not exact. The laws are those of a join-semilattice, checked over all elements, pairs and
@@ -394,8 +394,8 @@ def outcome(rules: jn.promotion.RuleSet, op: str, dtype: jn.DType) -> str:
 def edges(rules: jn.promotion.RuleSet) -> str:
     rows = []
     for (smaller, larger), loss in rules.losses().items():
-        example = "–" if loss == "exact" else loss_example(smaller, larger)
-        rows.append([smaller.name, larger.name, "–" if smaller.is_weak or larger.is_weak else loss, example])
+        example = "–" if loss == "exact" else loss_example(rules.concrete(smaller), rules.concrete(larger))
+        rows.append([smaller.name, larger.name, loss, example])
     return table(("smaller", "larger", "a cast is", "for example"), rows)
 
 

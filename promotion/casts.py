@@ -18,9 +18,12 @@ def overflow_limit(dtype: DType) -> int | float:
     """The magnitude from which a number rounds (to nearest even) beyond the largest finite float."""
     _, exponent = math.frexp(dtype.max_value)
     half_unit = exponent - 2 - dtype.mantissa_bits
+    even = math.ldexp(dtype.max_value, -half_unit - 1) % 2 == 0  # float8_e4m3fn: the tie rounds down to the largest number
     if half_unit >= 0:  # as an integer: the limit of float64 is no float
-        return int(dtype.max_value) + (1 << half_unit)
-    return dtype.max_value + math.ldexp(1.0, half_unit)
+        whole = int(dtype.max_value) + (1 << half_unit)
+        return math.nextafter(whole, math.inf) if even else whole
+    limit = dtype.max_value + math.ldexp(1.0, half_unit)
+    return math.nextafter(limit, math.inf) if even else limit
 
 
 def loss_class(source: DType, target: DType) -> LossClass:
@@ -108,10 +111,20 @@ def loss_example(source: DType, target: DType) -> str:
 
 def _overflow_example(source: DType, target: DType) -> str:
     if target.is_float or target.is_complex:
-        first = overflow_limit(target)
+        first = _first_value(source, overflow_limit(target))
         outcome = "inf" if target.has_infinity else "nan" if target.has_nan else f"{target.max_value:g}"
-        return f"{int(first) if first < 2**64 else first} becomes {outcome}"
+        return f"{int(first) if first < 2**64 and first == int(first) else first} becomes {outcome}"
     value = int(target.max_value) + 1
     if source.is_float:
         return f"{value} becomes {target.max_value}"
     return f"{value} becomes {1 if target.kind == 'bool' else int(target.min_value)}"
+
+
+def _first_value(source: DType, limit: int | float) -> int | float:
+    """The smallest value of `source` that is not below `limit`."""
+    if not (source.is_float or source.is_complex):
+        return math.ceil(limit)
+    unit = math.frexp(limit)[1] - 1 - source.mantissa_bits
+    if unit < 0:
+        return math.ldexp(math.ceil(math.ldexp(limit, -unit)), unit)
+    return -(-math.ceil(limit) // (1 << unit)) << unit

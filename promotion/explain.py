@@ -45,7 +45,7 @@ def _reasons(rule_set: RuleSet, a: DType, b: DType, result: DType) -> list[str]:
     bounds = rule_set.bounds(a, b)
     if bounds:
         listed = ", ".join(d.name for d in bounds)
-        lines.append(f"  {listed} all hold both; {result} unless a third operand decides")
+        lines.append(f"  {listed} hold every value of both; {result} unless a third operand decides")
     for erratum in rule_set.errata():
         if (erratum.lhs, erratum.rhs) in ((a, b), (b, a)):
             lines.append(
@@ -80,7 +80,7 @@ def path_text(rule_set: RuleSet, path: list[DType]) -> str:
     parts = [str(path[0])]
     for smaller, larger in pairwise(path):
         small, large = rule_set.concrete(smaller), rule_set.concrete(larger)
-        loss = "exact" if smaller.is_weak and larger.kind == smaller.kind else loss_class(small, large)
+        loss = "exact" if smaller.is_weak else loss_class(small, large)
         parts.append(str(larger) if loss == "exact" else f"{larger} ({loss})")
     return " → ".join(parts)
 

@@ -79,7 +79,7 @@ def to_svg(rule_set: RuleSet) -> str:
     """
     lattice = _lattice(rule_set, "to_svg")
     picture = _Picture(rule_set, lattice)
-    title = _xml(f"Promotion lattice of rule set {rule_set.name}")
+    title = html.escape(f"Promotion lattice of rule set {rule_set.name}")
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{picture.width:.0f}" height="{picture.height:.0f}" '
@@ -143,7 +143,7 @@ class _Picture:
                     path.append(f"V{beyond:.1f}")
             smaller, larger = (self.elements[node] for node in pair)
             loss = self.losses.get((smaller, larger), "exact")
-            title = _xml(f"{smaller} → {larger}: {_MEANING[loss]}")
+            title = html.escape(f"{smaller} → {larger}: {_MEANING[loss]}")
             drawn.append(f'<path d="{" ".join(path)}"{_stroke(loss)}><title>{title}</title></path>')
         return drawn
 
@@ -151,10 +151,10 @@ class _Picture:
         drawn = []
         for node, element in enumerate(self.elements):
             x, top = self._x(node), self._top(node)
-            middle, name = top + _BOX_HEIGHT / 2, _xml(element.name)
+            middle, name = top + _BOX_HEIGHT / 2, html.escape(element.name)
             fill = _FILLS[element.kind]
             if _is_added(element):
-                title = _xml(f"no dtype: the least above {element.name.replace('|', ', ')}")
+                title = html.escape(f"no dtype: the least above {element.name.replace('|', ', ')}")
                 circle = f'<circle cx="{x:.1f}" cy="{middle:.1f}" r="{_RADIUS}" fill="{fill}" stroke="{_OUTLINE}">'
                 drawn.append(f"{circle}<title>{title}</title></circle>")
                 continue
@@ -192,7 +192,7 @@ class _Picture:
         for line, (mark, text) in enumerate(self.entries):
             middle = top + 6 + (line + 0.5) * _LEGEND_LINE
             drawn.append(_legend_mark(mark, left + 12, middle))
-            drawn.append(f'<text x="{left + 46:.1f}" y="{middle + 4:.1f}">{_xml(text)}</text>')
+            drawn.append(f'<text x="{left + 46:.1f}" y="{middle + 4:.1f}">{html.escape(text)}</text>')
         return drawn
 
 
@@ -213,11 +213,6 @@ def _box(x: float, y: float, width: float, height: float, fill: str, dash: str) 
         f'{outer}/><rect x="{x + 1.5:.1f}" y="{y + 1.5:.1f}" width="{width - 3:.1f}" height="{height - 3}" rx="5" '
         f'fill="none" stroke="{_TEXT}" stroke-dasharray="{dash}"/>'
     )
-
-
-def _xml(text: str) -> str:
-    """Text for content and attributes; characters that XML has no place for are left out."""
-    return html.escape("".join(c for c in text if c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff"))
 
 
 def _lattice(rule_set: RuleSet, function: str) -> Lattice[DType]:

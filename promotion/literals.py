@@ -36,10 +36,11 @@ class LiteralRules:
     def __post_init__(self) -> None:
         if not self.integers or not self.floats:
             raise UserError("the literal rules need at least one dtype for integers and one for floats")
-        for dtype in (*self.integers, *self.floats, *self.complexes):
-            place = self.integers if dtype.is_integer else self.floats if dtype.is_float else self.complexes
-            if dtype not in place or dtype.is_abstract or dtype.is_bool:
-                raise UserError(f"the literal rules give Python numbers of another kind the dtype {dtype}")
+        for height, ladder in enumerate((self.integers, self.floats, self.complexes), start=1):
+            for dtype in ladder:
+                if rank(dtype) != height or dtype.is_abstract:
+                    kind = ("integers", "floats", "complex numbers")[height - 1]
+                    raise UserError(f"the literal rules give Python {kind} the dtype {dtype}, which is of another kind")
 
     @property
     def integer_default(self) -> DType:

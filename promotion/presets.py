@@ -65,7 +65,7 @@ def rules(name: str | RuleSet = "max") -> RuleSet:
         return _preset(name)
     if isinstance(name, str) and name in _registered:
         return _registered[name]
-    close = difflib.get_close_matches(str(name), names(), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name).lower(), names(), n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}" if close else ""
     raise UserError(f"unknown rule set {name!r}{hint}; known: {', '.join(names())}")
 

@@ -289,9 +289,11 @@ class RuleSet:
             raise UserError(self.refusal(result, result))
         for dtype in map(DType, dtypes[1:]):
             found = self._raw.get((result, dtype)) or self._joins.get((result, dtype))
-            if found is None or (found is _WIDE and result is not found):
+            if found is None:
                 raise UserError(self.refusal(self._hidden.get(result, result), dtype))
             result = found
+        if result is _WIDE and len(set(dtypes)) > 1:  # only the end counts: what is above it may hold all of them
+            raise UserError(self.refusal(DTYPES["int64"], DTYPES["uint64"]))
         return self._hidden.get(result, result)
 
     def concrete(self, element: DType) -> DType:
@@ -438,9 +440,9 @@ class RuleSet:
         if outside:
             names = " and ".join(dtype.name for dtype in outside)
             target = next((d for d in (b, a) if d in self.dtypes and d.is_float), self.literals.float_default)
-            verb = "are" if len(outside) > 1 else "is"
+            verb, joins = ("are", "join") if len(outside) > 1 else ("is", "joins")
             return (
-                f"{text}: {names} {verb} not in its table and only join with the same dtype; "
+                f"{text}: {names} {verb} not in its table and only {joins} with the same dtype; "
                 f"fix: cast explicitly, e.g. .cast({target})"
             )
         return f"{text}; fix: cast one operand to the other's dtype, .cast({a}) or .cast({b})"

@@ -1,9 +1,7 @@
-"""The `joinery` command: what it prints, where it writes, and how it answers mistakes."""
+"""The `joinery` command (promotion: `test_cli_promotion.py`): what it prints, where it writes, and how it answers mistakes."""
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import subprocess
 import sys
@@ -52,65 +50,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-# --- promote and table
-
-
-def test_promote_explains(capsys: Capture) -> None:
-    status, out, err = run(capsys, "promote", "uint16", "bfloat16")
-    assert (status, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[0] == "uint16 ∨ bfloat16 = bfloat16   (rule set max)"
-    assert lines[1] == "  uint16: cast to bfloat16, rounding: 257 becomes 256"
-    assert "  bfloat16: unchanged" in lines
-    assert "elsewhere: bfloat16 in max-published, jax, torch, triton" in " ".join(out.split())
-    assert "path: uint16 → int32 → int64 → float16 (overflow) → bfloat16 (rounding)" in " ".join(out.split())
-    assert max(map(len, lines)) <= 80
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "result"),
-    [
-        ("int8", "1", "int8"),
-        ("int8", "1.5", "float32"),
-        ("bool", "True", "bool"),
-        ("1", "2.5", "float32"),
-        ("2", "3", "int64"),
-    ],
-)
-def test_promote_takes_numbers(capsys: Capture, a: str, b: str, result: str) -> None:
-    assert run(capsys, "promote", a, b) == (0, f"{a} ∨ {b} = {result}   (rule set max)\n", "")
-
-
-def test_negative_numbers_follow_two_dashes(capsys: Capture) -> None:
-    status, _, err = run(capsys, "promote", "--", "uint8", "-1")
-    assert status == 2
-    assert "literal -1 does not fit uint8" in err
+# --- mistakes
 
 
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
         (
-            ("promote", "int8", "flaot32"),
-            ["unknown dtype 'flaot32'; did you mean float32", "valid names: bool, int8,"],
-        ),
-        (("promote", "int8", "300"), ["literal 300 does not fit int8, whose range is [-128, 127]; fix:"]),
-        (("promote", "int8", "float8_e5m2"), ["no join for int8 and float8_e5m2", "fix: cast explicitly"]),
-        (
-            ("promote", "int8", "int16", "--rules", "mx"),
-            ["unknown rule set 'mx'; did you mean 'max'; known: max"],
-        ),
-        (("table", "--rules", "jaks"), ["unknown rule set 'jaks'; did you mean 'jax'", "known: max, max-published, jax"]),
-        (
-            ("table", "--format", "xml"),
-            ["argument --format: invalid choice: 'xml' (choose from", "md", "csv"],
-        ),
-        (
             ("promot", "int8", "int8"),
-            ["invalid choice: 'promot' (choose from", "promote", "table", "inspect", "run", "doctor"],
+            ["invalid choice: 'promot' (choose from", "promote", "table", "diff", "rules", "inspect", "run", "doctor"],
         ),
-        (("promote", "int8"), ["the following arguments are required: B"]),
-        (("promote", "int8", "int8", "int8"), ["unrecognized arguments: int8"]),
         ((), ["the following arguments are required: COMMAND"]),
         (("run", "m.joinery", "--input", "x"), ["argument --input: expected NAME=FILE, got 'x'"]),
         (("run", "m.joinery", "--input", "=x.npy"), ["expected NAME=FILE, got '=x.npy'"]),
@@ -129,34 +78,10 @@ def test_mistakes_exit_with_2_and_the_valid_names(
 ) -> None:
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
-    flat = " ".join(err.split())
     for text in expected:
-        assert text in flat
+        assert text in " ".join(err.split())
     assert max(map(len, err.splitlines())) <= 80
     assert "Traceback" not in err
-
-
-def test_table_as_markdown(capsys: Capture) -> None:
-    status, out, _ = run(capsys, "table")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines()]
-    assert status == 0
-    assert rows[0] == ["max", *(dtype.name for dtype in jn.promotion.rules("max").dtypes)]
-    assert set(rows[1]) == {"---"}
-    check_table(rows[0], rows[2:])
-
-
-def test_table_as_csv(capsys: Capture) -> None:
-    status, out, _ = run(capsys, "table", "--rules", "max", "--format", "csv")
-    rows = list(csv.reader(io.StringIO(out)))
-    assert status == 0
-    check_table(rows[0], rows[1:])
-
-
-def check_table(header: list[str], rows: list[list[str]]) -> None:
-    assert len(rows) == 16
-    join = jn.promotion.implicit_cast_type
-    for row in rows:
-        assert [join(row[0], column).name for column in header[1:]] == row[1:]
 
 
 # --- inspect
@@ -337,7 +262,7 @@ def test_doctor_tells_what_is_wrong_with_the_cache(capsys: Capture, home: Path) 
     assert "cannot be used" in " ".join(out.split())
 
 
-@pytest.mark.parametrize("command", [(), ("promote",), ("table",), ("inspect",), ("run",), ("doctor",)])
+@pytest.mark.parametrize("command", [(), ("promote",), ("table",), ("diff",), ("rules",), ("inspect",), ("run",), ("doctor",)])
 def test_help_fits_80_columns(
     capsys: Capture, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

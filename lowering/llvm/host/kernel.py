@@ -51,6 +51,7 @@ class KernelLowering:
         self._current_root = -1
         self._wide: dict[Any, V] = {}
         self._carried: dict[Any, Stored] = {}
+        self._grid: list[V] = []
 
     def run(self) -> Function:
         block = self.func.body.blocks[0]
@@ -78,6 +79,12 @@ class KernelLowering:
                 self.scalars[argument] = pointer
             else:
                 self.scalars[argument] = self.f.load(register_element(element_name(argument.type)), slot, 8)
+        if any(
+            op.name == "tt.get_num_programs" or (op.name == "tt.get_program_id" and program_axis(op) != "x")
+            for op in all_operations(block)
+        ):  # the launcher puts the extents of the grid behind the arguments
+            first = len(block.args)
+            self._grid = [self.f.load("i64", self.f.gep(self.f.params[0], 8 * (first + i)), 8) for i in range(3)]
 
     def _again(self, node: Node) -> bool:
         value = self._value_of.get(id(node))
@@ -214,11 +221,25 @@ class KernelLowering:
             self.scalars[result] = value
 
     def op_program_id(self, op: Any) -> None:
-        if program_axis(op) != "x":
-            raise UnsupportedError("host lowering: program ids along y and z; linearise the grid to x")
+        position = self.program
+        if self._grid:  # programs are numbered along x first, then y, then z
+            x, y, _ = self._grid
+            rest = self.f.binary("udiv", position, x)
+            match program_axis(op):
+                case "x":
+                    position = self.f.binary("urem", position, x)
+                case "y":
+                    position = self.f.binary("urem", rest, y)
+                case _:
+                    position = self.f.binary("udiv", rest, y)
         result = op.results[0]
-        self._wide[result] = self.program
-        self.scalars[result] = self.f.cast("trunc", self.program, "i32")
+        self._wide[result] = position
+        self.scalars[result] = self.f.cast("trunc", position, "i32")
+
+    def op_num_programs(self, op: Any) -> None:
+        result = op.results[0]
+        self._wide[result] = self._grid["xyz".index(str(program_axis(op)))]
+        self.scalars[result] = self.f.cast("trunc", self._wide[result], "i32")
 
     def op_make_range(self, op: Any) -> None:
         facts = attributes(op)
@@ -524,6 +545,7 @@ class KernelLowering:
 HANDLERS = {
     "arith.constant": KernelLowering.op_constant,
     "tt.get_program_id": KernelLowering.op_program_id,
+    "tt.get_num_programs": KernelLowering.op_num_programs,
     "tt.make_range": KernelLowering.op_make_range,
     "tt.splat": KernelLowering.op_splat,
     "tt.expand_dims": KernelLowering.op_expand_dims,

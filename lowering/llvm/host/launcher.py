@@ -1,0 +1,44 @@
+"""A single block function as host code that can be launched over a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...target import HostTarget
+from ..compile import compile_assembly, compile_object
+from ..ir import Function, Module, V
+from .kernel import lower_kernel
+
+KERNEL, LAUNCH = "jn_kernel", "jn_launch"
+LAUNCH_ARGUMENTS = 4  # pool, argument words, number of programs, programs per chunk
+
+
+@dataclass(frozen=True, slots=True)
+class HostKernel:
+    """LLVM IR of a block function and of `jn_launch(pool, words, programs, grain)`, which runs it on the thread pool.
+
+    `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid.
+    """
+
+    llvm_ir: str
+    target: HostTarget
+
+    def object_code(self) -> bytes:
+        return compile_object(self.llvm_ir, self.target)
+
+    def assembly(self) -> str:
+        return compile_assembly(self.llvm_ir, self.target)
+
+
+def lower_for_launch(function: Any, target: HostTarget) -> HostKernel:
+    """Raises `UnsupportedError` naming the first operation the host back end does not implement."""
+    module = Module()
+    lower_kernel(module, function, KERNEL, target)
+    module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
+    f = Function(module, LAUNCH, [("ptr", "pool"), ("ptr", "words"), ("i64", "programs"), ("i64", "grain")])
+    pool, words, programs, grain = f.params
+    f.call("jn_parallel", "void", [pool, V(f"@{KERNEL}", "ptr"), words, programs, grain])
+    f.ret()
+    module.add(f)
+    return HostKernel(module.text(), target)

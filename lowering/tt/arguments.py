@@ -1,0 +1,94 @@
+"""What a block function takes: its parameters, and arguments checked against them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Attribute
+
+from ...promotion.errors import UserError
+from . import types as t
+from .dialect_functions import FuncOp
+from .numerics import numpy_dtype
+
+Array = NDArray[Any]
+MAX_PROGRAMS = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a block function; `what` names it in messages."""
+
+    name: str
+    type: Attribute
+    what: str
+
+    @property
+    def is_pointer(self) -> bool:
+        return isinstance(self.type, t.PointerType)
+
+    def array(self, arg: Any) -> Array:
+        """A C-contiguous array whose elements have the pointee's width. Raises `UserError`."""
+        assert isinstance(self.type, t.PointerType)
+        pointee = self.type.pointee
+        if not isinstance(arg, np.ndarray):
+            raise UserError(f"{self.what}: expected a NumPy array, got {type(arg).__name__}")
+        size = max(1, t.bit_width(pointee) // 8) if not t.is_tensor(pointee) else arg.itemsize
+        if arg.itemsize != size:
+            raise UserError(
+                f"{self.what}: the array has dtype {arg.dtype} of {arg.itemsize} bytes, expected elements of "
+                f"{size}; convert it with .astype()"
+            )
+        if arg.dtype.hasobject:
+            raise UserError(f"{self.what}: an array of Python objects has no memory a kernel could read")
+        if not arg.flags.c_contiguous:
+            raise UserError(f"{self.what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
+        return arg
+
+    def scalar(self, arg: Any) -> Any:
+        """A NumPy scalar of the parameter's type: floats are rounded, integers must fit. Raises `UserError`."""
+        dtype = numpy_dtype(self.type)
+        if t.is_pointer(self.type) or t.is_tensor(self.type):
+            raise UserError(f"{self.what} cannot be passed from outside")
+        if not isinstance(arg, int | float | np.number | np.bool_):
+            raise UserError(f"{self.what}: expected a number, got {type(arg).__name__}")
+        if t.is_float(self.type):
+            return dtype.type(arg)
+        if not np.isfinite(float(arg)) or int(arg) != arg:
+            raise UserError(f"{self.what}: {arg} is not an integer")
+        width = t.bit_width(self.type)
+        if not -(1 << (width - 1)) <= int(arg) < 1 << width:
+            raise UserError(f"{self.what}: {arg} does not fit into {width} bits")
+        low = int(arg) & ((1 << width) - 1)
+        if width == 1:
+            return np.bool_(low)
+        return dtype.type(low - (1 << width) if low >> (width - 1) else low)
+
+
+def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter, ...]:
+    """The parameters of a function with a body. Raises `UserError` for a declaration, or when there are not `count` of them."""
+    where = f"@{function.sym_name.data}"
+    if not function.body.blocks:
+        raise UserError(f"{where} is a declaration without a body; nothing to run")
+    found = []
+    for index, argument in enumerate(function.body.blocks[0].args):
+        name = argument.name_hint or f"argument {index}"
+        found.append(Parameter(name, argument.type, f"{where}, parameter {name} of type {argument.type}"))
+    if count is not None and count != len(found):
+        raise UserError(f"{where} takes {len(found)} arguments, got {count}")
+    return tuple(found)
+
+
+def grid_extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
+    """The number of programs along x, y and z. Raises `UserError`."""
+    extents = (grid,) if isinstance(grid, int) else tuple(grid)
+    if not 1 <= len(extents) <= 3 or any(isinstance(e, bool) or not isinstance(e, int | np.integer) for e in extents):
+        raise UserError(f"grid {grid}: expected one to three numbers of programs")
+    if any(not 0 <= extent <= MAX_PROGRAMS for extent in extents):
+        raise UserError(f"grid {grid}: expected one to three numbers of programs from 0 to {MAX_PROGRAMS}, none negative")
+    x, y, z = (*(int(extent) for extent in extents), 1, 1, 1)[:3]
+    return x, y, z
