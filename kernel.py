@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
+from .lowering.tt.inlining import inline_calls
 from .lowering.tt.interpret import find_function, interpret
+from .lowering.tt.licm import hoist_invariants
 from .lowering.tt.passes import simplify
 from .lowering.tt.text import parse, print_module
 from .lowering.tt.verify import verify
@@ -124,7 +126,9 @@ class Kernel:
     def _lowered(self) -> HostKernel:
         if self._host is None:
             simplified = find_function(parse(self.ttir, self.name), self.name)
+            inline_calls(simplified)
             simplify(simplified)
+            hoist_invariants(simplified)
             self._host = lower_for_launch(simplified, host_target())
         return self._host
 

@@ -16,7 +16,7 @@ import struct
 from ...promotion.errors import InternalError
 from . import conversions_fp8 as fp8
 from . import ir
-from .ir import Function, V, with_element
+from .ir import Function, V, const, iconst, lanes, with_element
 
 
 def _expect(x: V, *elements: str) -> None:
@@ -157,6 +157,30 @@ def round_double(fn: Function, x: V, target: str) -> V:
     if target == "f32":
         return fn.cast("fptrunc", x, with_element(x.type, "float"))
     return _round_float(fn, double_to_odd_float(fn, x), target)
+
+
+def truncate_float(fn: Function, x: V, source: str, target: str) -> V:
+    """f64, f32, f16 or bf16 → register form of f16 or bf16, rounded toward zero: what is too large becomes the largest finite
+    value, infinities and NaN stay."""
+    value = double_to_odd_float(fn, x) if source == "f64" else x
+    integers = with_element(value.type, "i32")
+    n = lanes(value.type)
+
+    def number(v: float) -> V:
+        return const(v, value.type)
+
+    dropped = 0xFFFF0000 if target == "bf16" else 0xFFFFE000
+    mask = fn.splat(iconst(dropped - (1 << 32), "i32"), n)
+    kept = fn.bitcast(fn.binary("and", fn.bitcast(value, integers), mask), value.type)
+    if target == "f16":
+        size = fn.intrinsic("fabs", [value])
+        steps = fn.intrinsic("trunc", [fn.binary("fmul", value, number(2.0**24))])
+        small = fn.fcmp("olt", size, number(2.0**-14))
+        kept = fn.select(small, fn.intrinsic("copysign", [fn.binary("fmul", steps, number(2.0**-24)), value]), kept)
+        finite = fn.fcmp("olt", size, number(math.inf))
+        large = fn.binary("and", finite, fn.fcmp("ogt", size, number(65504.0)))
+        kept = fn.select(large, fn.intrinsic("copysign", [number(65504.0), value]), kept)
+    return fn.select(fn.fcmp("uno", value, value), number(math.nan), kept)
 
 
 def convert_fp8(fn: Function, x: V, source: str, target: str, rounding: str = "rtne") -> V:

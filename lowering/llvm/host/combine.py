@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import V
@@ -18,6 +18,8 @@ class Combine:
     arguments: tuple[Any, ...]
     operations: tuple[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]], ...]
     results: tuple[Any, ...]
+    captured: Mapping[int, V] = field(default_factory=dict)
+    """Scalars of the function around it that the region reads, by the id of the value."""
 
     @property
     def kind(self) -> str | None:
@@ -29,7 +31,7 @@ class Combine:
         return None
 
     def emit(self, ev: Evaluator, left: Sequence[V], right: Sequence[V]) -> list[V]:
-        values = dict(zip(map(id, self.arguments), [*left, *right], strict=True))
+        values = dict(self.captured) | dict(zip(map(id, self.arguments), [*left, *right], strict=True))
         for op, elem, result, operands, elems, attrs in self.operations:
             if op == "arith.constant":
                 values[id(result)] = constant(attrs["value"], elem)

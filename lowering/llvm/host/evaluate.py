@@ -48,28 +48,28 @@ class Bound(NamedTuple):
     limit: V
 
 
-def dependencies(node: Node) -> frozenset[int]:
-    """The dimensions of the node's shape along which its value varies."""
+def dependencies(node: Node, of: Callable[[Node], frozenset[int]]) -> frozenset[int]:
+    """The dimensions of the node's shape along which its value varies; `of` answers for its operands."""
     match node:
         case Splat():
             return frozenset()
         case Affine():
             return frozenset(d for d, c in enumerate(node.coefficients) if c is not None)
         case Pointers():
-            return dependencies(node.offset)
+            return of(node.offset)
         case Map():
             result: frozenset[int] = frozenset()
             for operand in node.operands:
-                result |= dependencies(operand)
+                result |= of(operand)
             return result
         case View():
-            inner = dependencies(node.source)
+            inner = of(node.source)
             return frozenset(d for s, d in enumerate(node.dims) if d is not None and s in inner)
         case Load():
-            result = dependencies(node.pointers.offset)
+            result = of(node.pointers.offset)
             for part in (node.mask, node.other):
                 if part is not None:
-                    result |= dependencies(part)
+                    result |= of(part)
             return result
     return frozenset(d for d, n in enumerate(node.shape) if n > 1)
 
@@ -125,7 +125,7 @@ class Evaluator:
     def depends(self, node: Node) -> frozenset[int]:
         found = self._dependencies.get(id(node))
         if found is None:
-            found = dependencies(node)
+            found = dependencies(node, self.depends)  # every node once: blocks share operands in long chains
             self._dependencies[id(node)] = found
             self._alive.append(node)
         return found
@@ -425,21 +425,23 @@ class Evaluator:
         return from_memory(self.f, raw, "i1") if node.elem == "i1" else raw
 
     def write_scratch(self, node: Stored, coordinates: Coordinates, value: V) -> None:
-        total, fixed, n = ZERO, 0, 1
+        total, fixed, n, lane_step = ZERO, 0, 1, 1
         for stride, coordinate in zip(node.strides, coordinates, strict=True):
             if stride == 0 or coordinate is None:
                 continue
             total = self.s.add(total, self.s.mul(self.s.constant(stride), coordinate.at))
             fixed += stride * coordinate.offset
             if coordinate.lanes > 1:
-                n = coordinate.lanes
+                n, lane_step = coordinate.lanes, stride
         pointer = self.f.gep(self.f.gep(node.pointer, total, node.memory), fixed, node.memory)
         value = self.f.splat(value, n)
-        self.f.store(
-            to_memory(self.f, value, "i1") if node.elem == "i1" else value,
-            pointer,
-            memory_size_of(node.memory),
-        )
+        stored = to_memory(self.f, value, "i1") if node.elem == "i1" else value
+        size = memory_size_of(node.memory)
+        if n == 1 or lane_step == 1:
+            self.f.store(stored, pointer, size)
+            return
+        for lane in range(n):
+            self.f.store(self.f.extract(stored, lane), self.f.gep(pointer, lane * lane_step, node.memory), size)
 
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
         """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end."""
@@ -487,10 +489,14 @@ class Evaluator:
 
     def hoist(self, nodes: Sequence[Node], coordinates: Coordinates) -> None:
         """Evaluate what is already determined by the known coordinates (None: not yet known)."""
+        seen: set[tuple[int, Coordinates]] = set()
         for node in nodes:
-            self._hoist(node, coordinates)
+            self._hoist(node, coordinates, seen)
 
-    def _hoist(self, node: Node, coordinates: Coordinates) -> None:
+    def _hoist(self, node: Node, coordinates: Coordinates, seen: set[tuple[int, Coordinates]]) -> None:
+        if (id(node), coordinates) in seen:  # chains share operands: every node once
+            return
+        seen.add((id(node), coordinates))
         if isinstance(node, Splat):
             return
         unknown = [d for d in self.depends(node) if coordinates[d] is None]
@@ -503,16 +509,16 @@ class Evaluator:
         match node:
             case Map():
                 for operand in node.operands:
-                    self._hoist(operand, coordinates)
+                    self._hoist(operand, coordinates, seen)
             case View():
-                self._hoist(node.source, self.through(node, coordinates))
+                self._hoist(node.source, self.through(node, coordinates), seen)
             case Load():
                 if isinstance(node.pointers.offset, Affine) and len(unknown) == 1:
                     self.row_pointer(node.pointers, coordinates, unknown[0])
                 elif not isinstance(node.pointers.offset, Affine):
-                    self._hoist(node.pointers.offset, coordinates)
+                    self._hoist(node.pointers.offset, coordinates, seen)
                 if node.other is not None:
-                    self._hoist(node.other, coordinates)
+                    self._hoist(node.other, coordinates, seen)
 
     def vector_loop(
         self,

@@ -6,6 +6,7 @@ into loops only at the roots (`roots.py`, `dot.py`). Loop-carried blocks live in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +14,13 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ..ir import Function, Module, V, const, zero
 from .affine import bound_of, fold
+from .control import lower_for, lower_if, lower_while
 from .demand import Demands, wide_dim
 from .dot import Dots, Wanted
 from .elementwise import CASTS, constant, emit_map, from_memory, memory_element, memory_size, register_element
-from .evaluate import Bound, Evaluator
+from .evaluate import ORIGIN, Bound, Evaluator
 from .liveness import all_operations, number_roots
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost, view
+from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, view
 from .roots import Combine, Roots
 from .scalars import is_constant
 from .syntax import (
@@ -167,8 +169,17 @@ class KernelLowering:
         elem = element_name(result.type)
         if op.name in ("arith.extsi", "arith.extui") and op.operands[0] in self._wide and elem == "i64":
             return self._wide[op.operands[0]]
+        if not op.operands or any(is_tensor(o.type) for o in op.operands):
+            raise UnsupportedError(f"host lowering: operation {op.name} with a scalar result")
         operands = [self._scalar(o) for o in op.operands]
-        if operands and operands[0].type == "i64" and elem == "i64":
+        match op.name:
+            case "tt.bitcast" if elem == "ptr":
+                return operands[0]
+            case "tt.ptr_to_int":
+                return self.f.op(f"ptrtoint ptr {operands[0].ref} to i64", "i64")
+            case "tt.int_to_ptr":
+                return self.f.op(f"inttoptr i64 {operands[0].ref} to ptr", "ptr")
+        if operands[0].type == "i64" and elem == "i64":
             match op.name:
                 case "arith.addi":
                     return s.add(*operands)
@@ -194,6 +205,8 @@ class KernelLowering:
     def _map(self, op: Any, result: Any) -> Node:
         shape, elem = shape_of(result.type), element_name(result.type)
         operands = [self._node(o) for o in op.operands]
+        if not operands or any(o.shape != shape for o in operands if o.shape):
+            raise UnsupportedError(f"host lowering: operation {op.name}")
         folded = fold(self.ev.s, op.name, shape, elem, operands)
         if folded is not None:
             return folded
@@ -282,13 +295,45 @@ class KernelLowering:
             return
         memory = self.ev.scratch(source.shape, source.elem, pad=source.shape[-1] if source.shape else 1)
         self.roots.materialize(source, memory)
-        strides, step = [], 1
-        for extent in reversed(shape):
-            strides.append(step if extent > 1 else 0)
-            step *= extent
-        self._define(
-            result, Stored(shape, source.elem, memory.pointer, tuple(reversed(strides)), memory.memory)
-        )
+        self._define(result, Stored(shape, source.elem, memory.pointer, _dense(shape), memory.memory))
+
+    def op_join(self, op: Any) -> None:
+        """Both blocks are written side by side, every other element."""
+        result = op.results[0]
+        shape, elem = shape_of(result.type), element_name(result.type)
+        self._define(result, self._woven(op, shape, elem, (0, 1), 2))
+
+    def op_cat(self, op: Any) -> None:
+        result = op.results[0]
+        shape, elem = shape_of(result.type), element_name(result.type)
+        self._define(result, self._woven(op, shape, elem, (0, math.prod(shape) // 2), 1))
+
+    def _woven(self, op: Any, shape: tuple[int, ...], elem: str, places: Sequence[int], step: int) -> Stored:
+        """A dense block made of the operation's operands: operand k starts at its place and lies `step` elements apart."""
+        memory = self.ev.scratch((math.prod(shape),), elem)
+        for operand, start in zip(op.operands, places, strict=True):
+            node = self._node(operand)
+            strides = [step * stride for stride in _dense(node.shape)]
+            pointer = self.f.gep(memory.pointer, start, memory.memory)
+            self.roots.materialize(node, Stored(node.shape, elem, pointer, tuple(strides), memory.memory))
+        return Stored(shape, elem, memory.pointer, _dense(shape), memory.memory)
+
+    def op_split(self, op: Any) -> None:
+        """Two views of the block in scratch, every other element each."""
+        source = self._node(op.operands[0])
+        memory = self.roots.materialize(source, self.ev.scratch(source.shape, source.elem, pad=source.shape[-1]))
+        for half, result in enumerate(op.results):
+            pointer = self.f.gep(memory.pointer, half, memory.memory)
+            if is_tensor(result.type):
+                view_ = Stored(source.shape[:-1], source.elem, pointer, memory.strides[:-1], memory.memory)
+                self._define(result, view_)
+            else:
+                scalar = Stored((), source.elem, pointer, (), memory.memory)
+                self.scalars[result] = self.ev.at(scalar, ())
+
+    def op_unsplat(self, op: Any) -> None:
+        node = self._node(op.operands[0])
+        self.scalars[op.results[0]] = self.ev.at(node, (ORIGIN,) * len(node.shape))
 
     def op_addptr(self, op: Any) -> None:
         result = op.results[0]
@@ -351,9 +396,13 @@ class KernelLowering:
     def _combine(self, op: Any) -> Combine:
         block = op.regions[0].blocks[0]
         operations: list[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]]] = []
+        captured: dict[int, V] = {}
         for inner in block.ops:
+            for value in inner.operands:
+                if value in self.scalars or (value in self.nodes and not is_tensor(value.type)):
+                    captured[id(value)] = self._scalar(value)
             if inner.name.endswith(".return"):
-                return Combine(tuple(block.args), tuple(operations), tuple(inner.operands))
+                return Combine(tuple(block.args), tuple(operations), tuple(inner.operands), captured)
             facts = {"value": constant_value(inner)} if inner.name == "arith.constant" else attributes(inner)
             operations.append((inner.name, element_name(inner.results[0].type), inner.results[0], tuple(inner.operands),
                                tuple(element_name(o.type) for o in inner.operands), facts))  # fmt: skip
@@ -386,8 +435,23 @@ class KernelLowering:
         precision = str(attributes(op).get("inputPrecision", "ieee"))
         result = op.results[0]
         into = self._update_in_place(op, result, c)
+        if len(a.shape) == 3:
+            self._define(result, self._batched(a, b, c, precision))
+            return
         wanted = Wanted(self._limits(result), self._limits(op.operands[1]))
         self._define(result, self.dots.dot(a, b, c, precision, into, wanted))
+
+    def _batched(self, a: Node, b: Node, c: Node, precision: str) -> Stored:
+        """One product after the other, on blocks in scratch."""
+        stored = [self.roots.materialize(node) for node in (a, b, c)]
+        with self.f.loop(0, c.shape[0]) as state, self.ev.scope():
+            first, second, target = (
+                Stored(m.shape[1:], m.elem, self.f.gep(m.pointer, self.ev.s.mul(state.index, self.ev.s.constant(m.strides[0])),
+                                                       m.memory), m.strides[1:], m.memory)
+                for m in stored
+            )  # fmt: skip
+            self.dots.dot(first, second, target, precision, target)
+        return stored[2]
 
     def _update_in_place(self, op: Any, result: Any, c: Node) -> Stored | None:
         """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
@@ -401,145 +465,17 @@ class KernelLowering:
             self.roots.materialize(c, memory, self._limits(result))
         return memory
 
-    def op_for(self, op: Any) -> None:
-        low, high, step = (self._integer(o) for o in op.operands[:3])
-        body = op.regions[0].blocks[0]
-        induction, *arguments = body.args
-        inits = list(op.operands[3:])
-        self._settle_captured(body)
-        yielded = body.last_op.operands
-        carried_scalars: list[int] = []
-        for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
-            if not is_tensor(argument.type):
-                carried_scalars.append(i)
-                continue
-            node = self._node(init)
-            if node.elem == "ptr":
-                raise UnsupportedError(
-                    "host lowering: loop-carried blocks of pointers; carry the offset instead"
-                )
-            memory = self.ev.scratch(node.shape, node.elem)
-            self.roots.materialize(node, memory)
-            self._define(argument, memory)
-            self._carried[yielded[i]] = memory
-        first = [self._scalar(inits[i]) for i in carried_scalars]
-        replaced = dict(self.ev.replacement)
-        with self.f.loop(low, high, step, first) as state, self.ev.scope():
-            if element_name(induction.type) == "i64":
-                self.scalars[induction] = state.index
-            else:
-                self._wide[induction] = state.index
-                self.scalars[induction] = self.f.cast(
-                    "trunc", state.index, register_element(element_name(induction.type))
-                )
-            for i, value in zip(carried_scalars, state.values, strict=True):
-                self.scalars[arguments[i]] = value
-            self._block(body)
-            self._yield(arguments, yielded)
-            state.next = [self._scalar(yielded[i]) for i in carried_scalars]
-        self.ev.replacement = replaced  # what was kept inside may not have been computed (no iterations)
-        for i, value in zip(carried_scalars, state.results, strict=True):
-            self.scalars[op.results[i]] = value
-        for i, argument in enumerate(arguments):
-            if is_tensor(argument.type):
-                self._define(op.results[i], self.nodes[argument])
-
-    def _settle_captured(self, body: Any) -> None:
-        """Work defined outside a loop and used inside is done once, before it."""
-        inside = {id(op) for op in all_operations(body)}
-        for op in all_operations(body):
-            for value in op.operands:
-                node = self.nodes.get(value)
-                producer = getattr(value, "op", None)
-                if (
-                    node is None
-                    or (producer is not None and id(producer) in inside)
-                    or id(node) in self.ev.replacement
-                ):
-                    continue
-                if isinstance(node, Map) and cost(node) > 4:
-                    self.ev.replacement[id(node)] = (node, self.roots.materialize(node), ())
-
-    def _reads(self, node: Node, found: set[int]) -> None:
-        """The scratch blocks a node reads when it is evaluated."""
-        if id(node) in self.ev.replacement:
-            return
-        match node:
-            case Stored():
-                found.add(id(node.pointer))
-            case Map():
-                for operand in node.operands:
-                    self._reads(operand, found)
-            case View():
-                self._reads(node.source, found)
-            case Load():
-                for part in (node.pointers.offset, node.mask, node.other):
-                    if part is not None:
-                        self._reads(part, found)
-
-    def _yield(self, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
-        """Write the new loop-carried blocks. A block is overwritten only after everything that reads its old value."""
-        pending: list[tuple[Stored, Node, set[int], list[Bound]]] = []
-        for argument, value in zip(arguments, yielded, strict=True):
-            if not is_tensor(argument.type):
-                continue
-            memory, node = self.nodes[argument], self._node(value)
-            assert isinstance(memory, Stored)
-            if node is memory:
-                continue
-            reads: set[int] = set()
-            self._reads(node, reads)
-            pending.append((memory, node, reads, self._limits(value)))
-        while pending:
-            for entry in pending:
-                memory = entry[0]
-                if not any(id(memory.pointer) in other[2] for other in pending if other is not entry):
-                    break
-            else:  # a cycle: save one new value before its old one disappears
-                memory, node, _, wanted = pending.pop(0)
-                saved = self.roots.materialize(node, bounds=wanted)
-                pending.append((memory, saved, set(), wanted))
-                continue
-            pending.remove(entry)
-            self.roots.materialize(entry[1], entry[0], entry[3])
-
-    def op_if(self, op: Any) -> None:
-        condition = self._scalar(op.operands[0])
-        memories = {
-            r: self.ev.scratch(shape_of(r.type), element_name(r.type))
-            for r in op.results
-            if is_tensor(r.type)
-        }
-        labels = [self.f.label("then"), self.f.label("else"), self.f.label("endif")]
-        self.f.cond_branch(condition, labels[0], labels[1])
-        incoming: dict[Any, list[tuple[V, str]]] = {r: [] for r in op.results if r not in memories}
-        for label, region in zip(labels[:2], op.regions, strict=True):
-            self.f.start(label)
-            replaced = dict(self.ev.replacement)
-            with self.ev.scope():
-                values: Sequence[Any] = ()
-                if region.blocks:
-                    self._block(region.blocks[0])
-                    values = region.blocks[0].last_op.operands
-                for result, value in zip(op.results, values, strict=True):
-                    if result in memories:
-                        self.roots.materialize(self._node(value), memories[result])
-                scalars = {
-                    r: self._scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories
-                }
-                for result, scalar in scalars.items():
-                    incoming[result].append((scalar, self.f.block))
-                self.f.branch(labels[2])
-            self.ev.replacement = replaced
-        self.f.start(labels[2])
-        for result in op.results:
-            if result in memories:
-                self._define(result, memories[result])
-            else:
-                self.scalars[result] = self.f.phi(incoming[result][0][0].type, incoming[result])
-
     def op_nothing(self, op: Any) -> None:
         """Terminators (their operands are handled by the owner) and hints."""
+
+
+def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides; 0 for extents of 1."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step if extent > 1 else 0)
+        step *= extent
+    return tuple(reversed(strides))
 
 
 HANDLERS = {
@@ -552,14 +488,20 @@ HANDLERS = {
     "tt.broadcast": KernelLowering.op_broadcast,
     "tt.trans": KernelLowering.op_trans,
     "tt.reshape": KernelLowering.op_reshape,
+    "tt.join": KernelLowering.op_join,
+    "tt.cat": KernelLowering.op_cat,
+    "tt.split": KernelLowering.op_split,
+    "tt.unsplat": KernelLowering.op_unsplat,
     "tt.addptr": KernelLowering.op_addptr,
     "tt.load": KernelLowering.op_load,
     "tt.store": KernelLowering.op_store,
     "tt.reduce": KernelLowering.op_reduce,
     "tt.scan": KernelLowering.op_scan,
     "tt.dot": KernelLowering.op_dot,
-    "scf.for": KernelLowering.op_for,
-    "scf.if": KernelLowering.op_if,
+    "scf.for": lower_for,
+    "scf.if": lower_if,
+    "scf.while": lower_while,
+    "scf.condition": KernelLowering.op_nothing,
     "scf.yield": KernelLowering.op_nothing,
     "tt.return": KernelLowering.op_nothing,
 }

@@ -7,7 +7,12 @@ from typing import Any
 
 from .syntax import is_tensor
 
-ROOTS = frozenset(["tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.reshape", "scf.for", "scf.if", "scf.yield", "tt.return"])
+ROOTS = frozenset(
+    [
+        *("tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.reshape", "tt.join", "tt.cat", "tt.split", "tt.unsplat"),
+        *("scf.for", "scf.if", "scf.while", "scf.condition", "scf.yield", "tt.return"),
+    ]
+)
 
 
 def all_operations(block: Any) -> Iterator[Any]:

@@ -1,0 +1,276 @@
+"""Loops and branches of block functions. Loop-carried blocks live in scratch and are updated in place; blocks of pointers that
+advance by the same block of offsets in every turn are never stored: where they point is computed from the turn's number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....promotion.errors import UnsupportedError
+from ..ir import V
+from .affine import as_affine
+from .elementwise import register_element
+from .evaluate import Bound
+from .liveness import all_operations
+from .nodes import Affine, Load, Map, Node, Pointers, Stored, View, cost
+from .scalars import ZERO
+from .syntax import element_name, is_tensor, shape_of
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+ONE = V("1", "i64")
+
+
+@dataclass(frozen=True, slots=True)
+class _Advance:
+    """Pointers that move by `step` in every turn of a loop."""
+
+    start: Pointers
+    step: Affine
+
+    def after(self, k: KernelLowering, turns: V) -> Pointers:
+        """Where they point after so many turns."""
+        s, start = k.ev.s, self.start
+        offset = start.offset
+        moved = Affine(
+            start.shape,
+            "i64",
+            s.mul(self.step.base, turns),
+            tuple(None if c is None else s.mul(c, turns) for c in self.step.coefficients),
+        )
+        total: Node | None = None
+        if isinstance(offset, Affine):
+            pairs = zip(offset.coefficients, moved.coefficients, strict=True)
+            sums = tuple(b if a is None else a if b is None else s.add(a, b) for a, b in pairs)
+            total = Affine(start.shape, "i64", s.add(offset.base, moved.base), sums)
+        else:
+            total = Map(start.shape, "i64", "arith.addi", (offset, moved))
+        return Pointers(start.shape, "ptr", start.base, start.pointee, total, start.alignment)
+
+
+def _advance(k: KernelLowering, op: Any, position: int, start: Pointers) -> _Advance:
+    """How a carried block of pointers moves. Raises `UnsupportedError` unless it is by one block of offsets known before the
+    loop that is the same at every position, or affine in it."""
+    body = op.regions[0].blocks[0]
+    argument, value = body.args[1 + position], body.last_op.operands[position]
+    refusal = UnsupportedError(
+        "host lowering: loop-carried blocks of pointers that do not advance by the same offsets in every turn"
+    )
+    producer = getattr(value, "op", None)
+    if producer is None or producer.name != "tt.addptr" or producer.operands[0] is not argument:
+        raise refusal
+    step = k.nodes.get(producer.operands[1])
+    moved = None if step is None else as_affine(k.ev.s, step)
+    if moved is None:
+        raise refusal
+    return _Advance(start, moved)
+
+
+def lower_for(k: KernelLowering, op: Any) -> None:
+    low, high, step = (k._integer(o) for o in op.operands[:3])
+    body = op.regions[0].blocks[0]
+    induction, *arguments = body.args
+    inits = list(op.operands[3:])
+    _settle_captured(k, body)
+    yielded = body.last_op.operands
+    carried_scalars: list[int] = []
+    advancing: dict[int, _Advance] = {}
+    for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
+        if not is_tensor(argument.type):
+            carried_scalars.append(i)
+            continue
+        node = k._node(init)
+        if node.elem == "ptr":
+            advancing[i] = _advance(k, op, i, k._pointers(init))
+            continue
+        memory = k.ev.scratch(node.shape, node.elem)
+        k.roots.materialize(node, memory)
+        k._define(argument, memory)
+        k._carried[yielded[i]] = memory
+    first = [k._scalar(inits[i]) for i in carried_scalars]
+    replaced = dict(k.ev.replacement)
+    with k.f.loop(low, high, step, first) as state, k.ev.scope():
+        if element_name(induction.type) == "i64":
+            k.scalars[induction] = state.index
+        else:
+            k._wide[induction] = state.index
+            k.scalars[induction] = k.f.cast(
+                "trunc", state.index, register_element(element_name(induction.type))
+            )
+        for i, value in zip(carried_scalars, state.values, strict=True):
+            k.scalars[arguments[i]] = value
+        if advancing:
+            turn = k.f.binary("sdiv", k.ev.s.sub(state.index, low), step)
+            for i, advance in advancing.items():
+                k._define(arguments[i], advance.after(k, turn))
+        k._block(body)
+        _yield(k, arguments, yielded)
+        state.next = [k._scalar(yielded[i]) for i in carried_scalars]
+    k.ev.replacement = replaced  # what was kept inside may not have been computed (no iterations)
+    for i, value in zip(carried_scalars, state.results, strict=True):
+        k.scalars[op.results[i]] = value
+    for i, argument in enumerate(arguments):
+        if i in advancing:
+            distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
+            turns = k.ev.s.max(k.f.binary("sdiv", distance, step), ZERO)
+            k._define(op.results[i], advancing[i].after(k, turns))
+        elif is_tensor(argument.type):
+            k._define(op.results[i], k.nodes[argument])
+
+
+def _settle_captured(k: KernelLowering, body: Any) -> None:
+    """Work defined outside a loop and used inside is done once, before it."""
+    inside = {id(op) for op in all_operations(body)}
+    for op in all_operations(body):
+        for value in op.operands:
+            node = k.nodes.get(value)
+            producer = getattr(value, "op", None)
+            if (
+                node is None
+                or (producer is not None and id(producer) in inside)
+                or id(node) in k.ev.replacement
+            ):
+                continue
+            if isinstance(node, Map) and cost(node) > 4:
+                k.ev.replacement[id(node)] = (node, k.roots.materialize(node), ())
+
+
+def _reads(k: KernelLowering, node: Node, found: set[int]) -> None:
+    """The scratch blocks a node reads when it is evaluated."""
+    if id(node) in k.ev.replacement:
+        return
+    match node:
+        case Stored():
+            found.add(id(node.pointer))
+        case Map():
+            for operand in node.operands:
+                _reads(k, operand, found)
+        case View():
+            _reads(k, node.source, found)
+        case Load():
+            for part in (node.pointers.offset, node.mask, node.other):
+                if part is not None:
+                    _reads(k, part, found)
+
+
+def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
+    """Write the new loop-carried blocks. A block is overwritten only after everything that reads its old value."""
+    pending: list[tuple[Stored, Node, set[int], list[Bound]]] = []
+    for argument, value in zip(arguments, yielded, strict=True):
+        if not is_tensor(argument.type) or not isinstance(k.nodes[argument], Stored):
+            continue
+        memory, node = k.nodes[argument], k._node(value)
+        assert isinstance(memory, Stored)
+        if node is memory:
+            continue
+        reads: set[int] = set()
+        _reads(k, node, reads)
+        pending.append((memory, node, reads, k._limits(value)))
+    while pending:
+        for entry in pending:
+            memory = entry[0]
+            if not any(id(memory.pointer) in other[2] for other in pending if other is not entry):
+                break
+        else:  # a cycle: save one new value before its old one disappears
+            memory, node, _, wanted = pending.pop(0)
+            saved = k.roots.materialize(node, bounds=wanted)
+            pending.append((memory, saved, set(), wanted))
+            continue
+        pending.remove(entry)
+        k.roots.materialize(entry[1], entry[0], entry[3])
+
+
+def lower_if(k: KernelLowering, op: Any) -> None:
+    condition = k._scalar(op.operands[0])
+    memories = {
+        r: k.ev.scratch(shape_of(r.type), element_name(r.type))
+        for r in op.results
+        if is_tensor(r.type)
+    }
+    labels = [k.f.label("then"), k.f.label("else"), k.f.label("endif")]
+    k.f.cond_branch(condition, labels[0], labels[1])
+    incoming: dict[Any, list[tuple[V, str]]] = {r: [] for r in op.results if r not in memories}
+    for label, region in zip(labels[:2], op.regions, strict=True):
+        k.f.start(label)
+        replaced = dict(k.ev.replacement)
+        with k.ev.scope():
+            values: Sequence[Any] = ()
+            if region.blocks:
+                k._block(region.blocks[0])
+                values = region.blocks[0].last_op.operands
+            for result, value in zip(op.results, values, strict=True):
+                if result in memories:
+                    k.roots.materialize(k._node(value), memories[result])
+            scalars = {
+                r: k._scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories
+            }
+            for result, scalar in scalars.items():
+                incoming[result].append((scalar, k.f.block))
+            k.f.branch(labels[2])
+        k.ev.replacement = replaced
+    k.f.start(labels[2])
+    for result in op.results:
+        if result in memories:
+            k._define(result, memories[result])
+        else:
+            k.scalars[result] = k.f.phi(incoming[result][0][0].type, incoming[result])
+
+
+def lower_while(k: KernelLowering, op: Any) -> None:
+    """`scf.while`: the first region computes the condition and what the second one, or the code behind the loop, gets."""
+    before, after = (region.blocks[0] for region in op.regions)
+    slots: dict[Any, V] = {}
+    carried: dict[Any, Stored] = {}
+    for argument, init in zip(before.args, op.operands, strict=True):
+        if not is_tensor(argument.type):
+            first = k._scalar(init)
+            slots[argument] = k.f.alloca(first.type, 1, 8)
+            k.f.store(first, slots[argument], 1)
+            continue
+        node = k._node(init)
+        if node.elem == "ptr":
+            raise UnsupportedError("host lowering: blocks of pointers carried by scf.while")
+        carried[argument] = k.roots.materialize(node)
+    head, turn, done = k.f.label("while"), k.f.label("turn"), k.f.label("done")
+    replaced = dict(k.ev.replacement)
+    k.f.branch(head)
+    k.f.start(head)
+    with k.ev.scope():
+        for argument, slot in slots.items():
+            type_ = register_element(element_name(argument.type))
+            k.scalars[argument] = k.f.load(type_, slot, 1)
+        for argument, memory in carried.items():
+            k._define(argument, memory)
+        k._block(before)
+        condition, *forwarded = before.last_op.operands
+        goes_on = k._scalar(condition)
+        passed: list[V | Stored] = [
+            k.roots.materialize(k._node(value)) if is_tensor(value.type) else k._scalar(value) for value in forwarded
+        ]
+        k.f.cond_branch(goes_on, turn, done)
+        k.f.start(turn)
+        with k.ev.scope():
+            _bind(k, after.args, passed)
+            k.ev.replacement = dict(replaced)
+            k._block(after)
+            yielded = after.last_op.operands
+            scalars = {a: k._scalar(v) for a, v in zip(before.args, yielded, strict=True) if a in slots}
+            blocks = [(carried[a], k._node(v)) for a, v in zip(before.args, yielded, strict=True) if a in carried]
+            for memory, node in blocks:  # what they read was passed on to this region: none reads another's memory
+                k.roots.materialize(node, memory)
+            for argument, value in scalars.items():
+                k.f.store(value, slots[argument], 1)
+            k.f.branch(head)
+        k.f.start(done)
+    k.ev.replacement = replaced
+    _bind(k, op.results, passed)
+
+
+def _bind(k: KernelLowering, values: Sequence[Any], found: Sequence[V | Stored]) -> None:
+    for value, what in zip(values, found, strict=True):
+        if isinstance(what, V):
+            k.scalars[value] = what
+        else:
+            k._define(value, what)

@@ -1,0 +1,74 @@
+"""Calls replaced by the bodies of the functions they name."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...promotion.errors import UnsupportedError, UserError
+from .dialect_functions import FuncOp
+
+MAX_INLINED = 100_000
+"""Operations that inlining may add: calls that call twice what calls twice grow without bound."""
+
+
+def inline_calls(function: FuncOp) -> None:
+    """Replaces every call in the function, and in what it calls, by the callee's body; changed in place.
+
+    Raises `UserError` for recursion, `UnsupportedError` for callees that branch between blocks and for programs that would grow
+    beyond `MAX_INLINED` operations.
+    """
+    _Inliner(function).run()
+
+
+class _Inliner:
+    def __init__(self, function: FuncOp) -> None:
+        self.function = function
+        module = function.parent_op()
+        found = [op for op in module.body.block.ops if isinstance(op, FuncOp)] if isinstance(module, ModuleOp) else []
+        self.functions = {op.sym_name.data: op for op in found}
+        self.added = 0
+
+    def run(self) -> None:
+        for block in self.function.body.blocks:
+            self._block(block, (self.function.sym_name.data,))
+
+    def _block(self, block: Block, path: tuple[str, ...]) -> None:
+        for op in list(block.ops):
+            if op.name == "tt.call":
+                self._call(block, op, path)
+                continue
+            for region in op.regions:
+                for inner in region.blocks:
+                    self._block(inner, path)
+
+    def _call(self, block: Block, call: Operation, path: tuple[str, ...]) -> None:
+        name = call.properties["callee"].root_reference.data  # type: ignore[attr-defined]
+        if name in path:
+            raise UserError(f"@{path[0]}: recursion through @{name}; block kernels cannot call themselves")
+        callee = self.functions[name]
+        # What a front end prints may end with blocks that nothing branches to.
+        body = callee.body.blocks[0] if callee.body.blocks else None
+        if body is None or body.last_op is None or body.last_op.name != "tt.return":
+            raise UnsupportedError(f"@{path[0]}: the call of @{name}, which branches between blocks or has no body")
+        values: dict[SSAValue, SSAValue] = dict(zip(body.args, call.operands, strict=True))
+        made: list[Operation] = []
+        for op in body.ops:
+            if op.name == "tt.return":
+                break
+            made.append(op.clone(values))
+            self.added += 1
+        if self.added > MAX_INLINED:
+            raise UnsupportedError(f"@{path[0]}: inlining adds more than {MAX_INLINED} operations")
+        for op in made:
+            block.insert_op_before(op, call)
+        for result, value in zip(call.results, body.last_op.operands, strict=True):
+            result.replace_all_uses_with(values.get(value, value))
+        block.erase_op(call)
+        for op in made:  # the callee's own calls, and those inside its regions
+            if op.name == "tt.call":
+                self._call(block, op, (*path, name))
+            else:
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self._block(inner, (*path, name))
