@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
@@ -56,6 +57,7 @@ class Kernel:
         self._host: HostKernel | None = None
         self._code: Any = None
         self._launch: Any = None
+        self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name!r}: {len(self.parameters)} parameters>"
@@ -133,14 +135,18 @@ class Kernel:
         return self._host
 
     def _compiled(self) -> Any:
-        if self._launch is None:
-            code = self._lowered().object_code()
-            imports = {"jn_parallel": native_library().parallel}
-            imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
-            self._code = link([code], (LAUNCH,), imports)
-            signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-            self._launch = signature(self._code[LAUNCH])
-        return self._launch
+        with self._lock:
+            if self._launch is None:
+                self._link()
+            return self._launch
+
+    def _link(self) -> None:
+        code = self._lowered().object_code()
+        imports = {"jn_parallel": native_library().parallel}
+        imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
+        self._code = link([code], (LAUNCH,), imports)
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        self._launch = signature(self._code[LAUNCH])
 
     def _words(self, args: Sequence[Any], extents: tuple[int, int, int]) -> tuple[Any, list[Any]]:
         """The argument words, and the objects that must outlive the launch."""

@@ -163,6 +163,21 @@ def test_broken_text_is_refused(text: str) -> None:
         jn.kernel.from_ttir(text)
 
 
+def test_blocks_too_large_for_the_stack_are_refused() -> None:
+    text = ADD.replace("64", str(1 << 20)).replace("i3232", "i32")
+    chain = "".join(
+        f"""    %r{i} = tt.reshape %sum : tensor<1048576xf32> -> tensor<1048576x1xf32>
+    %s{i} = tt.reshape %r{i} : tensor<1048576x1xf32> -> tensor<1048576xf32>
+    tt.store %ao, %s{i}, %mask : tensor<1048576x!tt.ptr<f32>>
+"""
+        for i in range(3)
+    )
+    kernel = jn.kernel.from_ttir(text.replace("    tt.return", chain + "    tt.return"))
+    x = np.ones(8, np.float32)
+    with pytest.raises(jn.UnsupportedError, match="more than 4 MiB of scratch memory"):
+        kernel.launch((1,), x, x, x, 8)
+
+
 CALLS = """
 module {
   tt.func private @twice(%v: i32) -> i32 {

@@ -8,7 +8,15 @@ from xdsl.context import Context
 from xdsl.dialects import builtin, math, scf
 from xdsl.ir import Dialect, Operation
 
-from . import dialect_compute, dialect_functions, dialect_memory, dialect_regions, dialect_shapes
+from . import (
+    dialect_atomics,
+    dialect_compute,
+    dialect_functions,
+    dialect_hints,
+    dialect_memory,
+    dialect_regions,
+    dialect_shapes,
+)
 from .arith_ops import ARITH
 from .attributes import CachePolicyAttr
 from .types import PointerType
@@ -19,11 +27,16 @@ TT = Dialect(
         *dialect_functions.OPERATIONS,
         *dialect_shapes.OPERATIONS,
         *dialect_memory.OPERATIONS,
+        *dialect_atomics.OPERATIONS,
         *dialect_compute.OPERATIONS,
         *dialect_regions.OPERATIONS,
     ],
     [PointerType, CachePolicyAttr],
 )
+
+
+TTG = Dialect("ttg", [*dialect_hints.BARRIERS], [])
+LLVM = Dialect("llvm", [*dialect_hints.ASSUMPTIONS], [])
 
 
 @cache
@@ -34,7 +47,7 @@ def context() -> Context:
     from xdsl.dialects import cf, ub
 
     made = Context(allow_unregistered=False)
-    for dialect in (builtin.Builtin, TT, ARITH, math.Math, scf.Scf, cf.Cf, ub.UB):
+    for dialect in (builtin.Builtin, TT, TTG, LLVM, ARITH, math.Math, scf.Scf, cf.Cf, ub.UB):
         made.load_dialect(dialect)
     return made
 

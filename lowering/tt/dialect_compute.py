@@ -142,6 +142,13 @@ class MulhiUIOp(_BinaryOp):
 
 
 @irdl_op_definition
+class ApproxDivFOp(_BinaryOp):
+    """A quotient within 2 ulp; the exact one is one of those."""
+
+    name = "tt.approx_divf"
+
+
+@irdl_op_definition
 class PreciseDivFOp(_BinaryOp):
     """The correctly rounded quotient."""
 
@@ -197,7 +204,7 @@ OPERATIONS: Sequence[type[Operation]] = (
     DotOp,
     FpToFpOp,
     MulhiUIOp,
-    PreciseDivFOp,
+    ApproxDivFOp, PreciseDivFOp,
     PreciseSqrtOp,
     ClampFOp,
 )

@@ -17,8 +17,9 @@ from xdsl.ir import Attribute, Operation
 
 from . import types as t
 from .arith_ops import FLOAT_PREDICATES, INTEGER_PREDICATES
-from .attributes import INPUT_PRECISIONS, ROUNDING_MODES, property_number
+from .attributes import INPUT_PRECISIONS, ROUNDING_MODES, enum_name, property_number
 from .constants import block_values, is_splat, scalar_value, splat_value
+from .dialect_atomics import RMW_OPERATIONS
 from .memory import Memory
 from .numerics import (
     ELEMENTARY,
@@ -261,6 +262,51 @@ def _store(op: Operation, memory: Memory) -> Evaluator:
     return run
 
 
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "add": np.add, "fadd": np.add, "max": np.maximum,
+    "min": np.minimum, "exch": lambda old, value: value,
+    "umax": lambda old, value: np.maximum(unsigned(old), unsigned(value)).view(old.dtype),
+    "umin": lambda old, value: np.minimum(unsigned(old), unsigned(value)).view(old.dtype),
+}  # fmt: skip
+
+
+def _atomic(update: Callable[..., Any], values: int) -> Callable[[Operation, Memory], Evaluator]:
+    """Lane by lane in row-major order; masked lanes give zero. After the values there may be a mask."""
+
+    def evaluator(op: Operation, memory: Memory) -> Evaluator:
+        combine = update(op)
+        dtype = numpy_dtype(_result(op))
+
+        def run(pointer: Any, *operands: Any) -> Any:
+            addresses = np.asarray(pointer)
+            lanes = [np.broadcast_to(np.asarray(operand), addresses.shape).reshape(-1) for operand in operands]
+            mask = lanes[values] if len(lanes) > values else np.ones(addresses.size, np.bool_)
+            old = np.zeros(addresses.size, dtype)
+            for lane in np.flatnonzero(mask):
+                at = addresses.reshape(-1)[lane : lane + 1]
+                found = memory.load(at, None, dtype, 0)
+                old[lane] = found[0]
+                written = combine(found, *[value[lane : lane + 1] for value in lanes[:values]])
+                memory.store(at, written.astype(dtype), None)
+            return old.reshape(addresses.shape) if addresses.shape else old[0]
+
+        return run
+
+    return evaluator
+
+
+def _read_modify_write(op: Operation) -> Callable[..., Any]:
+    return _COMBINE[str(enum_name(RMW_OPERATIONS, op.properties["atomic_rmw_op"]))]
+
+
+def _compare_and_swap(op: Operation) -> Callable[..., Any]:
+    def combine(old: Any, expected: Any, value: Any) -> Any:
+        bits = f"u{old.dtype.itemsize}"
+        return value if old.view(bits)[0] == expected.view(bits)[0] else old
+
+    return combine
+
+
 # The matrix product
 
 
@@ -325,6 +371,10 @@ EVALUATORS: dict[str, Maker] = {
     "tt.addptr": _add_pointer,
     "tt.load": _load,
     "tt.store": _store,
+    "tt.atomic_rmw": _atomic(_read_modify_write, 1),
+    "tt.atomic_cas": _atomic(_compare_and_swap, 2),
+    "llvm.intr.assume": lambda op, memory: lambda condition: None,
+    "ttg.barrier": lambda op, memory: lambda: None,
     "tt.bitcast": _bitcast,
     "tt.ptr_to_int": _address_cast,
     "tt.int_to_ptr": _address_cast,

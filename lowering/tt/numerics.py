@@ -317,6 +317,7 @@ FLOAT: dict[str, Function] = {
     "arith.mulf": lambda x, y: x * y,
     "arith.divf": lambda x, y: x / y,
     "tt.precise_divf": lambda x, y: x / y,
+    "tt.approx_divf": lambda x, y: x / y,
     "arith.remf": np.fmod,
     "arith.negf": np.negative,
     "arith.maximumf": _maximum,

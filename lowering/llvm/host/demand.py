@@ -21,7 +21,7 @@ Demand = tuple[Any, ...]
 """By dimension: None (no reader yet), the comparison that says where, or ALL."""
 
 # Addresses keep every position: what nobody computed must not become one.
-_ELEMENTWISE = ("arith.", "math.", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.mulhiui", "tt.bitcast")
+_ELEMENTWISE = ("arith.", "math.", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.approx_", "tt.mulhiui", "tt.bitcast")
 _TRAPS = frozenset(["arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.floordivsi"])
 
 

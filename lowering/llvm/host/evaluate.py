@@ -111,6 +111,7 @@ class Evaluator:
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
         self.ahead: set[int] = set()  # loads that fetch the next row
+        self._scratch_bytes = 0
         self._loops = 0
 
     # -- scopes -----------------------------------------------------------
@@ -457,10 +458,9 @@ class Evaluator:
         if shape:
             strides.append(1 if shape[-1] > 1 else 0)
         count = max(1, math.prod(shape[:-1])) * row if shape else 1
-        if count * memory_size_of(memory) > 1 << 22:
-            raise UnsupportedError(
-                f"host lowering: a block of {shape} {elem} needs more than 4 MiB of scratch memory"
-            )
+        self._scratch_bytes += count * memory_size_of(memory)
+        if self._scratch_bytes > 1 << 22:  # it lies on the stack
+            raise UnsupportedError(f"host lowering: with a block of {shape} {elem}, more than 4 MiB of scratch memory")
         return Stored(shape, elem, self.f.alloca(memory, count), tuple(strides), memory)
 
     # -- loops ----------------------------------------------------------------

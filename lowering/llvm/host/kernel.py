@@ -14,6 +14,7 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ..ir import Function, Module, V, const, zero
 from .affine import bound_of, fold
+from .atomics import lower_atomic
 from .control import lower_for, lower_if, lower_while
 from .demand import Demands, wide_dim
 from .dot import Dots, Wanted
@@ -495,6 +496,8 @@ HANDLERS = {
     "tt.addptr": KernelLowering.op_addptr,
     "tt.load": KernelLowering.op_load,
     "tt.store": KernelLowering.op_store,
+    "tt.atomic_rmw": lower_atomic,
+    "tt.atomic_cas": lower_atomic,
     "tt.reduce": KernelLowering.op_reduce,
     "tt.scan": KernelLowering.op_scan,
     "tt.dot": KernelLowering.op_dot,
@@ -503,6 +506,8 @@ HANDLERS = {
     "scf.while": lower_while,
     "scf.condition": KernelLowering.op_nothing,
     "scf.yield": KernelLowering.op_nothing,
+    "ttg.barrier": KernelLowering.op_nothing,
+    "llvm.intr.assume": KernelLowering.op_nothing,
     "tt.return": KernelLowering.op_nothing,
 }
 

@@ -1,0 +1,130 @@
+"""tt.atomic_rmw and tt.atomic_cas: reads and writes that no other program comes between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import FunctionType, IntegerAttr
+from xdsl.ir import Attribute, Operation
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+
+from . import types as t
+from .attributes import enum_attr, enum_name, parse_case
+from .checks import BlockSizes, expect_kind, expect_type, fail
+
+RMW_OPERATIONS = {
+    "and": 1, "or": 2, "xor": 3, "add": 4, "fadd": 5, "max": 6, "min": 7, "umax": 8, "umin": 9, "exch": 10,
+}  # fmt: skip
+MEMORY_ORDERS = {"relaxed": 1, "acquire": 2, "release": 3, "acq_rel": 4}
+MEMORY_SCOPES = {"gpu": 1, "cta": 2, "sys": 3}
+
+_Words = tuple[tuple[str, Mapping[str, int]], ...]
+
+
+class _AtomicOp(IRDLOperation):
+    """Keywords, operands, and a function type: what both operations write."""
+
+    WORDS: ClassVar[_Words] = ()
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Any:
+        properties: dict[str, Attribute] = {}
+        for name, cases in cls.WORDS:
+            properties[name] = enum_attr(cases[parse_case(parser, name, tuple(cases))])
+            parser.parse_punctuation(",")
+        operands = [parser.parse_unresolved_operand()]
+        while parser.parse_optional_punctuation(",") is not None:
+            operands.append(parser.parse_unresolved_operand())
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        start = parser.pos
+        type_ = parser.parse_type()
+        if not isinstance(type_, FunctionType) or len(type_.inputs.data) != len(operands) or len(type_.outputs.data) != 1:
+            parser.raise_error("expected the types of the operands, and one result", start, parser.pos)
+        values = [parser.resolve_operand(o, each) for o, each in zip(operands, type_.inputs.data, strict=True)]
+        return cls.create(
+            operands=values, result_types=type_.outputs.data, properties=properties, attributes=attributes
+        )
+
+    def print(self, printer: Printer) -> None:
+        words = [str(enum_name(cases, self.properties[name])) for name, cases in self.WORDS]
+        printer.print_string(f" {', '.join(words)}, ")
+        printer.print_list(self.operands, printer.print_ssa_value)
+        if self.attributes:
+            printer.print_string(" ")
+            printer.print_attr_dict(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(FunctionType.from_lists(list(self.operand_types), list(self.result_types)))
+
+    def _verify_words(self) -> Attribute:
+        for name, cases in self.WORDS:
+            if enum_name(cases, self.properties[name]) is None:
+                fail(self, f"unknown {name}; known: {', '.join(cases)}")
+        expect_kind(self, "ptr", self.operands[0].type, "pointer")
+        return t.value_type(self.operands[0].type)
+
+
+@irdl_op_definition
+class AtomicRMWOp(_AtomicOp):
+    """Replaces what the pointer points to by its combination with a value; the result is what was there before. Lanes whose
+    mask is false touch no memory, and their results are undefined."""
+
+    name = "tt.atomic_rmw"
+    WORDS: ClassVar[_Words] = (("atomic_rmw_op", RMW_OPERATIONS), ("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+
+    ptr = operand_def()
+    val = operand_def()
+    mask = opt_operand_def()
+    result = result_def()
+    atomic_rmw_op = prop_def(IntegerAttr)
+    sem = prop_def(IntegerAttr)
+    scope = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
+
+    def verify_(self) -> None:
+        held = self._verify_words()
+        expect_type(self, "val", self.val.type, held, "what ptr points to")
+        expect_type(self, "result", self.result.type, held, "what ptr points to")
+        if self.mask is not None:
+            expect_type(self, "mask", self.mask.type, t.mask_type(held), "i1 of the pointer's shape")
+        kind = enum_name(RMW_OPERATIONS, self.atomic_rmw_op)
+        if t.is_float(held) != (kind == "fadd") and kind != "exch":
+            fail(self, f"{kind} of {held}; floats are added by fadd and exchanged, integers everything but fadd")
+
+
+@irdl_op_definition
+class AtomicCASOp(_AtomicOp):
+    """Writes `val` where `cmp` is what the pointer points to; the result is what was there before."""
+
+    name = "tt.atomic_cas"
+    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+
+    ptr = operand_def()
+    cmp = operand_def()
+    val = operand_def()
+    result = result_def()
+    sem = prop_def(IntegerAttr)
+    scope = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
+
+    def verify_(self) -> None:
+        held = self._verify_words()
+        for name, type_ in (("cmp", self.cmp.type), ("val", self.val.type), ("result", self.result.type)):
+            expect_type(self, name, type_, held, "what ptr points to")
+
+
+OPERATIONS: Sequence[type[Operation]] = (AtomicRMWOp, AtomicCASOp)
