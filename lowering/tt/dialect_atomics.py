@@ -1,4 +1,4 @@
-"""tt.atomic_rmw and tt.atomic_cas: reads and writes that no other program comes between."""
+"""Atomic operations: reads and writes that no other program comes between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 
@@ -39,7 +39,7 @@ class _AtomicOp(IRDLOperation):
     WORDS: ClassVar[_Words] = ()
 
     @classmethod
-    def parse(cls, parser: Parser) -> Any:
+    def _read_words(cls, parser: Parser) -> tuple[dict[str, Attribute], list[UnresolvedOperand]]:
         properties: dict[str, Attribute] = {}
         for name, cases in cls.WORDS:
             properties[name] = enum_attr(cases[parse_case(parser, name, tuple(cases))])
@@ -47,6 +47,11 @@ class _AtomicOp(IRDLOperation):
         operands = [parser.parse_unresolved_operand()]
         while parser.parse_optional_punctuation(",") is not None:
             operands.append(parser.parse_unresolved_operand())
+        return properties, operands
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Any:
+        properties, operands = cls._read_words(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         start = parser.pos
@@ -66,6 +71,9 @@ class _AtomicOp(IRDLOperation):
             printer.print_string(" ")
             printer.print_attr_dict(self.attributes)
         printer.print_string(" : ")
+        self._print_types(printer)
+
+    def _print_types(self, printer: Printer) -> None:
         printer.print_attribute(FunctionType.from_lists(list(self.operand_types), list(self.result_types)))
 
     def _verify_words(self) -> Attribute:
@@ -127,4 +135,72 @@ class AtomicCASOp(_AtomicOp):
             expect_type(self, name, type_, held, "what ptr points to")
 
 
-OPERATIONS: Sequence[type[Operation]] = (AtomicRMWOp, AtomicCASOp)
+@irdl_op_definition
+class AtomicLoadOp(_AtomicOp):
+    """Reads with an order: relaxed or acquire. Lanes whose mask is false touch no memory, and read nothing defined."""
+
+    name = "tt.atomic_load"
+    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+
+    ptr = operand_def()
+    mask = opt_operand_def()
+    result = result_def()
+    sem = prop_def(IntegerAttr)
+    scope = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
+
+    def verify_(self) -> None:
+        held = self._verify_words()
+        _expect_order(self, "relaxed", "acquire")
+        expect_type(self, "result", self.result.type, held, "what ptr points to")
+        if self.mask is not None:
+            expect_type(self, "mask", self.mask.type, t.mask_type(held), "i1 of the pointer's shape")
+
+
+@irdl_op_definition
+class AtomicStoreOp(_AtomicOp):
+    """Writes with an order: relaxed or release. Lanes whose mask is false touch no memory."""
+
+    name = "tt.atomic_store"
+    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+
+    ptr = operand_def()
+    val = operand_def()
+    mask = opt_operand_def()
+    sem = prop_def(IntegerAttr)
+    scope = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
+
+    def verify_(self) -> None:
+        held = self._verify_words()
+        _expect_order(self, "relaxed", "release")
+        expect_type(self, "val", self.val.type, held, "what ptr points to")
+        if self.mask is not None:
+            expect_type(self, "mask", self.mask.type, t.mask_type(held), "i1 of the pointer's shape")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AtomicStoreOp:
+        properties, operands = cls._read_words(parser)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        pointer_type = parser.parse_type()
+        held = t.value_type(pointer_type) if t.is_pointer(pointer_type) else pointer_type
+        types = (pointer_type, held, t.mask_type(held))
+        if not 2 <= len(operands) <= 3:
+            parser.raise_error("expected a pointer, a value, and a mask at most")
+        values = [parser.resolve_operand(o, each) for o, each in zip(operands, types, strict=False)]
+        return cls.create(operands=values, properties=properties, attributes=attributes)
+
+    def _print_types(self, printer: Printer) -> None:
+        printer.print_attribute(self.ptr.type)
+
+
+def _expect_order(op: Operation, *allowed: str) -> None:
+    order = enum_name(MEMORY_ORDERS, op.properties["sem"])
+    if order not in allowed:
+        fail(op, f"order {order}; expected {' or '.join(allowed)}")
+
+
+OPERATIONS: Sequence[type[Operation]] = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp)

@@ -12,6 +12,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     result_def,
@@ -200,6 +201,29 @@ class ClampFOp(IRDLOperation):
             fail(self, f"unknown propagateNan {self.propagateNan.value.data}")
 
 
+@irdl_op_definition
+class HistogramOp(IRDLOperation):
+    """How often each of the values 0 … bins - 1 occurs in a block; masked elements and other values are not counted."""
+
+    name = "tt.histogram"
+
+    src = operand_def()
+    mask = opt_operand_def()
+    result = result_def()
+
+    assembly_format = "$src (`,` $mask^)? attr-dict `:` type($src) (`,` type($mask)^)? `->` type($result)"
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        shape = expect_block(self, "src", self.src)
+        expect_kind(self, "src", self.src.type, "integer")
+        expect_kind(self, "result", self.result.type, "integer")
+        if len(shape) != 1 or len(t.shape_of(self.result.type)) != 1:
+            fail(self, f"src is {self.src.type} and result {self.result.type}; expected blocks of rank 1")
+        if self.mask is not None:
+            expect_type(self, "mask", self.mask.type, t.mask_type(self.src.type), "i1 of src's shape")
+
+
 OPERATIONS: Sequence[type[Operation]] = (
     DotOp,
     FpToFpOp,
@@ -207,4 +231,5 @@ OPERATIONS: Sequence[type[Operation]] = (
     ApproxDivFOp, PreciseDivFOp,
     PreciseSqrtOp,
     ClampFOp,
+    HistogramOp,
 )

@@ -307,6 +307,22 @@ def _compare_and_swap(op: Operation) -> Callable[..., Any]:
     return combine
 
 
+def _atomic_load(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(_result(op))
+    return lambda pointer, mask=None: memory.load(pointer, None if mask is None else np.asarray(mask), dtype, 0)
+
+
+def _histogram(op: Operation, memory: Memory) -> Evaluator:
+    (bins,) = t.shape_of(_result(op))
+    dtype = numpy_dtype(_result(op))
+
+    def run(values: Any, mask: Any = True) -> Any:
+        counted = values[(values >= 0) & (values < bins) & mask]
+        return np.bincount(counted.astype(np.int64), minlength=bins).astype(dtype)
+
+    return run
+
+
 # The matrix product
 
 
@@ -373,6 +389,9 @@ EVALUATORS: dict[str, Maker] = {
     "tt.store": _store,
     "tt.atomic_rmw": _atomic(_read_modify_write, 1),
     "tt.atomic_cas": _atomic(_compare_and_swap, 2),
+    "tt.atomic_load": _atomic_load,
+    "tt.atomic_store": _store,
+    "tt.histogram": _histogram,
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
     "ttg.barrier": lambda op, memory: lambda: None,
     "tt.bitcast": _bitcast,

@@ -18,6 +18,7 @@ from .atomics import lower_atomic
 from .control import lower_for, lower_if, lower_while
 from .demand import Demands, wide_dim
 from .dot import Dots, Wanted
+from .elements import lower_gather, lower_histogram
 from .elementwise import CASTS, constant, emit_map, from_memory, memory_element, memory_size, register_element
 from .evaluate import ORIGIN, Bound, Evaluator
 from .liveness import all_operations, number_roots
@@ -498,6 +499,10 @@ HANDLERS = {
     "tt.store": KernelLowering.op_store,
     "tt.atomic_rmw": lower_atomic,
     "tt.atomic_cas": lower_atomic,
+    "tt.atomic_load": lower_atomic,
+    "tt.atomic_store": lower_atomic,
+    "tt.gather": lower_gather,
+    "tt.histogram": lower_histogram,
     "tt.reduce": KernelLowering.op_reduce,
     "tt.scan": KernelLowering.op_scan,
     "tt.dot": KernelLowering.op_dot,

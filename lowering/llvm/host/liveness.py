@@ -10,7 +10,7 @@ from .syntax import is_tensor
 ROOTS = frozenset(
     [
         *("tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.reshape", "tt.join", "tt.cat", "tt.split", "tt.unsplat"),
-        *("tt.atomic_rmw", "tt.atomic_cas"),
+        *("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.gather", "tt.histogram"),
         *("scf.for", "scf.if", "scf.while", "scf.condition", "scf.yield", "tt.return"),
     ]
 )
