@@ -104,7 +104,7 @@ class Kernel:
         if sanitize:
             raise UnsupportedError("launch: sanitize=True is not part of this version; fix: interpret() checks every access")
         extents = grid_extents(grid)
-        words, alive = self._words(args, extents)
+        words = self._words(args, extents)
         programs = prod(extents)
         if programs > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
@@ -113,7 +113,6 @@ class Kernel:
         if programs:
             grain = max(1, programs // (count * CHUNKS_PER_THREAD))
             run(pool_address(count), ctypes.addressof(words), programs, grain)
-        del alive
 
     def llvm_ir(self, target: str = "host") -> str:
         """The LLVM IR for a target; "host" is the CPU of this process."""
@@ -127,7 +126,7 @@ class Kernel:
 
     def _lowered(self) -> HostKernel:
         if self._host is None:
-            simplified = find_function(parse(self.ttir, self.name), self.name)
+            simplified = find_function(self._module.clone(), self.name)  # the passes change it; `interpret` runs the original
             inline_calls(simplified)
             simplify(simplified)
             hoist_invariants(simplified)
@@ -148,23 +147,21 @@ class Kernel:
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._launch = signature(self._code[LAUNCH])
 
-    def _words(self, args: Sequence[Any], extents: tuple[int, int, int]) -> tuple[Any, list[Any]]:
-        """The argument words, and the objects that must outlive the launch."""
+    def _words(self, args: Sequence[Any], extents: tuple[int, int, int]) -> Any:
+        """The argument words. The caller keeps the arrays alive."""
         parameters = parameters_of(self._function, len(args))
         words = (ctypes.c_int64 * (len(parameters) + 3))()
-        alive: list[Any] = []
         for position, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
             if parameter.is_pointer:
                 array = parameter.array(arg)
                 if not array.flags.writeable:
                     raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
                 words[position] = int(array.__array_interface__["data"][0])
-                alive.append(array)
             else:
                 words[position] = _bits(parameter.scalar(arg))
         for axis, extent in enumerate(extents):
             words[len(parameters) + axis] = extent
-        return words, alive
+        return words
 
 
 def _bits(value: Any) -> int:
@@ -196,6 +193,8 @@ def from_ttir(text_or_path: str | os.PathLike[str], name: str | None = None) -> 
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
+    if not isinstance(text_or_path, str | os.PathLike):
+        raise UserError(f"from_ttir: expected text or a path, got {type(text_or_path).__name__}")
     is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or not text_or_path.endswith((".ttir", ".mlir")))
     if is_text:
         text = str(text_or_path)

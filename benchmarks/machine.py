@@ -44,11 +44,6 @@ class MachineLimits:
     large_copy_non_temporal: float
     large_read: float
 
-    @property
-    def copy(self) -> float:
-        """The better of the two ways to copy, GB/s."""
-        return max(self.copy_normal, self.copy_non_temporal)
-
     def describe(self) -> str:
         """One line of text."""
         return (

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .symbol import Symbol
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,11 @@ class Call:
     result: Any
 
 
-def recorded(function: Function) -> Function:
+def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The public form of a function: the same, but its graph remembers the call."""
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         first = _symbol_in((*arguments, *options.values()))
         if first is None:
             return function(*arguments, **options)
@@ -44,7 +45,7 @@ def recorded(function: Function) -> Function:
             graph.calls.append(Call(start, stop, function, arguments, options, result))
         return result
 
-    return call  # type: ignore[return-value]
+    return call
 
 
 def _symbol_in(values: Iterable[Any]) -> Symbol | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..promotion.dtype import DType
@@ -75,7 +76,8 @@ def what_if(graph: Graph, semantics: str | RuleSet | None = None, policy: str | 
     """Rebuild `graph` under another rule set (or policy) and report every dtype that changes.
 
     Ops are applied again to the operands the user wrote, before implicit casts; Python scalars stay weak; explicit casts and
-    dtypes stay what they are; `//` and `%` divide as the other rules say. Functions of several ops are called again.
+    dtypes stay what they are; `//` and `%` divide as the other rules say. Functions of several ops are called again. (A graph
+    read from text has forgotten its calls: there the casts inside such functions stay as they are.)
 
     Args:
         graph: any graph, finished or not. It is not changed.
@@ -102,14 +104,14 @@ class _Rebuild:
             call = calls.get(position)
             symbol = self.source.symbols[position]
             if call is not None:
-                self._try(self.source.symbols[call.stop - 1], lambda call=call: self._call(call))  # type: ignore[misc]
+                self._try(self.source.symbols[call.stop - 1], partial(self._call, call))
                 position = call.stop
                 continue
             if symbol.op.kind == "source" and symbol.op.name != "input":
                 if symbol.id in written:
                     self._symbol(symbol)
             elif not self.source.is_implicit(symbol):
-                self._try(symbol, lambda symbol=symbol: self._one(symbol))  # type: ignore[misc]
+                self._try(symbol, partial(self._one, symbol))
             position += 1
         outputs = [self.made.get(symbol.id) for symbol in self.source.outputs]
         if outputs and None not in outputs:

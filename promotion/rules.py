@@ -293,7 +293,9 @@ class RuleSet:
                 raise UserError(self.refusal(self._hidden.get(result, result), dtype))
             result = found
         if result is _WIDE and len(set(dtypes)) > 1:  # only the end counts: what is above it may hold all of them
-            raise UserError(self.refusal(DTYPES["int64"], DTYPES["uint64"]))
+            given = [DType(dtype) for dtype in dtypes]
+            meeting = ((a, b) for a in given for b in given if a is not b and self._raw.get((a, b)) is _WIDE)
+            raise UserError(self.refusal(*next(meeting, (DTYPES["int64"], DTYPES["uint64"]))))
         return self._hidden.get(result, result)
 
     def concrete(self, element: DType) -> DType:

@@ -87,7 +87,9 @@ def test_grids_of_three_axes() -> None:
         run((5, 4, 3), out)
         np.testing.assert_array_equal(out, 100 * z + 10 * y + x + 3)
     kernel.launch((5, 0, 3), out)
-    for bad in ((), (1, 1, 1, 1), (-1,), (1.5,), (1 << 31,), (True,)):
+    for run in ways(kernel):
+        run(np.int64(0), out)
+    for bad in ((), (1, 1, 1, 1), (-1,), (1.5,), (1 << 31,), (True,), 1.5, None, "3"):
         for run in ways(kernel):
             with pytest.raises(jn.UserError, match="grid"):
                 run(bad, out)
@@ -108,6 +110,7 @@ def test_arguments_are_checked() -> None:
         ((x, x, x, 1.5), "parameter n .*1.5 is not an integer"),
         ((x, x, x, float("nan")), "parameter n .*nan is not an integer"),
         ((x, x, x, 1 << 32), "does not fit into 32 bits"),
+        ((x, x, x, 10**400), "does not fit into 32 bits"),
     ):
         for run in ways(kernel):
             with pytest.raises(jn.UserError, match=message):
@@ -116,6 +119,45 @@ def test_arguments_are_checked() -> None:
         kernel.launch((1,), x, x, frozen, 64)
     with pytest.raises(jn.UserError, match="threads"):
         kernel.launch((1,), x, x, x, 64, threads=0)
+
+
+def test_nothing_relies_on_what_a_text_promises_about_alignment() -> None:
+    """A hint to bypass the caches, and arrays that are not where the text says: aligned stores would end the process."""
+    text = ADD.replace("!tt.ptr<f32>, %", "!tt.ptr<f32> {tt.divisibility = 64 : i32}, %")
+    text = text.replace("%sum, %mask :", "%sum, %mask cacheModifier = cs :")
+    kernel = jn.kernel.from_ttir(text)
+    assert "tt.divisibility = 64" in kernel.ttir
+    for offset in range(4):
+        x, y, out = (np.arange(70, dtype=np.float32)[offset : offset + 64] for _ in range(3))
+        kernel.launch((1,), x, y, out, 64)
+        np.testing.assert_array_equal(out, x + y)
+
+
+def test_a_step_of_zero_does_not_divide() -> None:
+    """Pointers carried by a loop that does not run, whose step is zero."""
+    kernel = jn.kernel.from_ttir("""
+module {
+  tt.func public @k(%o: !tt.ptr<i32>, %n: i32, %step: i32) {
+    %c0 = arith.constant 0 : i32
+    %four = arith.constant dense<4> : tensor<4xi32>
+    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+    %p = tt.splat %o : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+    %a = tt.addptr %p, %r : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+    %end = scf.for %i = %c0 to %n step %step iter_args(%q = %a) -> (tensor<4x!tt.ptr<i32>>) : i32 {
+      tt.store %q, %four : tensor<4x!tt.ptr<i32>>
+      %next = tt.addptr %q, %four : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+      scf.yield %next : tensor<4x!tt.ptr<i32>>
+    }
+    tt.store %end, %r : tensor<4x!tt.ptr<i32>>
+    tt.return
+  }
+}
+""")
+    last = [0, 1, 2, 3]
+    for n, step, expected in ((0, 0, last), (0, 1, last), (2, 1, [4] * 8 + last), (3, 2, [4] * 8 + last)):
+        out = np.full(16, 9, np.int32)
+        kernel.launch((1,), out, n, step)
+        np.testing.assert_array_equal(out, [*expected, *[9] * (16 - len(expected))])
 
 
 def test_what_this_version_lacks_says_so() -> None:
@@ -141,6 +183,8 @@ def test_files_and_names(tmp_path: Path) -> None:
     path = tmp_path / "add.ttir"
     path.write_text(ADD)
     assert jn.kernel.from_ttir(path).name == jn.kernel.from_ttir(str(path)).name == "add"
+    with pytest.raises(jn.UserError, match="expected text or a path, got NoneType"):
+        jn.kernel.from_ttir(None)
     with pytest.raises(jn.UserError, match=r"missing\.ttir cannot be read"):
         jn.kernel.from_ttir(tmp_path / "missing.ttir")
     path.write_bytes(b"\xff\xfe")

@@ -58,7 +58,7 @@ class Parameter:
             raise UserError(f"{self.what}: expected a number, got {type(arg).__name__}")
         if t.is_float(self.type):
             return dtype.type(arg)
-        if not np.isfinite(float(arg)) or int(arg) != arg:
+        if isinstance(arg, float | np.floating) and not (np.isfinite(arg) and int(arg) == arg):
             raise UserError(f"{self.what}: {arg} is not an integer")
         width = t.bit_width(self.type)
         if not -(1 << (width - 1)) <= int(arg) < 1 << width:
@@ -85,7 +85,7 @@ def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter
 
 def grid_extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
     """The number of programs along x, y and z. Raises `UserError`."""
-    extents = (grid,) if isinstance(grid, int) else tuple(grid)
+    extents: tuple[Any, ...] = (grid,) if not isinstance(grid, Sequence | np.ndarray) else tuple(grid)
     if not 1 <= len(extents) <= 3 or any(isinstance(e, bool) or not isinstance(e, int | np.integer) for e in extents):
         raise UserError(f"grid {grid}: expected one to three numbers of programs")
     if any(not 0 <= extent <= MAX_PROGRAMS for extent in extents):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import FunctionType, IntegerAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -106,8 +106,7 @@ class AtomicRMWOp(_AtomicOp):
         held = self._verify_words()
         expect_type(self, "val", self.val.type, held, "what ptr points to")
         expect_type(self, "result", self.result.type, held, "what ptr points to")
-        if self.mask is not None:
-            expect_type(self, "mask", self.mask.type, t.mask_type(held), "i1 of the pointer's shape")
+        _expect_mask(self, self.mask, held)
         kind = enum_name(RMW_OPERATIONS, self.atomic_rmw_op)
         if t.is_float(held) != (kind == "fadd") and kind != "exch":
             fail(self, f"{kind} of {held}; floats are added by fadd and exchanged, integers everything but fadd")
@@ -154,8 +153,7 @@ class AtomicLoadOp(_AtomicOp):
         held = self._verify_words()
         _expect_order(self, "relaxed", "acquire")
         expect_type(self, "result", self.result.type, held, "what ptr points to")
-        if self.mask is not None:
-            expect_type(self, "mask", self.mask.type, t.mask_type(held), "i1 of the pointer's shape")
+        _expect_mask(self, self.mask, held)
 
 
 @irdl_op_definition
@@ -177,8 +175,7 @@ class AtomicStoreOp(_AtomicOp):
         held = self._verify_words()
         _expect_order(self, "relaxed", "release")
         expect_type(self, "val", self.val.type, held, "what ptr points to")
-        if self.mask is not None:
-            expect_type(self, "mask", self.mask.type, t.mask_type(held), "i1 of the pointer's shape")
+        _expect_mask(self, self.mask, held)
 
     @classmethod
     def parse(cls, parser: Parser) -> AtomicStoreOp:
@@ -195,6 +192,11 @@ class AtomicStoreOp(_AtomicOp):
 
     def _print_types(self, printer: Printer) -> None:
         printer.print_attribute(self.ptr.type)
+
+
+def _expect_mask(op: Operation, mask: SSAValue | None, held: Attribute) -> None:
+    if mask is not None:
+        expect_type(op, "mask", mask.type, t.mask_type(held), "i1 of the pointer's shape")
 
 
 def _expect_order(op: Operation, *allowed: str) -> None:

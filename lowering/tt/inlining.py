@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...promotion.errors import UnsupportedError, UserError
-from .dialect_functions import FuncOp
+from .dialect_functions import CallOp, FuncOp
 
 MAX_INLINED = 100_000
 """Operations that inlining may add: calls that call twice what calls twice grow without bound."""
@@ -35,15 +35,15 @@ class _Inliner:
 
     def _block(self, block: Block, path: tuple[str, ...]) -> None:
         for op in list(block.ops):
-            if op.name == "tt.call":
+            if isinstance(op, CallOp):
                 self._call(block, op, path)
                 continue
             for region in op.regions:
                 for inner in region.blocks:
                     self._block(inner, path)
 
-    def _call(self, block: Block, call: Operation, path: tuple[str, ...]) -> None:
-        name = call.properties["callee"].root_reference.data  # type: ignore[attr-defined]
+    def _call(self, block: Block, call: CallOp, path: tuple[str, ...]) -> None:
+        name = call.callee.root_reference.data
         if name in path:
             raise UserError(f"@{path[0]}: recursion through @{name}; block kernels cannot call themselves")
         callee = self.functions[name]
@@ -66,7 +66,7 @@ class _Inliner:
             result.replace_all_uses_with(values.get(value, value))
         block.erase_op(call)
         for op in made:  # the callee's own calls, and those inside its regions
-            if op.name == "tt.call":
+            if isinstance(op, CallOp):
                 self._call(block, op, (*path, name))
             else:
                 for region in op.regions:

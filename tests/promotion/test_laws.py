@@ -316,3 +316,10 @@ def test_exact_offers_two_casts_where_signs_differ(signed, unsigned):
         assert f".cast(uint64) the {signed} operand if none is negative" in text
         with pytest.raises(UserError, match="2\\*\\*63"):
             EXACT.promote(*pair)
+
+
+def test_a_refused_join_of_several_names_the_two_that_do_not_meet():
+    exact = rules("exact")
+    for operands in (("int8", "uint64"), ("uint64", "int8"), ("bool", "int8", "uint64")):
+        with pytest.raises(UserError, match=r"no join for (int8 and uint64|uint64 and int8)"):
+            exact.promote(*operands)

@@ -14,7 +14,7 @@ from .elementwise import register_element
 from .evaluate import Bound
 from .liveness import all_operations
 from .nodes import Affine, Load, Map, Node, Pointers, Stored, View, cost
-from .scalars import ZERO
+from .scalars import ZERO, is_constant
 from .syntax import element_name, is_tensor, shape_of
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def lower_for(k: KernelLowering, op: Any) -> None:
     yielded = body.last_op.operands
     carried_scalars: list[int] = []
     advancing: dict[int, _Advance] = {}
+    # A step of zero is a mistake of the text, but must not become a division that ends the process.
+    stride = step if is_constant(step) and step.ref != "0" else k.f.select(k.f.icmp("eq", step, ZERO), ONE, step)
     for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
         if not is_tensor(argument.type):
             carried_scalars.append(i)
@@ -102,7 +104,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         for i, value in zip(carried_scalars, state.values, strict=True):
             k.scalars[arguments[i]] = value
         if advancing:
-            turn = k.f.binary("sdiv", k.ev.s.sub(state.index, low), step)
+            turn = k.f.binary("sdiv", k.ev.s.sub(state.index, low), stride)
             for i, advance in advancing.items():
                 k._define(arguments[i], advance.after(k, turn))
         k._block(body)
@@ -114,7 +116,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
     for i, argument in enumerate(arguments):
         if i in advancing:
             distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
-            turns = k.ev.s.max(k.f.binary("sdiv", distance, step), ZERO)
+            turns = k.ev.s.max(k.f.binary("sdiv", distance, stride), ZERO)
             k._define(op.results[i], advancing[i].after(k, turns))
         elif is_tensor(argument.type):
             k._define(op.results[i], k.nodes[argument])

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....promotion.errors import UnsupportedError
-from .. import conversions
-from ..ir import Function, Loop, Module, V, const, vector, zero
+from ..ir import Function, Loop, Module, V, vector, zero
+from .combine import Combine
 from .elementwise import constant, memory_element, register_element
 from .evaluate import Bound, Evaluator, decompose_mask, memory_size_of
 from .nodes import Affine, Load, Map, Node, Splat, Stored, View, view
-from .roots import Combine, Roots
+from .roots import Roots
 
 AHEAD = 32
 """How many rows of B ahead the first tile of a panel fetches: weights then stream from memory beside the arithmetic. The other
@@ -451,4 +451,3 @@ def is_zero(node: Node) -> bool:
     return isinstance(node, Splat) and node.value.ref in (constant(0, node.elem).ref, "zeroinitializer")
 
 
-__all__ = ["Dots", "Operand", "Sequence", "const", "conversions", "micro_kernel"]

@@ -12,18 +12,19 @@ from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
-from ..ir import Function, Module, V, const, zero
+from ..ir import Function, Module, V
 from .affine import bound_of, fold
 from .atomics import lower_atomic
+from .combine import Combine
 from .control import lower_for, lower_if, lower_while
 from .demand import Demands, wide_dim
 from .dot import Dots, Wanted
 from .elements import lower_gather, lower_histogram
-from .elementwise import CASTS, constant, emit_map, from_memory, memory_element, memory_size, register_element
+from .elementwise import constant, emit_map, from_memory, memory_element, memory_size, register_element
 from .evaluate import ORIGIN, Bound, Evaluator
 from .liveness import all_operations, number_roots
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, view
-from .roots import Combine, Roots
+from .roots import Roots
 from .scalars import is_constant
 from .syntax import (
     attribute,
@@ -40,8 +41,11 @@ from .syntax import (
 class KernelLowering:
     """Lowers one `tt.func` into `void name(ptr args, i64 lo, i64 hi)`."""
 
-    def __init__(self, module: Module, func: Any, name: str, target: HostTarget) -> None:
+    def __init__(
+        self, module: Module, func: Any, name: str, target: HostTarget, trusts_alignment: bool = True
+    ) -> None:
         self.func = func
+        self._trusts_alignment = trusts_alignment
         self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")])
         self.ev = Evaluator(self.f, target)
         self.roots = Roots(self.ev, self._again, self._unread)
@@ -79,7 +83,8 @@ class KernelLowering:
             if element_name(argument.type) == "ptr":
                 pointer = self.f.load("ptr", slot, 8)
                 facts = attributes(details.data[i]) if details is not None else {}
-                self.ev.s.assume_multiple(pointer, int(facts.get("tt.divisibility", 1)))
+                if self._trusts_alignment:
+                    self.ev.s.assume_multiple(pointer, int(facts.get("tt.divisibility", 1)))
                 self.scalars[argument] = pointer
             else:
                 self.scalars[argument] = self.f.load(register_element(element_name(argument.type)), slot, 8)
@@ -517,9 +522,10 @@ HANDLERS = {
 }
 
 
-def lower_kernel(module: Module, func: Any, name: str, target: HostTarget) -> None:
-    """Add the LLVM function of a block function to the module."""
-    module.add(KernelLowering(module, func, name, target).run())
+def lower_kernel(
+    module: Module, func: Any, name: str, target: HostTarget, trusts_alignment: bool = True
+) -> None:
+    """Add the LLVM function of a block function to the module. `trusts_alignment`: pointers are as aligned as the text says."""
+    module.add(KernelLowering(module, func, name, target, trusts_alignment).run())
 
 
-__all__ = ["CASTS", "KernelLowering", "const", "lower_kernel", "zero"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ....promotion.errors import UnsupportedError
-from ..ir import V, const, lanes, mangle, vector, zero
+from ..ir import V, lanes, mangle, vector, zero
 from .combine import Combine
 from .elementwise import (
     constant,
@@ -20,10 +20,9 @@ from .elementwise import (
     larger,
     memory_element,
     memory_size,
-    register_element,
     to_memory,
 )
-from .evaluate import Bound, Coordinate, Coordinates, Evaluator, decompose_mask, memory_size_of
+from .evaluate import Bound, Coordinate, Coordinates, Evaluator, decompose_mask
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
 from .transpose import transpose, transposed_load
@@ -525,4 +524,3 @@ def _only_first_lane(mask: V | None) -> bool:
     return mask is not None and mask.ref.startswith("<i1 1") and mask.ref.count("i1 1") == 1
 
 
-__all__ = ["Combine", "Roots", "const", "memory_size_of", "register_element", "zero"]
