@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import os
 import threading
 from collections.abc import Sequence
@@ -16,29 +16,24 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
-from .lowering.llvm.host.launcher import LAUNCH, HostKernel, lower_for_launch
+from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
 from .lowering.tt.inlining import inline_calls
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.licm import hoist_invariants
 from .lowering.tt.passes import simplify
+from .lowering.tt.provenance import Groups, Places, Provenance, overlap, shared_memory
 from .lowering.tt.text import parse, print_module
+from .lowering.tt.total import make_total
 from .lowering.tt.verify import verify
 from .promotion.errors import UnsupportedError, UserError
-from .runtime.native.codegen import link
-from .runtime.native.library import library_symbols, native_library
-from .runtime.threads import pool_address, resolve_threads
-
-Array = NDArray[Any]
+from .runtime.threads import resolve_threads
 
 MAX_TEXT = 1 << 26
 """Bytes of text that are read at most."""
 
-CHUNKS_PER_THREAD = 16
 
 
 class Kernel:
@@ -54,13 +49,19 @@ class Kernel:
         self._function = find_function(module, name)
         self.name: str = self._function.sym_name.data
         self.ttir: str = print_module(module)
-        self._host: HostKernel | None = None
-        self._code: Any = None
-        self._launch: Any = None
+        self._function_simplified: Any = None
+        self._host: dict[Groups, HostKernel] = {}
+        self._programs: dict[Groups, HostProgram] = {}
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name!r}: {len(self.parameters)} parameters>"
+
+    @functools.cached_property
+    def _written(self) -> Places:
+        """The parameters behind which the kernel may write."""
+        with self._lock:
+            return Provenance(self._simplified()).written
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -104,15 +105,10 @@ class Kernel:
         if sanitize:
             raise UnsupportedError("launch: sanitize=True is not part of this version; fix: interpret() checks every access")
         extents = grid_extents(grid)
-        words = self._words(args, extents)
-        programs = prod(extents)
-        if programs > (1 << 62):
+        if prod(extents) > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
-        count = resolve_threads(threads)
-        run = self._compiled()
-        if programs:
-            grain = max(1, programs // (count * CHUNKS_PER_THREAD))
-            run(pool_address(count), ctypes.addressof(words), programs, grain)
+        words, spans = self._words(args)
+        self._program(spans).run(self.name, words, extents, resolve_threads(threads))
 
     def llvm_ir(self, target: str = "host") -> str:
         """The LLVM IR for a target; "host" is the CPU of this process."""
@@ -125,51 +121,49 @@ class Kernel:
         return self._lowered().assembly()
 
     def _lowered(self) -> HostKernel:
-        if self._host is None:
-            simplified = find_function(self._module.clone(), self.name)  # the passes change it; `interpret` runs the original
+        return self._lowered_for(())
+
+    def _simplified(self) -> Any:
+        """The function after the passes of the block IR. They change it; `interpret` runs the original."""
+        if self._function_simplified is None:
+            simplified = find_function(self._module.clone(), self.name)
             inline_calls(simplified)
+            make_total(simplified)
             simplify(simplified)
             hoist_invariants(simplified)
-            self._host = lower_for_launch(simplified, host_target())
-        return self._host
+            self._function_simplified = simplified
+        return self._function_simplified
 
-    def _compiled(self) -> Any:
+    def _lowered_for(self, groups: Groups) -> HostKernel:
         with self._lock:
-            if self._launch is None:
-                self._link()
-            return self._launch
+            if groups not in self._host:
+                function = self._simplified()
+                self._host[groups] = lower_for_launch(function, host_target(), Provenance(function, dict(groups)))
+            return self._host[groups]
 
-    def _link(self) -> None:
-        code = self._lowered().object_code()
-        imports = {"jn_parallel": native_library().parallel}
-        imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
-        self._code = link([code], (LAUNCH,), imports)
-        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        self._launch = signature(self._code[LAUNCH])
+    def _program(self, spans: Sequence[tuple[int, int, int]]) -> HostProgram:
+        """The code for arrays that lie where the spans (parameter, first byte, end) say."""
+        groups = shared_memory(spans, self._written)
+        lowered = self._lowered_for(groups)
+        with self._lock:
+            if groups not in self._programs:
+                self._programs[groups] = HostProgram(lowered)
+            return self._programs[groups]
 
-    def _words(self, args: Sequence[Any], extents: tuple[int, int, int]) -> Any:
-        """The argument words. The caller keeps the arrays alive."""
-        parameters = parameters_of(self._function, len(args))
-        words = (ctypes.c_int64 * (len(parameters) + 3))()
-        for position, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
-            if parameter.is_pointer:
-                array = parameter.array(arg)
-                if not array.flags.writeable:
-                    raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
-                words[position] = int(array.__array_interface__["data"][0])
-            else:
-                words[position] = _bits(parameter.scalar(arg))
-        for axis, extent in enumerate(extents):
-            words[len(parameters) + axis] = extent
-        return words
-
-
-def _bits(value: Any) -> int:
-    """A scalar as the word the kernel reads: 16-bit floats travel as float32, as they are computed with."""
-    array = np.asarray(value)
-    if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
-        array = array.astype(np.float32)
-    return int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True)
+    def _words(self, args: Sequence[Any]) -> tuple[list[int], list[tuple[int, int, int]]]:
+        """The argument words, and where the arrays lie. The caller keeps the arrays alive."""
+        words, spans = [], []
+        for position, (parameter, arg) in enumerate(zip(parameters_of(self._function, len(args)), args, strict=True)):
+            if not parameter.is_pointer:
+                words.append(word_of(parameter.scalar(arg)))
+                continue
+            array = parameter.array(arg)
+            if not array.flags.writeable and overlap(frozenset({position}), self._written):
+                raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
+            address = int(array.__array_interface__["data"][0])
+            words.append(address)
+            spans.append((position, address, address + array.nbytes))
+        return words, spans
 
 
 def _only_host(what: str, target: str) -> None:

@@ -1,7 +1,7 @@
 """Loop-invariant code motion: pure operations of a loop whose operands are known before it are computed before it.
 
-Integer divisions stay where they are: a loop that does not run must not divide. Loads stay too: a loop may write what they
-read.
+Loads stay where they are: a loop may write what they read. Everything else that is pure may run once too often: nothing traps,
+once integer divisions have been made total (`total.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from .passes import is_pure
 
-_TRAPS = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.floordivsi"})
 _LOOPS = frozenset({"scf.for", "scf.while"})
 
 
@@ -32,7 +31,7 @@ def _empty(loop: Operation) -> None:
         return
     for block in inside:
         for op in list(block.ops):
-            movable = is_pure(type(op)) and not op.regions and op.name not in _TRAPS and op is not block.last_op
+            movable = is_pure(type(op)) and not op.regions and op is not block.last_op
             if movable and not any(_is_inside(operand, inside) for operand in op.operands):
                 op.detach()
                 target.insert_op_before(op, loop)

@@ -30,8 +30,8 @@ NOT_READ = {
     "overflow_checked", "print_in_loop", "print_values",
 }  # fmt: skip
 TABLES = {"pointer_table_sum"}
-# What the host back end refuses: branches between blocks, pointers chosen by a select.
-NOT_ON_HOST = {"bool_logic", "early_exit", "ragged_softmax", "raw_early_exit"}
+# What the host back end refuses: branches between blocks.
+NOT_ON_HOST = {"early_exit", "ragged_softmax", "raw_early_exit"}
 
 CASES = sorted(path.parent.name for path in ROOT.glob("*/case.json"))
 

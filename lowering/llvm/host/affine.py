@@ -26,17 +26,20 @@ def bound_of(s: Scalars, predicate: str, left: Node, right: Node) -> Bound | Non
     return Bound(used[0][0], limit)
 
 
+WIDENING = frozenset({"arith.extsi", "arith.extui", "arith.index_cast"})
+
+
 def fold(s: Scalars, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]) -> Node | None:
-    """The result of an integer operation on affine blocks as an affine block, if it is one."""
+    """The result of an integer operation on affine blocks as an affine block, if it is one.
+
+    Forms of i32 elements hold modulo 2^32: whoever widens one asks first whether it is exact.
+    """
     forms = [as_affine(s, o) for o in operands]
-    if (
-        name in ("arith.extsi", "arith.extui", "arith.index_cast")
-        and forms[0] is not None
-        and elem in ("i64", "index")
+    if forms and forms[0] is not None and (
+        (name in WIDENING and elem in ("i64", "index")) or (name == "arith.trunci" and elem == "i32")
     ):
-        a = forms[0]
-        return Affine(shape, elem, a.base, a.coefficients)
-    if elem not in ("i64", "index") or len(forms) != 2 or forms[0] is None or forms[1] is None:
+        return Affine(shape, elem, forms[0].base, forms[0].coefficients)
+    if elem not in ("i32", "i64", "index") or len(forms) != 2 or forms[0] is None or forms[1] is None:
         return None
     a, b = forms[0], forms[1]
     if name in ("arith.addi", "arith.subi"):

@@ -30,9 +30,9 @@ def lower_atomic(k: KernelLowering, op: Any) -> None:
         raise UnsupportedError(f"host lowering: {op.name} of {elem}")
     result = op.results[0] if op.results else None
     if not is_tensor(op.operands[0].type):
-        pointer = k._scalar(op.operands[0])
-        values = [k._scalar(value) for value in _values(op)]
-        mask = None if _mask(op) is None else k._scalar(_mask(op))
+        pointer = k.scalar(op.operands[0])
+        values = [k.scalar(value) for value in _values(op)]
+        mask = None if _mask(op) is None else k.scalar(_mask(op))
         slot = k.f.alloca(memory_element(elem), 1, 8)
         k.f.store(zero(memory_element(elem)), slot, 1)
         _guarded(k, op, pointer, values, mask, slot, elem)
@@ -40,9 +40,9 @@ def lower_atomic(k: KernelLowering, op: Any) -> None:
             k.scalars[result] = from_memory(k.f, k.f.load(memory_element(elem), slot, 1), elem)
         return
     shape = shape_of(op.operands[0].type)
-    pointers = k._pointers(op.operands[0])
-    values_ = [k._node(value) for value in _values(op)]
-    mask_ = None if _mask(op) is None else k._node(_mask(op))
+    pointers = k.pointers(op.operands[0])
+    values_ = [k.node(value) for value in _values(op)]
+    mask_ = None if _mask(op) is None else k.node(_mask(op))
     memory = k.ev.scratch(shape, elem) if result is not None else None
     slot = k.f.alloca(memory_element(elem), 1, 8)
     with each_element(k, shape) as at:
@@ -55,7 +55,7 @@ def lower_atomic(k: KernelLowering, op: Any) -> None:
             old = from_memory(k.f, k.f.load(memory_element(elem), slot, 1), elem)
             k.ev.write_scratch(memory, at, old)
     if memory is not None:
-        k._define(result, memory)
+        k.define(result, memory)
 
 
 def _values(op: Any) -> Any:
@@ -71,8 +71,7 @@ def _address(k: KernelLowering, pointers: Pointers, at: Coordinates) -> V:
     offset: Node = pointers.offset
     if isinstance(offset, Affine):
         return k.ev.pointer_at(pointers, at, None)
-    element = memory_element(pointers.pointee)
-    return k.f.gep(pointers.base, k.ev.s.to_i64(k.ev.at(offset, at)), element)
+    return k.f.gep(pointers.base, k.ev.s.to_i64(k.ev.at(offset, at)), pointers.unit)
 
 
 def _guarded(

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ....promotion.errors import UnsupportedError
 from ..ir import V
+from .accesses import in_units
 from .affine import as_affine
 from .elementwise import register_element
 from .evaluate import Bound
 from .liveness import all_operations
-from .nodes import Affine, Load, Map, Node, Pointers, Stored, View, cost
+from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
+from .offsets import is_exact
 from .scalars import ZERO, is_constant
 from .syntax import element_name, is_tensor, shape_of
 
@@ -47,29 +48,34 @@ class _Advance:
             total = Affine(start.shape, "i64", s.add(offset.base, moved.base), sums)
         else:
             total = Map(start.shape, "i64", "arith.addi", (offset, moved))
-        return Pointers(start.shape, "ptr", start.base, start.pointee, total, start.alignment)
+        return Pointers(start.shape, "ptr", start.base, start.pointee, total, start.alignment, start.unit)
 
 
-def _advance(k: KernelLowering, op: Any, position: int, start: Pointers) -> _Advance:
-    """How a carried block of pointers moves. Raises `UnsupportedError` unless it is by one block of offsets known before the
-    loop that is the same at every position, or affine in it."""
+def _advance(k: KernelLowering, op: Any, position: int) -> _Advance | None:
+    """How a carried block of pointers moves, if it is by one block of offsets known before the loop that is the same at every
+    position, or affine in it."""
     body = op.regions[0].blocks[0]
     argument, value = body.args[1 + position], body.last_op.operands[position]
-    refusal = UnsupportedError(
-        "host lowering: loop-carried blocks of pointers that do not advance by the same offsets in every turn"
-    )
-    producer = getattr(value, "op", None)
-    if producer is None or producer.name != "tt.addptr" or producer.operands[0] is not argument:
-        raise refusal
-    step = k.nodes.get(producer.operands[1])
-    moved = None if step is None else as_affine(k.ev.s, step)
-    if moved is None:
-        raise refusal
-    return _Advance(start, moved)
+    if value is argument:
+        moved: Affine | None = Affine(shape_of(argument.type), "i64", ZERO, (None,) * len(shape_of(argument.type)))
+    else:
+        producer = getattr(value, "op", None)
+        if producer is None or producer.name != "tt.addptr" or producer.operands[0] is not argument:
+            return None
+        step = k.nodes.get(producer.operands[1])
+        moved = None if step is None else as_affine(k.ev.s, step)
+        if moved is not None and not is_exact(k, moved, producer):
+            moved = None
+    if moved is None or not isinstance(k.node(op.operands[3 + position]), (Pointers, Splat)):
+        return None
+    start = k.pointers(op.operands[3 + position])
+    scaled = in_units(k, start, Affine(moved.shape, "i64", moved.base, moved.coefficients))
+    assert isinstance(scaled, Affine)
+    return _Advance(start, scaled)
 
 
 def lower_for(k: KernelLowering, op: Any) -> None:
-    low, high, step = (k._integer(o) for o in op.operands[:3])
+    low, high, step = (k.integer(o) for o in op.operands[:3])
     body = op.regions[0].blocks[0]
     induction, *arguments = body.args
     inits = list(op.operands[3:])
@@ -83,21 +89,22 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         if not is_tensor(argument.type):
             carried_scalars.append(i)
             continue
-        node = k._node(init)
-        if node.elem == "ptr":
-            advancing[i] = _advance(k, op, i, k._pointers(init))
+        node = k.node(init)
+        if node.elem == "ptr" and (advance := _advance(k, op, i)) is not None:
+            advancing[i] = advance
             continue
         memory = k.ev.scratch(node.shape, node.elem)
         k.roots.materialize(node, memory)
-        k._define(argument, memory)
-        k._carried[yielded[i]] = memory
-    first = [k._scalar(inits[i]) for i in carried_scalars]
+        k.define(argument, memory)
+        k.carried[yielded[i]] = memory
+    first = [k.scalar(inits[i]) for i in carried_scalars]
     replaced = dict(k.ev.replacement)
     with k.f.loop(low, high, step, first) as state, k.ev.scope():
+        k.leave_if_stopped()
         if element_name(induction.type) == "i64":
             k.scalars[induction] = state.index
         else:
-            k._wide[induction] = state.index
+            k.wide[induction] = state.index
             k.scalars[induction] = k.f.cast(
                 "trunc", state.index, register_element(element_name(induction.type))
             )
@@ -106,10 +113,10 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         if advancing:
             turn = k.f.binary("sdiv", k.ev.s.sub(state.index, low), stride)
             for i, advance in advancing.items():
-                k._define(arguments[i], advance.after(k, turn))
-        k._block(body)
+                k.define(arguments[i], advance.after(k, turn))
+        k.block(body)
         _yield(k, arguments, yielded)
-        state.next = [k._scalar(yielded[i]) for i in carried_scalars]
+        state.next = [k.scalar(yielded[i]) for i in carried_scalars]
     k.ev.replacement = replaced  # what was kept inside may not have been computed (no iterations)
     for i, value in zip(carried_scalars, state.results, strict=True):
         k.scalars[op.results[i]] = value
@@ -117,9 +124,9 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         if i in advancing:
             distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
             turns = k.ev.s.max(k.f.binary("sdiv", distance, stride), ZERO)
-            k._define(op.results[i], advancing[i].after(k, turns))
+            k.define(op.results[i], advancing[i].after(k, turns))
         elif is_tensor(argument.type):
-            k._define(op.results[i], k.nodes[argument])
+            k.define(op.results[i], k.nodes[argument])
 
 
 def _settle_captured(k: KernelLowering, body: Any) -> None:
@@ -151,6 +158,8 @@ def _reads(k: KernelLowering, node: Node, found: set[int]) -> None:
                 _reads(k, operand, found)
         case View():
             _reads(k, node.source, found)
+        case Pointers():
+            _reads(k, node.offset, found)
         case Load():
             for part in (node.pointers.offset, node.mask, node.other):
                 if part is not None:
@@ -163,13 +172,13 @@ def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) 
     for argument, value in zip(arguments, yielded, strict=True):
         if not is_tensor(argument.type) or not isinstance(k.nodes[argument], Stored):
             continue
-        memory, node = k.nodes[argument], k._node(value)
+        memory, node = k.nodes[argument], k.node(value)
         assert isinstance(memory, Stored)
         if node is memory:
             continue
         reads: set[int] = set()
         _reads(k, node, reads)
-        pending.append((memory, node, reads, k._limits(value)))
+        pending.append((memory, node, reads, k.limits(value)))
     while pending:
         for entry in pending:
             memory = entry[0]
@@ -185,7 +194,7 @@ def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) 
 
 
 def lower_if(k: KernelLowering, op: Any) -> None:
-    condition = k._scalar(op.operands[0])
+    condition = k.scalar(op.operands[0])
     memories = {
         r: k.ev.scratch(shape_of(r.type), element_name(r.type))
         for r in op.results
@@ -200,13 +209,13 @@ def lower_if(k: KernelLowering, op: Any) -> None:
         with k.ev.scope():
             values: Sequence[Any] = ()
             if region.blocks:
-                k._block(region.blocks[0])
+                k.block(region.blocks[0])
                 values = region.blocks[0].last_op.operands
             for result, value in zip(op.results, values, strict=True):
                 if result in memories:
-                    k.roots.materialize(k._node(value), memories[result])
+                    k.roots.materialize(k.node(value), memories[result])
             scalars = {
-                r: k._scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories
+                r: k.scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories
             }
             for result, scalar in scalars.items():
                 incoming[result].append((scalar, k.f.block))
@@ -215,7 +224,7 @@ def lower_if(k: KernelLowering, op: Any) -> None:
     k.f.start(labels[2])
     for result in op.results:
         if result in memories:
-            k._define(result, memories[result])
+            k.define(result, memories[result])
         else:
             k.scalars[result] = k.f.phi(incoming[result][0][0].type, incoming[result])
 
@@ -227,39 +236,37 @@ def lower_while(k: KernelLowering, op: Any) -> None:
     carried: dict[Any, Stored] = {}
     for argument, init in zip(before.args, op.operands, strict=True):
         if not is_tensor(argument.type):
-            first = k._scalar(init)
+            first = k.scalar(init)
             slots[argument] = k.f.alloca(first.type, 1, 8)
             k.f.store(first, slots[argument], 1)
             continue
-        node = k._node(init)
-        if node.elem == "ptr":
-            raise UnsupportedError("host lowering: blocks of pointers carried by scf.while")
-        carried[argument] = k.roots.materialize(node)
+        carried[argument] = k.roots.materialize(k.node(init))
     head, turn, done = k.f.label("while"), k.f.label("turn"), k.f.label("done")
     replaced = dict(k.ev.replacement)
     k.f.branch(head)
     k.f.start(head)
+    k.leave_if_stopped()
     with k.ev.scope():
         for argument, slot in slots.items():
             type_ = register_element(element_name(argument.type))
             k.scalars[argument] = k.f.load(type_, slot, 1)
         for argument, memory in carried.items():
-            k._define(argument, memory)
-        k._block(before)
+            k.define(argument, memory)
+        k.block(before)
         condition, *forwarded = before.last_op.operands
-        goes_on = k._scalar(condition)
+        goes_on = k.scalar(condition)
         passed: list[V | Stored] = [
-            k.roots.materialize(k._node(value)) if is_tensor(value.type) else k._scalar(value) for value in forwarded
+            k.roots.materialize(k.node(value)) if is_tensor(value.type) else k.scalar(value) for value in forwarded
         ]
         k.f.cond_branch(goes_on, turn, done)
         k.f.start(turn)
         with k.ev.scope():
             _bind(k, after.args, passed)
             k.ev.replacement = dict(replaced)
-            k._block(after)
+            k.block(after)
             yielded = after.last_op.operands
-            scalars = {a: k._scalar(v) for a, v in zip(before.args, yielded, strict=True) if a in slots}
-            blocks = [(carried[a], k._node(v)) for a, v in zip(before.args, yielded, strict=True) if a in carried]
+            scalars = {a: k.scalar(v) for a, v in zip(before.args, yielded, strict=True) if a in slots}
+            blocks = [(carried[a], k.node(v)) for a, v in zip(before.args, yielded, strict=True) if a in carried]
             for memory, node in blocks:  # what they read was passed on to this region: none reads another's memory
                 k.roots.materialize(node, memory)
             for argument, value in scalars.items():
@@ -275,4 +282,4 @@ def _bind(k: KernelLowering, values: Sequence[Any], found: Sequence[V | Stored])
         if isinstance(what, V):
             k.scalars[value] = what
         else:
-            k._define(value, what)
+            k.define(value, what)

@@ -5,7 +5,7 @@ A block of 128 rows over 5 real ones is masked where it is loaded and where it i
 them, or those where one comparison (an `arith.cmpi` along that dimension) is true, because every reader looks only there. Roots
 then visit no others, and what they leave in scratch beyond is never read.
 
-Functions that divide integers keep every position: rows nobody computed could hold zeros to divide by.
+Rows nobody computed may hold anything, so nothing that works on them may trap: divisors of integers are made safe before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .liveness import all_operations
 from .syntax import attributes, is_tensor, shape_of
 
 ALL = "all"
@@ -22,7 +21,6 @@ Demand = tuple[Any, ...]
 
 # Addresses keep every position: what nobody computed must not become one.
 _ELEMENTWISE = ("arith.", "math.", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.approx_", "tt.mulhiui", "tt.bitcast")
-_TRAPS = frozenset(["arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.floordivsi"])
 
 
 def join(left: Any, right: Any) -> Any:
@@ -68,9 +66,7 @@ class Demands:
         body = function.body.blocks[0]
         self._found: dict[Any, Demand] = {}
         self._changed = False
-        self.limited = not any(op.name in _TRAPS and is_tensor(op.results[0].type) for op in all_operations(body))
-        if self.limited:
-            self._block(body)
+        self._block(body)
 
     def of(self, value: Any) -> Iterator[tuple[int, Any]]:
         """(dimension, comparison) pairs: nobody reads the value where the comparison is false."""

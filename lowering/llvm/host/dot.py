@@ -93,7 +93,7 @@ class Dots:
                 if load.memory == element else None  # fmt: skip
         if not isinstance(load, Load) or not isinstance(load.pointers.offset, Affine):
             return None
-        if memory_element(load.pointers.pointee) != element:
+        if memory_element(load.pointers.pointee) != element or load.pointers.unit != element:
             return None
         if load.other is not None and not (isinstance(load.other, Splat) and is_zero(load.other)):
             return None

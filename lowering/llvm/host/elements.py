@@ -32,8 +32,8 @@ def lower_gather(k: KernelLowering, op: Any) -> None:
     """`tt.gather`. An index outside the block reads its last element: scratch lies on the stack, nothing may read beyond it."""
     result = op.results[0]
     axis = int(attributes(op)["axis"])
-    source = k.roots.materialize(k._node(op.operands[0]))
-    indices = k._node(op.operands[1])
+    source = k.roots.materialize(k.node(op.operands[0]))
+    indices = k.node(op.operands[1])
     memory = k.ev.scratch(shape_of(result.type), element_name(result.type))
     last = k.ev.s.constant(source.shape[axis] - 1)
     with each_element(k, memory.shape) as here:
@@ -48,15 +48,15 @@ def lower_gather(k: KernelLowering, op: Any) -> None:
         raw = k.f.load(source.memory, pointer, memory_size_of(source.memory))
         value = k.f.cast("trunc", raw, "i1") if source.elem == "i1" else raw
         k.ev.write_scratch(memory, here, value)
-    k._define(result, memory)
+    k.define(result, memory)
 
 
 def lower_histogram(k: KernelLowering, op: Any) -> None:
     """`tt.histogram`: values outside the bins, and masked ones, are not counted."""
     result = op.results[0]
     elem, (bins,) = element_name(result.type), shape_of(result.type)
-    source = k._node(op.operands[0])
-    mask = k._node(op.operands[1]) if len(op.operands) > 1 else None
+    source = k.node(op.operands[0])
+    mask = k.node(op.operands[1]) if len(op.operands) > 1 else None
     memory = k.ev.scratch((bins,), elem)
     k.roots.materialize(Splat((bins,), elem, constant(0, elem)), memory)
     size = memory_size_of(memory.memory)
@@ -68,4 +68,4 @@ def lower_histogram(k: KernelLowering, op: Any) -> None:
         with k.f.when(counted):
             cell = k.f.gep(memory.pointer, value, memory.memory)
             k.f.store(k.f.binary("add", k.f.load(memory.memory, cell, size), V("1", memory.memory)), cell, size)
-    k._define(result, memory)
+    k.define(result, memory)

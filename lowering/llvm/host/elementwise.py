@@ -153,6 +153,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
             return f.cast("zext", x, out)
         case "arith.trunci":
             return f.cast("trunc", x, out)
+        case "arith.bitcast" | "tt.bitcast" if source == "ptr" and target == "ptr":
+            return x
         case "arith.bitcast" | "tt.bitcast":
             return from_memory(
                 f, f.bitcast(to_memory(f, x, source), with_element(x.type, memory_element(target))), target
@@ -203,6 +205,8 @@ def emit_map(
             return f.fcmp(str(attrs["predicate"]), xs[0], xs[1])
         case "joinery.round_tf32":
             return conversions.round_to_tf32(f, xs[0])
+        case "tt.int_to_ptr" | "tt.ptr_to_int":  # pointers in blocks are addresses
+            return xs[0]
         case "arith.negf":
             return f.fneg(xs[0])
         case "arith.remf":

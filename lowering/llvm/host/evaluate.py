@@ -156,7 +156,9 @@ class Evaluator:
             return self._read_scratch(stored, coordinates)
         match node:
             case Splat():
-                return node.value
+                return self.s.address(node.value) if node.elem == "ptr" else node.value
+            case Pointers():
+                return self._addresses_of(node, coordinates, mask)
             case Affine():
                 return self._affine(node, coordinates)
             case Map():
@@ -199,18 +201,18 @@ class Evaluator:
         if stretch is None:
             return total if narrow == "i64" else self._narrow(total, narrow)
         coefficient, n = stretch
-        steps = self.f.iota(n, "i64")
-        if coefficient.ref != "1":
-            if is_constant(coefficient):
-                steps = int_vector([int(coefficient.ref) * i for i in range(n)], "i64")
-            else:
-                steps = self.f.binary("mul", self.f.splat(coefficient, n), steps)
-        full = self.f.binary("add", self.f.splat(total, n), steps)
-        return full if narrow == "i64" else self.f.cast("trunc", full, vector(narrow, n))
+        if is_constant(coefficient):
+            steps = int_vector([_wrapped(int(coefficient.ref) * i, narrow) for i in range(n)], narrow)
+        else:
+            step = self.f.splat(self._narrow(coefficient, narrow), n)
+            steps = self.f.binary("mul", step, self.f.iota(n, narrow))
+        return self.f.binary("add", self.f.splat(self._narrow(total, narrow), n), steps)
 
     def _narrow(self, value: V, type_: str) -> V:
+        if value.type == type_:
+            return value
         if is_constant(value):
-            return const(int(value.ref), type_)
+            return const(_wrapped(int(value.ref), type_), type_)
         return self.f.cast("trunc", value, type_)
 
     # -- memory -------------------------------------------------------------
@@ -232,7 +234,7 @@ class Evaluator:
                 continue
             position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             total = self.s.add(total, self.s.mul(coefficient, position))
-        pointer = self.f.gep(pointers.base, total, memory_element(pointers.pointee))
+        pointer = self.f.gep(pointers.base, total, pointers.unit)
         size = memory_size(pointers.pointee)
         known = math.gcd(pointers.alignment, size * self.s.multiple(total) or pointers.alignment)
         self.s.assume_multiple(pointer, known)
@@ -255,7 +257,7 @@ class Evaluator:
         coefficient, coordinate = offset.coefficients[dim], coordinates[dim]
         if coefficient is None or coordinate is None:
             return row
-        el = memory_element(pointers.pointee)
+        el = pointers.unit
         key = ("element", row.ref, coordinate.at.ref, coefficient.ref)
         moving = self.s.known(key)
         if moving is None:
@@ -324,9 +326,10 @@ class Evaluator:
         type_ = vector(el, n)
         if tail is not None and lanes(tail.type) == n:
             guard = tail if guard is None else self.f.binary("and", self.f.splat(guard, n), tail)
-        if affine and step is not None and step.ref in ("1", "-1"):
+        run = 0 if dim is None else stride_of(pointers, dim)
+        if run in (1, -1):
             pointer = self.pointer_at(pointers, coordinates, dim)
-            if step.ref == "-1":
+            if run == -1:
                 pointer = self.f.gep(pointer, -(n - 1), el)
                 guard = (
                     None
@@ -334,12 +337,12 @@ class Evaluator:
                     else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
                 )
             if guard is None:
-                if dim is not None and step.ref == "1" and id(node) in self.ahead:
+                if dim is not None and run == 1 and id(node) in self.ahead:
                     self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim), el), locality=2)
                 raw = self.f.load(type_, pointer, size)
             else:
                 raw = self.f.masked_load(type_, pointer, self.f.splat(guard, n), zero(type_), size)
-            if step.ref == "-1":
+            if run == -1:
                 raw = self.f.shuffle(raw, raw, range(n - 1, -1, -1))
                 guard = None if guard is None else self.f.shuffle(guard, guard, range(n - 1, -1, -1))
         else:
@@ -378,10 +381,21 @@ class Evaluator:
                                else index, n)  # fmt: skip
         if element(offsets.type) != "i64":
             offsets = self.f.cast("sext", offsets, vector("i64", n))
-        el = memory_element(pointers.pointee)
         return self.f.op(
-            f"getelementptr {el}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}", vector("ptr", n)
+            f"getelementptr {pointers.unit}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}", vector("ptr", n)
         )
+
+    def _addresses_of(self, pointers: Pointers, coordinates: Coordinates, mask: V | None) -> V:
+        """Pointers as i64 addresses."""
+        offset = self.at(pointers.offset, coordinates, mask)
+        n = lanes(offset.type)
+        if element(offset.type) != "i64":
+            offset = self.f.cast("sext", offset, vector("i64", n))
+        size = self.f.splat(self.s.constant(memory_size_of(pointers.unit)), n)
+        scaled = self.f.binary("mul", offset, size)
+        if pointers.base.ref == "null":
+            return scaled
+        return self.f.binary("add", self.f.splat(self.s.address(pointers.base), n), scaled)
 
     def _gather(
         self, pointers: Pointers, coordinates: Coordinates, guard: V | None, n: int, tail: V | None
@@ -389,7 +403,7 @@ class Evaluator:
         el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
         if n == 1:
             offset = self.s.to_i64(self.at(pointers.offset, coordinates, tail))
-            pointer = self.f.gep(pointers.base, offset, el)
+            pointer = self.f.gep(pointers.base, offset, pointers.unit)
             if guard is not None:
                 safe = self.f.alloca("i64", 1, 8)
                 self.f.store(V("0", "i64"), safe, 8)
@@ -446,7 +460,7 @@ class Evaluator:
 
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
         """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end."""
-        memory = "i8" if elem == "i1" else register_element(elem)
+        memory = {"i1": "i8", "ptr": "i64"}.get(elem) or register_element(elem)
         pad = pad or self.target.vector_bytes
         row = -(-shape[-1] // pad) * pad if shape and shape[-1] > 1 else 1
         strides: list[int] = []
@@ -574,6 +588,22 @@ class Evaluator:
                 state.next = body(here, mask, list(state.values))
             copies[0] = list(state.results)
         return copies
+
+
+def _wrapped(value: int, type_: str) -> int:
+    """The value as a signed integer of the type's width."""
+    half = 1 << (int(type_[1:]) - 1)
+    return (value + half) % (2 * half) - half
+
+
+def stride_of(pointers: Pointers, dim: int) -> int:
+    """The distance in elements between neighbours along a dimension, where it is a known number; else 0."""
+    offset = pointers.offset
+    coefficient = offset.coefficients[dim] if isinstance(offset, Affine) else None
+    if coefficient is None or not is_constant(coefficient):
+        return 0
+    distance, size = int(coefficient.ref) * memory_size_of(pointers.unit), memory_size(pointers.pointee)
+    return distance // size if distance % size == 0 else 0
 
 
 def memory_size_of(llvm_element: str) -> int:

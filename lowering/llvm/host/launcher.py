@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...target import HostTarget
+from ...tt.provenance import Provenance
 from ..compile import compile_assembly, compile_object
 from ..ir import Function, Module, V
 from .kernel import lower_kernel
+from .status import Site
 
 KERNEL, LAUNCH = "jn_kernel", "jn_launch"
 LAUNCH_ARGUMENTS = 4  # pool, argument words, number of programs, programs per chunk
@@ -18,11 +20,13 @@ LAUNCH_ARGUMENTS = 4  # pool, argument words, number of programs, programs per c
 class HostKernel:
     """LLVM IR of a block function and of `jn_launch(pool, words, programs, grain)`, which runs it on the thread pool.
 
-    `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid.
+    `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
+    address of the status words (`status.py`). `sites`: what the site in those words means.
     """
 
     llvm_ir: str
     target: HostTarget
+    sites: tuple[Site, ...] = ()
 
     def object_code(self) -> bytes:
         return compile_object(self.llvm_ir, self.target)
@@ -31,15 +35,17 @@ class HostKernel:
         return compile_assembly(self.llvm_ir, self.target)
 
 
-def lower_for_launch(function: Any, target: HostTarget) -> HostKernel:
-    """Raises `UnsupportedError` naming the first operation the host back end does not implement."""
+def lower_for_launch(function: Any, target: HostTarget, provenance: Provenance) -> HostKernel:
+    """`provenance` of the function says which arrays may share memory.
+
+    Raises `UnsupportedError` naming the first operation the host back end does not implement.
+    """
     module = Module()
-    # What a text promises about the alignment of its pointers is not checked at a launch, so nothing relies on it.
-    lower_kernel(module, function, KERNEL, target, trusts_alignment=False)
+    sites = lower_kernel(module, function, KERNEL, target, provenance)
     module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
     f = Function(module, LAUNCH, [("ptr", "pool"), ("ptr", "words"), ("i64", "programs"), ("i64", "grain")])
     pool, words, programs, grain = f.params
     f.call("jn_parallel", "void", [pool, V(f"@{KERNEL}", "ptr"), words, programs, grain])
     f.ret()
     module.add(f)
-    return HostKernel(module.text(), target)
+    return HostKernel(module.text(), target, sites)

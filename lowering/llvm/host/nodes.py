@@ -34,7 +34,10 @@ class Splat(Node):
 
 @dataclass(eq=False, slots=True)
 class Affine(Node):
-    """`base + Σ coefficients[d] · coordinate[d]`; base and coefficients are i64 scalars (None = 0)."""
+    """`base + Σ coefficients[d] · coordinate[d]`; base and coefficients are i64 scalars (None = 0).
+
+    Of i32 elements it gives the low 32 bits (`offsets.py`).
+    """
 
     base: V
     coefficients: tuple[V | None, ...]
@@ -42,12 +45,16 @@ class Affine(Node):
 
 @dataclass(eq=False, slots=True)
 class Pointers(Node):
-    """`base + offset` in elements of `pointee`; offset is any integer node of the same shape."""
+    """`base + offset`; offset is any integer node of the same shape, counted in LLVM elements `unit`.
+
+    Blocks of pointers that have no common base are offsets in bytes from null. As values, blocks of pointers are i64 addresses.
+    """
 
     base: V
     pointee: str
     offset: Node
     alignment: int  # known alignment of base in bytes
+    unit: str
 
 
 @dataclass(eq=False, slots=True)
@@ -99,7 +106,7 @@ def view(source: Node, shape: Shape, dims: Sequence[int | None]) -> Node:
             return Affine(shape, source.elem, source.base, tuple(coefficients))
         case Pointers():
             offset = view(source.offset, shape, dims)
-            return Pointers(shape, source.elem, source.base, source.pointee, offset, source.alignment)
+            return Pointers(shape, source.elem, source.base, source.pointee, offset, source.alignment, source.unit)
         case View():
             inner = tuple(None if d is None else dims[d] for d in source.dims)
             return View(shape, source.elem, source.source, inner)

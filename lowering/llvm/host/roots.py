@@ -18,11 +18,10 @@ from .elementwise import (
     constant,
     identity,
     larger,
-    memory_element,
     memory_size,
     to_memory,
 )
-from .evaluate import Bound, Coordinate, Coordinates, Evaluator, decompose_mask
+from .evaluate import Bound, Coordinate, Coordinates, Evaluator, decompose_mask, stride_of
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
 from .transpose import transpose, transposed_load
@@ -205,7 +204,7 @@ class Roots:
         if not isinstance(pointers.offset, Affine):
             nodes.append(pointers.offset)
         anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
-        el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
+        size = memory_size(pointers.pointee)
 
         def effect(here: Coordinates, tail: V | None) -> None:
             guard = tail
@@ -218,8 +217,7 @@ class Roots:
             n = 1 if dim is None else here[dim].lanes  # type: ignore[union-attr]
             data = to_memory(f, f.splat(ev.at(value, here, tail), n), pointers.pointee)
             offset = pointers.offset
-            step = offset.coefficients[dim] if isinstance(offset, Affine) and dim is not None else None
-            if isinstance(offset, Affine) and (dim is None or (step is not None and step.ref == "1")):
+            if isinstance(offset, Affine) and (dim is None or stride_of(pointers, dim) == 1):
                 pointer = ev.pointer_at(pointers, here, dim)
                 if dim is None:
                     self._guarded(guard, lambda: f.store(data, pointer, size))
@@ -236,7 +234,7 @@ class Roots:
                     f.masked_store(data, pointer, f.splat(guard, n), size)
                 return
             if n == 1:
-                address = f.gep(pointers.base, ev.s.to_i64(ev.at(pointers.offset, here, tail)), el)
+                address = f.gep(pointers.base, ev.s.to_i64(ev.at(pointers.offset, here, tail)), pointers.unit)
                 self._guarded(guard, lambda: f.store(data, address, size))
                 return
             addresses = ev.addresses(pointers, here, n, tail)
@@ -258,7 +256,7 @@ class Roots:
         ev, f = self.ev, self.ev.f
         size = memory_size(pointers.pointee)
         pointer = f.gep(
-            pointers.base, ev.s.to_i64(ev.at(pointers.offset, ())), memory_element(pointers.pointee)
+            pointers.base, ev.s.to_i64(ev.at(pointers.offset, ())), pointers.unit
         )
         data = to_memory(f, ev.at(value, ()), pointers.pointee)
         self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))

@@ -30,6 +30,7 @@ class Scalars:
         self.f = function
         self._scopes: list[dict[tuple[str, ...], V]] = [{}]
         self._multiple: dict[str, int] = {}
+        self.narrow: set[str] = set()  # i64 values that fit i32
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -57,7 +58,13 @@ class Scalars:
         self._multiple[v.ref] = n
 
     def constant(self, value: int) -> V:
-        return V(str(value), "i64")
+        return V(str((value + (1 << 63)) % (1 << 64) - (1 << 63)), "i64")
+
+    def address(self, pointer: V) -> V:
+        """A scalar pointer as i64."""
+        key = ("ptrtoint", pointer.ref)
+        found = self.known(key)
+        return found or self.remember(key, self.f.op(f"ptrtoint ptr {pointer.ref} to i64", "i64"))
 
     def _binary(self, opcode: str, a: V, b: V, multiple: int) -> V:
         key = (opcode, a.ref, b.ref)
@@ -166,4 +173,6 @@ class Scalars:
         if found is None:
             found = self.remember(key, self.f.cast(key[0], a, "i64"))
             self._multiple[found.ref] = self.multiple(a)
+            if signed and a.type in ("i8", "i16", "i32"):
+                self.narrow.add(found.ref)
         return found

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..ir import V
 from .elementwise import constant
-from .evaluate import ORIGIN, Coordinate, Evaluator, decompose_mask
-from .nodes import Affine, Load, Node, Stored, View
+from .evaluate import ORIGIN, Coordinate, Evaluator, decompose_mask, stride_of
+from .nodes import Load, Node, Stored, View
 from .scalars import ZERO
 
 
@@ -20,12 +20,7 @@ def transposed_load(node: Node) -> Load | None:
         and min(node.shape) > 1
     ):
         load = node.source
-        offset = load.pointers.offset
-        if (
-            isinstance(offset, Affine)
-            and offset.coefficients[1] is not None
-            and offset.coefficients[1].ref == "1"
-        ):
+        if stride_of(load.pointers, 1) == 1:
             return load
     return None
 

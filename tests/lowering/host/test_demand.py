@@ -109,18 +109,6 @@ def test_the_first_choice_is_read_where_the_condition_holds() -> None:
     assert found(demands, other) == []
 
 
-@pytest.mark.parametrize("op", ["arith.divsi", "arith.remui"])
-def test_integer_divisions_keep_everything(op: str) -> None:
-    b = kernel("X", "O", "n")
-    x, out, n = b.args
-    total = row_sums(b, x)
-    whole = b.cast("arith.fptosi", total, "i32")
-    b.store(line(b, out), b.cast("arith.sitofp", b.binary(op, whole, whole), "f32"), below(b, ROWS, n))
-    demands = Demands(b.finish())
-    assert not demands.limited
-    assert found(demands, total) == []
-
-
 def test_addresses_keep_everything() -> None:
     b = kernel("X", "O", "n")
     x, out, n = b.args

@@ -1,0 +1,123 @@
+"""Running a compiled block function on the CPU: linking, the words of a launch, and the ways it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .lowering.llvm.host.launcher import LAUNCH, HostKernel
+from .lowering.llvm.host.status import CANCELLED, RUNNING, STOPPED, WORDS, Site
+from .lowering.tt.memory import AccessError
+from .promotion.errors import InternalError, UserError
+from .runtime.native.codegen import link
+from .runtime.native.library import library_symbols, native_library
+from .runtime.threads import pool_address
+
+CHUNKS_PER_THREAD = 16
+
+
+class HostProgram:
+    """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
+
+    def __init__(self, lowered: HostKernel) -> None:
+        self.lowered = lowered
+        code = lowered.object_code()
+        imports = {"jn_parallel": native_library().parallel}
+        imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
+        self._code = link([code], (LAUNCH,), imports)
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        self._run = signature(self._code[LAUNCH])
+
+    def run(self, name: str, arguments: Sequence[int], extents: tuple[int, int, int], threads: int) -> None:
+        """Run all programs of the grid and wait for them.
+
+        Raises `KeyboardInterrupt` if that cancelled the launch, and what a program that stopped the launch found: programs that
+        had not started by then have not run.
+        """
+        programs = prod(extents)
+        count = len(arguments)
+        words = (ctypes.c_int64 * (count + 3 + 1 + WORDS))(*arguments, *extents)
+        status = ctypes.addressof(words) + 8 * (count + 4)
+        words[count + 3] = status
+        if programs:
+            grain = max(1, programs // (threads * CHUNKS_PER_THREAD))
+            with _interruptible(status):
+                self._run(pool_address(threads), ctypes.addressof(words), programs, grain)
+        state, site, program, lane = words[count + 4 :]
+        if state == CANCELLED:
+            raise KeyboardInterrupt
+        if state == STOPPED:
+            x, rest = program % extents[0], program // extents[0]
+            place = (x, rest % extents[1], rest // extents[1])
+            raise _mistake(name, self.lowered.sites[site], place, lane)
+        if state != RUNNING:
+            raise InternalError(f"@{name}: the launch ended in state {state}")
+
+
+def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) -> UserError:
+    line = f"{site.line}: " if site.line else ""
+    return AccessError(f"{line}@{name}, program {program}: {site.message}")
+
+
+def word_of(value: Any) -> int:
+    """A scalar as the word the kernel reads: 16-bit floats travel as float32, as they are computed with."""
+    array = np.asarray(value)
+    if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
+        array = array.astype(np.float32)
+    return int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True)
+
+
+# Ctrl-C. Python runs signal handlers between bytecodes of the main thread, which is inside native code during a launch. The C
+# handler writes to the wakeup descriptor at once, though: a thread that waits there stops the launch.
+
+
+class _Watcher:
+    """The thread that waits for signals while the main thread is inside a launch."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None  # address of the status words of the running launch
+        self.previous = -1  # the wakeup descriptor that was there before
+        self._reading, self.writing = socket.socketpair()
+        self.writing.setblocking(False)
+        threading.Thread(target=self._watch, name="joinery-interrupts", daemon=True).start()
+
+    def _watch(self) -> None:
+        while numbers := self._reading.recv(64):
+            status, previous = self.status, self.previous
+            if previous >= 0:
+                os.write(previous, numbers)
+            if status is not None and signal.SIGINT in numbers:
+                ctypes.c_int64.from_address(status).value = CANCELLED
+
+
+_watchers: list[_Watcher] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watchers.clear)  # threads do not survive a fork
+
+
+@contextmanager
+def _interruptible(status: int) -> Iterator[None]:
+    """Inside, Ctrl-C cancels the launch whose status words are there."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    if not _watchers:
+        _watchers.append(_Watcher())
+    watcher = _watchers[0]
+    watcher.status = status
+    watcher.previous = signal.set_wakeup_fd(watcher.writing.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(watcher.previous)
+        watcher.status = None

@@ -1,0 +1,94 @@
+"""Reductions, scans and matrix products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....promotion.errors import InternalError
+from ..ir import V
+from .combine import Combine
+from .dot import Wanted
+from .evaluate import Bound
+from .nodes import Node, Stored
+from .syntax import attributes, constant_value, element_name, is_tensor
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+
+def _combine(k: KernelLowering, op: Any) -> Combine:
+    block = op.regions[0].blocks[0]
+    operations: list[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]]] = []
+    captured: dict[int, V] = {}
+    for inner in block.ops:
+        for value in inner.operands:
+            if value in k.scalars or (value in k.nodes and not is_tensor(value.type)):
+                captured[id(value)] = k.scalar(value)
+        if inner.name.endswith(".return"):
+            return Combine(tuple(block.args), tuple(operations), tuple(inner.operands), captured)
+        facts = {"value": constant_value(inner)} if inner.name == "arith.constant" else attributes(inner)
+        operations.append((inner.name, element_name(inner.results[0].type), inner.results[0], tuple(inner.operands),
+                           tuple(element_name(o.type) for o in inner.operands), facts))  # fmt: skip
+    raise InternalError(f"host lowering: the region of {op.name} has no terminator")
+
+
+def lower_reduce(k: KernelLowering, op: Any) -> None:
+    operands = [k.node(o) for o in op.operands]
+    axis = int(attributes(op)["axis"])
+    # All results of one reduction are written together.
+    limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
+    wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
+    results = k.roots.reduce(operands, axis, _combine(k, op), wanted)
+    for result, node in zip(op.results, results, strict=True):
+        if is_tensor(result.type):
+            k.define(result, node)
+        else:
+            k.scalars[result] = k.roots.argument_of(node)
+
+
+def lower_scan(k: KernelLowering, op: Any) -> None:
+    facts = attributes(op)
+    operands = [k.node(o) for o in op.operands]
+    nodes = k.roots.scan(
+        operands, int(facts["axis"]), _combine(k, op), bool(facts.get("reverse", False))
+    )
+    for result, node in zip(op.results, nodes, strict=True):
+        k.define(result, node)
+
+
+def lower_dot(k: KernelLowering, op: Any) -> None:
+    a, b, c = (k.node(o) for o in op.operands[:3])
+    precision = str(attributes(op).get("inputPrecision", "ieee"))
+    result = op.results[0]
+    into = _update_in_place(k, op, result, c)
+    if len(a.shape) == 3:
+        k.define(result, _batched(k, a, b, c, precision))
+        return
+    wanted = Wanted(k.limits(result), k.limits(op.operands[1]))
+    k.define(result, k.dots.dot(a, b, c, precision, into, wanted))
+
+
+def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str) -> Stored:
+    """One product after the other, on blocks in scratch."""
+    stored = [k.roots.materialize(node) for node in (a, b, c)]
+    with k.f.loop(0, c.shape[0]) as state, k.ev.scope():
+        first, second, target = (
+            Stored(m.shape[1:], m.elem, k.f.gep(m.pointer, k.ev.s.mul(state.index, k.ev.s.constant(m.strides[0])),
+                                                   m.memory), m.strides[1:], m.memory)
+            for m in stored
+        )  # fmt: skip
+        k.dots.dot(first, second, target, precision, target)
+    return stored[2]
+
+
+def _update_in_place(k: KernelLowering, op: Any, result: Any, c: Node) -> Stored | None:
+    """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
+    memory = k.carried.get(result)
+    if memory is None:
+        return None
+    owner = k.value_of.get(id(memory))
+    if owner is not None and k.last_root.get(owner, -1) > k.root_index[op]:
+        return None
+    if c is not memory:
+        k.roots.materialize(c, memory, k.limits(result))
+    return memory

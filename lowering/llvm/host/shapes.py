@@ -1,0 +1,116 @@
+"""Operations that move elements or make blocks: ranges, splats, views, joins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir import V
+from .evaluate import ORIGIN
+from .nodes import Affine, Splat, Stored, view
+from .syntax import attributes, element_name, is_tensor, shape_of
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+
+def lower_make_range(k: KernelLowering, op: Any) -> None:
+    facts = attributes(op)
+    start = k.ev.s.constant(int(facts["start"]))
+    k.define(op.results[0], Affine(shape_of(op.results[0].type), "i32", start, (V("1", "i64"),)))
+
+
+def lower_splat(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    source = op.operands[0]
+    elem, shape = element_name(result.type), shape_of(result.type)
+    value = k.integer(source) if elem in ("i64", "index") else k.scalar(source)
+    k.define(result, Splat(shape, elem, value))
+
+
+def lower_expand_dims(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    axis = int(attributes(op)["axis"])
+    shape = shape_of(result.type)
+    dims = [d for d in range(len(shape)) if d != axis]
+    k.define(result, view(k.node(op.operands[0]), shape, dims))
+
+
+def lower_broadcast(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    source = k.node(op.operands[0])
+    shape = shape_of(result.type)
+    dims = [d if source.shape[d] == shape[d] else None for d in range(len(shape))]
+    k.define(result, view(source, shape, dims))
+
+
+def lower_trans(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    order = [int(x) for x in attributes(op)["order"]]
+    dims = [order.index(s) for s in range(len(order))]
+    k.define(result, view(k.node(op.operands[0]), shape_of(result.type), dims))
+
+
+def lower_reshape(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    source = k.node(op.operands[0])
+    shape = shape_of(result.type)
+    if isinstance(source, Splat):
+        k.define(result, Splat(shape, source.elem, source.value))
+        return
+    memory = k.ev.scratch(source.shape, source.elem, pad=source.shape[-1] if source.shape else 1)
+    k.roots.materialize(source, memory)
+    k.define(result, Stored(shape, source.elem, memory.pointer, _dense(shape), memory.memory))
+
+
+def lower_join(k: KernelLowering, op: Any) -> None:
+    """Both blocks are written side by side, every other element."""
+    result = op.results[0]
+    shape, elem = shape_of(result.type), element_name(result.type)
+    k.define(result, _woven(k, op, shape, elem, (0, 1), 2))
+
+
+def lower_cat(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    shape, elem = shape_of(result.type), element_name(result.type)
+    k.define(result, _woven(k, op, shape, elem, (0, math.prod(shape) // 2), 1))
+
+
+def _woven(k: KernelLowering, op: Any, shape: tuple[int, ...], elem: str, places: Sequence[int], step: int) -> Stored:
+    """A dense block made of the operation's operands: operand k starts at its place and lies `step` elements apart."""
+    memory = k.ev.scratch((math.prod(shape),), elem)
+    for operand, start in zip(op.operands, places, strict=True):
+        node = k.node(operand)
+        strides = [step * stride for stride in _dense(node.shape)]
+        pointer = k.f.gep(memory.pointer, start, memory.memory)
+        k.roots.materialize(node, Stored(node.shape, elem, pointer, tuple(strides), memory.memory))
+    return Stored(shape, elem, memory.pointer, _dense(shape), memory.memory)
+
+
+def lower_split(k: KernelLowering, op: Any) -> None:
+    """Two views of the block in scratch, every other element each."""
+    source = k.node(op.operands[0])
+    memory = k.roots.materialize(source, k.ev.scratch(source.shape, source.elem, pad=source.shape[-1]))
+    for half, result in enumerate(op.results):
+        pointer = k.f.gep(memory.pointer, half, memory.memory)
+        if is_tensor(result.type):
+            view_ = Stored(source.shape[:-1], source.elem, pointer, memory.strides[:-1], memory.memory)
+            k.define(result, view_)
+        else:
+            scalar = Stored((), source.elem, pointer, (), memory.memory)
+            k.scalars[result] = k.ev.at(scalar, ())
+
+
+def lower_unsplat(k: KernelLowering, op: Any) -> None:
+    node = k.node(op.operands[0])
+    k.scalars[op.results[0]] = k.ev.at(node, (ORIGIN,) * len(node.shape))
+
+
+def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides; 0 for extents of 1."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step if extent > 1 else 0)
+        step *= extent
+    return tuple(reversed(strides))

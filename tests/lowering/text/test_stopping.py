@@ -1,0 +1,106 @@
+"""Launches that end early: cancelled by Ctrl-C, or by a program whose 32-bit offsets wrap."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import joinery as jn
+import numpy as np
+import pytest
+
+FOREVER = """
+module {
+  tt.func public @forever(%flag: !tt.ptr<i32>) {
+    scf.while : () -> () {
+      %seen = tt.load %flag {isVolatile = true} : !tt.ptr<i32>
+      %zero = arith.constant 0 : i32
+      %waiting = arith.cmpi eq, %seen, %zero : i32
+      scf.condition(%waiting)
+    } do {
+      scf.yield
+    }
+    tt.return
+  }
+}
+"""
+
+SCRIPT = f"""
+import sys, numpy as np, joinery as jn
+kernel = jn.kernel.from_ttir('''{FOREVER}''')
+kernel.launch(0, np.zeros(1, np.int32))  # compiled
+print("launching", flush=True)
+try:
+    kernel.launch(4, np.zeros(1, np.int32), threads=int(sys.argv[1]))
+except KeyboardInterrupt:
+    print("cancelled", flush=True)
+kernel.launch(4, np.ones(1, np.int32), threads=int(sys.argv[1]))
+print("and usable", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process of its own")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_control_c_cancels_a_launch(threads: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(threads)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "launching\n"
+        time.sleep(0.3)  # inside the launch by now; if not, the interrupt comes even earlier
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+        assert rest == "cancelled\nand usable\n"
+        assert process.returncode == 0
+    finally:
+        process.kill()
+
+
+def offsets(lines: str) -> str:
+    return f"""
+module {{
+  tt.func public @f(%x: !tt.ptr<i8>, %n: i32) {{
+    %r = tt.make_range {{end = 64 : i32, start = 0 : i32}} : tensor<64xi32>
+    %ns = tt.splat %n : i32 -> tensor<64xi32>
+    {lines}
+    %b = tt.splat %x : !tt.ptr<i8> -> tensor<64x!tt.ptr<i8>>
+    %p = tt.addptr %b, %at : tensor<64x!tt.ptr<i8>>, tensor<64xi32>
+    %v = arith.constant dense<7> : tensor<64xi8>
+    tt.store %p, %v : tensor<64x!tt.ptr<i8>>
+    tt.return
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "n"),
+    [
+        ("%at = arith.addi %r, %ns : tensor<64xi32>", 2**31 - 63),
+        ("%at = arith.muli %r, %ns : tensor<64xi32>", 2**31 // 63 + 1),
+        ("%at = arith.muli %r, %ns : tensor<64xi32>", -(2**31) // 63 - 1),
+    ],
+)
+def test_offsets_that_wrap_stop_the_launch(lines: str, n: int) -> None:
+    """Nothing is read or written at the wrapped address."""
+    kernel = jn.kernel.from_ttir(offsets(lines))
+    x = np.zeros(64, np.int8)
+    with pytest.raises(jn.UserError, match=r"program \(0, 0, 0\): the 32-bit offsets that tt.addptr uses pass 2\*\*31; fix: .*i64"):
+        kernel.launch(3, x, n)
+    assert not x.any()
+    kernel.launch(3, x, 0 if "muli" not in lines else 1)
+    assert x.any()
+
+
+def test_arithmetic_that_wraps_is_no_mistake(agree) -> None:
+    """Only addresses and bounds must not wrap; numbers may."""
+    text = offsets("""%big = arith.muli %r, %ns : tensor<64xi32>
+    %more = arith.addi %big, %ns : tensor<64xi32>
+    %mask = arith.constant dense<63> : tensor<64xi32>
+    %at = arith.andi %more, %mask : tensor<64xi32>""")
+    found, _ = agree(text, 1, np.zeros(64, np.int8), 1664525)
+    expected = np.zeros(64, np.int8)
+    expected[(np.arange(1, 65) * 1664525) & 63] = 7
+    assert np.array_equal(found, expected)
