@@ -65,7 +65,10 @@ class HostProgram:
 
 def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) -> UserError:
     line = f"{site.line}: " if site.line else ""
-    return AccessError(f"{line}@{name}, program {program}: {site.message}")
+    text = f"{line}@{name}, program {program}: {site.message}"
+    if site.kind == "memory":
+        raise MemoryError(text)
+    return AccessError(text)
 
 
 def word_of(value: Any) -> int:

@@ -207,19 +207,24 @@ def test_broken_text_is_refused(text: str) -> None:
         jn.kernel.from_ttir(text)
 
 
-def test_blocks_too_large_for_the_stack_are_refused() -> None:
+@pytest.mark.parametrize("blocks", [3, 400])
+def test_large_blocks_lie_on_the_heap_within_bounds(blocks: int) -> None:
     text = ADD.replace("64", str(1 << 20)).replace("i3232", "i32")
     chain = "".join(
-        f"""    %r{i} = tt.reshape %sum : tensor<1048576xf32> -> tensor<1048576x1xf32>
-    %s{i} = tt.reshape %r{i} : tensor<1048576x1xf32> -> tensor<1048576xf32>
+        f"""    %r{i} = tt.reshape %{f"s{i - 1}" if i else "sum"} : tensor<1048576xf32> -> tensor<1024x1024xf32>
+    %s{i} = tt.reshape %r{i} : tensor<1024x1024xf32> -> tensor<1048576xf32>
     tt.store %ao, %s{i}, %mask : tensor<1048576x!tt.ptr<f32>>
 """
-        for i in range(3)
+        for i in range(blocks)
     )
     kernel = jn.kernel.from_ttir(text.replace("    tt.return", chain + "    tt.return"))
-    x = np.ones(8, np.float32)
-    with pytest.raises(jn.UnsupportedError, match="more than 4 MiB of scratch memory"):
-        kernel.launch((1,), x, x, x, 8)
+    x, total = np.ones(8, np.float32), np.zeros(8, np.float32)
+    if blocks > 128:
+        with pytest.raises(jn.UnsupportedError, match="more than 1024 MiB of scratch memory per thread"):
+            kernel.launch((1,), x, x, total, 8)
+    else:
+        kernel.launch((1,), x, x, total, 8)
+        assert (total == 2).all()
 
 
 CALLS = """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ....promotion.errors import InternalError, UnsupportedError
+from ....promotion.errors import InternalError
 from ...target import HostTarget
 from ..ir import Function, V, const, element, iconst, int_vector, is_float, lanes, mangle, vector, zero
 from .elementwise import (
@@ -26,6 +26,7 @@ from .elementwise import (
 )
 from .nodes import Affine, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant
+from .scratch import Scratch
 
 
 class Coordinate(NamedTuple):
@@ -111,7 +112,7 @@ class Evaluator:
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
         self.ahead: set[int] = set()  # loads that fetch the next row
-        self._scratch_bytes = 0
+        self.memory = Scratch(function)
         self._loops = 0
 
     # -- scopes -----------------------------------------------------------
@@ -472,10 +473,8 @@ class Evaluator:
         if shape:
             strides.append(1 if shape[-1] > 1 else 0)
         count = max(1, math.prod(shape[:-1])) * row if shape else 1
-        self._scratch_bytes += count * memory_size_of(memory)
-        if self._scratch_bytes > 1 << 22:  # it lies on the stack
-            raise UnsupportedError(f"host lowering: with a block of {shape} {elem}, more than 4 MiB of scratch memory")
-        return Stored(shape, elem, self.f.alloca(memory, count), tuple(strides), memory)
+        pointer = self.memory.block(memory, count, memory_size_of(memory), f"a block of {shape} {elem}")
+        return Stored(shape, elem, pointer, tuple(strides), memory)
 
     # -- loops ----------------------------------------------------------------
 

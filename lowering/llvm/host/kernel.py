@@ -92,9 +92,13 @@ class KernelLowering:
             self.program = state.index
             self.leave_if_stopped()
             self.block(block)
+        self.ev.memory.end()
         self.f.ret()
         if self.status is not None:
-            self.status.finish()
+            self.status.start_leaving()
+            self.ev.memory.end()
+            self.f.ret()
+            self.ev.memory.finish()
         return self.f
 
     # -- preparation ------------------------------------------------------------
@@ -119,6 +123,7 @@ class KernelLowering:
             self.grid = [self.f.load("i64", self.f.gep(self.f.params[0], 8 * (first + i)), 8) for i in range(3)]
         if self.from_text:
             self.status = Status(self.f, self.f.load("ptr", self.f.gep(self.f.params[0], 8 * (len(block.args) + 3)), 8))
+            self.ev.memory.begin(self.status)
 
     def _again(self, node: Node) -> bool:
         value = self.value_of.get(id(node))

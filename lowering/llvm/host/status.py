@@ -17,7 +17,8 @@ _STOP = "jn_stop"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place of a kernel that can stop the launch. kind: "assert", or "overflow" of 32-bit address arithmetic."""
+    """A place of a kernel that can stop the launch. kind: "assert", "overflow" of 32-bit
+    address arithmetic, or "memory" that could not be had."""
 
     kind: str
     message: str
@@ -46,16 +47,23 @@ class Status:
         broken, fine = f.label("broken"), f.label("fine")
         f.cond_branch(holds, fine, broken)
         f.start(broken)
-        _declare_stop(f.module)
-        f.call(_STOP, "void", [self._words, V(str(len(self.sites)), "i64"), program, lane])
-        f.branch(self._leave)
+        for line in self.report(self.add(site), program, lane):
+            f.emit(line)
         f.start(fine)
-        self.sites.append(site)
 
-    def finish(self) -> None:
-        """The way out, behind the function's own end."""
+    def add(self, site: Site) -> int:
+        self.sites.append(site)
+        return len(self.sites) - 1
+
+    def report(self, site: int, program: V, lane: V) -> list[str]:
+        """Instructions that stop the launch and leave the function."""
+        _declare_stop(self._f.module)
+        arguments = f"ptr {self._words.ref}, i64 {site}, i64 {program.ref}, i64 {lane.ref}"
+        return [f"call void @{_STOP}({arguments})", f"br label %{self._leave}"]
+
+    def start_leaving(self) -> None:
+        """Begin the block that all ways out lead to, behind the function's own end."""
         self._f.start(self._leave)
-        self._f.ret()
 
 
 def _declare_stop(module: Module) -> None:
