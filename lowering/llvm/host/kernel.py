@@ -518,6 +518,8 @@ HANDLERS = {
     "scf.yield": KernelLowering.op_nothing,
     "ttg.barrier": KernelLowering.op_nothing,
     "llvm.intr.assume": KernelLowering.op_nothing,
+    "tt.grid_dependency_wait": KernelLowering.op_nothing,
+    "tt.grid_dependency_launch_dependents": KernelLowering.op_nothing,
     "tt.return": KernelLowering.op_nothing,
 }
 

@@ -1,0 +1,23 @@
+"""Where an operation stands in the kernel's own source."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
+from xdsl.ir import Attribute, Operation
+
+
+def source_place(op: Operation) -> tuple[str, int] | None:
+    """(file, line) of an operation's location; of inlined code the place in the inlined function, of fused locations the first
+    known one. None when the text does not say."""
+    waiting: list[Attribute] = [op.location]
+    while waiting:
+        location = waiting.pop()
+        if isinstance(location, FileLineColLoc):
+            return location.filename.data, location.line.data
+        if isinstance(location, NameLoc):
+            waiting.append(location.location)
+        elif isinstance(location, CallSiteLoc):
+            waiting += [location.caller, location.callee]
+        elif isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
+            waiting += reversed(location.locations.data)
+    return None
