@@ -202,7 +202,7 @@ class DotScaledOp(IRDLOperation):
         printer.print_string(f" lhs = {kinds[0]} rhs = {kinds[1]} ")
         shown: dict[str, Attribute] = {"fastMath": self.fastMath}
         shown |= {name: FALSE for name in ("lhs_k_pack", "rhs_k_pack") if self.properties[name] == FALSE}
-        printer.print_attr_dict({**shown, **self.attributes})
+        printer.print_attr_dict(dict(sorted({**shown, **self.attributes}.items())))
         printer.print_string(" : ")
         for index, (value, scale) in enumerate(sides):
             printer.print_string(" * " if index else "")
