@@ -76,8 +76,11 @@ class Kernel:
             grid: number of programs, or one number per axis x, y, z.
             args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
 
+        What the kernel prints (`tt.print`) goes to `sys.stdout`.
+
         Raises `UserError` for arguments that do not fit, `AccessError` (with program and operation) for accesses outside the
-        arrays, `UnsupportedError` for operations the interpreter does not know.
+        arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
+        does not know.
         """
         interpret(self._module, grid, args, self.name)
 

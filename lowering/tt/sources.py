@@ -10,8 +10,12 @@ def source_place(op: Operation) -> tuple[str, int] | None:
     """(file, line) of an operation's location; of inlined code the place in the inlined function, of fused locations the first
     known one. None when the text does not say."""
     waiting: list[Attribute] = [op.location]
+    seen: set[int] = set()  # of objects: locations share their parts
     while waiting:
         location = waiting.pop()
+        if id(location) in seen:
+            continue
+        seen.add(id(location))
         if isinstance(location, FileLineColLoc):
             return location.filename.data, location.line.data
         if isinstance(location, NameLoc):

@@ -100,8 +100,8 @@ def test_tf32_is_what_it_says() -> None:
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3", "bf16x3", "ieee"])
 @pytest.mark.parametrize(
     ("elem", "total"),
-    [("f8E4M3FN", "f32"), ("f8E4M3FN", "f16"), ("f8E5M2", "f32"), ("f8E5M2", "f16"), ("f16", "f16"), ("f16", "f32"), ("bf16", "f32"),
-     ("f32", "f64"), ("f64", "f64")],
+    [("f8E4M3FN", "f32"), ("f8E4M3FN", "f16"), ("f8E5M2", "f32"), ("f8E5M2", "f16"), ("f16", "f16"), ("f16", "f32"),
+     ("bf16", "f32"), ("f32", "f64"), ("f64", "f64")],
 )  # fmt: skip
 def test_precision_concerns_float32_only(elem: str, total: str, precision: str) -> None:
     a, b = ((RNG.normal(size=size)).astype(NUMPY[elem]) for size in (M * K, K * N))

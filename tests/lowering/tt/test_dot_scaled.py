@@ -224,7 +224,8 @@ def test_elements_beyond_float32_after_scaling_are_infinite() -> None:
 
 def test_special_elements() -> None:
     """NaN and infinities of the 8-bit formats."""
-    for kind, pattern, expected in (("e4m3", 0x7F, np.nan), ("e5m2", 0x7C, np.inf), ("e5m2", 0xFC, -np.inf), ("e5m2", 0x7D, np.nan)):
+    specials = (("e4m3", 0x7F, np.nan), ("e5m2", 0x7C, np.inf), ("e5m2", 0xFC, -np.inf), ("e5m2", 0x7D, np.nan))
+    for kind, pattern, expected in specials:
         case = Case(kind, "e4m3", m=8, n=8, k=32)
         a, b, *_, c = case.arrays
         a[:], b[:], c[:] = 0, 0x38, 0
@@ -272,9 +273,11 @@ def test_bits_instead_of_8_bit_floats() -> None:
 
 PARAMETERS = {
     "a": "tensor<16x64xf8E4M3FN>", "p": "tensor<16x32xi8>", "b": "tensor<64x8xf8E4M3FN>", "c": "tensor<16x8xf32>",
-    "sa": "tensor<16x2xi8>", "sb": "tensor<8x2xi8>", "sa16": "tensor<16x4xi8>", "sa8": "tensor<16x8xi8>", "wide": "tensor<16x128xi8>",
+    "sa": "tensor<16x2xi8>", "sb": "tensor<8x2xi8>", "sa16": "tensor<16x4xi8>", "sa8": "tensor<16x8xi8>",
+    "wide": "tensor<16x128xi8>",
     "sf": "tensor<16x2xf32>", "line": "tensor<64xf8E4M3FN>", "ci": "tensor<16x8xi32>", "h": "tensor<16x64xf16>", "s": "f32",
-    "a3": "tensor<2x16x64xf8E4M3FN>", "b3": "tensor<4x64x8xf8E4M3FN>", "c3": "tensor<2x16x8xf32>", "short": "tensor<32x8xf8E4M3FN>",
+    "a3": "tensor<2x16x64xf8E4M3FN>", "b3": "tensor<4x64x8xf8E4M3FN>", "c3": "tensor<2x16x8xf32>",
+    "short": "tensor<32x8xf8E4M3FN>",
     "a4": "tensor<1x2x16x64xf8E4M3FN>",
 }  # fmt: skip
 

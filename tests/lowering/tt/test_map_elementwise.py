@@ -95,7 +95,9 @@ def test_a_straight_region(shape, elem: str) -> None:
 
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64"])
 def test_integers_of_every_width(elem: str) -> None:
-    region = f"%s = arith.addi %a0, %a1 : {elem}\n%h = tt.mulhiui %s, %a1 : {elem}\ntt.map_elementwise.return %h, %s : {elem}, {elem}"
+    region = f"""%s = arith.addi %a0, %a1 : {elem}
+    %h = tt.mulhiui %s, %a1 : {elem}
+    tt.map_elementwise.return %h, %s : {elem}, {elem}"""
     x, y = values(elem, 32), values(elem, 32)
     width = 8 * x.dtype.itemsize
     total = x + y
@@ -280,9 +282,8 @@ def test_a_map_in_a_loop() -> None:
 def generic(operands: str, types: str, region: str, results: str, pack: int = 1) -> str:
     bound = "%r:1 = " if results != "()" else ""
     call = f'{bound}"tt.map_elementwise"({operands}) <{{pack = {pack} : i32}}> ({{\n{region}\n}}) : ({types}) -> {results}'
-    return (
-        "tt.func public @f(%x: tensor<8xi32>, %y: tensor<16xi32>, %s: i32, %h: tensor<8xf16>, %c: i1) {\n" + call + "\ntt.return\n}"
-    )
+    parameters = "%x: tensor<8xi32>, %y: tensor<16xi32>, %s: i32, %h: tensor<8xf16>, %c: i1"
+    return f"tt.func public @f({parameters}) {{\n{call}\ntt.return\n}}"
 
 
 SAME = "^bb0(%a: i32):\ntt.map_elementwise.return %a : i32"
@@ -305,9 +306,9 @@ TWO = "^bb0(%a: i32, %b: i32):\ntt.map_elementwise.return %a : i32"
         (generic("%x", "tensor<8xi32>", TWO, "tensor<8xi32>"), "2 region arguments, expected 1"),
         (generic("%x", "tensor<8xi32>", SAME, "tensor<8xi32>", 2), "1 region arguments, expected 2"),
         (generic("%h", "tensor<8xf16>", SAME, "tensor<8xi32>"), "number 0 of the region arguments is i32, expected f16"),
-        (generic("%x", "tensor<8xi32>", SAME, "tensor<8xf16>"), "number 0 of the values returned by the region is i32, expected f16"),
+        (generic("%x", "tensor<8xi32>", SAME, "tensor<8xf16>"), "values returned by the region is i32, expected f16"),
         (generic("%x", "tensor<8xi32>", "^bb0(%a: i32):\ntt.map_elementwise.return", "tensor<8xi32>"), "0 values returned"),
-        (generic("%x", "tensor<8xi32>", "^bb0(%a: i32):\n%b = arith.addi %a, %a : i32", "tensor<8xi32>"), "does not end in a term"),
+        (generic("%x", "tensor<8xi32>", "^bb0(%a: i32):\n%b = arith.addi %a, %a : i32", "tensor<8xi32>"), "does not end in"),
         (generic("%x", "tensor<8xi32>", "^bb0(%a: i32):\nscf.yield %a : i32", "tensor<8xi32>"), "the region ends in scf.yield"),
         (generic("%x", "tensor<8xi32>", "", "tensor<8xi32>"), "the region is empty"),
     ],

@@ -102,7 +102,8 @@ def test_the_list() -> None:
 )
 def test_every_attribute_is_a_property(name: str, attributes: str) -> None:
     known = CLASSES[name].get_irdl_definition().properties
-    assert {attribute if attribute in known else RENAMED.get(attribute, attribute) for attribute in attributes.split()} <= known.keys()
+    names = attributes.split()
+    assert {name if name in known else RENAMED.get(name, name) for name in names} <= known.keys()
 
 
 @pytest.mark.parametrize(
@@ -112,11 +113,13 @@ def test_every_attribute_is_a_property(name: str, attributes: str) -> None:
          "{cachePolicy = #tt.cache_policy<cache_modifier = ca, eviction_policy = evict_last>, isVolatile = true}"),
         ("tt.store %p, %f, %m evictionPolicy = evict_first : tensor<8x!tt.ptr<f32>>",
          "{cachePolicy = #tt.cache_policy<cache_modifier = none, eviction_policy = evict_first>}"),
-        ("%r = tt.reshape %f allow_reorder efficient_layout : tensor<8xf32> -> tensor<2x4xf32>", "allow_reorder efficient_layout"),
+        ("%r = tt.reshape %f allow_reorder efficient_layout : tensor<8xf32> -> tensor<2x4xf32>",
+         "allow_reorder efficient_layout"),
         ("%r = tt.gather %f[%i] {axis = 0 : i32} : (tensor<8xf32>, tensor<8xi32>) -> tensor<8xf32>", "{axis = 0 : i32}"),
         ("%r = tt.call @g(%s) {arg_attrs = [{tt.a = 1 : i32}], res_attrs = [{}]} : (f32) -> f32", "arg_attrs = [{"),
         ("tt.grid_dependency_wait", "tt.grid_dependency_wait"),
-        ('tt.print "x" {hex = true, isSigned = array<i32: 0>} : %s : f32', '"x" {hex = true, isSigned = array<i32: 0>} : %s : f32'),
+        ('tt.print "x" {hex = true, isSigned = array<i32: 0>} : %s : f32',
+         '"x" {hex = true, isSigned = array<i32: 0>} : %s : f32'),
     ],
 )  # fmt: skip
 def test_attributes_in_text(line: str, printed: str) -> None:
@@ -127,8 +130,13 @@ def test_attributes_in_text(line: str, printed: str) -> None:
     assert print_module(parse(text)) == text
 
 
-@pytest.mark.parametrize(("attributes", "message"), [("arg_attrs = []", "0 argument attributes for 1 arguments"),
-                                                     ("res_attrs = [{}, {}]", "2 result attributes for 1 results")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ("arg_attrs = []", "0 argument attributes for 1 arguments"),
+        ("res_attrs = [{}, {}]", "2 result attributes for 1 results"),
+    ],
+)
 def test_attributes_of_a_call_that_fit_nothing(attributes: str, message: str) -> None:
     body = f"%r = tt.call @g(%s) {{{attributes}}} : (f32) -> f32\ntt.return"
     callee = "tt.func private @g(%x: f32) -> f32 {\ntt.return %x : f32\n}"
