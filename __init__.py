@@ -21,6 +21,7 @@ _LOCATIONS: dict[str, str] = {
     "JoineryError": "promotion.errors",
     "UserError": "promotion.errors",
     "UnsupportedError": "promotion.errors",
+    "KernelAssertionError": "promotion.errors",
     "InternalError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
     "what_if": "graph.what_if",

@@ -20,6 +20,8 @@ from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
+from .lowering.tt.expand_dot_scaled import expand_dot_scaled
+from .lowering.tt.expand_map_elementwise import expand_map_elementwise
 from .lowering.tt.inlining import inline_calls
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.licm import hoist_invariants
@@ -75,8 +77,11 @@ class Kernel:
             grid: number of programs, or one number per axis x, y, z.
             args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
 
+        What the kernel prints (`tt.print`) goes to `sys.stdout`.
+
         Raises `UserError` for arguments that do not fit, `AccessError` (with program and operation) for accesses outside the
-        arrays, `UnsupportedError` for operations the interpreter does not know.
+        arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
+        does not know.
         """
         interpret(self._module, grid, args, self.name)
 
@@ -128,6 +133,8 @@ class Kernel:
         if self._function_simplified is None:
             simplified = find_function(self._module.clone(), self.name)
             inline_calls(simplified)
+            expand_dot_scaled(simplified)
+            expand_map_elementwise(simplified)
             make_total(simplified)
             simplify(simplified)
             hoist_invariants(simplified)

@@ -11,6 +11,33 @@ class UserError(JoineryError, ValueError):
     """The input is wrong. The message names the op, the operands, what was expected and one concrete fix."""
 
 
+class KernelAssertionError(UserError):
+    """A `tt.assert` of a block kernel failed.
+
+    Attributes:
+        message: what the kernel says about it.
+        file, line: where the assertion stands in the kernel's source; None when the text does not say.
+        program: the program's place in the grid along x, y, z.
+        lane: the place of the first false element in the condition; () for a scalar.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        message: str = "",
+        file: str | None = None,
+        line: int | None = None,
+        program: tuple[int, int, int] = (0, 0, 0),
+        lane: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(text)
+        self.message = message
+        self.file = file
+        self.line = line
+        self.program = program
+        self.lane = lane
+
+
 class UnsupportedError(JoineryError, NotImplementedError):
     """The input is valid but joinery does not implement it. The message names what is missing."""
 

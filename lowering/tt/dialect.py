@@ -11,10 +11,12 @@ from xdsl.ir import Dialect, Operation
 from . import (
     dialect_atomics,
     dialect_compute,
+    dialect_debug,
     dialect_functions,
     dialect_hints,
     dialect_memory,
     dialect_regions,
+    dialect_scaled,
     dialect_shapes,
 )
 from .arith_ops import ARITH
@@ -29,7 +31,10 @@ TT = Dialect(
         *dialect_memory.OPERATIONS,
         *dialect_atomics.OPERATIONS,
         *dialect_compute.OPERATIONS,
+        *dialect_scaled.OPERATIONS,
         *dialect_regions.OPERATIONS,
+        *dialect_debug.OPERATIONS,
+        *dialect_hints.GRID_DEPENDENCIES,
     ],
     [PointerType, CachePolicyAttr],
 )

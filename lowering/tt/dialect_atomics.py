@@ -66,12 +66,15 @@ class _AtomicOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         words = [str(enum_name(cases, self.properties[name])) for name, cases in self.WORDS]
         printer.print_string(f" {', '.join(words)}, ")
-        printer.print_list(self.operands, printer.print_ssa_value)
+        self._print_operands(printer)
         if self.attributes:
             printer.print_string(" ")
             printer.print_attr_dict(self.attributes)
         printer.print_string(" : ")
         self._print_types(printer)
+
+    def _print_operands(self, printer: Printer) -> None:
+        printer.print_list(self.operands, printer.print_ssa_value)
 
     def _print_types(self, printer: Printer) -> None:
         printer.print_attribute(FunctionType.from_lists(list(self.operand_types), list(self.result_types)))
@@ -205,4 +208,64 @@ def _expect_order(op: Operation, *allowed: str) -> None:
         fail(op, f"order {order}; expected {' or '.join(allowed)}")
 
 
-OPERATIONS: Sequence[type[Operation]] = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp)
+@irdl_op_definition
+class AtomicPollOp(_AtomicOp):
+    """Reads again and again until every lane holds what is expected, or `timeout` nanoseconds have passed.
+
+    The result says which lanes held it at last. Without a timeout the wait has no end of its own.
+    """
+
+    name = "tt.atomic_poll"
+    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+    WIDTHS: ClassVar[tuple[int, ...]] = (16, 32, 64)
+
+    ptr = operand_def()
+    expected = operand_def()
+    timeout = opt_operand_def()
+    result = result_def()
+    sem = prop_def(IntegerAttr)
+    scope = prop_def(IntegerAttr)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
+
+    def verify_(self) -> None:
+        held = self._verify_words()
+        _expect_order(self, "relaxed", "acquire")
+        expect_type(self, "expected", self.expected.type, held, "what ptr points to")
+        if not t.is_integer(held) or t.bit_width(held) not in self.WIDTHS:
+            fail(self, f"expected is {held}; polls read integers of 16, 32 or 64 bits")
+        expect_type(self, "result", self.result.type, t.mask_type(held), "i1 of the pointer's shape")
+        if self.timeout is not None:
+            expect_type(self, "timeout", self.timeout.type, t.I64, "nanoseconds")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AtomicPollOp:
+        properties, operands = cls._read_words(parser)
+        if len(operands) != 2:
+            parser.raise_error("expected a pointer and a value")
+        timeout = parser.parse_unresolved_operand() if parser.parse_optional_keyword("timeout") else None
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        types = [parser.parse_type()]
+        parser.parse_punctuation(",")
+        types.append(parser.parse_type())
+        parser.parse_punctuation("->")
+        result = parser.parse_type()
+        values = [parser.resolve_operand(o, each) for o, each in zip(operands, types, strict=True)]
+        if timeout is not None:
+            values.append(parser.resolve_operand(timeout, t.I64))
+        return cls.create(operands=values, result_types=[result], properties=properties, attributes=attributes)
+
+    def _print_operands(self, printer: Printer) -> None:
+        printer.print_list((self.ptr, self.expected), printer.print_ssa_value)
+        if self.timeout is not None:
+            printer.print_string(" timeout ")
+            printer.print_ssa_value(self.timeout)
+
+    def _print_types(self, printer: Printer) -> None:
+        printer.print_list((self.ptr.type, self.expected.type), printer.print_attribute)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+OPERATIONS: Sequence[type[Operation]] = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp, AtomicPollOp)

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
+    ParsePropInAttrDict,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -211,11 +212,19 @@ class CallOp(IRDLOperation):
     name = "tt.call"
 
     callee = prop_def(SymbolRefAttr)
+    arg_attrs = opt_prop_def(ArrayAttr[DictionaryAttr])
+    res_attrs = opt_prop_def(ArrayAttr[DictionaryAttr])
     arguments = var_operand_def()
     results_ = var_result_def()
 
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$callee `(` $arguments `)` attr-dict `:` functional-type($arguments, $results_)"
     traits = traits_def(BlockSizes(), _CalleeExists())
+
+    def verify_(self) -> None:
+        for what, attrs, values in (("argument", self.arg_attrs, self.operands), ("result", self.res_attrs, self.results)):
+            if attrs is not None and len(attrs.data) != len(values):
+                fail(self, f"{len(attrs.data)} {what} attributes for {len(values)} {what}s")
 
 
 class _GridOp(IRDLOperation):

@@ -1,4 +1,5 @@
-"""Operations that compute nothing: a barrier between the threads of one program, and an assumption about a scalar."""
+"""Operations that compute nothing: a barrier between the threads of one program, an assumption about a scalar, and the order
+of one launch after another."""
 
 from __future__ import annotations
 
@@ -54,5 +55,27 @@ class AssumeOp(IRDLOperation):
         expect_type(self, "condition", self.condition.type, t.I1, "a scalar i1")
 
 
+class _GridDependencyOp(IRDLOperation):
+    """Concerns launches that overlap. Here a launch ends before the next begins, so nothing happens."""
+
+    assembly_format = "attr-dict"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class GridDependencyWaitOp(_GridDependencyOp):
+    """Waits for the launches that this one depends on."""
+
+    name = "tt.grid_dependency_wait"
+
+
+@irdl_op_definition
+class GridDependencyLaunchDependentsOp(_GridDependencyOp):
+    """Lets the launches begin that depend on this one."""
+
+    name = "tt.grid_dependency_launch_dependents"
+
+
 BARRIERS: Sequence[type[Operation]] = (BarrierOp,)
 ASSUMPTIONS: Sequence[type[Operation]] = (AssumeOp,)
+GRID_DEPENDENCIES: Sequence[type[Operation]] = (GridDependencyWaitOp, GridDependencyLaunchDependentsOp)

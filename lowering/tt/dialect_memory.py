@@ -102,7 +102,7 @@ def _print_tail(printer: Printer, op: IRDLOperation, omit: Mapping[str, Attribut
     }
     if shown:
         printer.print_string(" ")
-        printer.print_attr_dict(shown)
+        printer.print_attr_dict(dict(sorted(shown.items())))
     printer.print_string(" : ")
     printer.print_attribute(op.operands[0].type)
 

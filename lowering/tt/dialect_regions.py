@@ -1,4 +1,5 @@
-"""tt.reduce and tt.scan: combine the elements along one axis with a region given by the program."""
+"""Operations whose region the program gives: tt.reduce and tt.scan combine the elements along one axis with it,
+tt.map_elementwise applies it to every element."""
 
 from __future__ import annotations
 
@@ -109,4 +110,69 @@ class ScanReturnOp(_CombineReturnOp):
     traits = traits_def(IsTerminator(), HasParent(ScanOp), Pure())
 
 
-OPERATIONS: Sequence[type[Operation]] = (ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp)
+@irdl_op_definition
+class MapElementwiseOp(IRDLOperation):
+    """Applies a region of scalars to `pack` elements at a time, in row-major order; it may branch.
+
+    Region arguments: `pack` elements of the first operand, then of the second, …; returned are `pack` elements of the first
+    result, then of the second, …
+    """
+
+    name = "tt.map_elementwise"
+
+    srcs = var_operand_def()
+    results_ = var_result_def()
+    pack = prop_def(IntegerAttr)
+    scalarOp = region_def()
+
+    traits = traits_def(BlockSizes())
+
+    def verify_(self) -> None:
+        if not self.srcs:
+            fail(self, "no operands, expected at least one block")
+        if not self.results_:
+            fail(self, "no results, expected at least one")
+        shape = expect_block(self, "operand 0", self.srcs[0])
+        for what, values in (("operand", self.srcs), ("result", self.results_)):
+            for index, value in enumerate(values):
+                expect_block(self, f"{what} {index}", value)
+                expect_shape(self, f"{what} {index}", value.type, shape, "the shape of operand 0")
+        pack = self.pack.value.data
+        if pack < 1 or t.element_count(self.srcs[0].type) % pack:
+            fail(self, f"pack is {pack}, expected a divisor of the {t.element_count(self.srcs[0].type)} elements")
+        blocks = self.scalarOp.blocks
+        if not blocks:
+            fail(self, "the region is empty")
+        elements = [t.elem(value.type) for value in self.srcs for _ in range(pack)]
+        expect_types(self, "region arguments", [argument.type for argument in blocks[0].args], elements)
+        expected = [t.elem(value.type) for value in self.results_ for _ in range(pack)]
+        for block in blocks:
+            last = block.last_op
+            if last is None or not last.has_trait(IsTerminator):
+                fail(self, "a block of the region does not end in a terminator such as tt.map_elementwise.return")
+            if not isinstance(last, MapElementwiseReturnOp) and not last.successors:
+                fail(self, f"the region ends in {last.name}, expected tt.map_elementwise.return")
+            if isinstance(last, MapElementwiseReturnOp):
+                expect_types(self, "values returned by the region", last.operand_types, expected)
+
+
+@irdl_op_definition
+class MapElementwiseReturnOp(IRDLOperation):
+    """Ends the region of tt.map_elementwise."""
+
+    name = "tt.map_elementwise.return"
+
+    values = var_operand_def()
+
+    assembly_format = "attr-dict ($values^ `:` type($values))?"
+    traits = traits_def(IsTerminator(), HasParent(MapElementwiseOp), Pure())
+
+
+OPERATIONS: Sequence[type[Operation]] = (
+    ReduceOp,
+    ReduceReturnOp,
+    ScanOp,
+    ScanReturnOp,
+    MapElementwiseOp,
+    MapElementwiseReturnOp,
+)

@@ -17,10 +17,13 @@ from xdsl.ir import Attribute, Operation
 
 from . import types as t
 from .arith_ops import FLOAT_PREDICATES, INTEGER_PREDICATES
-from .attributes import INPUT_PRECISIONS, ROUNDING_MODES, enum_name, property_number
+from .attributes import ROUNDING_MODES, enum_name, property_number
 from .constants import block_values, is_splat, scalar_value, splat_value
 from .dialect_atomics import RMW_OPERATIONS
+from .effects import atomic_poll
+from .matrix_product import product
 from .memory import Memory
+from .microscaling import scaled_product
 from .numerics import (
     ELEMENTARY,
     FLOAT,
@@ -36,7 +39,6 @@ from .numerics import (
     is_wide,
     numpy_dtype,
     round_float,
-    round_to_tf32,
     signed,
     unsigned,
 )
@@ -323,37 +325,7 @@ def _histogram(op: Operation, memory: Memory) -> Evaluator:
     return run
 
 
-# The matrix product
-
-
-def _dot(op: Operation, memory: Memory) -> Evaluator:
-    source, target = numpy_dtype(op.operands[0].type), numpy_dtype(_result(op))
-    if source.kind in "ib":
-        return _integer_dot(source, target)
-    narrowed = source == np.float32 and property_number(op, "inputPrecision") == INPUT_PRECISIONS["tf32"]
-    wide = target if is_wide(target) else np.dtype(np.float32)
-
-    def run(a: Any, b: Any, c: Any) -> Any:
-        a, b = np.asarray(a).astype(wide), np.asarray(b).astype(wide)
-        if narrowed:
-            a, b = round_to_tf32(a), round_to_tf32(b)
-        return (np.matmul(a, b) + np.asarray(c).astype(wide)).astype(target)
-
-    return run
-
-
-def _integer_dot(source: np.dtype[Any], target: np.dtype[Any]) -> Evaluator:
-    if (
-        source.itemsize == 1
-    ):  # the sum of at most 2**20 products of 14 bits is exact in float64, whose product is fast
-        return lambda a, b, c: (
-            as_integer(
-                np.matmul(signed(a).astype(np.float64), signed(b).astype(np.float64)).astype(np.int64), target
-            )
-            + c
-        )
-    return lambda a, b, c: np.matmul(a.astype(target), b.astype(target)) + c
-
+_NOTHING = ("ttg.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents")
 
 EVALUATORS: dict[str, Maker] = {
     **{name: _integer_function(name) for name in (*SIGNED, *UNSIGNED)},
@@ -391,13 +363,15 @@ EVALUATORS: dict[str, Maker] = {
     "tt.atomic_cas": _atomic(_compare_and_swap, 2),
     "tt.atomic_load": _atomic_load,
     "tt.atomic_store": _store,
+    "tt.atomic_poll": atomic_poll,
     "tt.histogram": _histogram,
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
-    "ttg.barrier": lambda op, memory: lambda: None,
+    **dict.fromkeys(_NOTHING, lambda op, memory: lambda: None),
     "tt.bitcast": _bitcast,
     "tt.ptr_to_int": _address_cast,
     "tt.int_to_ptr": _address_cast,
     "tt.fp_to_fp": _convert_float,
     "tt.clampf": _clamp,
-    "tt.dot": _dot,
+    "tt.dot": product,
+    "tt.dot_scaled": scaled_product,
 }

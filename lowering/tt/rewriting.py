@@ -26,7 +26,7 @@ class _Before:
 
 
 class Rewriter(BlockBuilder):
-    """A builder whose operations come before `anchor`, at its place in the source."""
+    """A builder whose operations come before `anchor`, at its place in the source; `args` are the anchor's operands."""
 
     __slots__ = ("_anchor",)
 
@@ -36,11 +36,13 @@ class Rewriter(BlockBuilder):
         self._block = before
         self._constants = {}
         self._scopes = []
-        self.args = []
+        self.args = list(anchor.operands)
 
     def replace(self, results: Sequence[SSAValue]) -> None:
         """Put these values in the place of the anchor's results, and remove the anchor."""
         for old, new in zip(self._anchor.results, results, strict=True):
+            if old.type != new.type:
+                raise InternalError(f"{self._anchor.name}: its replacement is {new.type}, expected {old.type}")
             old.replace_all_uses_with(new)
         block = self._anchor.parent
         if block is None:

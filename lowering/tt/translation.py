@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...promotion.errors import UnsupportedError, UserError
 from .attributes import property_number
+from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
 from .numerics import numpy_dtype
 
@@ -55,13 +56,18 @@ class Translation:
 
     def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
         """A function body, which may branch between blocks."""
+        run = self.flow(region)
+        return lambda args: run(self.template.copy(), args)
+
+    def flow(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
+        """A region whose blocks may branch: values of the first block's arguments -> values of the operands of the terminator
+        that leaves it."""
         blocks = {block: self.block(block) for block in region.blocks}
         ends = {block: self._branch(block) for block in region.blocks}
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
         entry = region.blocks[0]
 
-        def run(args: Sequence[Value]) -> list[Value]:
-            env = self.template.copy()
+        def run(env: Environment, args: Sequence[Value]) -> list[Value]:
             block: Block | None = entry
             values = list(args)
             while block is not None:
@@ -75,12 +81,12 @@ class Translation:
         return run
 
     def _branch(self, block: Block) -> Callable[[Environment], tuple[Block | None, list[Value]]]:
-        """Where a block of a function body continues, and with which values; None at the function's end."""
+        """Where a block of a branching region continues, and with which values; None where it leaves the region."""
         last = block.last_op
         if last is None:
             raise UserError("a block of the function is empty")
         places = [self.slot(value) for value in last.operands]
-        if last.name == "tt.return":
+        if last.name in ("tt.return", "tt.map_elementwise.return"):
             return lambda env: (None, [env[place] for place in places])
         if last.name == "cf.br":
             (target,) = last.successors
@@ -120,6 +126,9 @@ class Translation:
                 break
             if op.name in _STRUCTURED:
                 steps.append(getattr(self, f"_{op.name.replace('.', '_')}")(op))
+                continue
+            if op.name in STEPS:
+                steps.append(STEPS[op.name](self, op))
                 continue
             make = EVALUATORS.get(op.name)
             if make is None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import V
 from .affine import fold
+from .coordinates import memory_size_of
 from .elementwise import from_memory, memory_element, memory_size
-from .evaluate import memory_size_of
 from .nodes import Affine, Load, Map, Node, Pointers, Splat
 from .syntax import attributes, element_name, is_tensor, pointee_name, shape_of
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import V
-from .evaluate import Bound
+from .coordinates import Bound
 from .nodes import Affine, Node, Splat
 from .scalars import Scalars
 

@@ -9,9 +9,9 @@ from ....promotion.errors import UnsupportedError
 from ...tt.attributes import enum_name
 from ...tt.dialect_atomics import MEMORY_ORDERS, RMW_OPERATIONS
 from ..ir import V, zero
+from .coordinates import Coordinates
 from .elements import each_element
 from .elementwise import from_memory, memory_element, memory_size, to_memory
-from .evaluate import Coordinates
 from .nodes import Affine, Node, Pointers
 from .syntax import attribute, is_tensor, pointee_name, shape_of
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir import V
 from .accesses import in_units
 from .affine import as_affine
+from .coordinates import Bound
 from .elementwise import register_element
-from .evaluate import Bound
 from .liveness import all_operations
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .offsets import is_exact

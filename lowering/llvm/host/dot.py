@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from ....promotion.errors import UnsupportedError
 from ..ir import Function, Loop, Module, V, vector, zero
 from .combine import Combine
+from .coordinates import Bound, decompose_mask, memory_size_of
 from .elementwise import constant, memory_element, register_element
-from .evaluate import Bound, Evaluator, decompose_mask, memory_size_of
+from .evaluate import Evaluator
 from .nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from .roots import Roots
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir import V
+from .coordinates import Coordinate, Coordinates, memory_size_of
 from .elementwise import constant
-from .evaluate import Coordinate, Coordinates, memory_size_of
 from .nodes import Splat
 from .syntax import attributes, element_name, shape_of
 

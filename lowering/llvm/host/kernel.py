@@ -17,11 +17,12 @@ from .accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .affine import WIDENING, bound_of, fold
 from .atomics import lower_atomic
 from .control import lower_for, lower_if, lower_while
+from .coordinates import Bound
 from .demand import Demands, wide_dim
 from .dot import Dots
 from .elements import lower_gather, lower_histogram
 from .elementwise import constant, emit_map, memory_element, register_element
-from .evaluate import Bound, Evaluator
+from .evaluate import Evaluator
 from .liveness import all_operations, number_roots
 from .nodes import Affine, Map, Node, Pointers, Splat, Stored
 from .offsets import LOWEST, is_exact
@@ -370,6 +371,8 @@ HANDLERS = {
     "scf.yield": KernelLowering.op_nothing,
     "ttg.barrier": KernelLowering.op_nothing,
     "llvm.intr.assume": KernelLowering.op_nothing,
+    "tt.grid_dependency_wait": KernelLowering.op_nothing,
+    "tt.grid_dependency_launch_dependents": KernelLowering.op_nothing,
     "tt.return": KernelLowering.op_nothing,
 }
 

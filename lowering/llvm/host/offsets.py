@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...tt.lines import line_of
+from ...tt.sources import line_of
 from ..ir import V
 from .nodes import Affine
 from .scalars import is_constant

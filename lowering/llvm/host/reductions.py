@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ....promotion.errors import InternalError
 from ..ir import V
 from .combine import Combine
+from .coordinates import Bound
 from .dot import Wanted
-from .evaluate import Bound
 from .nodes import Node, Stored
 from .syntax import attributes, constant_value, element_name, is_tensor
 

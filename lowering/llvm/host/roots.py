@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from ....promotion.errors import UnsupportedError
 from ..ir import V, lanes, mangle, vector, zero
 from .combine import Combine
+from .coordinates import Bound, Coordinate, Coordinates, decompose_mask, stride_of
 from .elementwise import (
     constant,
     identity,
@@ -21,7 +22,7 @@ from .elementwise import (
     memory_size,
     to_memory,
 )
-from .evaluate import Bound, Coordinate, Coordinates, Evaluator, decompose_mask, stride_of
+from .evaluate import Evaluator
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
 from .transpose import transpose, transposed_load

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir import V
-from .evaluate import ORIGIN
+from .coordinates import ORIGIN
 from .nodes import Affine, Splat, Stored, view
 from .syntax import attributes, element_name, is_tensor, shape_of
 

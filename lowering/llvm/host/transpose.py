@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import V
+from .coordinates import ORIGIN, Coordinate, decompose_mask, stride_of
 from .elementwise import constant
-from .evaluate import ORIGIN, Coordinate, Evaluator, decompose_mask, stride_of
+from .evaluate import Evaluator
 from .nodes import Load, Node, Stored, View
 from .scalars import ZERO
 

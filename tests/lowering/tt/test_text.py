@@ -200,7 +200,7 @@ def test_the_spelling_of_older_texts_is_read() -> None:
     text = print_module(parse(OLDER))
     policy = "#tt.cache_policy<cache_modifier = {}, eviction_policy = {}>"
     assert (
-        f"tt.load %p, %m, %v {{isVolatile = true, cachePolicy = {policy.format('ca', 'evict_first')}}}"
+        f"tt.load %p, %m, %v {{cachePolicy = {policy.format('ca', 'evict_first')}, isVolatile = true}}"
         in text
     )
     assert (
