@@ -6,21 +6,32 @@ import ctypes
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .lowering.llvm.host.effects import PRINT
+from .lowering.llvm.host.elementwise import stored_dtype
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel
-from .lowering.llvm.host.status import CANCELLED, RUNNING, STOPPED, WORDS, Site
+from .lowering.llvm.host.status import CANCELLED, RUNNING, STOPPED, WORDS, Printed, PrintSite, Site
+from .lowering.tt.effects import assertion_error
 from .lowering.tt.memory import AccessError
-from .promotion.errors import InternalError, UserError
+from .lowering.tt.numerics import numpy_dtype
+from .lowering.tt.print_format import print_lines
+from .lowering.tt.types import scalar_type
+from .promotion.errors import InternalError
 from .runtime.native.codegen import link
 from .runtime.native.library import library_symbols, native_library
 from .runtime.threads import pool_address
+
+Array = NDArray[Any]
 
 CHUNKS_PER_THREAD = 16
 
@@ -32,6 +43,7 @@ class HostProgram:
         self.lowered = lowered
         code = lowered.object_code()
         imports = {"jn_parallel": native_library().parallel}
+        imports[PRINT] = _PRINT_ADDRESS
         imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
         self._code = link([code], (LAUNCH,), imports)
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -48,27 +60,31 @@ class HostProgram:
         words = (ctypes.c_int64 * (count + 3 + 1 + WORDS))(*arguments, *extents)
         status = ctypes.addressof(words) + 8 * (count + 4)
         words[count + 3] = status
+        failure: list[BaseException] = []
         if programs:
             grain = max(1, programs // (threads * CHUNKS_PER_THREAD))
-            with _interruptible(status):
+            with _interruptible(status), _printing(status, self.lowered.sites, extents) as failure:
                 self._run(pool_address(threads), ctypes.addressof(words), programs, grain)
         state, site, program, lane = words[count + 4 :]
+        if failure:
+            raise failure[0]
         if state == CANCELLED:
             raise KeyboardInterrupt
         if state == STOPPED:
-            x, rest = program % extents[0], program // extents[0]
-            place = (x, rest % extents[1], rest // extents[1])
-            raise _mistake(name, self.lowered.sites[site], place, lane)
+            found = self.lowered.sites[site]
+            assert isinstance(found, Site)
+            raise _mistake(name, found, _place(program, extents), lane)
         if state != RUNNING:
             raise InternalError(f"@{name}: the launch ended in state {state}")
 
 
-def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) -> UserError:
-    line = f"{site.line}: " if site.line else ""
+def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) -> Exception:
+    if site.kind == "assert":
+        place = () if not site.shape else tuple(int(index) for index in np.unravel_index(lane, site.shape))
+        return assertion_error(site.message, site.place, program, place)
+    line = f"{site.place[0]}:{site.place[1]}: " if site.place is not None else ""
     text = f"{line}@{name}, program {program}: {site.message}"
-    if site.kind == "memory":
-        raise MemoryError(text)
-    return AccessError(text)
+    return MemoryError(text) if site.kind == "memory" else AccessError(text)
 
 
 def word_of(value: Any) -> int:
@@ -77,6 +93,70 @@ def word_of(value: Any) -> int:
     if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
         array = array.astype(np.float32)
     return int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True)
+
+
+def _place(program: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Programs are numbered along x first, then y, then z."""
+    x, rest = program % extents[0], program // extents[0]
+    return x, rest % extents[1], rest // extents[1]
+
+
+# Prints. Kernels call back with the address of their launch's status words, which tells the launches apart.
+
+
+@dataclass(slots=True)
+class _Launch:
+    sites: Sequence[Site | PrintSite]
+    extents: tuple[int, int, int]
+    failure: list[BaseException]
+
+
+_launches: dict[int, _Launch] = {}
+
+
+@contextmanager
+def _printing(
+    status: int, sites: Sequence[Site | PrintSite], extents: tuple[int, int, int]
+) -> Iterator[list[BaseException]]:
+    """Inside, prints of the launch are written. What goes wrong with one ends the launch and is in the list."""
+    launch = _Launch(sites, extents, [])
+    _launches[status] = launch
+    try:
+        yield launch.failure
+    finally:
+        del _launches[status]
+
+
+def _print(status: int, site: int, program: int, addresses: int) -> None:
+    launch = _launches[status]
+    try:
+        printed = launch.sites[site]
+        assert isinstance(printed, PrintSite)
+        values = [
+            _operand(operand, ctypes.c_int64.from_address(addresses + 8 * number).value)
+            for number, operand in enumerate(printed.operands)
+        ]
+        pointers = [operand.elem == "ptr" for operand in printed.operands]
+        place = _place(program, launch.extents)
+        lines = print_lines(printed.prefix, printed.hexadecimal, printed.signed, place, values, pointers)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    except BaseException as error:  # a callback cannot raise: the launch does, when it has ended
+        launch.failure.append(error)
+        ctypes.c_int64.from_address(status).value = CANCELLED
+
+
+_PRINT = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_print)
+_PRINT_ADDRESS = int(ctypes.cast(_PRINT, ctypes.c_void_p).value or 0)
+
+
+def _operand(operand: Printed, address: int) -> Array:
+    """The printed values, read from scratch."""
+    in_memory = stored_dtype(operand.elem)
+    size = in_memory.itemsize + sum(s * (n - 1) for s, n in zip(operand.strides, operand.shape, strict=True))
+    raw = (ctypes.c_uint8 * size).from_address(address)
+    values = np.ndarray(operand.shape, in_memory, memoryview(raw), strides=operand.strides).copy()
+    dtype = numpy_dtype(scalar_type("i64" if operand.elem == "ptr" else operand.elem))
+    return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values.astype(dtype)
 
 
 # Ctrl-C. Python runs signal handlers between bytecodes of the main thread, which is inside native code during a launch. The C

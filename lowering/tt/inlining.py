@@ -1,7 +1,8 @@
-"""Calls replaced by the bodies of the functions they name."""
+"""Calls replaced by the bodies of the functions they name; bodies that branch between blocks become `scf.execute_region`."""
 
 from __future__ import annotations
 
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -15,8 +16,8 @@ MAX_INLINED = 100_000
 def inline_calls(function: FuncOp) -> None:
     """Replaces every call in the function, and in what it calls, by the callee's body; changed in place.
 
-    Raises `UserError` for recursion, `UnsupportedError` for callees that branch between blocks and for programs that would grow
-    beyond `MAX_INLINED` operations.
+    Raises `UserError` for recursion, `UnsupportedError` for callees without a body and for programs that would grow beyond
+    `MAX_INLINED` operations.
     """
     _Inliner(function).run()
 
@@ -49,8 +50,11 @@ class _Inliner:
         callee = self.functions[name]
         # What a front end prints may end with blocks that nothing branches to.
         body = callee.body.blocks[0] if callee.body.blocks else None
-        if body is None or body.last_op is None or body.last_op.name != "tt.return":
-            raise UnsupportedError(f"@{path[0]}: the call of @{name}, which branches between blocks or has no body")
+        if body is None or body.last_op is None:
+            raise UnsupportedError(f"@{path[0]}: the call of @{name}, which has no body")
+        if body.last_op.name != "tt.return":
+            self._branching_call(block, call, callee, (*path, name))
+            return
         values: dict[SSAValue, SSAValue] = dict(zip(body.args, call.operands, strict=True))
         made: list[Operation] = []
         for op in body.ops:
@@ -72,3 +76,26 @@ class _Inliner:
                 for region in op.regions:
                     for inner in region.blocks:
                         self._block(inner, (*path, name))
+
+    def _branching_call(self, block: Block, call: CallOp, callee: FuncOp, path: tuple[str, ...]) -> None:
+        region = callee.body.clone()
+        entry = region.blocks[0]
+        for argument, operand in zip(list(entry.args), call.operands, strict=True):
+            argument.replace_all_uses_with(operand)
+            entry.erase_arg(argument)
+        self.added += sum(1 for inner in region.blocks for _ in inner.walk())
+        if self.added > MAX_INLINED:
+            raise UnsupportedError(f"@{path[0]}: inlining adds more than {MAX_INLINED} operations")
+        for inner in region.blocks:
+            end = inner.last_op
+            if end is not None and end.name == "tt.return":
+                inner.insert_op_before(scf.YieldOp(*end.operands), end)
+                inner.erase_op(end)
+        made = scf.ExecuteRegionOp.create(result_types=[result.type for result in call.results], regions=[region])
+        made.location = call.location
+        block.insert_op_before(made, call)
+        for result, value in zip(call.results, made.results, strict=True):
+            result.replace_all_uses_with(value)
+        block.erase_op(call)
+        for inner in region.blocks:
+            self._block(inner, path)

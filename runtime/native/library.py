@@ -300,7 +300,7 @@ def native_library(store: ObjectStore | None = None) -> NativeLibrary:
     return _loaded[0]
 
 
-_LIBRARY_FUNCTIONS = ("memcpy", "memmove", "memset", "memcmp", "malloc", "free")
+_LIBRARY_FUNCTIONS = ("memcpy", "memmove", "memset", "memcmp", "malloc", "free", "clock_gettime", "sched_yield")
 _MATH_FUNCTIONS = (
     "acos", "asin", "atan", "atan2", "cbrt", "ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2",
     "expm1", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "log", "log10", "log1p", "log2",

@@ -25,11 +25,6 @@ NOT_READ = {
     "legacy_raw_desc_copy", "legacy_tensormap_2d", "lgamma_poly", "libdevice_b",
 }  # fmt: skip
 TABLES = {"pointer_table_sum"}
-# What the host back end refuses: branches between blocks, assert, print, atomic polls, maps whose region has control flow.
-NOT_ON_HOST = {
-    "atomic_load_store", "checked_index_ok", "checked_sqrt", "early_exit", "map_branchy", "overflow_checked",
-    "print_in_loop", "print_values", "ragged_softmax", "raw_early_exit",
-}  # fmt: skip
 
 CASES = sorted(path.parent.name for path in ROOT.glob("*/case.json"))
 
@@ -103,7 +98,7 @@ def run(name: str, launch: Any) -> None:
 
 def test_the_corpus_is_whole() -> None:
     assert len(CASES) == 149
-    assert set(CASES) >= NOT_READ | NOT_ON_HOST | TABLES
+    assert set(CASES) >= NOT_READ | TABLES
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | TABLES])
@@ -112,7 +107,7 @@ def test_interpreted(name: str) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | TABLES | NOT_ON_HOST])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | TABLES])
 def test_on_the_host(name: str, threads: int) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, threads=threads))
 
@@ -121,12 +116,6 @@ def test_on_the_host(name: str, threads: int) -> None:
 def test_what_is_not_read_is_refused_by_line(name: str) -> None:
     with pytest.raises(jn.UserError, match=r"<text>:\d+:\d+"):
         jn.kernel.from_ttir(Case(name).text)
-
-
-@pytest.mark.parametrize("name", sorted(NOT_ON_HOST))
-def test_what_the_host_lacks_is_refused_by_name(name: str) -> None:
-    with pytest.raises(jn.UnsupportedError, match="host lowering: "):
-        run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])

@@ -85,8 +85,8 @@ def lower_load(k: KernelLowering, op: Any) -> None:
         node = Load(shape_of(result.type), elem, k.pointers(pointer),
                     None if mask is None else k.node(mask), None if other is None else k.node(other))  # fmt: skip
         k.define(result, node)
-        if k._ordering is not None:
-            k._ordering.loaded(op, node)
+        if k.ordering is not None:
+            k.ordering.loaded(op, node)
         return
     address = k.scalar(pointer)
     if mask is not None:

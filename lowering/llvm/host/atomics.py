@@ -18,7 +18,7 @@ from .syntax import attribute, is_tensor, pointee_name, shape_of
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
-_ORDERS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
+ORDERS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 _ON_FAILURE = {"relaxed": "monotonic", "acquire": "acquire", "release": "monotonic", "acq_rel": "acquire"}
 _INSTRUCTIONS = {"exch": "xchg"}
 
@@ -48,7 +48,7 @@ def lower_atomic(k: KernelLowering, op: Any) -> None:
     with each_element(k, shape) as at:
         guard = None if mask_ is None else k.ev.at(mask_, at)
         items = [k.ev.at(node, at) for node in values_]
-        address = _address(k, pointers, at)
+        address = address_of(k, pointers, at)
         k.f.store(zero(memory_element(elem)), slot, 1)
         _guarded(k, op, address, items, guard, slot, elem)
         if memory is not None:
@@ -67,7 +67,7 @@ def _mask(op: Any) -> Any:
     return None if op.name == "tt.atomic_cas" else op.mask
 
 
-def _address(k: KernelLowering, pointers: Pointers, at: Coordinates) -> V:
+def address_of(k: KernelLowering, pointers: Pointers, at: Coordinates) -> V:
     offset: Node = pointers.offset
     if isinstance(offset, Affine):
         return k.ev.pointer_at(pointers, at, None)
@@ -92,18 +92,18 @@ def _emit(k: KernelLowering, op: Any, pointer: V, values: Sequence[V], elem: str
     if op.name == "tt.atomic_rmw":
         kind = str(enum_name(RMW_OPERATIONS, attribute(op, "atomic_rmw_op")))
         return f.op(
-            f"atomicrmw {_INSTRUCTIONS.get(kind, kind)} ptr {pointer.ref}, {type_} {stored[0].ref} {_ORDERS[order]}", type_
+            f"atomicrmw {_INSTRUCTIONS.get(kind, kind)} ptr {pointer.ref}, {type_} {stored[0].ref} {ORDERS[order]}", type_
         )
     align = memory_size(pointee_name(op.operands[0].type))
     if op.name == "tt.atomic_load":
-        return f.op(f"load atomic {type_}, ptr {pointer.ref} {_ORDERS[order]}, align {align}", type_)
+        return f.op(f"load atomic {type_}, ptr {pointer.ref} {ORDERS[order]}, align {align}", type_)
     if op.name == "tt.atomic_store":
-        f.emit(f"store atomic {type_} {stored[0].ref}, ptr {pointer.ref} {_ORDERS[order]}, align {align}")
+        f.emit(f"store atomic {type_} {stored[0].ref}, ptr {pointer.ref} {ORDERS[order]}, align {align}")
         return stored[0]
     bits = {"float": "i32", "double": "i64"}.get(type_, type_)
     compared, written = (f.bitcast(value, bits) if bits != type_ else value for value in stored)
     pair = f.op(
-        f"cmpxchg ptr {pointer.ref}, {bits} {compared.ref}, {bits} {written.ref} {_ORDERS[order]} {_ON_FAILURE[order]}",
+        f"cmpxchg ptr {pointer.ref}, {bits} {compared.ref}, {bits} {written.ref} {ORDERS[order]} {_ON_FAILURE[order]}",
         f"{{ {bits}, i1 }}",
     )
     old = f.op(f"extractvalue {{ {bits}, i1 }} {pair.ref}, 0", bits)

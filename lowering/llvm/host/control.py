@@ -167,18 +167,25 @@ def _reads(k: KernelLowering, node: Node, found: set[int]) -> None:
 
 
 def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
-    """Write the new loop-carried blocks. A block is overwritten only after everything that reads its old value."""
-    pending: list[tuple[Stored, Node, set[int], list[Bound]]] = []
+    """Write the new loop-carried blocks."""
+    blocks = []
     for argument, value in zip(arguments, yielded, strict=True):
-        if not is_tensor(argument.type) or not isinstance(k.nodes[argument], Stored):
-            continue
-        memory, node = k.nodes[argument], k.node(value)
-        assert isinstance(memory, Stored)
+        memory = k.nodes[argument] if is_tensor(argument.type) else None
+        if isinstance(memory, Stored):
+            blocks.append((memory, k.node(value), k.limits(value)))
+    write_blocks(k, blocks)
+
+
+def write_blocks(k: KernelLowering, blocks: Sequence[tuple[Stored, Node, list[Bound]]]) -> None:
+    """Write values, each as far as its bounds, into scratch that other ones of them may read: all at once. A block is
+    overwritten only after everything that reads its old value."""
+    pending: list[tuple[Stored, Node, set[int], list[Bound]]] = []
+    for memory, node, wanted in blocks:
         if node is memory:
             continue
         reads: set[int] = set()
         _reads(k, node, reads)
-        pending.append((memory, node, reads, k.limits(value)))
+        pending.append((memory, node, reads, wanted))
     while pending:
         for entry in pending:
             memory = entry[0]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ....promotion.errors import UnsupportedError
 from .. import conversions
 from ..ir import Function, V, const, lanes, mangle, vector, with_element
@@ -39,6 +41,13 @@ def memory_element(elem: str) -> str:
 
 def memory_size(elem: str) -> int:
     return 1 if elem.startswith("f8") else SIZE.get(elem) or max(1, int(elem[1:]) // 8)
+
+
+def stored_dtype(elem: str) -> np.dtype[Any]:
+    """How a block element lies in scratch, as a NumPy dtype: floats of 16 bits as float32, fp8 as bits, pointers as numbers."""
+    names = {"double": "float64", "float": "float32", "ptr": "int64", "i1": "bool"}
+    register = register_element(elem)
+    return np.dtype(names.get(register) or f"int{register[1:]}")
 
 
 def from_memory(f: Function, value: V, elem: str) -> V:

@@ -6,7 +6,7 @@ into loops only at the roots (`roots.py`, `dot.py`). Loop-carried blocks live in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
@@ -16,18 +16,21 @@ from ..ir import Function, Module, V
 from .accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .affine import WIDENING, bound_of, fold
 from .atomics import lower_atomic
+from .branches import lower_blocks, lower_execute_region
 from .control import lower_for, lower_if, lower_while
 from .coordinates import Bound
 from .demand import Demands, wide_dim
 from .dot import Dots
+from .effects import lower_assert, lower_poison, lower_poll, lower_print
 from .elements import lower_gather, lower_histogram
 from .elementwise import constant, emit_map, memory_element, register_element
 from .evaluate import Evaluator
-from .liveness import all_operations, number_roots
+from .liveness import Liveness, all_operations, reachable
 from .nodes import Affine, Map, Node, Pointers, Splat, Stored
 from .offsets import LOWEST, is_exact
 from .ordering import Ordering
 from .reductions import lower_dot, lower_reduce, lower_scan
+from .regions import lower_map_elementwise
 from .roots import Roots
 from .scalars import is_constant
 from .shapes import (
@@ -42,7 +45,7 @@ from .shapes import (
     lower_trans,
     lower_unsplat,
 )
-from .status import Site, Status
+from .status import PrintSite, Site, Status
 from .syntax import (
     attribute,
     attributes,
@@ -66,7 +69,7 @@ class KernelLowering:
         self.func = func
         self.from_text = provenance is not None
         self.status: Status | None = None
-        self._ordering = None if provenance is None else Ordering(self, provenance)
+        self.ordering = None if provenance is None else Ordering(self, provenance)
         self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")])
         self.ev = Evaluator(self.f, target)
         self.roots = Roots(self.ev, self._again, self._unread)
@@ -75,24 +78,26 @@ class KernelLowering:
         self.nodes: dict[Any, Node] = {}
         self.program: V = V("0", "i64")
         self.value_of: dict[int, Any] = {}
-        self.root_index, self.last_root = number_roots(func.body.blocks[0])
-        self._demands = Demands(func)
+        self.blocks = reachable(func.body)
+        self.liveness = Liveness(self.blocks)
+        self._demands = Demands(func) if len(self.blocks) == 1 else None
         self._current_root = -1
         self.wide: dict[Any, V] = {}
         self.carried: dict[Any, Stored] = {}
         self.grid: list[V] = []
 
     def run(self) -> Function:
-        block = self.func.body.blocks[0]
         self.roots.streaming = any(
-            op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in all_operations(block)
+            op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in self._operations()
         )
-        self._arguments(block)
+        self._arguments(self.blocks[0])
         lo, hi = self.f.params[1], self.f.params[2]
         with self.f.loop(lo, hi) as state, self.ev.scope():
             self.program = state.index
             self.leave_if_stopped()
-            self.block(block)
+            done = self.f.label("program")
+            lower_blocks(self, self.func.body, lambda last: self.f.branch(done))
+            self.f.start(done)
         self.ev.memory.end()
         self.f.ret()
         if self.status is not None:
@@ -118,7 +123,7 @@ class KernelLowering:
                 self.scalars[argument] = self.f.load(register_element(element_name(argument.type)), slot, 8)
         if any(
             op.name == "tt.get_num_programs" or (op.name == "tt.get_program_id" and program_axis(op) != "x")
-            for op in all_operations(block)
+            for op in self._operations()
         ):  # the launcher puts the extents of the grid behind the arguments
             first = len(block.args)
             self.grid = [self.f.load("i64", self.f.gep(self.f.params[0], 8 * (first + i)), 8) for i in range(3)]
@@ -128,7 +133,11 @@ class KernelLowering:
 
     def _again(self, node: Node) -> bool:
         value = self.value_of.get(id(node))
-        return value is not None and self.last_root.get(value, -1) > self._current_root
+        return value is not None and self.liveness.last.get(value, -1) > self._current_root
+
+    def _operations(self) -> Iterator[Any]:
+        for block in self.blocks:
+            yield from all_operations(block)
 
     def leave_if_stopped(self) -> None:
         """Every program, and every turn of a loop, ends a launch that has been stopped."""
@@ -147,7 +156,7 @@ class KernelLowering:
     def limits(self, value: Any) -> list[Bound]:
         """Bounds beyond which nobody reads a block value, as far as their limits are known by now."""
         found = []
-        for dim, comparison in self._demands.of(value):
+        for dim, comparison in self._demands.of(value) if self._demands is not None else ():
             node = self.nodes.get(comparison)
             bound = node.attrs.get("bound") if isinstance(node, Map) else None
             if node is not None and bound is not None and bound.dim == wide_dim(node.shape):
@@ -192,10 +201,10 @@ class KernelLowering:
 
     def block(self, block: Any) -> None:
         for op in block.ops:
-            if op in self.root_index:
-                self._current_root = self.root_index[op]
-                if self._ordering is not None:
-                    self._ordering.before(op, self._current_root)
+            if op in self.liveness.index:
+                self._current_root = self.liveness.index[op]
+                if self.ordering is not None:
+                    self.ordering.before(op, self._current_root)
             self._operation(op)
 
     def _operation(self, op: Any) -> None:
@@ -359,6 +368,12 @@ HANDLERS = {
     "tt.atomic_cas": lower_atomic,
     "tt.atomic_load": lower_atomic,
     "tt.atomic_store": lower_atomic,
+    "tt.atomic_poll": lower_poll,
+    "tt.assert": lower_assert,
+    "cf.assert": lower_assert,
+    "tt.print": lower_print,
+    "ub.poison": lower_poison,
+    "tt.map_elementwise": lower_map_elementwise,
     "tt.gather": lower_gather,
     "tt.histogram": lower_histogram,
     "tt.reduce": lower_reduce,
@@ -367,6 +382,7 @@ HANDLERS = {
     "scf.for": lower_for,
     "scf.if": lower_if,
     "scf.while": lower_while,
+    "scf.execute_region": lower_execute_region,
     "scf.condition": KernelLowering.op_nothing,
     "scf.yield": KernelLowering.op_nothing,
     "ttg.barrier": KernelLowering.op_nothing,
@@ -374,12 +390,17 @@ HANDLERS = {
     "tt.grid_dependency_wait": KernelLowering.op_nothing,
     "tt.grid_dependency_launch_dependents": KernelLowering.op_nothing,
     "tt.return": KernelLowering.op_nothing,
+    "tt.reduce.return": KernelLowering.op_nothing,
+    "tt.scan.return": KernelLowering.op_nothing,
+    "tt.map_elementwise.return": KernelLowering.op_nothing,
+    "cf.br": KernelLowering.op_nothing,
+    "cf.cond_br": KernelLowering.op_nothing,
 }
 
 
 def lower_kernel(
     module: Module, func: Any, name: str, target: HostTarget, provenance: Provenance | None = None
-) -> tuple[Site, ...]:
+) -> tuple[Site | PrintSite, ...]:
     """Add the LLVM function of a block function to the module; `provenance` for functions from text. Returns the sites at which
     it can stop a launch."""
     lowering = KernelLowering(module, func, name, target, provenance)

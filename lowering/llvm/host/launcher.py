@@ -10,7 +10,7 @@ from ...tt.provenance import Provenance
 from ..compile import compile_assembly, compile_object
 from ..ir import Function, Module, V
 from .kernel import lower_kernel
-from .status import Site
+from .status import PrintSite, Site
 
 KERNEL, LAUNCH = "jn_kernel", "jn_launch"
 LAUNCH_ARGUMENTS = 4  # pool, argument words, number of programs, programs per chunk
@@ -26,7 +26,7 @@ class HostKernel:
 
     llvm_ir: str
     target: HostTarget
-    sites: tuple[Site, ...] = ()
+    sites: tuple[Site | PrintSite, ...] = ()
 
     def object_code(self) -> bytes:
         return compile_object(self.llvm_ir, self.target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...tt.sources import line_of
+from ...tt.sources import source_place
 from ..ir import V
 from .nodes import Affine
 from .scalars import is_constant
@@ -61,6 +61,6 @@ def is_exact(k: KernelLowering, affine: Affine, op: Any, lowest: int = LOWEST) -
     if conditions:
         holds = conditions[0] if len(conditions) == 1 else k.f.binary("and", *conditions)
         message = f"the 32-bit offsets that {op.name} uses pass 2**31; fix: compute them in i64"
-        status.stop_unless(holds, Site("overflow", message, line_of(op)), k.program, V("-1", "i64"))
+        status.stop_unless(holds, Site("overflow", message, source_place(op)), k.program, V("-1", "i64"))
     s.remember(key, V("true", "i1"))
     return True

@@ -6,6 +6,7 @@ its memory is evaluated into scratch before the write; so is one that the write 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from ...tt.attributes import enum_name
@@ -39,17 +40,28 @@ class Ordering:
         written = self._writes(op)
         if not written:
             return
-        waiting = self._pending
-        self._pending = []
-        for value, node, places in waiting:
-            last = self._k.last_root.get(value, -1)
+        for value, node, places in list(self._pending):
+            last = self._k.liveness.last.get(value, -1)
             if last < index or id(node) in self._k.ev.replacement or (last == index and op.regions):
                 continue  # read before, kept already, or handed to a loop or branch, which reads it first
             if overlap(places, written) and (last > index or not _in_step(self._k, op, node)):
-                stored = self._k.roots.materialize(node, bounds=self._k.limits(value))
-                self._k.ev.replacement[id(node)] = (node, stored, ())
-            else:
-                self._pending.append((value, node, places))
+                self._keep(value, node)
+
+    def enter(self) -> int:
+        """Begin a block of a branching region. Gives what `leave` wants."""
+        return len(self._pending)
+
+    def leave(self, mark: int, values: Set[Any]) -> None:
+        """End it: keep its loads among these values, which other blocks read, and forget the others."""
+        own = self._pending[mark:]
+        del self._pending[mark:]
+        for value, node, _ in own:
+            if value in values and id(node) not in self._k.ev.replacement:
+                self._keep(value, node)
+
+    def _keep(self, value: Any, node: Load) -> None:
+        stored = self._k.roots.materialize(node, bounds=self._k.limits(value))
+        self._k.ev.replacement[id(node)] = (node, stored, ())
 
     def _writes(self, op: Any) -> Places:
         found: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import InternalError
@@ -10,6 +11,7 @@ from .combine import Combine
 from .coordinates import Bound
 from .dot import Wanted
 from .nodes import Node, Stored
+from .regions import is_straight, reduce_by_region, scan_by_region
 from .syntax import attributes, constant_value, element_name, is_tensor
 
 if TYPE_CHECKING:
@@ -33,8 +35,15 @@ def _combine(k: KernelLowering, op: Any) -> Combine:
 
 
 def lower_reduce(k: KernelLowering, op: Any) -> None:
-    operands = [k.node(o) for o in op.operands]
     axis = int(attributes(op)["axis"])
+    if not is_straight(op.regions[0]):
+        for result, found in zip(op.results, reduce_by_region(k, op, axis), strict=True):
+            if isinstance(found, V):
+                k.scalars[result] = found
+            else:
+                k.define(result, found)
+        return
+    operands = [k.node(o) for o in op.operands]
     # All results of one reduction are written together.
     limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
     wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
@@ -48,10 +57,12 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
 
 def lower_scan(k: KernelLowering, op: Any) -> None:
     facts = attributes(op)
-    operands = [k.node(o) for o in op.operands]
-    nodes = k.roots.scan(
-        operands, int(facts["axis"]), _combine(k, op), bool(facts.get("reverse", False))
-    )
+    axis, reverse = int(facts["axis"]), bool(facts.get("reverse", False))
+    nodes: Sequence[Node]
+    if is_straight(op.regions[0]):
+        nodes = k.roots.scan([k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
+    else:
+        nodes = scan_by_region(k, op, axis, reverse)
     for result, node in zip(op.results, nodes, strict=True):
         k.define(result, node)
 
@@ -87,7 +98,7 @@ def _update_in_place(k: KernelLowering, op: Any, result: Any, c: Node) -> Stored
     if memory is None:
         return None
     owner = k.value_of.get(id(memory))
-    if owner is not None and k.last_root.get(owner, -1) > k.root_index[op]:
+    if owner is not None and k.liveness.last.get(owner, -1) > k.liveness.index[op]:
         return None
     if c is not memory:
         k.roots.materialize(c, memory, k.limits(result))

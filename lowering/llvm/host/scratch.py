@@ -66,7 +66,7 @@ class Scratch:
         f.module.declare("malloc", "ptr", ["i64"])
         f.module.declare("free", "void", ["ptr"])
         message = f"no memory for {self._heap >> 10} KiB of scratch"
-        site = self._status.add(Site("memory", message, ""))
+        site = self._status.add(Site("memory", message))
         request = [
             f"%heap_raw = call ptr @malloc(i64 {self._heap + _LINE})",
             "%heap_at = ptrtoint ptr %heap_raw to i64",

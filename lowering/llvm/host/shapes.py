@@ -61,7 +61,7 @@ def lower_reshape(k: KernelLowering, op: Any) -> None:
         return
     memory = k.ev.scratch(source.shape, source.elem, pad=source.shape[-1] if source.shape else 1)
     k.roots.materialize(source, memory)
-    k.define(result, Stored(shape, source.elem, memory.pointer, _dense(shape), memory.memory))
+    k.define(result, Stored(shape, source.elem, memory.pointer, dense(shape), memory.memory))
 
 
 def lower_join(k: KernelLowering, op: Any) -> None:
@@ -82,10 +82,10 @@ def _woven(k: KernelLowering, op: Any, shape: tuple[int, ...], elem: str, places
     memory = k.ev.scratch((math.prod(shape),), elem)
     for operand, start in zip(op.operands, places, strict=True):
         node = k.node(operand)
-        strides = [step * stride for stride in _dense(node.shape)]
+        strides = [step * stride for stride in dense(node.shape)]
         pointer = k.f.gep(memory.pointer, start, memory.memory)
         k.roots.materialize(node, Stored(node.shape, elem, pointer, tuple(strides), memory.memory))
-    return Stored(shape, elem, memory.pointer, _dense(shape), memory.memory)
+    return Stored(shape, elem, memory.pointer, dense(shape), memory.memory)
 
 
 def lower_split(k: KernelLowering, op: Any) -> None:
@@ -107,7 +107,7 @@ def lower_unsplat(k: KernelLowering, op: Any) -> None:
     k.scalars[op.results[0]] = k.ev.at(node, (ORIGIN,) * len(node.shape))
 
 
-def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+def dense(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides; 0 for extents of 1."""
     strides, step = [], 1
     for extent in reversed(shape):

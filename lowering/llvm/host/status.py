@@ -17,12 +17,35 @@ _STOP = "jn_stop"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place of a kernel that can stop the launch. kind: "assert", "overflow" of 32-bit
-    address arithmetic, or "memory" that could not be had."""
+    """A place of a kernel that can stop the launch.
+
+    kind: "assert", "overflow" of 32-bit address arithmetic, or "memory" that could not be had.  place: (file, line) in the
+    source that the text was made from, if it says.  shape: of the block that the lane is a row-major position in.
+    """
 
     kind: str
     message: str
-    line: str
+    place: tuple[str, int] | None = None
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """An operand of a print in scratch (16-bit floats as float32): its block element type, shape, and strides in bytes."""
+
+    elem: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrintSite:
+    """A print, which calls the runtime with the addresses of its operands."""
+
+    prefix: str
+    hexadecimal: bool
+    signed: tuple[bool, ...]
+    operands: tuple[Printed, ...]
 
 
 class Status:
@@ -30,13 +53,13 @@ class Status:
 
     def __init__(self, f: Function, words: V) -> None:
         self._f = f
-        self._words = words
+        self.words = words
         self._leave = f.label("leave")
-        self.sites: list[Site] = []
+        self.sites: list[Site | PrintSite] = []
 
     def leave_if_stopped(self) -> None:
         f = self._f
-        state = f.op(f"load atomic i64, ptr {self._words.ref} monotonic, align 8", "i64")
+        state = f.op(f"load atomic i64, ptr {self.words.ref} monotonic, align 8", "i64")
         going_on = f.label("going")
         f.cond_branch(f.icmp("ne", state, V("0", "i64")), self._leave, going_on)
         f.start(going_on)
@@ -51,14 +74,14 @@ class Status:
             f.emit(line)
         f.start(fine)
 
-    def add(self, site: Site) -> int:
+    def add(self, site: Site | PrintSite) -> int:
         self.sites.append(site)
         return len(self.sites) - 1
 
     def report(self, site: int, program: V, lane: V) -> list[str]:
         """Instructions that stop the launch and leave the function."""
         _declare_stop(self._f.module)
-        arguments = f"ptr {self._words.ref}, i64 {site}, i64 {program.ref}, i64 {lane.ref}"
+        arguments = f"ptr {self.words.ref}, i64 {site}, i64 {program.ref}, i64 {lane.ref}"
         return [f"call void @{_STOP}({arguments})", f"br label %{self._leave}"]
 
     def start_leaving(self) -> None:

@@ -175,10 +175,11 @@ def written(lines: list[str], program, prefix: str) -> list[str]:
     return [line[found.end() :] for line in lines if (found := start.match(line))]
 
 
+@pytest.mark.parametrize("run", ["interpret", "launch"])
 @pytest.mark.parametrize("name", ["print_values", "print_in_loop"])
-def test_prints_of_the_corpus(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_of_the_corpus(name: str, run: str, capsys: pytest.CaptureFixture[str]) -> None:
     kernel, grid, arguments, facts = corpus(name)
-    kernel.interpret(grid, *arguments)
+    getattr(kernel, run)(grid, *arguments)
     lines = capsys.readouterr().out.splitlines()
     expected: dict[tuple, list[str]] = {}
     for said in facts["prints"]:
