@@ -118,14 +118,25 @@ module {{
     assert jn.kernel.from_ttir(kernel.ttir).ttir == kernel.ttir
 
 
-def test_sixteen_bit_floats_are_refused_on_the_host_and_interpreted() -> None:
+@pytest.mark.parametrize("elem", ["bf16", "f16", "f32", "f64"])
+def test_floats_of_every_width_are_added(elem: str) -> None:
+    """Half of the lanes add 1, half -0.5: every partial sum is exact, so the order does not matter."""
+    dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64}[elem]
+    kernel = block("fadd", elem)
+    programs = 6
+    index = np.zeros(programs * LANES, np.int32)
+    value = np.where(np.arange(programs * LANES) % 2, 1, -0.5).astype(dtype)
+    for run in (kernel.interpret, kernel.launch, lambda *a: kernel.launch(*a, threads=8)):
+        cells, old = np.zeros(1, dtype), np.zeros(programs * LANES, dtype)
+        run((programs,), cells, index, value, old)
+        assert float(cells[0]) == programs * LANES / 4
+
+
+def test_what_lies_beside_a_narrow_element_is_left_alone() -> None:
     kernel = block("fadd", "bf16")
-    cells, index = np.zeros(1, ml_dtypes.bfloat16), np.zeros(LANES, np.int32)
-    value, old = np.ones(LANES, ml_dtypes.bfloat16), np.zeros(LANES, ml_dtypes.bfloat16)
-    kernel.interpret((1,), cells, index, value, old)
-    assert cells[0] == LANES
-    with pytest.raises(jn.UnsupportedError, match=r"tt\.atomic_rmw of bf16"):
-        kernel.launch((1,), cells, index, value, old)
+    cells = np.array([7, 0, 9], ml_dtypes.bfloat16)
+    kernel.launch((1,), cells, np.ones(LANES, np.int32), np.ones(LANES, cells.dtype), np.zeros(LANES, cells.dtype))
+    assert cells.astype(float).tolist() == [7, LANES, 9]
 
 
 @pytest.mark.parametrize(
