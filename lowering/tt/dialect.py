@@ -10,15 +10,19 @@ from xdsl.ir import Dialect, Operation
 
 from . import (
     dialect_atomics,
+    dialect_block_pointers,
     dialect_compute,
+    dialect_descriptors,
     dialect_functions,
     dialect_hints,
     dialect_memory,
     dialect_regions,
     dialect_shapes,
+    dialect_tensormaps,
 )
 from .arith_ops import ARITH
 from .attributes import CachePolicyAttr
+from .descriptor_types import TensorDescType
 from .types import PointerType
 
 TT = Dialect(
@@ -27,15 +31,18 @@ TT = Dialect(
         *dialect_functions.OPERATIONS,
         *dialect_shapes.OPERATIONS,
         *dialect_memory.OPERATIONS,
+        *dialect_descriptors.OPERATIONS,
+        *dialect_block_pointers.OPERATIONS,
         *dialect_atomics.OPERATIONS,
         *dialect_compute.OPERATIONS,
         *dialect_regions.OPERATIONS,
     ],
-    [PointerType, CachePolicyAttr],
+    [PointerType, TensorDescType, CachePolicyAttr],
 )
 
 
 TTG = Dialect("ttg", [*dialect_hints.BARRIERS], [])
+TTNG = Dialect("ttng", [*dialect_tensormaps.OPERATIONS], [])
 LLVM = Dialect("llvm", [*dialect_hints.ASSUMPTIONS], [])
 
 
@@ -47,7 +54,7 @@ def context() -> Context:
     from xdsl.dialects import cf, ub
 
     made = Context(allow_unregistered=False)
-    for dialect in (builtin.Builtin, TT, TTG, LLVM, ARITH, math.Math, scf.Scf, cf.Cf, ub.UB):
+    for dialect in (builtin.Builtin, TT, TTG, TTNG, LLVM, ARITH, math.Math, scf.Scf, cf.Cf, ub.UB):
         made.load_dialect(dialect)
     return made
 

@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from ...promotion.errors import UnsupportedError, UserError
 from .attributes import property_number
 from .evaluators import EVALUATORS, Evaluator
+from .evaluators_descriptors import DESCRIPTOR_EVALUATORS
 from .numerics import numpy_dtype
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Translation:
             if op.name in _STRUCTURED:
                 steps.append(getattr(self, f"_{op.name.replace('.', '_')}")(op))
                 continue
-            make = EVALUATORS.get(op.name)
+            make = DESCRIPTOR_EVALUATORS.get(op.name) or EVALUATORS.get(op.name)
             if make is None:
                 raise UnsupportedError(f"the interpreter has no {op.name}")
             function = make(op, self.machine.memory)

@@ -18,18 +18,16 @@ ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir"
 STORED = {"bf16": ml_dtypes.bfloat16, "f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "i1": np.uint8}
 SENTINELS = 16
 
-# What the reader does not know yet: atomic polls, descriptors and block pointers, assert and print, inline assembly,
+# What the reader does not know yet: atomic polls, assert and print, inline assembly,
 # library functions, scaled products, map_elementwise.
 NOT_READ = {
     "asm_basic", "asm_multi", "asm_packed_bytes", "atomic_load_store", "checked_index_ok",
-    "checked_sqrt", "desc_copy_scale", "desc_gather_scatter", "desc_host_add", "desc_pad_nan",
-    "desc_reduce_kinds", "dot_scaled_bf16_e4m3", "dot_scaled_e2m1_e2m1", "dot_scaled_e2m1_e4m3",
-    "dot_scaled_e5m2_e5m2", "legacy_block_copy_pad",
-    "legacy_block_matmul", "legacy_block_tiles_3d", "legacy_exp_desc_sub", "legacy_raw_desc_copy",
-    "legacy_tensormap_2d", "lgamma_poly", "libdevice_b", "map_branchy",
+    "checked_sqrt",
+    "dot_scaled_bf16_e4m3", "dot_scaled_e2m1_e2m1", "dot_scaled_e2m1_e4m3",
+    "dot_scaled_e5m2_e5m2",
+    "lgamma_poly", "libdevice_b", "map_branchy",
     "overflow_checked", "print_in_loop", "print_values",
 }  # fmt: skip
-TABLES = {"pointer_table_sum"}
 # What the host back end refuses: branches between blocks, pointers chosen by a select.
 NOT_ON_HOST = {"bool_logic", "early_exit", "ragged_softmax", "raw_early_exit"}
 
@@ -57,19 +55,28 @@ class Case:
             if argument["kind"] == "scalar":
                 arguments.append(argument["value"])
                 continue
-            dtype, start = dtype_of(argument["dtype"]), argument["init"]
-            if "fill" in start:
-                array = np.full(argument["numel"], start["fill"], np.float64).astype(dtype)
+            buffers = [self._buffer(buffer) for buffer in argument.get("buffers", [argument])]
+            checks += buffers
+            arrays = [array for _, array, _ in buffers]
+            if argument["kind"] == "tensordesc":
+                layout = {name: tuple(argument[name]) for name in ("shape", "strides", "block_shape")}
+                arguments.append(jn.TensorDescriptor(arrays[0], **layout, padding=argument["padding"]))
             else:
-                raw = np.ascontiguousarray(self.data[start["array"]]).reshape(-1)
-                array = (raw.view(dtype) if raw.dtype.itemsize == dtype.itemsize else raw.astype(dtype)).copy()
-            if argument.get("output"):
-                expected = np.ascontiguousarray(self.data[argument["expected"]]).reshape(-1).view(dtype)
-            else:
-                expected = array.copy()
-            arguments.append(array)
-            checks.append((argument, array, expected))
+                arguments.append(jn.PointerTable(arrays) if argument["kind"] == "ptr_table" else arrays[0])
         return arguments, checks
+
+
+    def _buffer(self, argument: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+        """An array of the case's memory, with what it must hold afterwards."""
+        dtype, start = dtype_of(argument["dtype"]), argument["init"]
+        if "fill" in start:
+            array = np.full(argument["numel"], start["fill"], np.float64).astype(dtype)
+        else:
+            raw = np.ascontiguousarray(self.data[start["array"]]).reshape(-1)
+            array = (raw.view(dtype) if raw.dtype.itemsize == dtype.itemsize else raw.astype(dtype)).copy()
+        if not argument.get("output"):
+            return argument, array, array.copy()
+        return argument, array, np.ascontiguousarray(self.data[argument["expected"]]).reshape(-1).view(dtype)
 
 
 def compare(argument: dict[str, Any], found: np.ndarray, expected: np.ndarray) -> None:
@@ -105,16 +112,16 @@ def run(name: str, launch: Any) -> None:
 
 def test_the_corpus_is_whole() -> None:
     assert len(CASES) == 149
-    assert set(CASES) >= NOT_READ | NOT_ON_HOST | TABLES
+    assert set(CASES) >= NOT_READ | NOT_ON_HOST
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | TABLES])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
 def test_interpreted(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | TABLES | NOT_ON_HOST])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | NOT_ON_HOST])
 def test_on_the_host(name: str, threads: int) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, threads=threads))
 
