@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel, lower_for_launch
-from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
+from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
+from .lowering.tt.descriptor_types import TensorDescType
+from .lowering.tt.expand_descriptors import expand_descriptors
+from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from .lowering.tt.inlining import inline_calls
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.licm import hoist_invariants
@@ -129,6 +132,8 @@ class Kernel:
             simplified = find_function(self._module.clone(), self.name)  # the passes change it; `interpret` runs the original
             inline_calls(simplified)
             simplify(simplified)
+            expand_descriptors(simplified)
+            simplify(simplified)
             hoist_invariants(simplified)
             self._host = lower_for_launch(simplified, host_target())
         return self._host
@@ -149,19 +154,35 @@ class Kernel:
 
     def _words(self, args: Sequence[Any], extents: tuple[int, int, int]) -> Any:
         """The argument words. The caller keeps the arrays alive."""
-        parameters = parameters_of(self._function, len(args))
-        words = (ctypes.c_int64 * (len(parameters) + 3))()
-        for position, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
-            if parameter.is_pointer:
-                array = parameter.array(arg)
-                if not array.flags.writeable:
-                    raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
-                words[position] = int(array.__array_interface__["data"][0])
-            else:
-                words[position] = _bits(parameter.scalar(arg))
-        for axis, extent in enumerate(extents):
-            words[len(parameters) + axis] = extent
-        return words
+        found: list[int] = []
+        for parameter, arg in supplied(self._function, args):
+            found += _words_of(parameter, arg)
+        found += extents
+        return (ctypes.c_int64 * len(found))(*found)
+
+
+def _words_of(parameter: Parameter, arg: Any) -> list[int]:
+    """One argument: an address, a scalar's bits, or the parts of a descriptor (`expand_descriptors.part_types`)."""
+    if isinstance(parameter.type, TensorDescType):
+        described = parameter.descriptor(arg)
+        words = [_address(parameter, described.array), *described.shape, *described.strides]
+        return [*words, int(described.padding == "nan")]
+    if isinstance(arg, TensorDescriptor) and parameter.is_map:
+        _address(parameter, arg.array)
+        return [_address(parameter, arg.native_map(parameter.what))]
+    if isinstance(arg, PointerTable) and parameter.is_table:
+        for array in arg.arrays:
+            _address(parameter, array)
+        return [_address(parameter, arg.native())]
+    if parameter.is_pointer:
+        return [_address(parameter, parameter.array(arg))]
+    return [_bits(parameter.scalar(arg))]
+
+
+def _address(parameter: Parameter, array: Array) -> int:
+    if not array.flags.writeable:
+        raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
+    return address_of(array)
 
 
 def _bits(value: Any) -> int:

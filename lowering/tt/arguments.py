@@ -81,7 +81,7 @@ class Parameter:
 
 
     def descriptor(self, arg: Any) -> TensorDescriptor:
-        """A descriptor whose tensor has the rank, the blocks and elements of the width that the type says. Raises `UserError`."""
+        """A descriptor with the rank, the blocks and the width of elements that the type says. Raises `UserError`."""
         assert isinstance(self.type, TensorDescType)
         if not isinstance(arg, TensorDescriptor):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
@@ -115,8 +115,9 @@ class Parameter:
 def supplied(function: FuncOp, args: Sequence[Any]) -> list[tuple[Parameter, Any]]:
     """Every parameter with its argument.
 
-    The front end lets a descriptor be followed by one i32 extent and one i64 stride per axis. One `TensorDescriptor` supplies all
-    of them, unless there are as many arguments as parameters. Raises `UserError` for a wrong number of arguments.
+    The front end lets a descriptor be followed by one i32 extent and one i64 stride per axis. One `TensorDescriptor`
+    supplies all of them, unless there are as many arguments as parameters. Raises `UserError` for a wrong number of
+    arguments.
     """
     parameters = parameters_of(function)
     if len(args) == len(parameters):

@@ -1,6 +1,8 @@
-"""Tensor maps: descriptors that lie in memory as 128 bytes. The operations stand in the dialect `ttng` since Triton 3.4; before,
-they were `tt.experimental_tensormap_create`, `tt.experimental_tensormap_fenceproxy_acquire` and
-`tt.reinterpret_tensor_descriptor`."""
+"""Tensor maps: descriptors that lie in memory as 128 bytes.
+
+Triton 3.3 calls the operations `tt.experimental_tensormap_create`, `tt.experimental_tensormap_fenceproxy_acquire` and
+`tt.reinterpret_tensor_descriptor`; later they stand in the dialect `ttng`.
+"""
 
 from __future__ import annotations
 

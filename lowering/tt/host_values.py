@@ -57,9 +57,10 @@ class TensorDescriptor:
         self.block_shape = None if block_shape is None else _integers("block_shape", block_shape)
         if not self.shape:
             raise UserError("TensorDescriptor: a tensor has at least one axis; fix: reshape the array")
+        rank = len(self.shape)
         for name, values in (("strides", self.strides), ("block_shape", self.block_shape)):
-            if values is not None and len(values) != len(self.shape):
-                raise UserError(f"TensorDescriptor: shape {self.shape} has {len(self.shape)} axes, {name} {values} has {len(values)}")
+            if values is not None and len(values) != rank:
+                raise UserError(f"TensorDescriptor: shape {self.shape} has {rank} axes, {name} {values} has {len(values)}")
         if any(not 0 <= extent <= MAX_EXTENT for extent in self.shape):
             raise UserError(f"TensorDescriptor: shape {self.shape}, expected extents from 0 to {MAX_EXTENT}")
         if padding not in PADDINGS:
@@ -127,8 +128,7 @@ class PointerTable:
         return np.array([place(array) for array in self.arrays], np.int64)
 
     def native(self) -> Array:
-        """The table for code that runs in this process; it lives as long as the object. A kernel that writes to it changes it for
-        later launches."""
+        """The table for code that runs in this process; it lives as long as the object. What a kernel writes to it stays."""
         if self._native is None:
             self._native = self.addresses(address_of)
         return self._native

@@ -50,7 +50,7 @@ class _BlockPrinter(Printer):
             return
         self._print_results(op)
         self.print_string(older)
-        op.print(self)  # type: ignore[attr-defined]
+        op.print(self)
         if self.print_debuginfo:
             self.print_string(" ")
             self.print_attribute(op.location)

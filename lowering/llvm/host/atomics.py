@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import UnsupportedError
 from ...tt.attributes import enum_name
-from ...tt.dialect_atomics import MEMORY_ORDERS, RMW_OPERATIONS
+from ...tt.dialect_atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ..ir import V, zero
 from .elements import each_element
 from .elementwise import from_memory, memory_element, memory_size, to_memory
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ORDERS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 _ON_FAILURE = {"relaxed": "monotonic", "acquire": "acquire", "release": "monotonic", "acq_rel": "acquire"}
-_INSTRUCTIONS = {"exch": "xchg"}
+_INSTRUCTIONS = {"exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
 
 def lower_atomic(k: KernelLowering, op: Any) -> None:
@@ -91,7 +91,7 @@ def _emit(k: KernelLowering, op: Any, pointer: V, values: Sequence[V], elem: str
     type_ = memory_element(pointee_name(op.operands[0].type))
     stored = [to_memory(f, value, elem) for value in values]
     if op.name == "tt.atomic_rmw":
-        kind = str(enum_name(RMW_OPERATIONS, attribute(op, "atomic_rmw_op")))
+        kind = str(enum_name(HOST_RMW_OPERATIONS, attribute(op, "atomic_rmw_op")))
         return f.op(
             f"atomicrmw {_INSTRUCTIONS.get(kind, kind)} ptr {pointer.ref}, {type_} {stored[0].ref} {_ORDERS[order]}", type_
         )
