@@ -65,6 +65,10 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<Kernel {self.name!r}: {len(self.parameters)} parameters>"
 
+    def text(self, spelling: str = "3.9") -> str:
+        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3."""
+        return print_module(self._module, spelling=spelling)
+
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """What a launch takes, in order. Raises `UserError` for a declaration."""
@@ -75,7 +79,8 @@ class Kernel:
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
-            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
+            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars; a
+                `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses.
 
         Raises `UserError` for arguments that do not fit, `AccessError` (with program and operation) for accesses outside the
         arrays, `UnsupportedError` for operations the interpreter does not know.
@@ -95,7 +100,7 @@ class Kernel:
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
-            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
+            args: as for `interpret`.
             device: "cpu".
             threads: threads to use; None for the default.
 

@@ -167,7 +167,7 @@ def _bounds_of_result(op: Operation, question: _Question) -> tuple[int, int] | N
         case "arith.remsi" if a[0] >= 0 and b[0] > 0:
             return 0, min(a[1], b[1] - 1)
         case "arith.divsi" if a[0] >= 0 and b[0] > 0:
-            return 0, a[1]
+            return 0, a[1] // b[0]
         case "arith.andi" if a[0] >= 0 or b[0] >= 0:
             return 0, min(x[1] for x in (a, b) if x[0] >= 0)
         case "arith.select":
