@@ -30,9 +30,11 @@ _LOCATIONS: dict[str, str] = {
     "load": "compiling",
     "Model": "runtime.model",
     "CompileCache": "runtime.cache",
+    "TensorDescriptor": "lowering.tt.host_values",
+    "PointerTable": "lowering.tt.host_values",
 }
 _MODULES = ("kernel", "promotion")
-_PLANNED = ("from_onnx", "to_onnx", "TensorDescriptor", "PointerTable")
+_PLANNED = ("from_onnx", "to_onnx")
 
 
 def _functions() -> dict[str, str]:

@@ -16,22 +16,29 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
-from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
+from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
+from .lowering.tt.descriptor_types import TensorDescType
+from .lowering.tt.expand_descriptors import expand_descriptors
 from .lowering.tt.expand_dot_scaled import expand_dot_scaled
 from .lowering.tt.expand_map_elementwise import expand_map_elementwise
+from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from .lowering.tt.inlining import inline_calls
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.licm import hoist_invariants
 from .lowering.tt.passes import simplify
-from .lowering.tt.provenance import Groups, Places, Provenance, overlap, shared_memory
+from .lowering.tt.provenance import ANYWHERE, Groups, Places, Provenance, overlap, shared_memory
 from .lowering.tt.text import parse, print_module
 from .lowering.tt.total import make_total
 from .lowering.tt.verify import verify
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.threads import resolve_threads
+
+Array = NDArray[Any]
 
 MAX_TEXT = 1 << 26
 """Bytes of text that are read at most."""
@@ -64,6 +71,9 @@ class Kernel:
         """The parameters behind which the kernel may write."""
         with self._lock:
             return Provenance(self._simplified()).written
+    def text(self, spelling: str = "3.9") -> str:
+        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3."""
+        return print_module(self._module, spelling=spelling)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -75,7 +85,8 @@ class Kernel:
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
-            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
+            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars; a
+                `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses.
 
         What the kernel prints (`tt.print`) goes to `sys.stdout`.
 
@@ -98,7 +109,7 @@ class Kernel:
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
-            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
+            args: as for `interpret`.
             device: "cpu".
             threads: threads to use; None for the default.
 
@@ -135,6 +146,8 @@ class Kernel:
             inline_calls(simplified)
             expand_dot_scaled(simplified)
             expand_map_elementwise(simplified)
+            simplify(simplified)
+            expand_descriptors(simplified)
             make_total(simplified)
             simplify(simplified)
             hoist_invariants(simplified)
@@ -159,18 +172,47 @@ class Kernel:
 
     def _words(self, args: Sequence[Any]) -> tuple[list[int], list[tuple[int, int, int]]]:
         """The argument words, and where the arrays lie. The caller keeps the arrays alive."""
-        words, spans = [], []
-        for position, (parameter, arg) in enumerate(zip(parameters_of(self._function, len(args)), args, strict=True)):
-            if not parameter.is_pointer:
-                words.append(word_of(parameter.scalar(arg)))
-                continue
-            array = parameter.array(arg)
-            if not array.flags.writeable and overlap(frozenset({position}), self._written):
-                raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
-            address = int(array.__array_interface__["data"][0])
-            words.append(address)
-            spans.append((position, address, address + array.nbytes))
-        return words, spans
+        words = _Words(self._written)
+        for parameter, arg in supplied(self._function, args):
+            words.add(parameter, arg)
+        return words.words, words.spans
+
+
+class _Words:
+    """Arguments as the words that the kernel reads (`expand_descriptors.part_types`), and where arrays lie."""
+
+    def __init__(self, written: Places) -> None:
+        self.words: list[int] = []
+        self.spans: list[tuple[int, int, int]] = []
+        self._written = written
+
+    def add(self, parameter: Parameter, arg: Any) -> None:
+        if isinstance(parameter.type, TensorDescType):
+            described = parameter.descriptor(arg)
+            self._array(parameter, described.array)
+            self.words += [*described.shape, *described.strides, int(described.padding == "nan")]
+        elif isinstance(arg, TensorDescriptor) and parameter.is_map:
+            self._check(parameter, arg.array, ANYWHERE)
+            self._array(parameter, arg.native_map(parameter.what))
+        elif isinstance(arg, PointerTable) and parameter.is_table:
+            for array in arg.arrays:
+                self._check(parameter, array, ANYWHERE)
+            self._array(parameter, arg.native())
+        elif parameter.is_pointer:
+            self._array(parameter, parameter.array(arg))
+        else:
+            self.words.append(word_of(parameter.scalar(arg)))
+
+    def _array(self, parameter: Parameter, array: Array) -> None:
+        position = len(self.words)
+        self._check(parameter, array, position)
+        address = address_of(array)
+        self.words.append(address)
+        self.spans.append((position, address, address + array.nbytes))
+
+    def _check(self, parameter: Parameter, array: Array, place: int) -> None:
+        if not array.flags.writeable and overlap(frozenset({place}), self._written):
+            raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
 
 
 def _only_host(what: str, target: str) -> None:

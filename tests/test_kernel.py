@@ -133,6 +133,33 @@ def test_nothing_relies_on_what_a_text_promises_about_alignment() -> None:
         np.testing.assert_array_equal(out, x + y)
 
 
+BEYOND = """
+tt.func public @fill(%x: !tt.ptr<i32>, %start: i64, %n: i64) {
+  %range = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>
+  %wide = arith.extsi %range : tensor<8xi32> to tensor<8xi64>
+  %first = tt.splat %start : i64 -> tensor<8xi64>
+  %at = arith.addi %wide, %first : tensor<8xi64>
+  %limit = tt.splat %n : i64 -> tensor<8xi64>
+  %mask = arith.cmpi slt, %at, %limit : tensor<8xi64>
+  %base = tt.splat %x : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>
+  %to = tt.addptr %base, %at : tensor<8x!tt.ptr<i32>>, tensor<8xi64>
+  %seven = arith.constant dense<7> : tensor<8xi32>
+  tt.store %to, %seven, %mask : tensor<8x!tt.ptr<i32>>
+  tt.return
+}
+"""
+
+
+@pytest.mark.parametrize(("start", "n"), [(40, 20), (40, -20), (40, 40), (40, 45), (40, 90), (-(1 << 40), -(1 << 41))])
+def test_blocks_beyond_the_limit_touch_nothing(start: int, n: int) -> None:
+    x = np.zeros(100, np.int32)
+    jn.kernel.from_ttir(BEYOND).launch(1, x, start, n)
+    expected = np.zeros(100, np.int32)
+    if start < n:
+        expected[start : min(start + 8, n)] = 7
+    np.testing.assert_array_equal(x, expected)
+
+
 def test_a_step_of_zero_does_not_divide() -> None:
     """Pointers carried by a loop that does not run, whose step is zero."""
     kernel = jn.kernel.from_ttir("""

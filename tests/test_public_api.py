@@ -15,10 +15,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-TYPES = ["CompileCache", "DType", "Dim", "Graph", "Model", "Symbol", "TensorType"]
+TYPES = ["CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor", "TensorType"]
 ERRORS = ["JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError"]
 
-NOT_YET = ["from_onnx", "to_onnx", "TensorDescriptor", "PointerTable"]
+NOT_YET = ["from_onnx", "to_onnx"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 DEVICES_NOT_YET = ["cuda", "ptxsim"]
@@ -147,6 +147,8 @@ METHODS: dict[str, str] = {
     "Symbol.__getitem__": "self, key",
     "TensorType": "dtype, shape, name=None",
     "DType": "name",
+    "TensorDescriptor": "array, shape=None, strides=None, block_shape=None, padding='zero'",
+    "PointerTable": "arrays",
     "Model.__call__": "self, *arrays, **named",
     "Model.run": "self, inputs",
     "Model.bind": "self, *inputs, outputs=None, **named",

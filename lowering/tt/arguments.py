@@ -12,7 +12,9 @@ from xdsl.ir import Attribute
 
 from ...promotion.errors import UserError
 from . import types as t
+from .descriptor_types import TensorDescType
 from .dialect_functions import FuncOp
+from .host_values import PointerTable, TensorDescriptor
 from .numerics import numpy_dtype
 
 Array = NDArray[Any]
@@ -35,9 +37,16 @@ class Parameter:
         """A C-contiguous array whose elements have the pointee's width. Raises `UserError`."""
         assert isinstance(self.type, t.PointerType)
         pointee = self.type.pointee
+        if t.is_tensor(pointee):
+            raise UserError(f"{self.what}: pointers to blocks are made by tt.make_tensor_ptr, not passed from outside")
+        if isinstance(arg, TensorDescriptor | PointerTable):
+            raise UserError(
+                f"{self.what}: {arg!r} does not go to this parameter; a TensorDescriptor goes to a !tt.tensordesc, or to a "
+                f"!tt.ptr<i8> that holds a tensor map, a PointerTable to a !tt.ptr<i64>"
+            )
         if not isinstance(arg, np.ndarray):
             raise UserError(f"{self.what}: expected a NumPy array, got {type(arg).__name__}")
-        size = max(1, t.bit_width(pointee) // 8) if not t.is_tensor(pointee) else arg.itemsize
+        size = max(1, t.bit_width(pointee) // 8)
         if arg.itemsize != size:
             raise UserError(
                 f"{self.what}: the array has dtype {arg.dtype} of {arg.itemsize} bytes, expected elements of "
@@ -51,9 +60,11 @@ class Parameter:
 
     def scalar(self, arg: Any) -> Any:
         """A NumPy scalar of the parameter's type: floats are rounded, integers must fit. Raises `UserError`."""
-        dtype = numpy_dtype(self.type)
+        if isinstance(self.type, TensorDescType):
+            raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
         if t.is_pointer(self.type) or t.is_tensor(self.type):
             raise UserError(f"{self.what} cannot be passed from outside")
+        dtype = numpy_dtype(self.type)
         if not isinstance(arg, int | float | np.number | np.bool_):
             raise UserError(f"{self.what}: expected a number, got {type(arg).__name__}")
         if t.is_float(self.type):
@@ -67,6 +78,70 @@ class Parameter:
         if width == 1:
             return np.bool_(low)
         return dtype.type(low - (1 << width) if low >> (width - 1) else low)
+
+
+    def descriptor(self, arg: Any) -> TensorDescriptor:
+        """A descriptor with the rank, the blocks and the width of elements that the type says. Raises `UserError`."""
+        assert isinstance(self.type, TensorDescType)
+        if not isinstance(arg, TensorDescriptor):
+            raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
+        size = max(1, t.bit_width(self.type.elem) // 8)
+        if arg.array.itemsize != size:
+            raise UserError(
+                f"{self.what}: the array has dtype {arg.array.dtype} of {arg.array.itemsize} bytes, expected elements of {size}"
+            )
+        if len(arg.shape) != len(self.type.shape):
+            raise UserError(f"{self.what}: the tensor has shape {arg.shape}, expected {len(self.type.shape)} axes")
+        if arg.block_shape is not None and arg.block_shape != self.type.shape:
+            raise UserError(f"{self.what}: block_shape is {arg.block_shape}, expected {self.type.shape}")
+        if arg.padding == "nan" and not t.is_float(self.type.elem):
+            raise UserError(f"{self.what}: padding 'nan' of integers; fix: padding='zero'")
+        return arg
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the parameter points to 64-bit words that may be addresses."""
+        if not isinstance(self.type, t.PointerType):
+            return False
+        pointee = self.type.pointee
+        return pointee == t.I64 or isinstance(pointee, t.PointerType)
+
+    @property
+    def is_map(self) -> bool:
+        """Whether the parameter may point to a tensor map."""
+        return isinstance(self.type, t.PointerType) and self.type.pointee == t.I8
+
+
+def supplied(function: FuncOp, args: Sequence[Any]) -> list[tuple[Parameter, Any]]:
+    """Every parameter with its argument.
+
+    The front end lets a descriptor be followed by one i32 extent and one i64 stride per axis. One `TensorDescriptor`
+    supplies all of them, unless there are as many arguments as parameters. Raises `UserError` for a wrong number of
+    arguments.
+    """
+    parameters = parameters_of(function)
+    if len(args) == len(parameters):
+        return list(zip(parameters, args, strict=True))
+    found: list[tuple[Parameter, Any]] = []
+    rest = list(parameters)
+    expected = 0
+    while rest:
+        parameter = rest.pop(0)
+        arg = args[expected] if expected < len(args) else None
+        expected += 1
+        found.append((parameter, arg))
+        if isinstance(parameter.type, TensorDescType):
+            rank = len(parameter.type.shape)
+            if [each.type for each in rest[: 2 * rank]] == [t.I32] * rank + [t.I64] * rank:
+                values = (*arg.shape, *arg.strides) if isinstance(arg, TensorDescriptor) else (0,) * (2 * rank)
+                # A tensor of another rank is refused where the descriptor itself is looked at.
+                values = (*values, *((0,) * (2 * rank)))[: 2 * rank]
+                found += zip(rest[: 2 * rank], values, strict=True)
+                del rest[: 2 * rank]
+    if len(args) != expected:
+        either = f"{expected} or {len(parameters)}" if expected != len(parameters) else str(expected)
+        raise UserError(f"@{function.sym_name.data} takes {either} arguments, got {len(args)}")
+    return found
 
 
 def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter, ...]:

@@ -52,6 +52,11 @@ def enum_name(cases: Mapping[str, int], attr: Attribute | None) -> str | None:
     return None
 
 
+def is_older(printer: Printer) -> bool:
+    """Whether the printer writes the spelling of Triton 3.3 (`spelling="seed"` of `text.print_module`)."""
+    return getattr(printer, "spelling", None) == "seed"
+
+
 def property_number(op: Operation, name: str) -> int:
     """The value of an integer, boolean or enumeration property."""
     attr = op.properties[name]

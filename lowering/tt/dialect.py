@@ -10,17 +10,21 @@ from xdsl.ir import Dialect, Operation
 
 from . import (
     dialect_atomics,
+    dialect_block_pointers,
     dialect_compute,
     dialect_debug,
+    dialect_descriptors,
     dialect_functions,
     dialect_hints,
     dialect_memory,
     dialect_regions,
     dialect_scaled,
     dialect_shapes,
+    dialect_tensormaps,
 )
 from .arith_ops import ARITH
 from .attributes import CachePolicyAttr
+from .descriptor_types import TensorDescType
 from .types import PointerType
 
 TT = Dialect(
@@ -29,6 +33,8 @@ TT = Dialect(
         *dialect_functions.OPERATIONS,
         *dialect_shapes.OPERATIONS,
         *dialect_memory.OPERATIONS,
+        *dialect_descriptors.OPERATIONS,
+        *dialect_block_pointers.OPERATIONS,
         *dialect_atomics.OPERATIONS,
         *dialect_compute.OPERATIONS,
         *dialect_scaled.OPERATIONS,
@@ -36,11 +42,12 @@ TT = Dialect(
         *dialect_debug.OPERATIONS,
         *dialect_hints.GRID_DEPENDENCIES,
     ],
-    [PointerType, CachePolicyAttr],
+    [PointerType, TensorDescType, CachePolicyAttr],
 )
 
 
 TTG = Dialect("ttg", [*dialect_hints.BARRIERS], [])
+TTNG = Dialect("ttng", [*dialect_tensormaps.OPERATIONS], [])
 LLVM = Dialect("llvm", [*dialect_hints.ASSUMPTIONS], [])
 
 
@@ -52,7 +59,7 @@ def context() -> Context:
     from xdsl.dialects import cf, ub
 
     made = Context(allow_unregistered=False)
-    for dialect in (builtin.Builtin, TT, TTG, LLVM, ARITH, math.Math, scf.Scf, cf.Cf, ub.UB):
+    for dialect in (builtin.Builtin, TT, TTG, TTNG, LLVM, ARITH, math.Math, scf.Scf, cf.Cf, ub.UB):
         made.load_dialect(dialect)
     return made
 

@@ -27,6 +27,8 @@ from .checks import BlockSizes, expect_kind, expect_type, fail
 RMW_OPERATIONS = {
     "and": 1, "or": 2, "xor": 3, "add": 4, "fadd": 5, "max": 6, "min": 7, "umax": 8, "umin": 9, "exch": 10,
 }  # fmt: skip
+HOST_RMW_OPERATIONS = {**RMW_OPERATIONS, "inc": 11, "dec": 12, "fmax": 13, "fmin": 14}
+"""With what `tt.descriptor_reduce` can do beyond `tt.atomic_rmw`; made by `expand_descriptors`, never read or printed."""
 MEMORY_ORDERS = {"relaxed": 1, "acquire": 2, "release": 3, "acq_rel": 4}
 MEMORY_SCOPES = {"gpu": 1, "cta": 2, "sys": 3}
 

@@ -22,7 +22,16 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 
 from . import types as t
-from .attributes import CACHE_MODIFIERS, EVICTION_POLICIES, CachePolicyAttr, cache_policy, parse_case
+from .attributes import (
+    CACHE_MODIFIERS,
+    EVICTION_POLICIES,
+    PADDING_OPTIONS,
+    CachePolicyAttr,
+    cache_policy,
+    enum_name,
+    is_older,
+    parse_case,
+)
 from .checks import BlockSizes, expect_kind, expect_shape, expect_type, fail
 from .constraints import SAME, written
 
@@ -57,16 +66,18 @@ class AddPtrOp(IRDLOperation):
 def _pointee_block(op: Operation, pointer: SSAValue) -> Attribute:
     """What `pointer` points to, as the type a load gives; the operand must be a pointer or a block of
     pointers."""
-    expect_kind(op, "ptr", pointer.type, "pointer")
+    if not t.is_block_pointer(pointer.type):
+        expect_kind(op, "ptr", pointer.type, "pointer")
     return t.value_type(pointer.type)
 
 
 def _read_type(pointer_type: Attribute) -> Attribute:
     """`value_type` for reading text: anything that is no pointer is left for the verifier to refuse."""
-    return t.value_type(pointer_type) if t.is_pointer(pointer_type) else pointer_type
+    known = t.is_pointer(pointer_type) or t.is_block_pointer(pointer_type)
+    return t.value_type(pointer_type) if known else pointer_type
 
 
-def _read_hints(
+def read_hints(
     op_class: type[IRDLOperation], parser: Parser
 ) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
     """The tail of a load or store: `cacheModifier = … evictionPolicy = …` of older texts, then a dictionary.
@@ -92,32 +103,77 @@ def _read_hints(
     return properties, attributes
 
 
-def _print_tail(printer: Printer, op: IRDLOperation, omit: Mapping[str, Attribute | None]) -> None:
-    """The dictionary of properties and attributes (leaving out `omit`: None whatever the value), then the
-    pointer type."""
+def print_hints(printer: Printer, op: IRDLOperation, omit: Mapping[str, Attribute | None]) -> None:
+    """The dictionary of properties and attributes (leaving out `omit`: None whatever the value). The older spelling
+    writes the cache policy in front of it."""
     shown = {
         key: value
         for key, value in (*op.properties.items(), *op.attributes.items())
         if key not in omit or omit[key] not in (None, value)
     }
+    if is_older(printer) and isinstance(policy := shown.pop("cachePolicy", None), CachePolicyAttr):
+        if (modifier := policy.cache_modifier.data) != "none":
+            printer.print_string(f" cacheModifier = {modifier}")
+        if (eviction := policy.eviction_policy.data) != "evict_normal":
+            printer.print_string(f" evictionPolicy = {eviction}")
     if shown:
         printer.print_string(" ")
         printer.print_attr_dict(dict(sorted(shown.items())))
+
+
+def _print_tail(printer: Printer, op: IRDLOperation, omit: Mapping[str, Attribute | None]) -> None:
+    """The hints, then the pointer type."""
+    print_hints(printer, op, omit)
     printer.print_string(" : ")
     printer.print_attribute(op.operands[0].type)
 
 
 def _verify_memory_operands(op: Operation, mask: SSAValue | None) -> Attribute:
     loaded = _pointee_block(op, op.operands[0])
+    verify_boundaries(op)
     if mask is not None:
         expect_type(op, "mask", mask.type, t.mask_type(loaded), "i1 of the pointer's shape")
+    verify_cache_policy(op)
+    return loaded
+
+
+def verify_boundaries(op: Operation) -> None:
+    """What belongs to block pointers stands on accesses through block pointers only, and names axes of the block."""
+    checked, padding = op.properties.get("boundaryCheck"), op.properties.get("padding")
+    if isinstance(checked, DenseArrayBase) and checked.elt_type != i32:
+        fail(op, f"boundaryCheck is an array of {checked.elt_type}, expected i32")
+    axes = checked.get_values() if isinstance(checked, DenseArrayBase) else ()
+    pointer = op.operands[0].type
+    if not t.is_block_pointer(pointer):
+        if axes or padding is not None:
+            fail(op, f"boundaryCheck and padding need a pointer to a block (`!tt.ptr<tensor<…>>`), ptr is {pointer}")
+        return
+    loaded = t.value_type(pointer)
+    rank = len(t.shape_of(loaded))
+    if len(op.operands) > (2 if op.name == "tt.store" else 1):
+        fail(op, f"mask and other do not go with a pointer to a block ({pointer}); fix: boundaryCheck and padding")
+    if any(not 0 <= axis < rank for axis in axes) or len(set(axes)) != len(axes):
+        fail(op, f"boundaryCheck is {list(axes)}, expected different axes from 0 … {rank - 1}")
+    if padding is not None:
+        verify_padding(op, padding, loaded)
+
+
+def verify_padding(op: Operation, padding: Attribute, block: Attribute) -> None:
+    """Padding is zero or NaN, and NaN is a float."""
+    kind = enum_name(PADDING_OPTIONS, padding)
+    if kind is None:
+        fail(op, f"unknown padding {padding}; known: 1 (zero), 2 (nan)")
+    if kind == "nan" and not t.is_float(block):
+        fail(op, f"padding with NaN of {block}; integers are padded with zeros")
+
+
+def verify_cache_policy(op: Operation) -> None:
     policy = op.properties.get("cachePolicy")
     if isinstance(policy, CachePolicyAttr) and (
         policy.cache_modifier.data not in CACHE_MODIFIERS
         or policy.eviction_policy.data not in EVICTION_POLICIES
     ):
         fail(op, f"unknown cache policy {policy}")
-    return loaded
 
 
 @irdl_op_definition
@@ -155,7 +211,7 @@ class LoadOp(IRDLOperation):
         operands = [parser.parse_unresolved_operand()]
         while len(operands) < 3 and parser.parse_optional_punctuation(",") is not None:
             operands.append(parser.parse_unresolved_operand())
-        properties, attributes = _read_hints(cls, parser)
+        properties, attributes = read_hints(cls, parser)
         parser.parse_punctuation(":")
         pointer_type = parser.parse_type()
         loaded = _read_type(pointer_type)
@@ -200,7 +256,7 @@ class StoreOp(IRDLOperation):
         operands.append(parser.parse_unresolved_operand())
         if parser.parse_optional_punctuation(",") is not None:
             operands.append(parser.parse_unresolved_operand())
-        properties, attributes = _read_hints(cls, parser)
+        properties, attributes = read_hints(cls, parser)
         parser.parse_punctuation(":")
         pointer_type = parser.parse_type()
         stored = _read_type(pointer_type)

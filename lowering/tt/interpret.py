@@ -18,8 +18,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ...promotion.errors import UserError
-from .arguments import grid_extents, parameters_of
+from .arguments import grid_extents, supplied
+from .descriptor_types import TensorDescType
 from .dialect_functions import FuncOp
+from .evaluators_descriptors import bind_host_value
+from .host_values import PointerTable, TensorDescriptor
 from .memory import AccessError, Memory
 from .translation import Translation, Value
 
@@ -41,7 +44,8 @@ def interpret(
         grid: number of programs, or one number per axis x, y, z.
         args: one per parameter. A pointer takes a C-contiguous array whose elements have the pointee's
             width, of any dtype (i1 takes bytes); a scalar takes a number, which is rounded to a float
-            parameter and must fit an integer one.
+            parameter and must fit an integer one. A descriptor takes a `TensorDescriptor`, which also supplies
+            the extents and strides behind it; a table of pointers takes a `PointerTable`.
 
     Raises:
         UserError: the arguments do not fit the parameters.
@@ -99,8 +103,10 @@ class Machine:
     def bind(self, function: FuncOp, args: Sequence[Any]) -> list[Value]:
         """Check the arguments and turn them into values."""
         values: list[Value] = []
-        for parameter, arg in zip(parameters_of(function, len(args)), args, strict=True):
-            if parameter.is_pointer:
+        for parameter, arg in supplied(function, args):
+            if isinstance(arg, TensorDescriptor | PointerTable) or isinstance(parameter.type, TensorDescType):
+                values.append(bind_host_value(parameter, arg, self.memory))
+            elif parameter.is_pointer:
                 values.append(np.int64(self.memory.add(parameter.array(arg), parameter.name)))
             else:
                 values.append(parameter.scalar(arg))

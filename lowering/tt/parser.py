@@ -41,13 +41,14 @@ from ...promotion.errors import UserError
 from . import types as t
 from .constants import constant_attr
 from .dialect import context
+from .spelling import NEWER
 
 MAX_TEXT = 1 << 25
 """Longest text that is read, in characters."""
 
 _ALIAS = re.compile(r"^#(loc\d*)[ \t]*=[ \t]*loc\((.*)\)[ \t]*$", re.MULTILINE)
 _TYPE = re.compile(
-    r"(?:tensor|!tt\.ptr)<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|(?:i\d+|f16|f32|f64|bf16|f8E\w+)\b(?![<.])"
+    r"(?:tensor|!tt\.ptr|!tt\.tensordesc)<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|(?:i\d+|f16|f32|f64|bf16|f8E\w+)\b(?![<.])"
 )
 _SPLAT = re.compile(r"<(-?[0-9][0-9a-fA-FxX.eE+-]*|true|false)>\s*:\s*")
 _FILE_POSITION = re.compile(r'"([^"\\]*)":(\d+):(\d+)')
@@ -233,7 +234,7 @@ class BlockParser(Parser):
     def _get_op_by_name(self, name: str) -> type[Operation]:
         if name == "scf.while" and self._current_token.text == ":":
             return _BareWhile
-        return super()._get_op_by_name(name)
+        return super()._get_op_by_name(NEWER.get(name, name))
 
 
 class _BitPattern(Parser._TensorLiteralElement):

@@ -14,6 +14,7 @@ from ...promotion.errors import UnsupportedError, UserError
 from .attributes import property_number
 from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
+from .evaluators_descriptors import DESCRIPTOR_EVALUATORS
 from .numerics import numpy_dtype
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Translation:
             if op.name in STEPS:
                 steps.append(STEPS[op.name](self, op))
                 continue
-            make = EVALUATORS.get(op.name)
+            make = DESCRIPTOR_EVALUATORS.get(op.name) or EVALUATORS.get(op.name)
             if make is None:
                 raise UnsupportedError(f"the interpreter has no {op.name}")
             function = make(op, self.machine.memory)

@@ -213,8 +213,14 @@ def is_integer(type_: Attribute) -> bool:
 
 
 def is_pointer(type_: Attribute) -> bool:
-    """Whether the (element) type is a pointer."""
-    return isinstance(_info(type_).elem, PointerType)
+    """Whether the (element) type is a pointer to a scalar."""
+    element = _info(type_).elem
+    return isinstance(element, PointerType) and not isinstance(element.pointee, TensorType)
+
+
+def is_block_pointer(type_: Attribute) -> bool:
+    """Whether the type is `!tt.ptr<tensor<…>>`: the pointer to a block that older texts have."""
+    return isinstance(type_, PointerType) and isinstance(type_.pointee, TensorType)
 
 
 def bit_width(type_: Attribute) -> int:

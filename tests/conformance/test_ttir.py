@@ -18,13 +18,8 @@ ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir"
 STORED = {"bf16": ml_dtypes.bfloat16, "f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "i1": np.uint8}
 SENTINELS = 16
 
-# What the reader does not know yet: descriptors and block pointers, inline assembly, library functions.
-NOT_READ = {
-    "asm_basic", "asm_multi", "asm_packed_bytes", "desc_copy_scale", "desc_gather_scatter", "desc_host_add", "desc_pad_nan",
-    "desc_reduce_kinds", "legacy_block_copy_pad", "legacy_block_matmul", "legacy_block_tiles_3d", "legacy_exp_desc_sub",
-    "legacy_raw_desc_copy", "legacy_tensormap_2d", "lgamma_poly", "libdevice_b",
-}  # fmt: skip
-TABLES = {"pointer_table_sum"}
+# What the reader does not know yet: inline assembly, library functions.
+NOT_READ = {"asm_basic", "asm_multi", "asm_packed_bytes", "lgamma_poly", "libdevice_b"}
 
 CASES = sorted(path.parent.name for path in ROOT.glob("*/case.json"))
 
@@ -50,19 +45,28 @@ class Case:
             if argument["kind"] == "scalar":
                 arguments.append(argument["value"])
                 continue
-            dtype, start = dtype_of(argument["dtype"]), argument["init"]
-            if "fill" in start:
-                array = np.full(argument["numel"], start["fill"], np.float64).astype(dtype)
+            buffers = [self._buffer(buffer) for buffer in argument.get("buffers", [argument])]
+            checks += buffers
+            arrays = [array for _, array, _ in buffers]
+            if argument["kind"] == "tensordesc":
+                layout = {name: tuple(argument[name]) for name in ("shape", "strides", "block_shape")}
+                arguments.append(jn.TensorDescriptor(arrays[0], **layout, padding=argument["padding"]))
             else:
-                raw = np.ascontiguousarray(self.data[start["array"]]).reshape(-1)
-                array = (raw.view(dtype) if raw.dtype.itemsize == dtype.itemsize else raw.astype(dtype)).copy()
-            if argument.get("output"):
-                expected = np.ascontiguousarray(self.data[argument["expected"]]).reshape(-1).view(dtype)
-            else:
-                expected = array.copy()
-            arguments.append(array)
-            checks.append((argument, array, expected))
+                arguments.append(jn.PointerTable(arrays) if argument["kind"] == "ptr_table" else arrays[0])
         return arguments, checks
+
+
+    def _buffer(self, argument: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+        """An array of the case's memory, with what it must hold afterwards."""
+        dtype, start = dtype_of(argument["dtype"]), argument["init"]
+        if "fill" in start:
+            array = np.full(argument["numel"], start["fill"], np.float64).astype(dtype)
+        else:
+            raw = np.ascontiguousarray(self.data[start["array"]]).reshape(-1)
+            array = (raw.view(dtype) if raw.dtype.itemsize == dtype.itemsize else raw.astype(dtype)).copy()
+        if not argument.get("output"):
+            return argument, array, array.copy()
+        return argument, array, np.ascontiguousarray(self.data[argument["expected"]]).reshape(-1).view(dtype)
 
 
 def compare(argument: dict[str, Any], found: np.ndarray, expected: np.ndarray) -> None:
@@ -98,16 +102,16 @@ def run(name: str, launch: Any) -> None:
 
 def test_the_corpus_is_whole() -> None:
     assert len(CASES) == 149
-    assert set(CASES) >= NOT_READ | TABLES
+    assert set(CASES) >= NOT_READ
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | TABLES])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
 def test_interpreted(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ | TABLES])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
 def test_on_the_host(name: str, threads: int) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, threads=threads))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..ir import V
 from .coordinates import Bound
 from .nodes import Affine, Node, Splat
-from .scalars import Scalars
+from .scalars import ZERO, Scalars
 
 
 def bound_of(s: Scalars, predicate: str, left: Node, right: Node) -> Bound | None:
@@ -23,7 +23,7 @@ def bound_of(s: Scalars, predicate: str, left: Node, right: Node) -> Bound | Non
     limit = s.sub(s.to_i64(right.value), left.base)
     if predicate == "sle":
         limit = s.add(limit, V("1", "i64"))
-    return Bound(used[0][0], limit)
+    return Bound(used[0][0], s.max(limit, ZERO))  # a block may start beyond the limit; counts are not negative
 
 
 WIDENING = frozenset({"arith.extsi", "arith.extui", "arith.index_cast"})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...tt.attributes import enum_name
-from ...tt.dialect_atomics import MEMORY_ORDERS, RMW_OPERATIONS
+from ...tt.dialect_atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ..ir import Function, V, zero
 from .coordinates import Coordinates
 from .elements import each_element
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from .kernel import KernelLowering
 
 ORDERS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
-_INSTRUCTIONS = {"exch": "xchg"}
+_FLOATS = {"fadd": "arith.addf", "fmax": "arith.maxnumf", "fmin": "arith.minnumf"}
+_INSTRUCTIONS = {"exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
 
 def lower_atomic(k: KernelLowering, op: Any) -> None:
@@ -109,12 +110,12 @@ def _emit(k: KernelLowering, op: Any, pointer: V, values: Sequence[V], elem: str
             return stored[0]
         case "tt.atomic_cas":
             return _exchange(f, pointer, stored[0], stored[1], order)[0]
-    kind = str(enum_name(RMW_OPERATIONS, attribute(op, "atomic_rmw_op")))
-    if kind == "fadd":
+    kind = str(enum_name(HOST_RMW_OPERATIONS, attribute(op, "atomic_rmw_op")))
+    if kind in _FLOATS:
         if elem in ("f32", "f64"):
             type_ = memory_element(elem)
-            return f.bitcast(f.op(f"atomicrmw fadd ptr {pointer.ref}, {type_} {values[0].ref} {order}", type_), bits)
-        return _add_narrow(f, pointer, values[0], elem, order)
+            return f.bitcast(f.op(f"atomicrmw {kind} ptr {pointer.ref}, {type_} {values[0].ref} {order}", type_), bits)
+        return _combine_narrow(f, _FLOATS[kind], pointer, values[0], elem, order)
     return f.op(f"atomicrmw {_INSTRUCTIONS.get(kind, kind)} ptr {pointer.ref}, {bits} {stored[0].ref} {order}", bits)
 
 
@@ -127,16 +128,16 @@ def _exchange(f: Function, pointer: V, expected: V, value: V, order: str) -> tup
     return f.op(f"extractvalue {pair_type} {pair.ref}, 0", value.type), f.op(f"extractvalue {pair_type} {pair.ref}, 1", "i1")
 
 
-def _add_narrow(f: Function, pointer: V, value: V, elem: str, order: str) -> V:
-    """A sum of floats that no instruction adds: in float32, rounded, until nobody came between."""
+def _combine_narrow(f: Function, op: str, pointer: V, value: V, elem: str, order: str) -> V:
+    """For floats that no instruction combines: in float32, rounded, until nobody came between."""
     bits = _bits_type(elem)
     slot = f.alloca(bits, 1, 8)
     f.store(f.op(f"load atomic {bits}, ptr {pointer.ref} monotonic, align {memory_size(elem)}", bits), slot, 1)
-    again, done = f.label("again"), f.label("added")
+    again, done = f.label("again"), f.label("combined")
     f.branch(again)
     f.start(again)
     seen = f.load(bits, slot, 1)
-    total = emit_map(f, "arith.addf", elem, [_from_bits(f, seen, elem), value], [elem, elem], {})
+    total = emit_map(f, op, elem, [_from_bits(f, seen, elem), value], [elem, elem], {})
     old, succeeded = _exchange(f, pointer, seen, _to_bits(f, total, elem), order)
     f.store(old, slot, 1)
     f.cond_branch(succeeded, done, again)

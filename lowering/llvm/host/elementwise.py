@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ....promotion.errors import UnsupportedError
+from ...tt.numerics import numpy_dtype
+from ...tt.types import scalar_type
 from .. import conversions
 from ..ir import Function, V, const, lanes, mangle, vector, with_element
 from ..mathlib import emit_math
@@ -93,6 +95,8 @@ def constant(value: float | int | bool, elem: str, n: int = 1) -> V:
         value = conversions.bfloat_value(float(value))
     elif elem == "f16":
         value = conversions.half_value(float(value))
+    elif elem.startswith("f8"):  # registers hold its bits
+        value = int(np.asarray(value).astype(numpy_dtype(scalar_type(elem))).view(np.uint8))
     return const(value, vector(el, n))
 
 

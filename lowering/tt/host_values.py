@@ -1,0 +1,167 @@
+"""Arguments of a launch that are more than an array or a number: tensor descriptors and tables of pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...promotion.errors import UserError
+
+Array = NDArray[Any]
+
+PADDINGS = ("zero", "nan")
+MAX_EXTENT = (1 << 31) - 1
+
+# A tensor map in memory: sixteen 64-bit words. Axes go from the innermost one outwards, as `ttng.tensormap_create` names them.
+TENSOR_MAP_WORDS = 16
+TENSOR_MAP_MAGIC = 0x70616D2D6E696A00
+MAP_MAGIC, MAP_ADDRESS, MAP_KIND, MAP_NAN, MAP_EXTENTS, MAP_STRIDES = 0, 1, 2, 3, 4, 9
+"""Places of: the magic number, the address, `map_kind`, 1 for padding with NaN, five extents, five strides in bytes."""
+MAX_MAP_RANK = 5
+
+
+def map_kind(rank: int, element_bytes: int) -> int:
+    """The word of a tensor map that says what it describes."""
+    return rank | element_bytes << 8
+
+
+class TensorDescriptor:
+    """A tensor in an array, for a parameter of type `!tt.tensordesc<…>`.
+
+    Args:
+        array: C-contiguous; only its memory counts, so a flat buffer that is longer than the tensor will do.
+        shape: extents of the tensor; the array's by default.
+        strides: distances in elements along every axis; those of a dense row-major tensor by default.
+        block_shape: the shape of the blocks; it must be the one of the parameter's type, which is the default.
+        padding: what lies outside the tensor reads as: "zero" or "nan" (floats only).
+
+    A `!tt.ptr<i8>` parameter takes one too: it points to the tensor map that the older operations read.
+
+    Raises `UserError` for extents and strides that do not fit each other or the array.
+    """
+
+    def __init__(
+        self,
+        array: Array,
+        shape: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        block_shape: Sequence[int] | None = None,
+        padding: str = "zero",
+    ) -> None:
+        self.array = _checked(array, "TensorDescriptor")
+        self.shape = _integers("shape", array.shape if shape is None else shape)
+        self.strides = _dense(self.shape) if strides is None else _integers("strides", strides)
+        self.block_shape = None if block_shape is None else _integers("block_shape", block_shape)
+        if not self.shape:
+            raise UserError("TensorDescriptor: a tensor has at least one axis; fix: reshape the array")
+        rank = len(self.shape)
+        for name, values in (("strides", self.strides), ("block_shape", self.block_shape)):
+            if values is not None and len(values) != rank:
+                raise UserError(f"TensorDescriptor: shape {self.shape} has {rank} axes, {name} {values} has {len(values)}")
+        if any(not 0 <= extent <= MAX_EXTENT for extent in self.shape):
+            raise UserError(f"TensorDescriptor: shape {self.shape}, expected extents from 0 to {MAX_EXTENT}")
+        if padding not in PADDINGS:
+            raise UserError(f"TensorDescriptor: padding {padding!r}, expected 'zero' or 'nan'")
+        if padding == "nan" and array.dtype.kind in "biu":
+            raise UserError(f"TensorDescriptor: padding 'nan' of {array.dtype} elements; integers are padded with zeros")
+        self.padding = padding
+        self._check_reach()
+        self._map: Array | None = None
+
+    def __repr__(self) -> str:
+        return f"<TensorDescriptor {self.array.dtype}: shape {self.shape}, strides {self.strides}, padding {self.padding}>"
+
+    def _check_reach(self) -> None:
+        if 0 in self.shape:
+            return
+        steps = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(step for step in steps if step < 0), sum(step for step in steps if step > 0)
+        if low < 0 or high >= self.array.size:
+            worst = low if low < 0 else high
+            raise UserError(
+                f"TensorDescriptor: shape {self.shape} with strides {self.strides} reaches element {worst}, "
+                f"the array has elements 0 … {self.array.size - 1}"
+            )
+
+    def map_words(self, address: int, what: str) -> Array:
+        """The tensor map of the tensor at this address, int64 of TENSOR_MAP_WORDS. Raises `UserError`."""
+        rank = len(self.shape)
+        if rank > MAX_MAP_RANK or (self.strides[-1] != 1 and self.shape[-1] > 1):
+            raise UserError(
+                f"{what}: {self!r} has no tensor map; that takes at most {MAX_MAP_RANK} axes and a last stride of 1"
+            )
+        size = self.array.itemsize
+        words = np.zeros(TENSOR_MAP_WORDS, np.int64)
+        words[MAP_MAGIC], words[MAP_ADDRESS], words[MAP_KIND] = TENSOR_MAP_MAGIC, address, map_kind(rank, size)
+        words[MAP_NAN] = self.padding == "nan"
+        words[MAP_EXTENTS : MAP_EXTENTS + rank] = self.shape[::-1]
+        words[MAP_STRIDES : MAP_STRIDES + rank] = [stride * size for stride in self.strides[::-1]]
+        return words
+
+    def native_map(self, what: str) -> Array:
+        """The tensor map for code that runs in this process; it lives as long as the descriptor."""
+        if self._map is None:
+            self._map = self.map_words(address_of(self.array), what)
+        return self._map
+
+
+class PointerTable:
+    """The addresses of arrays, for a parameter `!tt.ptr<i64>` (or of pointers to pointers).
+
+    The arrays are C-contiguous and written in place; the table keeps them alive. Raises `UserError` for anything else.
+    """
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        if isinstance(arrays, np.ndarray) or not isinstance(arrays, Sequence):
+            raise UserError(f"PointerTable: expected a list of NumPy arrays, got {type(arrays).__name__}")
+        self.arrays = tuple(_checked(array, f"PointerTable, array {index}") for index, array in enumerate(arrays))
+        self._native: Array | None = None
+
+    def __repr__(self) -> str:
+        return f"<PointerTable of {len(self.arrays)} arrays>"
+
+    def addresses(self, place: Callable[[Array], int]) -> Array:
+        """The table as int64, given what tells an array's address."""
+        return np.array([place(array) for array in self.arrays], np.int64)
+
+    def native(self) -> Array:
+        """The table for code that runs in this process; it lives as long as the object. What a kernel writes to it stays."""
+        if self._native is None:
+            self._native = self.addresses(address_of)
+        return self._native
+
+
+def address_of(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _checked(array: Any, what: str) -> Array:
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"{what}: expected a NumPy array, got {type(array).__name__}")
+    if array.dtype.hasobject:
+        raise UserError(f"{what}: an array of Python objects has no memory a kernel could read")
+    if not array.flags.c_contiguous:
+        raise UserError(f"{what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array), or its base with strides")
+    return array
+
+
+def _integers(name: str, values: Any) -> tuple[int, ...]:
+    found = tuple(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else None
+    if found is None or any(isinstance(v, bool) or not isinstance(v, int | np.integer) for v in found):
+        raise UserError(f"TensorDescriptor: {name} {values!r}, expected a sequence of integers")
+    if any(not -(1 << 63) <= value < 1 << 63 for value in found):
+        raise UserError(f"TensorDescriptor: {name} {found} does not fit into 64 bits")
+    return tuple(int(value) for value in found)
+
+
+def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    if step >= 1 << 63:
+        raise UserError(f"TensorDescriptor: shape {tuple(shape)} has more elements than fit into memory")
+    return tuple(reversed(strides))
