@@ -23,6 +23,7 @@ _LOCATIONS: dict[str, str] = {
     "UnsupportedError": "promotion.errors",
     "InternalError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
+    "SanitizerError": "lowering.tt.findings",
     "what_if": "graph.what_if",
     "result_type": "graph.result_types",
     "compile": "compiling",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
-from .lowering.tt.inlining import inline_calls
+from .lowering.tt.dialect_functions import FuncOp
+from .lowering.tt.findings import Report, SanitizerError
 from .lowering.tt.interpret import find_function, interpret
-from .lowering.tt.licm import hoist_invariants
-from .lowering.tt.passes import simplify
+from .lowering.tt.pass_pipeline import PASSES, Pass, run_passes
+from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
+from .lowering.tt.trace import Step
 from .lowering.tt.verify import verify
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.native.codegen import link
@@ -67,17 +69,27 @@ class Kernel:
         """What a launch takes, in order. Raises `UserError` for a declaration."""
         return parameters_of(self._function)
 
-    def interpret(self, grid: int | Sequence[int], *args: Any) -> None:
+    def interpret(self, grid: int | Sequence[int], *args: Any, trace: Callable[[Step], object] | None = None) -> None:
         """Run all programs with NumPy, one after the other: slow, and the definition of what the kernel does.
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
             args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
+            trace: called after every operation with a `Step`: its place, its operands and results. What it raises ends the run.
 
         Raises `UserError` for arguments that do not fit, `AccessError` (with program and operation) for accesses outside the
         arrays, `UnsupportedError` for operations the interpreter does not know.
         """
-        interpret(self._module, grid, args, self.name)
+        interpret(self._module, grid, args, self.name, trace)
+
+    def sanitize(self, grid: int | Sequence[int], *args: Any) -> Report:
+        """Run all programs under the sanitizer: every lane of every access is checked, undefined values and wrapped offsets
+        are followed, races between programs found. It takes the arguments of `interpret`.
+
+        Faulty lanes are reported and left out, the others are carried out. Raises `UserError` for arguments that do not fit,
+        `UnsupportedError` for operations the interpreter does not know; what the programs do wrong is in the report.
+        """
+        return sanitize(self._module, grid, args, self.name)
 
     def launch(
         self,
@@ -94,17 +106,21 @@ class Kernel:
             grid: number of programs, or one number per axis x, y, z.
             args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars.
             device: "cpu".
+            sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
             threads: threads to use; None for the default.
 
-        Nothing checks that masks keep accesses inside the arrays: `interpret` does. Raises `UserError` for arguments that do
+        Without `sanitize` nothing checks that masks keep accesses inside the arrays. Raises `UserError` for arguments that do
         not fit, `UnsupportedError` for operations, devices and options this version does not have.
         """
         if device != "cpu" or target is not None:
             raise UnsupportedError(f"launch: device {device!r}, target {target!r}; this version launches on device='cpu'")
-        if sanitize:
-            raise UnsupportedError("launch: sanitize=True is not part of this version; fix: interpret() checks every access")
         extents = grid_extents(grid)
         words = self._words(args, extents)
+        if sanitize:
+            report = self.sanitize(grid, *args)
+            if report.findings:
+                raise SanitizerError(self.name, report)
+            return
         programs = prod(extents)
         if programs > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
@@ -113,6 +129,31 @@ class Kernel:
         if programs:
             grain = max(1, programs // (count * CHUNKS_PER_THREAD))
             run(pool_address(count), ctypes.addressof(words), programs, grain)
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes that the text goes through on its way to native code, in order."""
+        return tuple(each.name for each in PASSES)
+
+    def ttir_after(self, name: str) -> str:
+        """The function as text after the pass of this name. Raises `UserError` for other names, listing those there are."""
+        function = self._copy()
+        run_passes(function, name)
+        return print_module(function)
+
+    def stages(self) -> dict[str, str]:
+        """Pass → the function as text after it, in order."""
+        found: dict[str, str] = {}
+
+        def keep(each: Pass, function: Any) -> None:
+            found[each.name] = print_module(function)
+
+        run_passes(self._copy(), watch=keep)
+        return found
+
+    def _copy(self) -> FuncOp:
+        """The function for passes to change; `interpret` runs the original."""
+        return find_function(self._module.clone(), self.name)
 
     def llvm_ir(self, target: str = "host") -> str:
         """The LLVM IR for a target; "host" is the CPU of this process."""
@@ -126,10 +167,8 @@ class Kernel:
 
     def _lowered(self) -> HostKernel:
         if self._host is None:
-            simplified = find_function(self._module.clone(), self.name)  # the passes change it; `interpret` runs the original
-            inline_calls(simplified)
-            simplify(simplified)
-            hoist_invariants(simplified)
+            simplified = self._copy()
+            run_passes(simplified)
             self._host = lower_for_launch(simplified, host_target())
         return self._host
 

@@ -10,6 +10,7 @@ balanced tree, scans by doubling; both keep the order of the operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ...promotion.errors import UserError
 from .arguments import grid_extents, parameters_of
 from .dialect_functions import FuncOp
 from .memory import AccessError, Memory
+from .trace import Step, TracingTranslation
 from .translation import Translation, Value
 
 Array = NDArray[Any]
@@ -33,6 +35,7 @@ def interpret(
     grid: int | Sequence[int],
     args: Sequence[Array | int | float | bool],
     name: str | None = None,
+    trace: Callable[[Step], object] | None = None,
 ) -> None:
     """Run every program of the grid; arrays are written in place.
 
@@ -42,6 +45,7 @@ def interpret(
         args: one per parameter. A pointer takes a C-contiguous array whose elements have the pointee's
             width, of any dtype (i1 takes bytes); a scalar takes a number, which is rounded to a float
             parameter and must fit an integer one.
+        trace: called after every operation; what it raises ends the run.
 
     Raises:
         UserError: the arguments do not fit the parameters.
@@ -50,7 +54,7 @@ def interpret(
     """
     function = find_function(func, name)
     extents = grid_extents(grid)
-    machine = Machine(extents)
+    machine = Machine(extents, Translation if trace is None else partial(TracingTranslation, callback=trace))
     values = machine.bind(function, args)
     with np.errstate(all="ignore"):
         code = machine.function(function)
@@ -90,8 +94,11 @@ def find_function(func: Operation, name: str | None = None) -> FuncOp:
 class Machine:
     """Memory, the current program and the translated functions of one run."""
 
-    def __init__(self, grid: tuple[int, ...]) -> None:
-        self.memory = Memory()
+    def __init__(
+        self, grid: tuple[int, ...], translation: Callable[[Machine], Translation] = Translation, memory: Memory | None = None
+    ) -> None:
+        self.memory = Memory() if memory is None else memory
+        self.translation = translation
         self.grid = tuple(np.int32(extent) for extent in grid)
         self.program: tuple[Value, ...] = (np.int32(0),) * 3
         self._functions: dict[Operation, Callable[[Sequence[Value]], list[Value]]] = {}
@@ -110,7 +117,7 @@ class Machine:
         """The translated function: values of the parameters -> values returned."""
         found = self._functions.get(function)
         if found is None:
-            translation = Translation(self)
+            translation = self.translation(self)
 
             def run(args: Sequence[Value]) -> list[Value]:
                 return translated(args)

@@ -53,6 +53,10 @@ class Translation:
             self.template.append(None)
         return found
 
+    def environment(self) -> Environment:
+        """Fresh values for one call of the function."""
+        return self.template.copy()
+
     def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
         """A function body, which may branch between blocks."""
         blocks = {block: self.block(block) for block in region.blocks}
@@ -61,7 +65,7 @@ class Translation:
         entry = region.blocks[0]
 
         def run(args: Sequence[Value]) -> list[Value]:
-            env = self.template.copy()
+            env = self.environment()
             block: Block | None = entry
             values = list(args)
             while block is not None:
@@ -118,18 +122,24 @@ class Translation:
         for op in block.ops:
             if op is block.last_op:
                 break
-            if op.name in _STRUCTURED:
-                steps.append(getattr(self, f"_{op.name.replace('.', '_')}")(op))
-                continue
-            make = EVALUATORS.get(op.name)
-            if make is None:
-                raise UnsupportedError(f"the interpreter has no {op.name}")
-            function = make(op, self.machine.memory)
-            if op.name in _CONSTANT:
-                self.template[self.slot(op.results[0])] = function()
-            else:
-                steps.append(self._step(op, function))
+            step = self.operation(op)
+            if step is not None:
+                steps.append(step)
         return steps
+
+    def operation(self, op: Operation) -> Step | None:
+        """What runs one operation; None for a constant, which stands in the environment from the start."""
+        if op.name in _STRUCTURED:
+            structured: Step = getattr(self, f"_{op.name.replace('.', '_')}")(op)
+            return structured
+        make = EVALUATORS.get(op.name)
+        if make is None:
+            raise UnsupportedError(f"the interpreter has no {op.name}")
+        function = make(op, self.machine.memory)
+        if op.name in _CONSTANT:
+            self.template[self.slot(op.results[0])] = function()
+            return None
+        return self._step(op, function)
 
     def _step(self, op: Operation, function: Evaluator) -> Step:
         places = [self.slot(value) for value in op.operands]
