@@ -16,7 +16,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
-from .cli_kernel import SUFFIXES, add_compile, add_run_options, is_kernel, run_kernel
+from .cli_kernel import SUFFIXES, add_compile, add_run_options, is_kernel, is_number, run_kernel
 from .cli_promotion import add_commands
 from .cli_text import WIDTH, wrapped
 from .promotion import DType, UserError
@@ -48,10 +48,12 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     """argparse takes positional arguments in one piece; a kernel's may stand before and after its options."""
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
-    if rest and hasattr(options, "arguments") and not any(each.startswith("--") for each in rest):
+    takes_more = hasattr(options, "arguments")
+    unknown = [each for each in rest if not takes_more or (each.startswith("-") and not is_number(each))]
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if rest:
         options.arguments = [*options.arguments, *rest]
-    elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return options
 
 

@@ -33,12 +33,25 @@ def is_kernel(path: str) -> bool:
     return path.endswith(SUFFIXES)
 
 
+def is_number(text: str) -> bool:
+    """Whether an argument is a number: -1e-3 and -inf look like options to argparse."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def add_compile(add: Add) -> None:
     """The command `compile`."""
     parser = add("compile", _compile, "show what becomes of a block kernel")
     parser.add_argument("kernel", metavar="FILE", help="text in the tt dialect, .ttir or .mlir")
-    parser.add_argument("--emit", choices=("ttir", "llvm", "asm"), default="asm", help="what to show (default: asm)")
-    parser.add_argument("--name", dest="function", metavar="F", help="which function, when there are several public ones")
+    parser.add_argument(
+        "--emit", choices=("ttir", "llvm", "asm"), default="asm", help="what to show (default: asm)"
+    )
+    parser.add_argument(
+        "--name", dest="function", metavar="F", help="which function, when there are several public ones"
+    )
     parser.add_argument("--target", default="host", help="the machine to compile for (default: host)")
     parser.add_argument("--after", metavar="PASS", help="with --emit ttir: the text after this pass")
     parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal")
@@ -48,10 +61,16 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     """What `run` takes for kernels only."""
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help=_ARGUMENT)
     parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="of a kernel: how many programs along each axis")
-    parser.add_argument("--name", dest="function", metavar="F", help="of a kernel: which of several public functions")
-    parser.add_argument("--in-place", action="store_true", help="of a kernel: write changed arrays back to their files")
+    parser.add_argument(
+        "--name", dest="function", metavar="F", help="of a kernel: which of several public functions"
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="of a kernel: write changed arrays back to their files"
+    )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--sanitize", action="store_true", help="of a kernel: check every access, undefined values, races")
+    how.add_argument(
+        "--sanitize", action="store_true", help="of a kernel: check every access, undefined values, races"
+    )
     how.add_argument("--interpret", action="store_true", help="of a kernel: run by the NumPy interpreter")
 
 
@@ -86,7 +105,9 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], np.ndarray[Any
     import numpy as np
 
     if options.inputs or options.trusted:
-        raise UserError("--input and --trusted are for saved models; a kernel's arguments follow its file, in their order")
+        raise UserError(
+            "--input and --trusted are for saved models; a kernel's arguments follow its file, in their order"
+        )
     kernel = _kernel(options.model, options.function)
     if options.grid is None:
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
@@ -94,19 +115,27 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], np.ndarray[Any
     parameters = kernel.parameters
     if len(options.arguments) != len(parameters):
         names = ", ".join(f"{each.name}: {each.type}" for each in parameters) or "none"
-        raise UserError(f"@{kernel.name} takes {len(parameters)} arguments ({names}), got {len(options.arguments)}")
+        raise UserError(
+            f"@{kernel.name} takes {len(parameters)} arguments ({names}), got {len(options.arguments)}"
+        )
     values = [_argument(text, read) for text in options.arguments]
-    arrays = {p.name: value for p, value in zip(parameters, values, strict=True) if isinstance(value, np.ndarray)}
+    arrays = {
+        p.name: value for p, value in zip(parameters, values, strict=True) if isinstance(value, np.ndarray)
+    }
     outputs = dict(options.outputs)
     if len(outputs) != len(options.outputs):
         raise UserError("an output is given twice; fix: one --output NAME=FILE for each")
     for name in outputs:
         if name not in arrays:
-            raise UserError(f"@{kernel.name} has no array parameter {name!r}; arrays: {', '.join(arrays) or 'none'}")
+            raise UserError(
+                f"@{kernel.name} has no array parameter {name!r}; arrays: {', '.join(arrays) or 'none'}"
+            )
     before = {name: array.tobytes() for name, array in arrays.items()}
     status = _execute(kernel, options, grid, values)
     changed = [name for name, array in arrays.items() if array.tobytes() != before[name]]
-    files = {p.name: text for p, text in zip(parameters, options.arguments, strict=True) if text.endswith(".npy")}
+    files = {
+        p.name: text for p, text in zip(parameters, options.arguments, strict=True) if text.endswith(".npy")
+    }
     if options.in_place:
         outputs |= {name: files[name] for name in changed if name in files and name not in outputs}
     for name, path in outputs.items():
@@ -119,7 +148,9 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], np.ndarray[Any
     return status
 
 
-def _execute(kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any]) -> int:
+def _execute(
+    kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any]
+) -> int:
     """Runs the kernel the way the options say; 2 where the sanitizer found something."""
     if options.interpret:
         kernel.interpret(grid, *values)
@@ -165,13 +196,17 @@ def _new_array(text: str) -> np.ndarray[Any, Any]:
     try:
         shape = tuple(int(extent) for extent in extents.split("x"))
     except ValueError:
-        raise UserError(f"argument {text!r}: expected {fill}:DTYPE:SHAPE, as in {fill}:float32:64x32") from None
+        raise UserError(
+            f"argument {text!r}: expected {fill}:DTYPE:SHAPE, as in {fill}:float32:64x32"
+        ) from None
     dtype = DType(name).numpy
     count = 1
     for extent in shape:
         count *= extent
         if extent < 0 or count * dtype.itemsize > _MAX_BYTES:
-            raise UserError(f"argument {text!r}: an array has at most {_MAX_BYTES} bytes, and no negative extent")
+            raise UserError(
+                f"argument {text!r}: an array has at most {_MAX_BYTES} bytes, and no negative extent"
+            )
     if fill == "arange":
         return np.arange(count).astype(dtype).reshape(shape)
     return np.zeros(shape, dtype) if fill == "zeros" else np.ones(shape, dtype)
@@ -190,4 +225,4 @@ def _save(path: str, array: np.ndarray[Any, Any]) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-__all__ = ["SUFFIXES", "add_compile", "add_run_options", "is_kernel", "run_kernel"]
+__all__ = ["SUFFIXES", "add_compile", "add_run_options", "is_kernel", "is_number", "run_kernel"]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 TYPES = ["CompileCache", "DType", "Dim", "Graph", "Model", "Symbol", "TensorType"]
-ERRORS = ["JoineryError", "UserError", "UnsupportedError", "InternalError"]
+ERRORS = ["JoineryError", "UserError", "UnsupportedError", "InternalError", "SanitizerError"]
 
 NOT_YET = ["from_onnx", "to_onnx", "TensorDescriptor", "PointerTable"]
 """Names of the contract that this version does not offer."""

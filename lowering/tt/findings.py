@@ -70,7 +70,8 @@ class Report:
         lines = [f"{count} finding{'' if count == 1 else 's'}", *map(str, self.findings)]
         if self.dropped:
             lines.append(f"further findings of {self.dropped} lanes are left out")
-        lines += [f"note: {note.message}, {note.count} lanes\n  {note.line}: {note.operation}" for note in self.masked_out_of_bounds]
+        for note in self.masked_out_of_bounds:
+            lines.append(f"note: {note.message} ({note.count} lanes)\n  {note.line}: {note.operation}")
         return "\n".join(lines)
 
 

@@ -74,15 +74,23 @@ class Guard(Memory):
     # Reports
 
     def report(
-        self, kind: str, op: Operation, count: int, message: str, key: Any = None, lane: tuple[int, ...] = (), address: str = "",
-        origin: int = 0, other: Program | None = None,
+        self, kind: str, op: Operation, count: int, message: str, key: Any = None, lane: tuple[int, ...] = (),
+        address: str = "", origin: int = 0, other: Program | None = None,
     ) -> None:  # fmt: skip
         """Add a finding of `op`, or count lanes of an earlier one; `key` tells findings of one kind and operation apart."""
 
         def make() -> Finding:
             line = self._places.line(self._operations[origin - 1]) if origin else ""
             return Finding(
-                kind, message, self._places.text(op), self._places.line(op), self._program, lane, address, line, other
+                kind,
+                message,
+                self._places.text(op),
+                self._places.line(op),
+                self._program,
+                lane,
+                address,
+                line,
+                other,
             )
 
         self.collector.add((kind, self.number(op), origin, key), count, make)
@@ -96,7 +104,9 @@ class Guard(Memory):
         self._undefined(op, what, poison.reshape(-1), np.array([first]), poison.shape, "")
         return True
 
-    def _undefined(self, op: Operation, what: str, poison: Array, found: Array, shape: tuple[int, ...], address: str) -> None:
+    def _undefined(
+        self, op: Operation, what: str, poison: Array, found: Array, shape: tuple[int, ...], address: str
+    ) -> None:
         lane, origin = int(found[0]), int(poison[found[0]])
         born = self._operations[origin - 1]
         message = (
@@ -110,8 +120,8 @@ class Guard(Memory):
     # Checks
 
     def lanes(
-        self, op: Operation, pointer: Any, shadow: Shadow | None, mask: Any, mask_shadow: Shadow | None, size: int, access: Access,
-        uses: Sequence[Use] = (),
+        self, op: Operation, pointer: Any, shadow: Shadow | None, mask: Any, mask_shadow: Shadow | None, size: int,
+        access: Access, uses: Sequence[Use] = (),
     ) -> tuple[Array, Array]:  # fmt: skip
         """(lanes to carry out, lanes that a defined mask turns off), both of the pointer's shape.
 
@@ -130,7 +140,9 @@ class Guard(Memory):
         outside = (offsets < 0) | (offsets + size > length)
 
         def where(lane: int) -> str:
-            return self._address(int(addresses[lane]), int(numbers[lane]) if numbers.ndim else int(numbers), size)
+            return self._address(
+                int(addresses[lane]), int(numbers[lane]) if numbers.ndim else int(numbers), size
+            )
 
         if mask_shadow is not None and mask_shadow.poison is not None:
             poison = np.broadcast_to(mask_shadow.poison, shape).reshape(-1)
@@ -155,7 +167,8 @@ class Guard(Memory):
         misfit = (offsets + phase) & (size - 1)
         if misfit.any() and len(found := np.flatnonzero(active & (misfit != 0))):
             address = where(int(found[0]))
-            message = f"{_VERBS[access.reads, access.writes]} {size} bytes at an address that is no multiple of {size}: {address}"
+            verb = _VERBS[access.reads, access.writes]
+            message = f"{verb} {size} bytes at an address that is no multiple of {size}: {address}"
             self.report("misaligned", op, len(found), message, None, _index(int(found[0]), shape), address)
             sound &= misfit == 0
         if access.writes and sound.any():
@@ -163,7 +176,13 @@ class Guard(Memory):
         return sound.reshape(shape), off.reshape(shape)
 
     def _defined(
-        self, op: Operation, what: str, shadow: Shadow | None, active: Array, shape: tuple[int, ...], where: Any
+        self,
+        op: Operation,
+        what: str,
+        shadow: Shadow | None,
+        active: Array,
+        shape: tuple[int, ...],
+        where: Any,
     ) -> Array:
         """The active lanes that are defined; the others are reported."""
         if shadow is None or shadow.poison is None:
@@ -202,7 +221,14 @@ class Guard(Memory):
         return f"%{buffer.name} + {size} * {offset // size} (array of {len(buffer.raw) // size} elements)"
 
     def _outside(
-        self, op: Operation, outside: Array, active: Array, off: Array, shape: tuple[int, ...], access: Access, where: Any
+        self,
+        op: Operation,
+        outside: Array,
+        active: Array,
+        off: Array,
+        shape: tuple[int, ...],
+        access: Access,
+        where: Any,
     ) -> None:
         found = np.flatnonzero(outside & active)
         if len(found):
@@ -223,7 +249,9 @@ class Guard(Memory):
 
             self.collector.note(op, len(masked), note)
 
-    def _wrapped(self, op: Operation, wrap: Array, found: Array, shape: tuple[int, ...], address: str) -> None:
+    def _wrapped(
+        self, op: Operation, wrap: Array, found: Array, shape: tuple[int, ...], address: str
+    ) -> None:
         lane = int(found[0])
         origin = int(wrap[lane])
         guilty = self._operations[origin - 1]
@@ -233,7 +261,9 @@ class Guard(Memory):
         )
         self.report("overflow", op, len(found), message, None, _index(lane, shape), address, origin)
 
-    def _writeable(self, op: Operation, numbers: Array, active: Array, shape: tuple[int, ...], where: Any) -> Array:
+    def _writeable(
+        self, op: Operation, numbers: Array, active: Array, shape: tuple[int, ...], where: Any
+    ) -> Array:
         if not self._closed.any():
             return active
         closed = self._closed[np.clip(numbers, 0, len(self._closed) - 1)]
@@ -242,12 +272,19 @@ class Guard(Memory):
             address = where(int(found[0]))
             message = f"writes to a read-only array: {address}"
             self.report("read-only", op, len(found), message, None, _index(int(found[0]), shape), address)
-        return active & ~closed
+        return np.asarray(active & ~closed)
 
     # Races
 
     def touch(
-        self, op: Operation, pointer: Any, shadow: Shadow | None, live: Array, size: int, access: Access, value: Any = None
+        self,
+        op: Operation,
+        pointer: Any,
+        shadow: Shadow | None,
+        live: Array,
+        size: int,
+        access: Access,
+        value: Any = None,
     ) -> None:
         """Tell the race detector about the lanes in `live`; `value` is what a plain store is about to write."""
         shape = np.shape(pointer)
@@ -275,7 +312,14 @@ class Guard(Memory):
                 self._race(op, conflict, access, same, len(np.unique(at)), _index(lane, shape), address)
 
     def _race(
-        self, op: Operation, conflict: Conflict, access: Access, same: bool, count: int, lane: tuple[int, ...], address: str
+        self,
+        op: Operation,
+        conflict: Conflict,
+        access: Access,
+        same: bool,
+        count: int,
+        lane: tuple[int, ...],
+        address: str,
     ) -> None:
         earlier = conflict.earlier
         other = self._place(earlier.program)
@@ -288,7 +332,14 @@ class Guard(Memory):
         self.report("race", op, count, message, (kind, same), lane, address, earlier.op, other)
 
     def _between_lanes(
-        self, op: Operation, addresses: Array, values: Array, performed: Array, numbers: Array, shape: tuple[int, ...], size: int
+        self,
+        op: Operation,
+        addresses: Array,
+        values: Array,
+        performed: Array,
+        numbers: Array,
+        shape: tuple[int, ...],
+        size: int,
     ) -> None:
         """Lanes of one store with one address and different values: which one stays is undefined."""
         if (np.diff(addresses) > 0).all():

@@ -86,7 +86,7 @@ def find_function(func: Operation, name: str | None = None) -> FuncOp:
         found = [op for op in functions if op not in private and op.body.blocks]
     if len(found) != 1:
         names = ", ".join(op.sym_name.data for op in functions) or "none"
-        wanted = f"function {name!r}" if name is not None else "a single public function"
+        wanted = f"function {name!r}" if name is not None else "single public function"
         raise UserError(f"the module has no {wanted}; its functions: {names}. Pass name= to choose one")
     return found[0]
 

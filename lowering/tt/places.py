@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+
 from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
 from xdsl.ir import Attribute, Operation
 

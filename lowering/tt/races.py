@@ -87,7 +87,10 @@ class RaceDetector:
 
     def place(self, arrays: Sequence[Array], first: int = 0) -> None:
         """Give arrays, numbered from `first`, their shadow. Arrays whose memory overlaps share it."""
-        spans = sorted((int(a.__array_interface__["data"][0]), a.nbytes, number) for number, a in enumerate(arrays, first))
+        spans = sorted(
+            (int(a.__array_interface__["data"][0]), a.nbytes, number)
+            for number, a in enumerate(arrays, first)
+        )
         start = end = 0
         members: list[tuple[int, int]] = []
         for address, size, number in spans:
@@ -101,7 +104,9 @@ class RaceDetector:
         if members:
             self._region(start, end, members, arrays, first)
 
-    def _region(self, start: int, end: int, members: list[tuple[int, int]], arrays: Sequence[Array], first: int) -> None:
+    def _region(
+        self, start: int, end: int, members: list[tuple[int, int]], arrays: Sequence[Array], first: int
+    ) -> None:
         shift = min(min(arrays[number - first].itemsize, 8).bit_length() for number, _ in members) - 1
         for number, offset in members:
             for amount in (arrays[number - first].itemsize, offset):
@@ -214,12 +219,19 @@ class RaceDetector:
     def _extended(self, head: int, op: int, kind: Access) -> int:
         """The set with this access in it. Accesses leave it that can race with nothing this one does not race with."""
         rest, is_write = head, kind.writes
-        while rest and (node := self._nodes[rest]).program == self._program and (is_write or not node.is_write):
+        while (
+            rest and (node := self._nodes[rest]).program == self._program and (is_write or not node.is_write)
+        ):
             if node.clock == self._now and node.is_write == is_write:
                 return head
             rest = node.rest
         supersedes = is_write or not kind.is_atomic  # a set of plain readers holds no writes
-        if rest and supersedes and self._clock is not None and self._unordered(rest, only_writes=False) is None:
+        if (
+            rest
+            and supersedes
+            and self._clock is not None
+            and self._unordered(rest, only_writes=False) is None
+        ):
             rest = 0
         return self._number(Node(self._program, self._now, op, is_write, rest))
 
@@ -240,7 +252,9 @@ class RaceDetector:
                 region.released = np.full(len(region.writer), None, object)
             left = self._own()
             if kind.reads:
-                for clock in {id(each): each for each in region.released[at].tolist() if each is not None}.values():
+                for clock in {
+                    id(each): each for each in region.released[at].tolist() if each is not None
+                }.values():
                     left[: len(clock)] = np.maximum(left[: len(clock)], clock)
             cell = np.empty((), object)
             cell[()] = left

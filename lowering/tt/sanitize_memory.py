@@ -43,7 +43,9 @@ def _load(translation: Any, op: Operation) -> Step:
         table = env.shadow
         where, shadow = env[pointer], table.get(pointer)
         chosen = None if mask is None else env[mask]
-        live, off = guard.lanes(op, where, shadow, chosen, None if mask is None else table.get(mask), size, PLAIN_READ)
+        live, off = guard.lanes(
+            op, where, shadow, chosen, None if mask is None else table.get(mask), size, PLAIN_READ
+        )
         guard.touch(op, where, shadow, live, size, PLAIN_READ)
         if mask is None and live.all():
             env[result] = evaluate(where)
@@ -74,8 +76,12 @@ def _store(translation: Any, op: Operation) -> Step:
         where, shadow, what = env[pointer], table.get(pointer), np.asarray(env[value])
         chosen = None if mask is None else env[mask]
         uses = [("the stored value", table.get(value))]
-        live, _ = guard.lanes(op, where, shadow, chosen, None if mask is None else table.get(mask), size, access, uses)
-        guard.touch(op, where, shadow, live, size, access, what.astype(np.uint8) if what.dtype == np.bool_ else what)
+        live, _ = guard.lanes(
+            op, where, shadow, chosen, None if mask is None else table.get(mask), size, access, uses
+        )
+        guard.touch(
+            op, where, shadow, live, size, access, what.astype(np.uint8) if what.dtype == np.bool_ else what
+        )
         evaluate(where, what, live)
 
     return step
@@ -85,7 +91,13 @@ def _atomic(op: Operation, reads: bool, writes: bool) -> Access:
     order = str(enum_name(MEMORY_ORDERS, op.properties["sem"]))
     if property_number(op, "scope") == MEMORY_SCOPES["cta"]:
         return Access(reads, writes, False)  # atomic within its program only
-    return Access(reads, writes, True, reads and order in ("acquire", "acq_rel"), writes and order in ("release", "acq_rel"))
+    return Access(
+        reads,
+        writes,
+        True,
+        reads and order in ("acquire", "acq_rel"),
+        writes and order in ("release", "acq_rel"),
+    )
 
 
 def _atomic_load(translation: Any, op: Operation) -> Step:
@@ -99,7 +111,9 @@ def _atomic_load(translation: Any, op: Operation) -> Step:
         table = env.shadow
         where, shadow = env[pointer], table.get(pointer)
         chosen = None if mask is None else env[mask]
-        live, off = guard.lanes(op, where, shadow, chosen, None if mask is None else table.get(mask), size, access)
+        live, off = guard.lanes(
+            op, where, shadow, chosen, None if mask is None else table.get(mask), size, access
+        )
         guard.touch(op, where, shadow, live, size, access)
         env[result] = evaluate(where, live)
         _set(table, result, _undefined(None, off, number))

@@ -40,7 +40,9 @@ class Shadow:
 
     def mapped(self, function: Function) -> Shadow:
         """The shadow of lanes picked and moved by `function`, which works on any array of the value's shape."""
-        poison, wrap, exact = (None if x is None else function(x) for x in (self.poison, self.wrap, self.exact))
+        poison, wrap, exact = (
+            None if x is None else function(x) for x in (self.poison, self.wrap, self.exact)
+        )
         base = self.base if self.base is None or np.ndim(self.base) == 0 else function(self.base)
         return Shadow(poison, wrap, exact, base)
 
@@ -64,7 +66,9 @@ def _first(parts: Sequence[Array | None], shape: tuple[int, ...]) -> Array | Non
     return found
 
 
-def restructured(function: Function, values: Sequence[Any], shadows: Sequence[Shadow | None]) -> Shadow | None:
+def restructured(
+    function: Function, values: Sequence[Any], shadows: Sequence[Shadow | None]
+) -> Shadow | None:
     """The shadow of `function(*values)` for a function that only moves, repeats and chooses lanes."""
     if not any(shadow is not None for shadow in shadows):
         return None
@@ -85,7 +89,11 @@ def restructured(function: Function, values: Sequence[Any], shadows: Sequence[Sh
         exact = np.asarray(function(*[_exact(v, s) for v, s in zip(values, known, strict=True)]))
     bases = [shadow.base for shadow in known]
     first = bases[0]
-    if first is not None and first.ndim == 0 and all(base is not None and base.ndim == 0 and base == first for base in bases):
+    if (
+        first is not None
+        and first.ndim == 0
+        and all(base is not None and base.ndim == 0 and base == first for base in bases)
+    ):
         base: Array | None = first
     else:
         base = of(bases)
@@ -148,7 +156,9 @@ def _wrapping(function: Function, number: int, narrow: bool, plain: Rule) -> Rul
         if not np.any(wrapped):
             return found
         earlier = _first([s.wrap for s in shadows if s is not None], np.shape(result))
-        wrap = np.where(wrapped, number if earlier is None else np.where(earlier != 0, earlier, number), 0).astype(np.int32)
+        wrap = np.where(
+            wrapped, number if earlier is None else np.where(earlier != 0, earlier, number), 0
+        ).astype(np.int32)
         return replace(found if found is not None else Shadow(), wrap=wrap, exact=np.asarray(exact, np.int64))
 
     return rule
@@ -163,7 +173,9 @@ def _extended_unsigned(values: Sequence[Any], shadows: Sequence[Shadow | None], 
     wrong = (shadow.wrap != 0) & (shadow.exact != unsigned(np.asarray(values[0])).astype(np.int64))
     if not np.any(wrong):
         return found
-    return replace(found if found is not None else Shadow(), wrap=np.where(wrong, shadow.wrap, 0), exact=shadow.exact)
+    return replace(
+        found if found is not None else Shadow(), wrap=np.where(wrong, shadow.wrap, 0), exact=shadow.exact
+    )
 
 
 def _selected(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
@@ -207,7 +219,11 @@ def _counted(values: Sequence[Any], shadows: Sequence[Shadow | None], result: An
     """tt.histogram: an undefined lane that is counted may have gone to any bin."""
     active = np.ones(np.shape(values[0]), np.bool_) if len(values) < 2 else values[1]
     parts = [None if shadow is None else shadow.poison for shadow in shadows]
-    guilty = [np.where(active, part, 0) if index == 0 else part for index, part in enumerate(parts) if part is not None]
+    guilty = [
+        np.where(active, part, 0) if index == 0 else part
+        for index, part in enumerate(parts)
+        if part is not None
+    ]
     worst = max((int(np.max(part)) for part in guilty), default=0)
     return Shadow(np.full(np.shape(result), worst, np.int32)) if worst else None
 
@@ -227,7 +243,18 @@ _EXACT: dict[str, Function] = {
     "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.shli": _shifted,
     "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.trunci": lambda x: x, "arith.extsi": lambda x: x,
 }  # fmt: skip
-_MOVES = frozenset({"tt.splat", "tt.broadcast", "tt.unsplat", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join", "tt.cat"})
+_MOVES = frozenset(
+    {
+        "tt.splat",
+        "tt.broadcast",
+        "tt.unsplat",
+        "tt.expand_dims",
+        "tt.reshape",
+        "tt.trans",
+        "tt.join",
+        "tt.cat",
+    }
+)
 _BLOCKS: dict[str, Rule] = {
     "arith.select": _selected, "arith.extui": _extended_unsigned, "tt.addptr": _moved_pointer, "tt.dot": _product,
     "tt.histogram": _counted, "tt.ptr_to_int": _wider_address, "tt.int_to_ptr": _wider_address,
@@ -264,7 +291,11 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
 
 def starts_marks(name: str, type_: Attribute) -> bool:
     """Whether the rule of such an operation has something to find on clean operands."""
-    return name in _EXACT and name not in ("arith.extsi", "arith.maxsi", "arith.minsi") and t.bit_width(type_) < 64
+    return (
+        name in _EXACT
+        and name not in ("arith.extsi", "arith.maxsi", "arith.minsi")
+        and t.bit_width(type_) < 64
+    )
 
 
 def _is_number(type_: Attribute) -> bool:

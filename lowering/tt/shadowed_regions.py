@@ -32,7 +32,9 @@ def combined(body: Carried, has_control_flow: bool) -> Combine:
         known: list[dict[tuple[int, ...], Shadow]] = [{} for _ in out]
         for index in np.ndindex(left[0][0].shape):
             values, shadows = body(
-                env, [operand[index] for operand in (*left[0], *right[0])], [_at(s, index) for s in (*left[1], *right[1])]
+                env,
+                [operand[index] for operand in (*left[0], *right[0])],
+                [_at(s, index) for s in (*left[1], *right[1])],
             )
             for target, table, value, shadow in zip(out, known, values, shadows, strict=True):
                 target[index] = value
@@ -55,7 +57,9 @@ def _collected(table: dict[tuple[int, ...], Shadow], target: Array) -> Shadow | 
     if not table:
         return None
     poison, wrap = np.zeros(target.shape, np.int32), np.zeros(target.shape, np.int32)
-    exact = np.asarray(target).astype(np.int64) if target.dtype.kind == "i" else np.zeros(target.shape, np.int64)
+    exact = (
+        np.asarray(target).astype(np.int64) if target.dtype.kind == "i" else np.zeros(target.shape, np.int64)
+    )
     for index, shadow in table.items():
         poison[index] = 0 if shadow.poison is None else shadow.poison
         if shadow.wrap is not None and shadow.exact is not None:
@@ -68,7 +72,9 @@ def _picked(shadowed: Shadowed, function: Callable[[Any], Any]) -> Shadowed:
     return [function(v) for v in values], [None if s is None else s.mapped(function) for s in shadows]
 
 
-def reduced(op: Operation, env: Any, combine: Combine, values: list[Any], shadows: list[Shadow | None]) -> Shadowed:
+def reduced(
+    op: Operation, env: Any, combine: Combine, values: list[Any], shadows: list[Shadow | None]
+) -> Shadowed:
     """`tt.reduce`: neighbours, as a balanced tree."""
     axis = property_number(op, "axis")
     now = _picked((values, shadows), lambda x: np.moveaxis(x, axis, 0))
@@ -78,7 +84,9 @@ def reduced(op: Operation, env: Any, combine: Combine, values: list[Any], shadow
     return values, [None if s is None else tidy(s.mapped(np.asarray)) for s in shadows]
 
 
-def scanned(op: Operation, env: Any, combine: Combine, values: list[Any], shadows: list[Shadow | None]) -> Shadowed:
+def scanned(
+    op: Operation, env: Any, combine: Combine, values: list[Any], shadows: list[Shadow | None]
+) -> Shadowed:
     """`tt.scan`: by doubling."""
     axis, reverse = property_number(op, "axis"), bool(property_number(op, "reverse"))
     now = _picked((values, shadows), lambda x: np.moveaxis(x, axis, 0))
