@@ -23,7 +23,7 @@ from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
 from .lowering.tt.dialect_functions import FuncOp
-from .lowering.tt.findings import Report, SanitizerError
+from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.pass_pipeline import PASSES, Pass, run_passes
 from .lowering.tt.sanitize import sanitize
@@ -254,4 +254,4 @@ def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
         raise UserError(f"from_ttir: {path} is no UTF-8 text: {error}") from None
 
 
-__all__ = ["Kernel", "from_ttir"]
+__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_ttir"]

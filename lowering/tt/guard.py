@@ -164,7 +164,7 @@ class Guard(Memory):
         if outside.any():
             self._outside(op, outside, active, off, shape, access, where)
             sound &= ~outside
-        misfit = (offsets + phase) & (size - 1)
+        misfit = ((offsets + phase) | offsets) & (size - 1)
         if misfit.any() and len(found := np.flatnonzero(active & (misfit != 0))):
             address = where(int(found[0]))
             verb = _VERBS[access.reads, access.writes]

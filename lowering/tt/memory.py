@@ -18,6 +18,7 @@ from ...promotion.errors import UserError
 Array = NDArray[Any]
 
 SEGMENT_BITS = 41
+"""An address shifted right by these gives the number of its array."""
 _MIDDLE = 1 << (SEGMENT_BITS - 1)
 
 

@@ -30,7 +30,7 @@ class Node(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Elements (positions in the access) that race with one earlier access."""
+    """Elements (positions in the access) that race with one operation's earlier accesses; `earlier` is the first's."""
 
     positions: Array
     earlier: Node
@@ -190,9 +190,15 @@ class RaceDetector:
             if table is None:
                 continue
             heads = table[at]
+            guilty: dict[int, list[int]] = {}  # the operation of the other side → sets of accesses
             for head in _distinct(heads):
                 if head and (earlier := self._unordered(head, only_writes)) is not None:
-                    found.append(Conflict(np.flatnonzero(heads == head), earlier))
+                    guilty.setdefault(earlier.op, []).append(head)
+            for numbers in guilty.values():
+                positions = np.flatnonzero(np.isin(heads, numbers))
+                first = self._unordered(int(heads[positions[0]]), only_writes)
+                assert first is not None
+                found.append(Conflict(positions, first))
         return found
 
     def _record(self, region: _Region, at: Array, kind: Access, op: int) -> None:
@@ -207,14 +213,11 @@ class RaceDetector:
         table = region.atomics if kind.is_atomic else region.readers
         assert table is not None
         heads = table[at]
-        distinct = _distinct(heads)
-        if len(distinct) == 1:
-            table[at] = self._extended(distinct[0], op, kind)
+        if (heads == heads[0]).all():
+            table[at] = self._extended(int(heads[0]), op, kind)
             return
-        changed = np.empty_like(heads)
-        for head in distinct:
-            changed[heads == head] = self._extended(head, op, kind)
-        table[at] = changed
+        distinct, place = np.unique(heads, return_inverse=True)
+        table[at] = np.array([self._extended(int(head), op, kind) for head in distinct], np.int32)[place]
 
     def _extended(self, head: int, op: int, kind: Access) -> int:
         """The set with this access in it. Accesses leave it that can race with nothing this one does not race with."""

@@ -20,6 +20,7 @@ from .dialect_functions import FuncOp
 from .findings import Report
 from .guard import Guard
 from .interpret import Machine, find_function
+from .memory import SEGMENT_BITS
 from .places import Places
 from .sanitized_translation import ProgramEnds, SanitizedTranslation
 from .shadow import Shadow
@@ -76,13 +77,11 @@ def _promises(
     """The shadows of the parameters; attributes that promise what the arguments do not keep are reported."""
     attributes = function.arg_attrs.data if function.arg_attrs is not None else ()
     shadows: list[Shadow | None] = []
-    arrays = 0
     for position, (parameter, arg, value) in enumerate(
         zip(parameters_of(function), args, values, strict=False)
     ):
         is_array = parameter.is_pointer and isinstance(arg, np.ndarray)
-        arrays += is_array
-        shadows.append(Shadow(base=np.array(arrays, np.int32)) if is_array else None)
+        shadows.append(Shadow(base=np.array((int(value) >> SEGMENT_BITS) + 1, np.int32)) if is_array else None)
         found = attributes[position].data.get("tt.divisibility") if position < len(attributes) else None
         promised = found.value.data if isinstance(found, IntegerAttr) else 1
         if promised <= 1:
@@ -108,7 +107,7 @@ def _promises(
                 (),
                 f"%{parameter.name}",
             )
-    return shadows
+    return [*shadows, *[None] * (len(values) - len(shadows))]
 
 
 __all__ = ["SanitizedMachine", "sanitize"]

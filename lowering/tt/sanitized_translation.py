@@ -104,7 +104,7 @@ class SanitizedTranslation(Translation):
                 op, "the condition of the assertion", env.shadow.get(condition)
             ):
                 return
-            guard.watched = op
+            guard.watched = None if op.regions else op  # operations inside regions speak for themselves
             try:
                 step(env)
             except AccessError as error:

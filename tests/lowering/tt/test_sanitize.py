@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import joinery as jn
+import joinery.lowering.tt.sanitized_translation
 import numpy as np
 import pytest
+from joinery.lowering.tt.evaluators import EVALUATORS
+from joinery.lowering.tt.memory import AccessError
 
 COPY = """
 #file = loc("copy.py":1:1)
@@ -373,3 +377,50 @@ def test_arguments_are_checked_as_ever() -> None:
     with pytest.raises(jn.UserError, match="expected elements of 4"):
         kernel.launch((1,), x.astype(np.float64), x, 3, sanitize=True)
     assert kernel.sanitize((0,), x, x, 3).findings == ()
+
+
+# Operations the sanitizer has no rule for
+
+
+def test_accesses_without_a_rule_are_checked_by_their_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joinery.lowering.tt.sanitized_translation, "ACCESSES", {})
+    x, o = np.arange(128, dtype=np.float32), np.zeros(100, np.float32)
+    (found,) = copy().sanitize((2,), x, o, 128).findings
+    assert (found.kind, found.program, found.lane, found.count) == ("out-of-bounds", (1, 0, 0), (36,), 28)
+    assert (found.line, found.address) == ("copy.py:8:9", "%o + 4 * 100 (array of 100 elements)")
+    np.testing.assert_array_equal(o, x[:100])
+    assert copy().sanitize((2,), x[:100], o, 100).findings == ()  # masked lanes count as defined there: nothing is made up
+    (race,) = block("tt.store %o, %pid : !tt.ptr<i32>").sanitize((3,), np.zeros(1, np.int32)).findings
+    assert (race.kind, race.count) == ("race", 2)
+
+
+def test_an_operation_that_refuses_ends_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AccessError("no")
+
+    monkeypatch.setattr(joinery.lowering.tt.sanitized_translation, "ACCESSES", {})
+    monkeypatch.setitem(EVALUATORS, "tt.store", lambda op, memory: refuse)
+    (found,) = copy().sanitize((3,), np.zeros(64, np.float32), np.zeros(64, np.float32), 64).findings
+    assert (found.kind, found.message, found.count, found.line) == ("out-of-bounds", "no", 3, "copy.py:8:9")
+
+
+def test_a_wide_block_with_many_readers_is_no_matter_of_minutes() -> None:
+    """Every element with readers of its own: 256 programs read overlapping pieces of one array, which the last one writes."""
+    body = """
+    %at = tt.addptr %p0, %r : tensor<4096x!tt.ptr<i32>>, tensor<4096xi32>
+    %last = arith.constant 255 : i32
+    %sixteen = arith.constant 16 : i32
+    %first = arith.muli %pid, %sixteen : i32
+    %low = tt.splat %first : i32 -> tensor<4096xi32>
+    %mask = arith.cmpi sge, %r, %low : tensor<4096xi32>
+    %v = tt.load %at, %mask : tensor<4096x!tt.ptr<i32>>
+    %is = arith.cmpi eq, %pid, %last : i32
+    scf.if %is {
+      tt.store %at, %r : tensor<4096x!tt.ptr<i32>>
+    }"""
+    started = time.perf_counter()
+    (found,) = block(body, lanes=4096).sanitize((256,), np.zeros(4096, np.int32)).findings
+    assert time.perf_counter() - started < 5
+    assert (found.program, found.count) == ((255, 0, 0), 4096)
+    assert found.message.startswith("read-write race on %o + 4 * 0")
+    assert found.other_program == (0, 0, 0)
