@@ -24,6 +24,7 @@ _LOCATIONS: dict[str, str] = {
     "KernelAssertionError": "promotion.errors",
     "InternalError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
+    "SanitizerError": "lowering.tt.findings",
     "what_if": "graph.what_if",
     "result_type": "graph.result_types",
     "compile": "compiling",

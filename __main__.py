@@ -1,4 +1,4 @@
-"""The `joinery` command: promotion queries, a look into saved models, running them, and the state of the installation.
+"""The `joinery` command: promotion queries, saved models and block kernels, and the state of the installation.
 
 Exit status: 0, or 2 for a mistake in what was asked, or 1 for what this version or this machine cannot do.
 """
@@ -16,6 +16,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
+from .cli_kernel import SUFFIXES, add_compile, add_run_options, is_kernel, is_number, run_kernel
 from .cli_promotion import add_commands
 from .cli_text import WIDTH, wrapped
 from .promotion import DType, UserError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status. Mistakes in the command line itself leave through `SystemExit(2)`."""
-    options = _parser().parse_args(argv)
+    options = _options(argv)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -41,6 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except JoineryError as error:
         print(wrapped(f"joinery {options.name}: {error}"), file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    """argparse takes positional arguments in one piece; a kernel's may stand before and after its options."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    takes_more = hasattr(options, "arguments")
+    unknown = [each for each in rest if not takes_more or (each.startswith("-") and not is_number(each))]
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if rest:
+        options.arguments = [*options.arguments, *rest]
+    return options
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         return argparse.HelpFormatter(prog, width=WIDTH)
 
     parser = _Parser(
-        prog="joinery", description="Promotion queries and compiled models.", formatter_class=formatter
+        prog="joinery",
+        description="Promotion queries, compiled models and block kernels.",
+        formatter_class=formatter,
     )
     parser.add_argument("--version", action="version", version=f"joinery {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="name")
@@ -70,15 +86,15 @@ def _parser() -> argparse.ArgumentParser:
     inspect = add("inspect", _inspect, "show what is in a saved model, without running its code")
     inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save")
 
-    run = add("run", _run, "run a saved model on .npy files")
-    run.add_argument("model", metavar="MODEL", help="a file written by Model.save")
+    run = add("run", _run, "run a saved model or a block kernel on .npy files")
+    run.add_argument("model", metavar="FILE", help="a file written by Model.save, or a kernel's text (.ttir, .mlir)")
     run.add_argument(
         "--input", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="inputs",
         help="the .npy file of an input; once per input",
     )  # fmt: skip
     run.add_argument(
         "--output", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="outputs",
-        help="where to write an output as .npy; without any, outputs are printed",
+        help="where to write an output, or an array of a kernel, as .npy; without any, outputs are printed",
     )  # fmt: skip
     run.add_argument(
         "--trusted", action="store_true", help="run the code in the file instead of compiling its graph anew"
@@ -86,6 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--threads", type=int, default=None, metavar="N", help="threads to use (default: all cores)"
     )
+    add_run_options(run)
+    add_compile(add)
 
     add("doctor", _doctor, "check the installation: versions, CPU, cache, threads")
     return parser
@@ -169,6 +187,13 @@ def _known(what: str, given: Iterable[str], valid: Sequence[str], model: str) ->
 def _run(options: argparse.Namespace) -> int:
     import numpy as np
 
+    if is_kernel(options.model):
+        return run_kernel(options, _read)
+    of_kernels = {"--grid": options.grid, "--name": options.function, "--sanitize": options.sanitize}
+    of_kernels |= {"--interpret": options.interpret, "--in-place": options.in_place, "ARGUMENT": options.arguments}
+    for what, given in of_kernels.items():
+        if given:
+            raise UserError(f"{what} is for kernels ({', '.join(SUFFIXES)}); {options.model} is read as a saved model")
     from .compiling import load
 
     model = load(options.model, trusted=options.trusted, threads=options.threads)
@@ -195,7 +220,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: str, dtype: DType) -> np.ndarray[Any, Any]:
+def _read(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     """The array in an .npy file. ml_dtypes arrays are stored as raw bytes there, and get their dtype back."""
     import numpy as np
 
@@ -207,7 +232,7 @@ def _read(path: str, dtype: DType) -> np.ndarray[Any, Any]:
         raise UserError(f"{path} is not an .npy file of numbers: {error}") from error
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path} holds several arrays; fix: one .npy file per input")
-    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
+    if dtype is not None and array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype.numpy)
     return array
 

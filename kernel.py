@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,15 @@ from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
-from .lowering.tt.expand_descriptors import expand_descriptors
-from .lowering.tt.expand_dot_scaled import expand_dot_scaled
-from .lowering.tt.expand_map_elementwise import expand_map_elementwise
+from .lowering.tt.dialect_functions import FuncOp
+from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
-from .lowering.tt.inlining import inline_calls
 from .lowering.tt.interpret import find_function, interpret
-from .lowering.tt.licm import hoist_invariants
-from .lowering.tt.passes import simplify
+from .lowering.tt.pass_pipeline import PASSES, Pass, run_passes
 from .lowering.tt.provenance import ANYWHERE, Groups, Places, Provenance, overlap, shared_memory
+from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
-from .lowering.tt.total import make_total
+from .lowering.tt.trace import Step
 from .lowering.tt.verify import verify
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.threads import resolve_threads
@@ -58,7 +56,7 @@ class Kernel:
         self._function = find_function(module, name)
         self.name: str = self._function.sym_name.data
         self.ttir: str = print_module(module)
-        self._function_simplified: Any = None
+        self._function_simplified: FuncOp | None = None
         self._host: dict[Groups, HostKernel] = {}
         self._programs: dict[Groups, HostProgram] = {}
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
@@ -71,6 +69,7 @@ class Kernel:
         """The parameters behind which the kernel may write."""
         with self._lock:
             return Provenance(self._simplified()).written
+
     def text(self, spelling: str = "3.9") -> str:
         """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3."""
         return print_module(self._module, spelling=spelling)
@@ -80,13 +79,14 @@ class Kernel:
         """What a launch takes, in order. Raises `UserError` for a declaration."""
         return parameters_of(self._function)
 
-    def interpret(self, grid: int | Sequence[int], *args: Any) -> None:
+    def interpret(self, grid: int | Sequence[int], *args: Any, trace: Callable[[Step], object] | None = None) -> None:
         """Run all programs with NumPy, one after the other: slow, and the definition of what the kernel does.
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
             args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars; a
                 `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses.
+            trace: called after every operation with a `Step`: its place, its operands and results. What it raises ends the run.
 
         What the kernel prints (`tt.print`) goes to `sys.stdout`.
 
@@ -94,7 +94,16 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
-        interpret(self._module, grid, args, self.name)
+        interpret(self._module, grid, args, self.name, trace)
+
+    def sanitize(self, grid: int | Sequence[int], *args: Any) -> Report:
+        """Run all programs under the sanitizer: every lane of every access is checked, undefined values and wrapped offsets
+        are followed, races between programs found. It takes the arguments of `interpret`.
+
+        Faulty lanes are reported and left out, the others are carried out. Raises `UserError` for arguments that do not fit,
+        `UnsupportedError` for operations the interpreter does not know; what the programs do wrong is in the report.
+        """
+        return sanitize(self._module, grid, args, self.name)
 
     def launch(
         self,
@@ -111,20 +120,49 @@ class Kernel:
             grid: number of programs, or one number per axis x, y, z.
             args: as for `interpret`.
             device: "cpu".
+            sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
             threads: threads to use; None for the default.
 
-        Nothing checks that masks keep accesses inside the arrays: `interpret` does. Raises `UserError` for arguments that do
+        Without `sanitize` nothing checks that masks keep accesses inside the arrays. Raises `UserError` for arguments that do
         not fit, `UnsupportedError` for operations, devices and options this version does not have.
         """
         if device != "cpu" or target is not None:
             raise UnsupportedError(f"launch: device {device!r}, target {target!r}; this version launches on device='cpu'")
-        if sanitize:
-            raise UnsupportedError("launch: sanitize=True is not part of this version; fix: interpret() checks every access")
         extents = grid_extents(grid)
+        if sanitize:
+            report = self.sanitize(grid, *args)
+            if report.findings:
+                raise SanitizerError(self.name, report)
+            return
         if prod(extents) > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
         words, spans = self._words(args)
         self._program(spans).run(self.name, words, extents, resolve_threads(threads))
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes that the text goes through on its way to native code, in order."""
+        return tuple(each.name for each in PASSES)
+
+    def ttir_after(self, name: str) -> str:
+        """The function as text after the pass of this name. Raises `UserError` for other names, listing those there are."""
+        function = self._copy()
+        run_passes(function, name)
+        return print_module(function)
+
+    def stages(self) -> dict[str, str]:
+        """Pass → the function as text after it, in order."""
+        found: dict[str, str] = {}
+
+        def keep(each: Pass, function: Any) -> None:
+            found[each.name] = print_module(function)
+
+        run_passes(self._copy(), watch=keep)
+        return found
+
+    def _copy(self) -> FuncOp:
+        """The function for passes to change; `interpret` runs the original."""
+        return find_function(self._module.clone(), self.name)
 
     def llvm_ir(self, target: str = "host") -> str:
         """The LLVM IR for a target; "host" is the CPU of this process."""
@@ -139,18 +177,11 @@ class Kernel:
     def _lowered(self) -> HostKernel:
         return self._lowered_for(())
 
-    def _simplified(self) -> Any:
-        """The function after the passes of the block IR. They change it; `interpret` runs the original."""
+    def _simplified(self) -> FuncOp:
+        """The function after the passes."""
         if self._function_simplified is None:
-            simplified = find_function(self._module.clone(), self.name)
-            inline_calls(simplified)
-            expand_dot_scaled(simplified)
-            expand_map_elementwise(simplified)
-            simplify(simplified)
-            expand_descriptors(simplified)
-            make_total(simplified)
-            simplify(simplified)
-            hoist_invariants(simplified)
+            simplified = self._copy()
+            run_passes(simplified)
             self._function_simplified = simplified
         return self._function_simplified
 
@@ -258,4 +289,4 @@ def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
         raise UserError(f"from_ttir: {path} is no UTF-8 text: {error}") from None
 
 
-__all__ = ["Kernel", "from_ttir"]
+__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_ttir"]

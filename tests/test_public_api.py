@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 TYPES = ["CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor", "TensorType"]
-ERRORS = ["JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError"]
+ERRORS = ["JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError"]
 
 NOT_YET = ["from_onnx", "to_onnx"]
 """Names of the contract that this version does not offer."""

@@ -10,6 +10,7 @@ balanced tree, scans by doubling; both keep the order of the operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from .dialect_functions import FuncOp
 from .evaluators_descriptors import bind_host_value
 from .host_values import PointerTable, TensorDescriptor
 from .memory import AccessError, Memory
+from .trace import Step, TracingTranslation
 from .translation import Translation, Value
 
 Array = NDArray[Any]
@@ -36,6 +38,7 @@ def interpret(
     grid: int | Sequence[int],
     args: Sequence[Array | int | float | bool],
     name: str | None = None,
+    trace: Callable[[Step], object] | None = None,
 ) -> None:
     """Run every program of the grid; arrays are written in place.
 
@@ -46,6 +49,7 @@ def interpret(
             width, of any dtype (i1 takes bytes); a scalar takes a number, which is rounded to a float
             parameter and must fit an integer one. A descriptor takes a `TensorDescriptor`, which also supplies
             the extents and strides behind it; a table of pointers takes a `PointerTable`.
+        trace: called after every operation; what it raises ends the run.
 
     Raises:
         UserError: the arguments do not fit the parameters.
@@ -54,7 +58,7 @@ def interpret(
     """
     function = find_function(func, name)
     extents = grid_extents(grid)
-    machine = Machine(extents)
+    machine = Machine(extents, Translation if trace is None else partial(TracingTranslation, callback=trace))
     values = machine.bind(function, args)
     with np.errstate(all="ignore"):
         code = machine.function(function)
@@ -86,7 +90,7 @@ def find_function(func: Operation, name: str | None = None) -> FuncOp:
         found = [op for op in functions if op not in private and op.body.blocks]
     if len(found) != 1:
         names = ", ".join(op.sym_name.data for op in functions) or "none"
-        wanted = f"function {name!r}" if name is not None else "a single public function"
+        wanted = f"function {name!r}" if name is not None else "single public function"
         raise UserError(f"the module has no {wanted}; its functions: {names}. Pass name= to choose one")
     return found[0]
 
@@ -94,8 +98,11 @@ def find_function(func: Operation, name: str | None = None) -> FuncOp:
 class Machine:
     """Memory, the current program and the translated functions of one run."""
 
-    def __init__(self, grid: tuple[int, ...]) -> None:
-        self.memory = Memory()
+    def __init__(
+        self, grid: tuple[int, ...], translation: Callable[[Machine], Translation] = Translation, memory: Memory | None = None
+    ) -> None:
+        self.memory = Memory() if memory is None else memory
+        self.translation = translation
         self.grid = tuple(np.int32(extent) for extent in grid)
         self.program: tuple[Value, ...] = (np.int32(0),) * 3
         self._functions: dict[Operation, Callable[[Sequence[Value]], list[Value]]] = {}
@@ -116,7 +123,7 @@ class Machine:
         """The translated function: values of the parameters -> values returned."""
         found = self._functions.get(function)
         if found is None:
-            translation = Translation(self)
+            translation = self.translation(self)
 
             def run(args: Sequence[Value]) -> list[Value]:
                 return translated(args)

@@ -17,8 +17,9 @@ from ...promotion.errors import UserError
 
 Array = NDArray[Any]
 
-_SEGMENT_BITS = 41
-_MIDDLE = 1 << (_SEGMENT_BITS - 1)
+SEGMENT_BITS = 41
+"""An address shifted right by these gives the number of its array."""
+_MIDDLE = 1 << (SEGMENT_BITS - 1)
 
 
 class AccessError(UserError):
@@ -51,7 +52,7 @@ class Memory:
 
     def add(self, array: Array, name: str) -> int:
         """Make a C-contiguous array reachable; returns its address (a multiple of 2**40)."""
-        base = (len(self._buffers) << _SEGMENT_BITS) + _MIDDLE
+        base = (len(self._buffers) << SEGMENT_BITS) + _MIDDLE
         raw = array.reshape(-1).view(np.uint8)
         self._buffers.append(_Buffer(name, raw, base, array.flags.writeable))
         return base
@@ -101,11 +102,11 @@ class Memory:
 
     def _single(self, lanes: Array) -> _Buffer | None:
         """The buffer that all lanes lie nearest to, if it is one."""
-        low, high = int(lanes.min()) >> _SEGMENT_BITS, int(lanes.max()) >> _SEGMENT_BITS
+        low, high = int(lanes.min()) >> SEGMENT_BITS, int(lanes.max()) >> SEGMENT_BITS
         return self._buffers[low] if low == high and 0 <= low < len(self._buffers) else None
 
     def _groups(self, lanes: Array, verb: str) -> list[tuple[_Buffer, Any]]:
-        segments = lanes >> _SEGMENT_BITS
+        segments = lanes >> SEGMENT_BITS
         groups = []
         for segment in np.unique(segments).tolist():
             selected = segments == segment

@@ -1,7 +1,8 @@
 """Cheap cleanups of block functions: constant folding, common subexpressions, dead code.
 
-`simplify` is one walk down (folding and reuse) and one walk up (removal), about 10 us per operation. Only
-integers are folded: float arithmetic keeps the operations that the numeric contract speaks about.
+`simplify` is one walk down (folding and reuse) and one walk up (removal), about 10 us per operation; `canonicalize`,
+`reuse_common` and `remove_dead` are its parts. Blocks filled with one value fold as that value does. Of float arithmetic only
+what leaves every bit of the result is folded (`float_folding`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .attributes import property_number
 from .constants import constant_attr, splat_value
 from .dialect_memory import LoadOp
 from .dialect_shapes import BroadcastOp, SplatOp
+from .float_folding import FLOAT_FOLDERS
 
 _OWN_REGION = frozenset({"tt.reduce", "tt.scan"})  # their regions use nothing from outside
 _STRUCTURED = frozenset({"scf.for", "scf.if", "tt.reduce", "tt.scan"})
@@ -47,6 +49,27 @@ def simplify(func: Operation) -> None:
         for block in region.blocks:
             _reuse(block, [{}])
     remove_dead(func)
+
+
+def canonicalize(func: Operation) -> None:
+    """Fold constants and operations with a neutral operand; `func` is changed in place."""
+    for region in func.regions:
+        for block in region.blocks:
+            op = block.first_op
+            while op is not None:
+                following = op.next_op
+                if op.regions:
+                    canonicalize(op)
+                elif op.results and is_pure(type(op)) and (folded := _fold(op)) is not None:
+                    _replace(block, op, folded)
+                op = following
+
+
+def reuse_common(func: Operation) -> None:
+    """Compute equal values once; `func` is changed in place."""
+    for region in func.regions:
+        for block in region.blocks:
+            _reuse(block, [{}], fold=False)
 
 
 def remove_dead(func: Operation) -> None:
@@ -90,7 +113,7 @@ def _does_nothing(op: Operation) -> bool:
     )
 
 
-def _reuse(block: Block, scopes: list[dict[Any, Operation]]) -> None:
+def _reuse(block: Block, scopes: list[dict[Any, Operation]], fold: bool = True) -> None:
     table = scopes[-1]
     op = block.first_op
     while op is not None:
@@ -99,9 +122,9 @@ def _reuse(block: Block, scopes: list[dict[Any, Operation]]) -> None:
             outer = [] if op.name in _OWN_REGION else scopes
             for region in op.regions:
                 for inner in region.blocks:
-                    _reuse(inner, [*outer, {}])
+                    _reuse(inner, [*outer, {}], fold)
         elif op.results and is_pure(type(op)):
-            folded = _fold(op)
+            folded = _fold(op) if fold else None
             if folded is not None:
                 _replace(block, op, folded)
             else:
@@ -171,6 +194,12 @@ def _fold_binary(op: Operation) -> SSAValue | Attribute | None:
         return left
     if x == 0 and op.name in _COMMUTATIVE_NEUTRAL_ZERO:
         return right
+    if op.name == "arith.ori" and (1 if width == 1 else -1) in (x, y):
+        return _constant(op, 1 if width == 1 else -1)
+    if left is right and op.name in ("arith.subi", "arith.xori"):
+        return _constant(op, 0)
+    if left is right and op.name in ("arith.andi", "arith.ori"):
+        return left
     if op.name in ("arith.muli", "arith.andi"):
         if 0 in (x, y):
             return _constant(op, 0)
@@ -182,13 +211,15 @@ def _fold_binary(op: Operation) -> SSAValue | Attribute | None:
 
 
 def _fold_compare(op: Operation) -> Attribute | None:
+    predicate = INTEGER_PREDICATES[property_number(op, "predicate")]
+    if op.operands[0] is op.operands[1]:
+        return _constant(op, int(predicate in ("eq", "sle", "sge", "ule", "uge")))
     x, y = constant_of(op.operands[0]), constant_of(op.operands[1])
     if x is None or y is None:
         return None
     width = t.bit_width(op.operands[0].type)
     if width == 1:
         return None
-    predicate = INTEGER_PREDICATES[property_number(op, "predicate")]
     if predicate[0] == "u":
         mask = (1 << width) - 1
         x, y = x & mask, y & mask
@@ -214,6 +245,8 @@ def _fold_select(op: Operation) -> SSAValue | None:
     known = constant_of(condition)
     if yes is no:
         return yes
+    if yes.type == condition.type and t.elem(yes.type) == t.I1 and (constant_of(yes), constant_of(no)) == (1, 0):
+        return condition
     return None if known is None else yes if known else no
 
 
@@ -284,6 +317,7 @@ _INTEGERS: dict[str, Callable[[int, int, int], int]] = {
     "arith.minui": lambda x, y, mask: min(x & mask, y & mask),
 }
 _FOLDERS: dict[str, Callable[[Operation], SSAValue | Attribute | None]] = {
+    **FLOAT_FOLDERS,
     **dict.fromkeys(_INTEGERS, _fold_binary),
     "arith.cmpi": _fold_compare,
     "arith.extsi": _fold_cast,

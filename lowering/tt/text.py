@@ -37,7 +37,7 @@ def parse(text: str, source: str = "<text>", check: bool = True) -> ModuleOp:
     return module
 
 
-class _BlockPrinter(Printer):
+class BlockPrinter(Printer):
     """Prints floats so that they read back to the same bits: MLIR's float literals need a decimal point. `spelling`: see
     `print_module`."""
 
@@ -76,7 +76,7 @@ def print_module(op: Operation, locations: bool = False, spelling: str = "3.9") 
     if isinstance(op, FuncOp):
         op = ModuleOp([op.clone()])
     stream = io.StringIO()
-    printer = _BlockPrinter(stream, print_debuginfo=locations)
+    printer = BlockPrinter(stream, print_debuginfo=locations)
     printer.spelling = spelling
     printer.print_op(op)
     return stream.getvalue().removeprefix("builtin.") + "\n"  # `module {`, as MLIR prints it
@@ -102,7 +102,7 @@ def _attr_text(attr: Attribute) -> str:
         if len(_ATTR_TEXTS) >= _ATTR_LIMIT:
             _ATTR_TEXTS.clear()
         stream = io.StringIO()
-        _BlockPrinter(stream).print_attribute(attr)
+        BlockPrinter(stream).print_attribute(attr)
         found = _ATTR_TEXTS[id(attr)] = (attr, stream.getvalue())
     return found[1]
 

@@ -55,10 +55,14 @@ class Translation:
             self.template.append(None)
         return found
 
+    def environment(self) -> Environment:
+        """Fresh values for one call of the function."""
+        return self.template.copy()
+
     def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
         """A function body, which may branch between blocks."""
         run = self.flow(region)
-        return lambda args: run(self.template.copy(), args)
+        return lambda args: run(self.environment(), args)
 
     def flow(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
         """A region whose blocks may branch: values of the first block's arguments -> values of the operands of the terminator
@@ -125,21 +129,26 @@ class Translation:
         for op in block.ops:
             if op is block.last_op:
                 break
-            if op.name in _STRUCTURED:
-                steps.append(getattr(self, f"_{op.name.replace('.', '_')}")(op))
-                continue
-            if op.name in STEPS:
-                steps.append(STEPS[op.name](self, op))
-                continue
-            make = DESCRIPTOR_EVALUATORS.get(op.name) or EVALUATORS.get(op.name)
-            if make is None:
-                raise UnsupportedError(f"the interpreter has no {op.name}")
-            function = make(op, self.machine.memory)
-            if op.name in _CONSTANT:
-                self.template[self.slot(op.results[0])] = function()
-            else:
-                steps.append(self._step(op, function))
+            step = self.operation(op)
+            if step is not None:
+                steps.append(step)
         return steps
+
+    def operation(self, op: Operation) -> Step | None:
+        """What runs one operation; None for a constant, which stands in the environment from the start."""
+        if op.name in _STRUCTURED:
+            structured: Step = getattr(self, f"_{op.name.replace('.', '_')}")(op)
+            return structured
+        if op.name in STEPS:
+            return STEPS[op.name](self, op)
+        make = DESCRIPTOR_EVALUATORS.get(op.name) or EVALUATORS.get(op.name)
+        if make is None:
+            raise UnsupportedError(f"the interpreter has no {op.name}")
+        function = make(op, self.machine.memory)
+        if op.name in _CONSTANT:
+            self.template[self.slot(op.results[0])] = function()
+            return None
+        return self._step(op, function)
 
     def _step(self, op: Operation, function: Evaluator) -> Step:
         places = [self.slot(value) for value in op.operands]

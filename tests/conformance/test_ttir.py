@@ -110,6 +110,15 @@ def test_interpreted(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
+def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
+    def launch(kernel: Any, grid: Any, arguments: Any) -> None:
+        report = kernel.sanitize(grid, *arguments)
+        assert report.findings == (), str(report)
+
+    run(name, launch)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
 def test_on_the_host(name: str, threads: int) -> None:

@@ -1,0 +1,71 @@
+"""The passes that a kernel from text goes through before it is lowered: a list, in order.
+
+    inline ─ expand ─ canonicalize ─ cse ─ dce ─ expand descriptors ─ total ─ canonicalize ─ cse ─ dce ─ licm
+
+A pass is a function that changes a `tt.func` in place. To add one, add a line to `PASSES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...promotion.errors import UserError
+from .dialect_functions import FuncOp
+from .expand_descriptors import expand_descriptors
+from .expand_dot_scaled import expand_dot_scaled
+from .expand_map_elementwise import expand_map_elementwise
+from .inlining import inline_calls
+from .licm import hoist_invariants
+from .passes import canonicalize, remove_dead, reuse_common
+from .total import make_total
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named step; `summary` says in one line what it does."""
+
+    name: str
+    run: Callable[[FuncOp], None]
+    summary: str
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("inline", inline_calls, "calls become the bodies of the functions they name"),
+    Pass("expand-scaled-products", expand_dot_scaled, "tt.dot_scaled becomes scaled operands and tt.dot"),
+    Pass("expand-maps", expand_map_elementwise, "tt.map_elementwise without branches becomes operations on blocks"),
+    Pass("canonicalize", canonicalize, "constants are folded, operations with neutral operands removed"),
+    Pass("cse", reuse_common, "equal values are computed once"),
+    Pass("dce", remove_dead, "what nobody uses is removed"),
+    Pass("expand-descriptors", expand_descriptors, "descriptors and block pointers become pointers, sizes and masks"),
+    Pass("total", make_total, "integer operations that could trap are guarded"),
+    Pass("canonicalize-expanded", canonicalize, "as canonicalize, for what the expansions wrote"),
+    Pass("cse-expanded", reuse_common, "as cse"),
+    Pass("dce-expanded", remove_dead, "as dce"),
+    Pass("licm", hoist_invariants, "what does not change in a loop is computed before it"),
+)
+
+
+def run_passes(
+    function: FuncOp, stop_after: str | None = None, watch: Callable[[Pass, FuncOp], object] | None = None
+) -> None:
+    """Run the passes in order on a function, which is changed in place.
+
+    Args:
+        stop_after: the name of the last pass to run; None for all.
+        watch: called after each pass.
+
+    Raises `UserError` for a name that is no pass, and what the passes raise.
+    """
+    names = [each.name for each in PASSES]
+    if stop_after is not None and stop_after not in names:
+        raise UserError(f"no pass {stop_after!r}; the passes are {', '.join(names)}")
+    for each in PASSES:
+        each.run(function)
+        if watch is not None:
+            watch(each, function)
+        if each.name == stop_after:
+            break
+
+
+__all__ = ["PASSES", "Pass", "run_passes"]
