@@ -27,7 +27,6 @@ from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.licm import hoist_invariants
 from .lowering.tt.passes import simplify
 from .lowering.tt.text import parse, print_module
-from .lowering.tt.verify import verify
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.native.codegen import link
 from .runtime.native.library import library_symbols, native_library
@@ -187,9 +186,7 @@ def from_ttir(text_or_path: str | os.PathLike[str], name: str | None = None) -> 
     Raises `UserError` with line and column for text that is no valid module, and for functions that are not there.
     """
     text, source = _source(text_or_path)
-    module = parse(text, source)
-    verify(module)
-    return Kernel(module, name)
+    return Kernel(parse(text, source), name)
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
