@@ -3,7 +3,7 @@ kernels stay far below every bound."""
 
 from __future__ import annotations
 
-MAX_TEXT = 1 << 23
+MAX_TEXT = 1 << 22
 """Longest text that is read, in characters."""
 
 MAX_NESTED_REGIONS = 32
@@ -21,11 +21,14 @@ MAX_LOCATION_SIZE = 1024
 MAX_ALIAS_SIZE = 1 << 20
 """Attributes and types that all uses of aliases in one text stand for."""
 
-MAX_CONSTANT_BYTES = 1 << 28
-"""Bytes of all block constants of one text."""
+MAX_CONSTANT_BYTES = 1 << 26
+"""Bytes of all block constants of one text. A splat is stored as one element."""
 
 MAX_LITERAL = 512
 """Characters of one number."""
 
 MAX_INTEGER_WIDTH = 128
 """Bits of an integer type."""
+
+MAX_SHAPE = 256
+"""Characters of the shape of a block."""

@@ -7,70 +7,22 @@ scopes, regions, blocks, names and locations, which work the same for all operat
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.traits import SingleBlockImplicitTerminator, ensure_terminator
 
 from .limits import MAX_BLOCKS, MAX_CONSTANT_BYTES, MAX_DEPTH, MAX_LOCATION_SIZE, MAX_NESTED_REGIONS, MAX_TEXT
+from .line_forms import FORMS, Form
+from .line_syntax import LABEL, NAME, PIECE, RESULTS, argument_type, give_hint, split_commas, split_names
 from .line_templates import HOLE, TEMPLATES, Template, Unusual
 from .locations import Located, Locations
 from .parser import BlockParser, drop_unprintable_name
 
-_ID = r"(?:[0-9]+|[a-zA-Z$._-][a-zA-Z0-9$._-]*)"
-_VALUE = re.compile(rf"(%{_ID}(?:#[0-9]+)?)")
-_VALUE_OR_STRING = re.compile(rf'"(?:[^"\\]|\\.)*"|(%{_ID}(?:#[0-9]+)?)')
-_NAME = re.compile(rf"%{_ID}")
-_RESULTS = re.compile(rf"(%{_ID}(?::[1-9][0-9]{{0,3}})?)(?:, (?=%)|\Z)")
-_LABEL = re.compile(rf"\^({_ID})(?:\((.*)\))?:(?:[ \t]*//.*)?", re.ASCII)
-_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<({\[]|[>)}\]]|,')
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_ENDS = frozenset(("%", '"', "^", "}", ""))
 _FUNCTION = "tt.func "
-
-
-class _Form:
-    """A custom form with regions: what completes its first line to a whole operation, and what the strict parser does to the
-    regions once they are read."""
-
-    def __init__(self, rest: str, finish: Callable[[Operation], None] | None, gives_block: bool | None = None) -> None:
-        self.rest, self.finish, self.gives_block = rest, finish, gives_block
-
-
-class _Given:
-    """Stands for a parser that has just read a region."""
-
-    def __init__(self, region: Region) -> None:
-        self.parse_region: Callable[[], Region] = lambda: region
-
-
-def _end_branches(op: Operation) -> None:
-    for index, region in enumerate(op.regions):
-        if index == 0 or region.blocks:
-            scf.IfOp.parse_region_with_yield(_Given(region))  # type: ignore[arg-type]
-
-
-def _end_loop(op: Operation) -> None:
-    if len(op.operands) == 3:
-        for trait in op.get_traits_of_type(SingleBlockImplicitTerminator):
-            ensure_terminator(op, trait)
-
-
-def _fill_module(op: Operation) -> None:
-    if not op.regions[0].blocks:
-        op.regions[0].add_block(Block())
-
-
-_FORMS = {
-    "module": _Form("}", _fill_module, False),
-    "tt.func": _Form("}", None),
-    "scf.for": _Form("}", _end_loop),
-    "scf.if": _Form("}", _end_branches, False),
-    "scf.while": _Form("} do {\n}", None),
-}
+_MAX_LEARNED = 1 << 10  # learning costs more than reading strictly
 
 
 def read_lines(text: str) -> ModuleOp | None:
@@ -90,14 +42,17 @@ class _Frame:
     Attributes:
         results: the text before ` = `.
         template, names: what has been read of the operation.
-        regions, blocks: finished regions and the one being read; its blocks by name, None while only branched to.
-        visible: how many names were visible before the current region.
+        form: of a custom form; None for the generic one.
+        regions: the finished ones and the one being read.
+        blocks, defined: the blocks of this region by name, and which of them were more than branched to.
+        block: the one that operations go to; None before the first.
+        visible: how many names were visible before this region.
         given: the arguments that the operation gives to the block of its first region.
     """
 
     __slots__ = ("block", "blocks", "defined", "form", "given", "names", "regions", "results", "template", "visible")
 
-    def __init__(self, results: str, template: str, names: list[str], form: _Form | None) -> None:
+    def __init__(self, results: str, template: str, names: list[str], form: Form | None) -> None:
         self.results, self.template, self.names, self.form = results, template, names, form
         self.regions: list[Region] = []
         self.blocks: dict[str, Block] = {}
@@ -113,7 +68,7 @@ class _LineReader:
         self._values: dict[str, SSAValue] = {}
         self._frames: list[_Frame] = []
         self._top: list[Operation] = []
-        self._constant_bytes = 0
+        self._constant_bytes = self._learned = 0
         lines = [line.strip(" \t\r") for line in self._locations.rest.split("\n")]
         self._lines = [line for line in lines if line and not line.startswith("//")]
 
@@ -132,7 +87,7 @@ class _LineReader:
                 ending = lines[index + 1][0] if index < last else ""
                 if ending in _LETTERS:
                     ending = "a"
-                elif ending not in ENDINGS_OF_LINES:
+                elif ending not in _ENDS:
                     raise Unusual
             if first == "^":
                 self._label(line)
@@ -146,10 +101,10 @@ class _LineReader:
                 results = ""
                 if first == "%":
                     results, _, body = body.partition(" = ")
-                names, template = _split(body)
+                names, template = split_names(body)
                 found = (known if ending == "loc" else TEMPLATES.known(ending)).get(template)
                 if found is None:
-                    found = TEMPLATES.learn(template, ending)
+                    found = self._learn(template, ending)
                 regions = [Region() for given in found.arguments if given is None]
                 if len(regions) != len(found.arguments):
                     raise Unusual
@@ -160,6 +115,12 @@ class _LineReader:
         return first_op if isinstance(first_op, ModuleOp) and len(self._top) == 1 else ModuleOp(self._top)
 
     # Operations
+
+    def _learn(self, template: str, ending: str) -> Template:
+        self._learned += 1
+        if self._learned > _MAX_LEARNED:
+            raise Unusual
+        return TEMPLATES.learn(template, ending)
 
     def _make(
         self, found: Template, names: list[str], location: LocationAttr | None, regions: Sequence[Region]
@@ -186,7 +147,7 @@ class _LineReader:
     def _add(self, op: Operation, results: str) -> None:
         """Put an operation to the end of the current block, and name its results."""
         if results:
-            if len(op.results) == 1 and _NAME.fullmatch(results):
+            if len(op.results) == 1 and NAME.fullmatch(results):
                 self._define(results, op.results[0])
             else:
                 self._define_many(results, op)
@@ -202,12 +163,12 @@ class _LineReader:
         if name in self._values:
             raise Unusual
         self._values[name] = value
-        _hint(name, value)
+        give_hint(name, value)
 
     def _define_many(self, text: str, op: Operation) -> None:
         taken = at = 0
         while at < len(text):
-            match = _RESULTS.match(text, at)
+            match = RESULTS.match(text, at)
             if match is None:
                 raise Unusual
             name, _, count = match[1].partition(":")
@@ -217,7 +178,7 @@ class _LineReader:
             self._define(name, values[0])
             for index, value in enumerate(values):
                 self._values[f"{name}#{index}"] = value
-                _hint(name, value)
+                give_hint(name, value)
             taken += len(values)
             at = match.end()
         if taken != len(op.results):
@@ -233,16 +194,16 @@ class _LineReader:
         locations: list[LocationAttr | None] = []
         if line.startswith(_FUNCTION):
             line, locations = self._take_parameter_locations(line)
-        names, template = _split(line)
+        names, template = split_names(line)
         if line.endswith("({"):
             self._frames.append(frame := _Frame(results, template, names, None))
             self._begin_region(frame, None)
             return
-        form = _FORMS[line.partition(" ")[0]]
+        form = FORMS[line.partition(" ")[0]]
         whole = f"{template}\n{form.rest}"
-        found = TEMPLATES.known("loc").get(whole) or TEMPLATES.learn(whole, "loc")
+        found = TEMPLATES.known("loc").get(whole) or self._learn(whole, "loc")
         self._frames.append(frame := _Frame(results, template, names, form))
-        self._begin_region(frame, None if form.gives_block is False else found.arguments[0], locations)
+        self._begin_region(frame, found.arguments[0] if form.gives_block else None, locations)
 
     def _begin_region(
         self,
@@ -284,23 +245,24 @@ class _LineReader:
             raise Unusual
         frame = self._frames[-1]
         self._end_region(frame)
-        names, template = _split(line)
+        names, template = split_names(line)
         frame.template += f"\n{template}"
         frame.names += names
         if line[-1] == "{":
             self._begin_region(frame, None)
             return
         self._frames.pop()
-        found = TEMPLATES.known(ending).get(frame.template) or TEMPLATES.learn(frame.template, ending)
-        if frame.form is None or frame.form.gives_block is None:
-            # The whole operation gives its regions the blocks that its first line promised.
-            if found.arguments[0] != frame.given or any(given is not None for given in found.arguments[1:]):
-                raise Unusual
+        found = TEMPLATES.known(ending).get(frame.template) or self._learn(frame.template, ending)
+        # The whole operation gives its regions the blocks that its first line promised.
+        given = (frame.given, *[None] * (len(found.arguments) - 1))
+        if found.arguments != given and (frame.form is None or frame.form.gives_block):
+            raise Unusual
+        written = len(frame.regions)
         frame.regions += [Region() for _ in range(len(found.arguments) - len(frame.regions))]
         op = self._make(found, frame.names, location, frame.regions)
         if frame.form is not None and frame.form.finish is not None:
             try:
-                frame.form.finish(op)
+                frame.form.finish(op, written)
             except Exception as error:  # the strict parser meets it again, and reports it
                 raise Unusual from error
         self._add(op, frame.results)
@@ -323,7 +285,7 @@ class _LineReader:
         return found
 
     def _label(self, line: str) -> None:
-        match = _LABEL.fullmatch(line)
+        match = LABEL.fullmatch(line)
         if match is None or not self._frames:
             raise Unusual
         frame, name = self._frames[-1], match[1]
@@ -333,12 +295,12 @@ class _LineReader:
             raise Unusual
         block = self._block(name)
         frame.defined.add(name)
-        for piece in _split_commas(match[2]) if match[2] is not None else ():
+        for piece in split_commas(match[2]) if match[2] is not None else ():
             value, separator, rest = piece.partition(": ")
-            if not separator or not _NAME.fullmatch(value):
+            if not separator or not NAME.fullmatch(value):
                 raise Unusual
             rest, location = self._take_location(rest)
-            self._define(value, block.insert_arg(_attribute(rest), len(block.args), location))
+            self._define(value, block.insert_arg(argument_type(rest), len(block.args), location))
         frame.block = self._begin_block(frame, block)
 
     # Locations
@@ -369,7 +331,7 @@ class _LineReader:
     def _take_parameter_locations(self, line: str) -> tuple[str, list[LocationAttr | None]]:
         """Locations of a function's parameters stand inside its first line, which is a template without them."""
         start = end = depth = 0
-        for match in _PIECE.finditer(line):
+        for match in PIECE.finditer(line):
             if match[0] in ("(", ")"):
                 depth += 1 if match[0] == "(" else -1
                 start = start or match.end()
@@ -378,71 +340,5 @@ class _LineReader:
                     break
         if not start or depth:
             raise Unusual
-        taken = [self._take_location(piece) for piece in _split_commas(line[start:end])]
+        taken = [self._take_location(piece) for piece in split_commas(line[start:end])]
         return line[:start] + ", ".join(piece for piece, _ in taken) + line[end:], [each for _, each in taken]
-
-
-ENDINGS_OF_LINES = frozenset(("%", '"', "^", "}", ""))
-
-_ATTRIBUTES: dict[str, Attribute] = {}
-
-
-def _attribute(text: str) -> Attribute:
-    """The type of a block's argument."""
-    found = _ATTRIBUTES.get(text)
-    if found is None:
-        try:
-            parser = BlockParser(text)
-            found = parser.parse_attribute()
-            if parser.pos != len(text) or "//" in text:
-                raise Unusual
-        except Unusual:
-            raise
-        except Exception as error:  # the strict parser meets it again, and reports it
-            raise Unusual from error
-        if len(_ATTRIBUTES) >= 1 << 10:
-            _ATTRIBUTES.clear()
-        if len(text) < 200:
-            _ATTRIBUTES[text] = found
-    return found
-
-
-def _hint(name: str, value: SSAValue) -> None:
-    if name[1] not in "0123456789":
-        value.name_hint = name[1:]
-        if name[1] == "_":
-            drop_unprintable_name(value)
-
-
-def _split(text: str) -> tuple[list[str], str]:
-    """Names of values, and the text without them."""
-    if '"' not in text:
-        parts = _VALUE.split(text)
-        return parts[1::2], HOLE.join(parts[::2])
-    names: list[str] = []
-
-    def take(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return match[0]
-        names.append(match[1])
-        return HOLE
-
-    return names, _VALUE_OR_STRING.sub(take, text)
-
-
-def _split_commas(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets."""
-    parts: list[str] = []
-    depth = start = 0
-    for match in _PIECE.finditer(text):
-        piece = match[0]
-        if piece in ("<", "(", "{", "["):
-            depth += 1
-        elif piece in (">", ")", "}", "]"):
-            depth -= 1
-        elif piece == "," and depth == 0:
-            parts.append(text[start : match.start()])
-            start = match.end()
-    if not parts and not text.strip():
-        return []
-    return [part.strip(" ") for part in (*parts, text[start:])]

@@ -102,8 +102,8 @@ class Templates:
         if len(template) <= _LENGTH:
             self._bytes += found.constant_bytes
             if len(self._known[ending]) >= _LIMIT or self._bytes > _BYTES:
-                for known in (*self._known.values(), *self._shapeless.values()):
-                    known.clear()
+                self._known = {each: {} for each in ENDINGS}
+                self._shapeless = {each: {} for each in ENDINGS}
                 self._bytes = found.constant_bytes
             self._known[ending][template] = found
         return found

@@ -32,20 +32,20 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
-from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from ...promotion.errors import UserError
 from . import types as t
 from .constants import constant_attr
 from .dialect import context
+from .lexing import BlockLexer, place
 from .limits import (
     MAX_ALIAS_SIZE,
     MAX_BLOCKS,
     MAX_CONSTANT_BYTES,
     MAX_DEPTH,
     MAX_INTEGER_WIDTH,
-    MAX_LITERAL,
     MAX_LOCATION_SIZE,
     MAX_NESTED_REGIONS,
     MAX_TEXT,
@@ -105,38 +105,10 @@ def drop_unprintable_name(value: SSAValue | Block) -> None:
 def _explain(error: Exception, parser: BlockParser | None, text: str, source: str) -> str:
     """What went wrong and where: line, column, an excerpt of the line."""
     message = error.msg if isinstance(error, ParseError) else str(error).strip() or type(error).__name__
-    if isinstance(error, ParseError):
-        start = error.span.start
-    else:
-        start = parser.pos if parser is not None else 0
-    if parser is not None and parser.forward_ssa_references and message.startswith("values used but not defined"):
+    start = error.span.start if isinstance(error, ParseError) else parser.pos if parser is not None else 0
+    if parser is not None and message.startswith("values used but not defined") and parser.forward_ssa_references:
         start = parser.first_uses[next(iter(parser.forward_ssa_references))]
     return place(text, start, source, message)
-
-
-def place(text: str, start: int, source: str, message: str) -> str:
-    """`message` with line and column of a position in `text`, and what stands there."""
-    start = min(start, len(text))
-    begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
-    first = max(begin, start - 60)
-    excerpt = text[first : min(len(text) if end < 0 else end, start + 60)].replace("\t", " ").rstrip()
-    shown = message if len(message) <= 500 else f"{message[:500]} …"
-    return f"{source}:{line_and_column(text, start)}: {shown}\n  {excerpt}\n  {' ' * (start - first)}^"
-
-
-def line_and_column(text: str, start: int) -> str:
-    """`7:12` for a position in a text."""
-    return f"{text.count(chr(10), 0, start) + 1}:{start - text.rfind(chr(10), 0, start)}"
-
-
-class _Lexer(MLIRLexer):
-    """Numbers are bounded: Python converts long ones in quadratic time, and cannot print them."""
-
-    def _lex_number(self, start_pos: int) -> MLIRToken:
-        token = super()._lex_number(start_pos)
-        if self.pos - start_pos > MAX_LITERAL:
-            raise ParseError(token.span, f"a number of {self.pos - start_pos} characters, the limit is {MAX_LITERAL}")
-        return token
 
 
 class _Values(dict[str, tuple[SSAValue, ...]]):
@@ -169,7 +141,7 @@ class BlockParser(Parser):
             text = locations.rest
         self._locations = locations
         super().__init__(context(), "", source)
-        self._parser_state.lexer = _Lexer(Input(text, source))
+        self._parser_state.lexer = BlockLexer(Input(text, source))
         self._resume_from(0)
 
     # Limits
@@ -182,7 +154,7 @@ class BlockParser(Parser):
             self.raise_error(f"types, attributes or locations are nested too deeply: more than {MAX_DEPTH} levels")
 
     @property
-    def ssa_values(self) -> dict[str, tuple[SSAValue, ...]]:  # type: ignore[override]
+    def ssa_values(self) -> dict[str, tuple[SSAValue, ...]]:
         return self._values
 
     @ssa_values.setter
@@ -212,7 +184,7 @@ class BlockParser(Parser):
     def _parse_alias_def(self) -> None:
         name, start = self._current_token.text, self.pos
         before, self._deepest = (self._parts, self._deepest), 0
-        super()._parse_alias_def()
+        super()._parse_alias_def()  # type: ignore[no-untyped-call]
         self._aliases[name] = (self._parts - before[0], self._deepest)
         self._deepest = before[1]
         if not self._aliases[name][0]:
@@ -310,6 +282,8 @@ class BlockParser(Parser):
         match = _INTEGER_TYPE.fullmatch(self._current_token.text)
         if match is not None and (len(match[1]) > 8 or not 1 <= int(match[1]) <= MAX_INTEGER_WIDTH):
             self.raise_error(f"an integer type has 1 to {MAX_INTEGER_WIDTH} bits")
+        if self._current_token.text in ("f80", "f128", "tf32"):  # xDSL cannot store their values
+            self.raise_error(f"the block IR has no type {self._current_token.text}")
         return super()._parse_optional_integer_or_float_type()
 
     def _known_type(self, type_: TypeAttribute, start: int) -> TypeAttribute:

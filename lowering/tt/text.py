@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import math
 import re
-from itertools import islice
 from collections.abc import Mapping
+from itertools import islice
 
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -18,8 +18,9 @@ from xdsl.printer import Printer
 
 from ...promotion.errors import UserError
 from .dialect_functions import FuncOp
+from .lexing import line_and_column
 from .line_reader import read_lines
-from .parser import line_and_column, read_module, read_strictly
+from .parser import read_module, read_strictly
 from .verify import first_problem
 
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")

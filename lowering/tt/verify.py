@@ -226,7 +226,7 @@ def _dominated(region: Region) -> dict[Block, list[Block]]:
                     if number[new] < number[other]:
                         new = dominator[new]
                     else:
-                        other = dominator[other]  # noqa: PLW2901
+                        other = dominator[other]
                 new = other
             assert new is not None
             if dominator.get(block) is not new:
