@@ -116,6 +116,8 @@ class Templates:
             return None
         known = self._shapeless[ending]
         if marked not in known:
+            if len(known) >= _LIMIT:
+                known.clear()
             try:
                 found: Template | None = _read(marked, ending)
             except Exception:  # an operation that minds the shape
