@@ -32,7 +32,6 @@ from .lowering.tt.provenance import ANYWHERE, Groups, Places, Provenance, overla
 from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
-from .lowering.tt.verify import verify
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.threads import resolve_threads
 
@@ -261,9 +260,7 @@ def from_ttir(text_or_path: str | os.PathLike[str], name: str | None = None) -> 
     Raises `UserError` with line and column for text that is no valid module, and for functions that are not there.
     """
     text, source = _source(text_or_path)
-    module = parse(text, source)
-    verify(module)
-    return Kernel(module, name)
+    return Kernel(parse(text, source), name)
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:

@@ -40,6 +40,7 @@ from xdsl.traits import (
 from . import types as t
 from .attributes import PROGRAM_AXES, ProgramAxis, enum_name
 from .checks import BlockSizes, expect_types, fail
+from .symbols import find_symbol
 
 
 @irdl_op_definition
@@ -198,7 +199,7 @@ class _CalleeExists(SymbolUserOpInterface):
             module = outer
         if not module.has_trait(SymbolTable):
             return  # a function outside any module: nothing to look names up in
-        callee = SymbolTable.lookup_symbol(module, op.callee)
+        callee = find_symbol(module, op.callee)
         if not isinstance(callee, FuncOp):
             fail(op, f"callee {op.callee} is not a tt.func of this module")
         expect_types(op, "operands of the call", op.operand_types, callee.function_type.inputs.data)

@@ -10,6 +10,7 @@ import io
 import math
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -18,9 +19,11 @@ from xdsl.printer import Printer
 from ...promotion.errors import UserError
 from .attributes import is_older
 from .dialect_functions import FuncOp
-from .parser import read_module
+from .lexing import line_and_column
+from .line_reader import read_lines
+from .parser import read_module, read_strictly
 from .spelling import OLDER, SPELLINGS
-from .verify import verify
+from .verify import first_problem
 
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
 
@@ -31,10 +34,21 @@ def parse(text: str, source: str = "<text>", check: bool = True) -> ModuleOp:
     Raises:
         UserError: the text cannot be read, or an operation is wrong; the message shows the operation.
     """
-    module = read_module(text, source)
-    if check:
-        verify(module, UserError)
+    module = read_lines(text) or read_module(text, source)
+    problem = first_problem(module) if check else None
+    if problem is not None:
+        raise UserError(_problem_in_text(*problem, module, text, source))
     return module
+
+
+def _problem_in_text(message: str, op: Operation, module: ModuleOp, text: str, source: str) -> str:
+    """A problem of an operation with its line in the text."""
+    index = next(index for index, each in enumerate(module.walk()) if each is op)
+    again, parser = read_strictly(text, source)
+    found: Operation | None = next(islice(again.walk(), index, None))
+    while found is not None and found not in parser.starts:  # terminators that are not written
+        found = found.parent_op()
+    return message if found is None else f"{message}\n  at: {source}:{line_and_column(text, parser.starts[found])}"
 
 
 class BlockPrinter(Printer):

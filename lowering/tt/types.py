@@ -146,6 +146,8 @@ def ptr(pointee: DType | str | Attribute, address_space: int = GLOBAL_ADDRESS_SP
     key = (elem_type, address_space)
     found = _POINTERS.get(key)
     if found is None:
+        if len(_POINTERS) >= _INFO_LIMIT:
+            _POINTERS.clear()
         found = _POINTERS[key] = PointerType(elem_type, IntAttr(address_space))
     return found
 
@@ -159,6 +161,8 @@ def tensor(elem_type: Attribute, shape: Sequence[int]) -> Attribute:
             raise InternalError(f"a block of blocks: element type {elem_type}")
         if not key[1]:
             return elem_type
+        if len(_TENSORS) >= _INFO_LIMIT:
+            _TENSORS.clear()
         found = _TENSORS[key] = TensorType(elem_type, key[1])
     return found
 

@@ -6,13 +6,16 @@ used, and that the regions of `scf` operations carry the types of their operands
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.traits import IsTerminator
+from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from ...promotion.errors import InternalError, JoineryError
 from . import types as t
 from .checks import expect_type, expect_types, fail
+from .symbols import symbol_index
 
 
 def verify(op: Operation, error: type[JoineryError] = InternalError) -> None:
@@ -22,24 +25,63 @@ def verify(op: Operation, error: type[JoineryError] = InternalError) -> None:
         error: the first thing that is wrong, with the operation's text. `InternalError` by default, since
             block programs are made by joinery itself; readers of text pass `UserError`.
     """
-    for inner in op.walk():
-        try:
-            _check_regions(inner)
-            inner.verify(verify_nested_ops=False)
-        except VerifyException as problem:
-            raise error(f"{_cause(problem)}\n  in: {_one_line(inner)}") from None
+    problem = first_problem(op)
+    if problem is not None:
+        raise error(problem[0])
+
+
+def first_problem(op: Operation) -> tuple[str, Operation] | None:
+    """What is wrong first in `op` and everything in it, and with which operation; None when nothing is."""
+    with symbol_index():
+        for inner in op.walk():
+            try:
+                _check_regions(inner)
+                _check_place(inner)
+                inner.verify_()
+            except Exception as problem:  # verifiers meet malformed operations: not all of them fail in order
+                return f"{_cause(problem)}\n  in: {_one_line(inner)}", inner
     try:
         _check_order(op)
-    except VerifyException as problem:
-        raise error(str(problem)) from None
+    except _Undefined as problem:
+        message = f"{problem.op.name}: an operand is used before its definition\n  in: {_one_line(problem.op)}"
+        return message, problem.op
+    return None
 
 
-def _cause(problem: VerifyException) -> str:
+class _Undefined(Exception):
+    """An operand is used where its definition does not reach."""
+
+    def __init__(self, op: Operation) -> None:
+        super().__init__()
+        self.op = op
+
+
+def _cause(problem: BaseException) -> str:
     """The message of the check itself; xDSL wraps it into a listing of the whole function."""
-    cause: BaseException = problem
-    while isinstance(cause.__cause__, VerifyException):
-        cause = cause.__cause__
-    return str(cause).strip()
+    chain = [problem]
+    while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(inner)
+    own = [each for each in chain if isinstance(each, VerifyException)]
+    message = str((own or chain)[-1]).strip() or type(chain[-1]).__name__
+    return message if len(message) <= 1000 else f"{message[:1000]} …"
+
+
+def _check_place(op: Operation) -> None:
+    """Blocks end in terminators, and branches stay in their region."""
+    block = op.parent
+    if op.successors:
+        if block is None or block.parent is None or block.last_op is not op:
+            fail(op, "branches, but does not end a block")
+        if any(successor.parent is not block.parent for successor in op.successors):
+            fail(op, "branches to a block of another region")
+    if block is None or block.last_op is not op or op.has_trait(IsTerminator):
+        return
+    region = block.parent
+    holder = region.parent if region is not None else None
+    if region is not None and (
+        region.blocks.first is not region.blocks.last or (holder is not None and not holder.has_trait(NoTerminator))
+    ):
+        fail(op, "ends a block, but is no terminator")
 
 
 def _one_line(op: Operation) -> str:
@@ -103,60 +145,93 @@ def _check_regions(op: Operation) -> None:
 def _check_order(root: Operation) -> None:
     """Every operand is defined before its use: earlier in the block, in an enclosing block, or in a
     dominating one."""
-    _check_block_order(root, set())
+    _check_inside(root, set())
 
 
-def _check_block_order(op: Operation, visible: set[SSAValue]) -> None:
+def _check_inside(op: Operation, visible: set[SSAValue]) -> None:
+    """`visible` is left as it was found: copies would make this quadratic."""
     for region in op.regions:
-        if len(region.blocks) > 1:
-            _check_branching_region(region, visible)
+        first = region.blocks.first
+        if first is None:
             continue
-        for block in region.blocks:
-            inside = visible | set(block.args)
-            _check_operations(block, inside)
+        if first is region.blocks.last:
+            visible.difference_update(_check_block(first, visible))
+            continue
+        # Down the tree of dominators: what a block defines is visible in the blocks below it.
+        below = _dominated(region)
+        waiting: list[tuple[Block | None, list[SSAValue]]] = [(first, [])]
+        while waiting:
+            block, defined = waiting.pop()
+            if block is None:
+                visible.difference_update(defined)
+                continue
+            waiting.append((None, _check_block(block, visible)))
+            waiting.extend((child, []) for child in below.get(block, ()))
 
 
-def _check_operations(block: Block, inside: set[SSAValue]) -> None:
+def _check_block(block: Block, visible: set[SSAValue]) -> list[SSAValue]:
+    """Make visible what the block defines, and list it."""
+    defined: list[SSAValue] = list(block.args)
+    visible.update(defined)
     for op in block.ops:
         for operand in op.operands:
-            if operand not in inside:
-                raise VerifyException(
-                    f"{op.name}: an operand is used before its definition\n  in: {_one_line(op)}"
-                )
+            if operand not in visible:
+                raise _Undefined(op)
         if op.regions:
-            _check_block_order(op, inside)
-        inside.update(op.results)
+            _check_inside(op, visible)
+        visible.update(op.results)
+        defined.extend(op.results)
+    return defined
 
 
-def _check_branching_region(region: Region, visible: set[SSAValue]) -> None:
-    dominators = _dominators(region)
-    for block, above in dominators.items():
-        inside = visible | set(block.args)
-        for other in above - {block}:
-            inside.update(other.args)
-            inside.update(result for op in other.ops for result in op.results)
-        _check_operations(block, inside)
+def _successors(block: Block) -> Iterable[Block]:
+    return block.last_op.successors if block.last_op is not None else ()
 
 
-def _dominators(region: Region) -> dict[Block, set[Block]]:
-    """Block → the blocks that every path from the entry to it passes, itself included. Unreachable blocks are
-    left out: any use is legal there (texts made by a front end have such blocks)."""
+def _postorder(entry: Block) -> Iterator[Block]:
+    """The blocks that can be reached, every one after those behind it."""
+    seen = {entry}
+    path = [(entry, iter(_successors(entry)))]
+    while path:
+        block, left = path[-1]
+        following = next((each for each in left if each not in seen), None)
+        if following is None:
+            path.pop()
+            yield block
+        else:
+            seen.add(following)
+            path.append((following, iter(_successors(following))))
+
+
+def _dominated(region: Region) -> dict[Block, list[Block]]:
+    """Block → the blocks that it dominates immediately (Cooper, Harvey and Kennedy's iteration). Unreachable
+    blocks are left out: any use is legal there (texts made by a front end have such blocks)."""
     entry = region.blocks[0]
-    order, seen = [entry], {entry}
-    predecessors: dict[Block, list[Block]] = {entry: []}
+    number = {block: index for index, block in enumerate(_postorder(entry))}
+    order = sorted(number, key=number.__getitem__, reverse=True)
+    before: dict[Block, list[Block]] = {block: [] for block in order}
     for block in order:
-        for successor in block.last_op.successors if block.last_op is not None else ():
-            predecessors.setdefault(successor, []).append(block)
-            if successor not in seen:
-                seen.add(successor)
-                order.append(successor)
-    found = {block: set(order) for block in order}
-    found[entry] = {entry}
+        for successor in _successors(block):
+            before[successor].append(block)
+    dominator = {entry: entry}
     changed = True
     while changed:
         changed = False
         for block in order[1:]:
-            new = {block} | set.intersection(*(found[before] for before in predecessors[block]))
-            if new != found[block]:
-                found[block], changed = new, True
-    return found
+            new: Block | None = None
+            for other in before[block]:
+                if other not in dominator:
+                    continue
+                while new is not None and new is not other:
+                    if number[new] < number[other]:
+                        new = dominator[new]
+                    else:
+                        other = dominator[other]
+                new = other
+            assert new is not None
+            if dominator.get(block) is not new:
+                dominator[block], changed = new, True
+    below: dict[Block, list[Block]] = {}
+    for block in order[1:]:
+        below.setdefault(dominator[block], []).append(block)
+    return below

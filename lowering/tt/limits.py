@@ -1,0 +1,34 @@
+"""What a text in the block IR may ask for. Texts are untrusted: everything that could grow is bounded, and real
+kernels stay far below every bound."""
+
+from __future__ import annotations
+
+MAX_TEXT = 1 << 22
+"""Longest text that is read, in characters."""
+
+MAX_NESTED_REGIONS = 32
+"""Regions inside one another; readers, printers and passes recurse over them."""
+
+MAX_DEPTH = 32
+"""Types, attributes or locations inside one another, aliases written out."""
+
+MAX_BLOCKS = 1024
+"""Blocks of one region."""
+
+MAX_LOCATION_SIZE = 1024
+"""Parts of one location, aliases written out."""
+
+MAX_ALIAS_SIZE = 1 << 20
+"""Attributes and types that all uses of aliases in one text stand for."""
+
+MAX_CONSTANT_BYTES = 1 << 26
+"""Bytes of all block constants of one text. A splat is stored as one element."""
+
+MAX_LITERAL = 512
+"""Characters of one number."""
+
+MAX_INTEGER_WIDTH = 128
+"""Bits of an integer type."""
+
+MAX_SHAPE = 256
+"""Characters of the shape of a block."""

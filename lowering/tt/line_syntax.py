@@ -1,0 +1,82 @@
+"""Parts of lines: names, lists, and the types of blocks' arguments."""
+
+from __future__ import annotations
+
+import re
+
+from xdsl.ir import Attribute, SSAValue
+
+from .line_templates import HOLE, Unusual
+from .parser import BlockParser, drop_unprintable_name
+
+_ID = r"(?:[0-9]+|[a-zA-Z$._-][a-zA-Z0-9$._-]*)"
+VALUE = re.compile(rf"(%{_ID}(?:#[0-9]+)?)")
+# A string that does not end reaches to the end of the line.
+VALUE_OR_STRING = re.compile(rf'"(?:[^"\\]|\\.)*+(?:"|\Z)|(%{_ID}(?:#[0-9]+)?)')
+NAME = re.compile(rf"%{_ID}")
+RESULTS = re.compile(rf"(%{_ID}(?::[1-9][0-9]{{0,3}})?)(?:, (?=%)|\Z)")
+LABEL = re.compile(rf"\^({_ID})(?:\((.*)\))?:(?:[ \t]*//.*)?", re.ASCII)
+PIECE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|->|[<({\[]|[>)}\]]|,')
+
+_ATTRIBUTES: dict[str, Attribute] = {}
+
+
+def argument_type(text: str) -> Attribute:
+    """The type of a block's argument."""
+    found = _ATTRIBUTES.get(text)
+    if found is None:
+        try:
+            parser = BlockParser(text)
+            found = parser.parse_attribute()
+            if parser.pos != len(text) or "//" in text:
+                raise Unusual
+        except Unusual:
+            raise
+        except Exception as error:  # the strict parser meets it again, and reports it
+            raise Unusual from error
+        if len(_ATTRIBUTES) >= 1 << 10:
+            _ATTRIBUTES.clear()
+        if len(text) < 200:
+            _ATTRIBUTES[text] = found
+    return found
+
+
+def give_hint(name: str, value: SSAValue) -> None:
+    if name[1] not in "0123456789":
+        value.name_hint = name[1:]
+        if name[1] == "_":
+            drop_unprintable_name(value)
+
+
+def split_names(text: str) -> tuple[list[str], str]:
+    """Names of values, and the text without them."""
+    if '"' not in text:
+        parts = VALUE.split(text)
+        return parts[1::2], HOLE.join(parts[::2])
+    names: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        names.append(match[1])
+        return HOLE
+
+    return names, VALUE_OR_STRING.sub(take, text)
+
+
+def split_commas(text: str) -> list[str]:
+    """The parts between commas that stand in no brackets."""
+    parts: list[str] = []
+    depth = start = 0
+    for match in PIECE.finditer(text):
+        piece = match[0]
+        if piece in ("<", "(", "{", "["):
+            depth += 1
+        elif piece in (">", ")", "}", "]"):
+            depth -= 1
+        elif piece == "," and depth == 0:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    if not parts and not text.strip():
+        return []
+    return [part.strip(" ") for part in (*parts, text[start:])]
