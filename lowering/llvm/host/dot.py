@@ -17,6 +17,7 @@ from .coordinates import Bound, decompose_mask, memory_size_of
 from .elementwise import constant, memory_element, register_element
 from .evaluate import Evaluator
 from .nodes import Affine, Load, Map, Node, Splat, Stored, View, view
+from .reducing import reduce
 from .roots import Roots
 
 AHEAD = 32
@@ -182,7 +183,7 @@ class Dots:
         combine = Combine(
             (left, right), ((add, c.elem, total, (left, right), (c.elem, c.elem), {}),), (total,)
         )
-        sums = self.roots.reduce([product], 1, combine)[0]
+        sums = reduce(self.roots, [product], 1, combine)[0]
         assert isinstance(sums, Stored)
         result = Stored(c.shape, c.elem, sums.pointer, (sums.strides[0], 0), sums.memory)
         if into is None and is_zero(c):

@@ -16,6 +16,7 @@ from .coordinates import memory_size_of
 from .elements import each_element
 from .elementwise import constant, memory_element, memory_size, to_memory
 from .nodes import Affine, Map, Node, Splat
+from .reducing import reduce
 from .shapes import dense
 from .status import Printed, PrintSite, Site
 from .syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
@@ -55,7 +56,7 @@ def _first_false(k: KernelLowering, node: Node) -> V:
         (left, right), (("arith.minsi", "i32", result, (left, right), ("i32", "i32"), {}),), (result,)
     )
     while found.shape:
-        found = k.roots.reduce([found], len(found.shape) - 1, smallest)[0]
+        found = reduce(k.roots, [found], len(found.shape) - 1, smallest)[0]
     return k.roots.argument_of(found)
 
 

@@ -11,6 +11,7 @@ from .combine import Combine
 from .coordinates import Bound
 from .dot import Wanted
 from .nodes import Node, Stored
+from .reducing import reduce, scan
 from .regions import is_straight, reduce_by_region, scan_by_region
 from .syntax import attributes, constant_value, element_name, is_tensor
 
@@ -47,7 +48,7 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
     # All results of one reduction are written together.
     limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
     wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
-    results = k.roots.reduce(operands, axis, _combine(k, op), wanted)
+    results = reduce(k.roots, operands, axis, _combine(k, op), wanted)
     for result, node in zip(op.results, results, strict=True):
         if is_tensor(result.type):
             k.define(result, node)
@@ -60,7 +61,7 @@ def lower_scan(k: KernelLowering, op: Any) -> None:
     axis, reverse = int(facts["axis"]), bool(facts.get("reverse", False))
     nodes: Sequence[Node]
     if is_straight(op.regions[0]):
-        nodes = k.roots.scan([k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
+        nodes = scan(k.roots, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
     else:
         nodes = scan_by_region(k, op, axis, reverse)
     for result, node in zip(op.results, nodes, strict=True):

@@ -12,19 +12,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ....promotion.errors import UnsupportedError
-from ..ir import V, lanes, mangle, vector, zero
-from .combine import Combine
+from ..ir import V, lanes, mangle, vector
 from .coordinates import Bound, Coordinate, Coordinates, decompose_mask, stride_of
 from .elementwise import (
-    constant,
-    identity,
-    larger,
     memory_size,
     to_memory,
 )
 from .evaluate import Evaluator
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
-from .scalars import ZERO, is_constant
+from .scalars import is_constant
 from .transpose import transpose, transposed_load
 
 
@@ -42,7 +38,7 @@ class Roots:
 
     # -- helpers ------------------------------------------------------------
 
-    def _elements(self, nodes: Sequence[Node]) -> set[str]:
+    def elements(self, nodes: Sequence[Node]) -> set[str]:
         """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses."""
         found: set[str] = set()
         stack = list(nodes)
@@ -68,7 +64,7 @@ class Roots:
                         found.add(node.elem)
         return found or {"f32"}
 
-    def _fetch_ahead(self, nodes: Sequence[Node], kept: Sequence[Node]) -> None:
+    def fetch_ahead(self, nodes: Sequence[Node], kept: Sequence[Node]) -> None:
         """In a streaming kernel the last nest that reads a row fetches the next one: the hardware alone does not overlap the
         arithmetic of a row with its memory traffic. What is below a kept value is not read again."""
         self.ev.ahead = set()
@@ -90,7 +86,7 @@ class Roots:
                 case View():
                     stack.append((node.source, last))
 
-    def _byproducts(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
+    def byproducts(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
         """Expensive values inside the nest that a later root reads again, outermost first."""
         found: list[Map] = []
         seen: set[int] = set()
@@ -112,7 +108,7 @@ class Roots:
             walk(node)
         return found
 
-    def _settle(self, nodes: Sequence[Node]) -> None:
+    def settle(self, nodes: Sequence[Node]) -> None:
         """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and values on fewer
         dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element)."""
         stack = list(nodes)
@@ -138,13 +134,13 @@ class Roots:
 
     def _narrows(self, node: Node) -> bool:
         """Whether it works on wider elements than its result has, and would make a whole nest take fewer lanes at a time."""
-        return self.ev.lanes_for(*self._elements([node])) < self.ev.lanes_for(node.elem)
+        return self.ev.lanes_for(*self.elements([node])) < self.ev.lanes_for(node.elem)
 
-    def _unroll(self, nodes: Sequence[Node], limit: int = 4) -> int:
+    def unroll(self, nodes: Sequence[Node], limit: int = 4) -> int:
         work = sum(cost(node) for node in nodes)
         return limit if work <= 12 else 2 if work <= 40 else 1
 
-    def _outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
+    def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
                nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
         """Open loops over all dimensions but `inner`; hoists before each."""
         coordinates: list[Coordinate | None] = [None] * len(shape)
@@ -171,13 +167,13 @@ class Roots:
              effect: Callable[[Coordinates, V | None], None]) -> None:  # fmt: skip
         """Run `effect` at every coordinate within the bounds; keeps by-products in scratch."""
         ev = self.ev
-        self._settle(nodes)
-        kept = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(nodes, shape)]
-        self._fetch_ahead(nodes, [node for node, _ in kept])
+        self.settle(nodes)
+        kept = [(node, ev.scratch(node.shape, node.elem)) for node in self.byproducts(nodes, shape)]
+        self.fetch_ahead(nodes, [node for node, _ in kept])
         inner = self.inner_dim(shape)
         with ExitStack() as stack:
-            coordinates = self._outer(stack, shape, inner, bounds, nodes)
-            n = min(ev.lanes_for(*self._elements(nodes)), shape[inner])
+            coordinates = self.outer(stack, shape, inner, bounds, nodes)
+            n = min(ev.lanes_for(*self.elements(nodes)), shape[inner])
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
                 here = tuple(coordinate if d == inner else c for d, c in enumerate(coordinates))
@@ -191,7 +187,7 @@ class Roots:
                 with ev.dimension(shape[inner], count, implied) as coordinate:
                     body(coordinate, None, [])
             else:
-                ev.vector_loop(shape[inner], bounds, inner, n, self._unroll(nodes), body)
+                ev.vector_loop(shape[inner], bounds, inner, n, self.unroll(nodes), body)
         for node, memory in kept:
             ev.replacement[id(node)] = (node, memory, tuple(b for b in bounds))
 
@@ -280,236 +276,6 @@ class Roots:
             lambda here, tail: ev.write_scratch(memory, here, ev.at(node, here, tail)),
         )
         return memory
-
-    # -- reductions -----------------------------------------------------------------
-
-    def reduce(
-        self, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound] = ()
-    ) -> list[Node]:
-        """Combine along one dimension. Result nodes have that dimension removed. Nobody reads them beyond the `wanted` bounds,
-        which name dimensions of the operands."""
-        kind = combine.kind
-        neutral = identity(kind, operands[0].elem) if kind is not None else None
-        source = operands[0]
-        bounds: list[Bound] = []
-        if kind is not None and neutral is not None:
-            source, bounds = self._strip_neutral(operands[0], neutral)
-        sources = [source, *operands[1:]]
-        shape = operands[0].shape
-        kept = tuple(d for d in range(len(shape)) if d != axis)
-        result_shape = tuple(shape[d] for d in kept)
-        memories = [self.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
-        limits = {(b.dim, b.limit.ref) for b in wanted}
-        cut = any(b.dim != axis and (b.dim, b.limit.ref) not in limits for b in bounds)
-        if cut and memories and neutral is not None:
-            fill = Splat(result_shape, operands[0].elem, constant(neutral, operands[0].elem))
-            self.materialize(fill, memories[0])
-        starts = [constant(neutral, operands[0].elem)] if neutral is not None else None
-        if axis == self.inner_dim(shape) or all(shape[d] == 1 for d in kept):
-            scalars = self._reduce_inner(sources, axis, combine, bounds, wanted, starts, memories, kept)
-        else:
-            scalars = self._reduce_outer(sources, axis, combine, [*bounds, *wanted], starts, memories, kept)
-        if memories:
-            return list(memories)
-        return [Splat((), o.elem, v) for o, v in zip(operands, scalars, strict=True)]
-
-    @staticmethod
-    def _strip_neutral(node: Node, neutral: float | int) -> tuple[Node, list[Bound]]:
-        """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds."""
-        if isinstance(node, Map) and node.op == "arith.select":
-            mask, inside, outside = node.operands
-            if isinstance(outside, Splat) and outside.value.ref == constant(neutral, node.elem).ref:
-                bounds, rest = decompose_mask(mask)
-                if not rest:
-                    return inside, bounds
-        return node, []
-
-    def _reduce_inner(self, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
-                      wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
-                      kept: tuple[int, ...]) -> list[V]:  # fmt: skip
-        """Along the vector dimension: vector accumulators, then a tree across lanes."""
-        ev, f = self.ev, self.ev.f
-        shape = sources[0].shape
-        self._settle(sources)
-        n = min(ev.lanes_for(*self._elements(sources)), shape[axis])
-        saved = [(node, ev.scratch(node.shape, node.elem)) for node in self._byproducts(sources, shape)]
-        self._fetch_ahead(sources, [node for node, _ in saved])
-        with ExitStack() as stack:
-            coordinates = self._outer(stack, shape, axis, [*bounds, *wanted], sources)
-
-            def at(coordinate: Coordinate) -> Coordinates:
-                return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
-
-            extreme = combine.kind in ("arith.maximumf", "arith.minimumf")
-
-            def merge(left: list[V], right: list[V]) -> list[V]:
-                if not extreme:
-                    return combine.emit(ev, left, right)
-                # One max and one sticky NaN flag per element instead of a NaN-propagating max.
-                chosen = larger(f, right[0], left[0], combine.kind == "arith.maximumf")
-                return [chosen, f.binary("or", left[1], right[1])]
-
-            def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
-                here = at(coordinate)
-                for node, memory in saved:
-                    ev.write_scratch(memory, here, ev.at(node, here, mask))
-                items = [f.splat(ev.at(source, here, mask), n) for source in sources]
-                if extreme:
-                    items.append(f.fcmp("uno", items[0], items[0]))
-                new = merge(acc, items)
-                return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
-
-            if starts is not None:
-                first = [f.splat(v, n) for v in starts]
-                if extreme:
-                    first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
-                copies = ev.vector_loop(shape[axis], bounds, axis, n, self._unroll(sources), body, first)
-            else:  # no neutral element known: start from the first vector of the (unmasked) block
-                here = at(Coordinate(ZERO, 0, n))
-                for node, memory in saved:
-                    ev.write_scratch(memory, here, ev.at(node, here))
-                first = [f.splat(ev.at(source, here), n) for source in sources]
-                copies = [first]
-                if shape[axis] > n:
-                    with f.loop(n, shape[axis], n, first, at_least_once=True) as state, ev.scope():
-                        state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
-                    copies = [list(state.results)]
-            while len(copies) > 1:
-                pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
-                copies = pairs + copies[len(pairs) * 2 :]
-            if extreme:
-                not_a_number = constant(float("nan"), sources[0].elem, n)
-                copies = [[f.select(copies[0][1], not_a_number, copies[0][0])]]
-            result = self._across_lanes(copies[0], combine)
-            for memory, value in zip(memories, result, strict=False):
-                ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
-        for node, memory in saved:
-            missing = [bound for bound in wanted if not self.unread(node, bound)]
-            ev.replacement[id(node)] = (node, memory, (*bounds, *missing))
-        return result
-
-    def _across_lanes(self, values: list[V], combine: Combine) -> list[V]:
-        f = self.ev.f
-        n = max(lanes(v.type) for v in values)
-        values = [f.splat(v, n) for v in values]
-        while n > 1:
-            half = n // 2
-            low = [f.shuffle(v, v, range(half)) if half > 1 else f.extract(v, 0) for v in values]
-            high = [f.shuffle(v, v, range(half, n)) if half > 1 else f.extract(v, 1) for v in values]
-            values = combine.emit(self.ev, low, high)
-            n = half
-        return values
-
-    def _reduce_outer(self, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
-                      starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...]) -> list[V]:  # fmt: skip
-        """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
-        ev, f = self.ev, self.ev.f
-        shape = sources[0].shape
-        self._settle(sources)
-        inner = max(d for d in kept if shape[d] > 1)
-        n = min(ev.lanes_for(*self._elements(sources)), shape[inner])
-        ev.ahead = set()  # neighbouring columns belong to other programs
-        count, implied = ev.extent(shape[axis], bounds, axis)
-        static = count.ref == str(shape[axis]) and shape[axis] <= 16
-        with ExitStack() as stack:
-            outer: list[Coordinate | None] = [None] * len(shape)
-            for d in kept:
-                if d != inner:
-                    extent, known = ev.extent(shape[d], bounds, d)
-                    outer[d] = stack.enter_context(ev.dimension(shape[d], extent, known))
-            if static:
-                for r in range(shape[axis]):
-                    row = tuple(Coordinate(ev.s.constant(r)) if d == axis else c for d, c in enumerate(outer))
-                    ev.hoist(sources, row)
-
-            def column(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
-                def items(position: Coordinate) -> list[V]:
-                    here = tuple(
-                        coordinate if d == inner else position if d == axis else c
-                        for d, c in enumerate(outer)
-                    )
-                    return [f.splat(ev.at(source, here, mask), n) for source in sources]
-
-                if static:
-                    acc = items(Coordinate(ev.s.constant(0)))
-                    if starts is not None and shape[axis] == 0:
-                        acc = [f.splat(v, n) for v in starts]
-                    rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, shape[axis])]
-                    while len(rows) > 1:
-                        pairs = [combine.emit(ev, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
-                        rows = pairs + rows[len(pairs) * 2 :]
-                    acc = rows[0]
-                else:
-                    ev._loops += 1
-                    ev._implied[ev._loops] = implied
-                    loop = ev._loops
-                    if starts is not None:
-                        first, low = [f.splat(v, n) for v in starts], 0
-                    else:
-                        first, low = items(Coordinate(ZERO, 0, 1, loop)), 1
-                    with f.loop(low, count, 1, first) as state, ev.scope():
-                        position = Coordinate(state.index, 0, 1, loop)
-                        state.next = combine.emit(ev, list(state.values), items(position))
-                    acc = list(state.results)
-                if mask is not None and starts is not None:  # a later reduction may read the lanes outside
-                    acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, starts, strict=True)]
-                here = tuple(coordinate if d == inner else outer[d] for d in kept)
-                for memory, value in zip(memories, acc, strict=True):
-                    ev.write_scratch(memory, here, value)
-                return []
-
-            ev.vector_loop(shape[inner], bounds, inner, n, 1 if not static else 2, column)
-        return []
-
-    # -- scans --------------------------------------------------------------------------
-
-    def scan(self, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
-        """Inclusive prefix combination along `axis`, into scratch; lanes run along another dimension when there is one."""
-        ev, f = self.ev, self.ev.f
-        shape = operands[0].shape
-        memories = [ev.scratch(shape, o.elem) for o in operands]
-        others = [d for d in range(len(shape)) if d != axis and shape[d] > 1]
-        inner = others[-1] if others and axis != len(shape) - 1 else None
-        size = shape[axis]
-        with ExitStack() as stack:
-            outer: list[Coordinate | None] = [None] * len(shape)
-            for d in range(len(shape)):
-                if d not in (axis, inner):
-                    outer[d] = stack.enter_context(ev.dimension(shape[d], ev.s.constant(shape[d]), set()))
-
-            def run(lane: Coordinate | None, mask: V | None) -> None:
-                def at(position: V) -> Coordinates:
-                    return tuple(
-                        Coordinate(position) if d == axis else lane if d == inner else c
-                        for d, c in enumerate(outer)
-                    )
-
-                def step(position: V, acc: list[V] | None) -> list[V]:
-                    here = at(position)
-                    n = 1 if lane is None else lane.lanes
-                    items = [f.splat(ev.at(o, here, mask), n) for o in operands]
-                    new = items if acc is None else combine.emit(ev, acc, items)
-                    for memory, value in zip(memories, new, strict=True):
-                        ev.write_scratch(memory, here, value)
-                    return new
-
-                first = step(ev.s.constant(size - 1 if reverse else 0), None)
-                if size > 1:
-                    with f.loop(1, size, 1, first, at_least_once=True) as state, ev.scope():
-                        position = ev.s.sub(ev.s.constant(size - 1), state.index) if reverse else state.index
-                        state.next = step(position, list(state.values))
-
-            if inner is None:
-                run(None, None)
-            else:
-                n = min(ev.lanes_for(*(o.elem for o in operands)), shape[inner])
-
-                def body(lane: Coordinate, mask: V | None, _: list[V]) -> list[V]:
-                    run(lane, mask)
-                    return []
-
-                ev.vector_loop(shape[inner], (), inner, n, 1, body)
-        return list(memories)
 
     def argument_of(self, node: Node) -> V:
         """The scalar of a rank-0 node."""

@@ -1,0 +1,246 @@
+"""Reductions and scans: one loop nest each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from ..ir import V, lanes, vector, zero
+from .combine import Combine
+from .coordinates import Bound, Coordinate, Coordinates, decompose_mask
+from .elementwise import constant, identity, larger
+from .nodes import Map, Node, Splat, Stored
+from .roots import Roots
+from .scalars import ZERO
+
+
+def reduce(
+    roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound] = ()
+) -> list[Node]:
+    """Combine along one dimension. Result nodes have that dimension removed. Nobody reads them beyond the `wanted` bounds,
+    which name dimensions of the operands."""
+    kind = combine.kind
+    neutral = identity(kind, operands[0].elem) if kind is not None else None
+    source = operands[0]
+    bounds: list[Bound] = []
+    if kind is not None and neutral is not None:
+        source, bounds = _strip_neutral(operands[0], neutral)
+    sources = [source, *operands[1:]]
+    shape = operands[0].shape
+    kept = tuple(d for d in range(len(shape)) if d != axis)
+    result_shape = tuple(shape[d] for d in kept)
+    memories = [roots.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
+    limits = {(b.dim, b.limit.ref) for b in wanted}
+    cut = any(b.dim != axis and (b.dim, b.limit.ref) not in limits for b in bounds)
+    if cut and memories and neutral is not None:
+        fill = Splat(result_shape, operands[0].elem, constant(neutral, operands[0].elem))
+        roots.materialize(fill, memories[0])
+    starts = [constant(neutral, operands[0].elem)] if neutral is not None else None
+    if axis == roots.inner_dim(shape) or all(shape[d] == 1 for d in kept):
+        scalars = _reduce_inner(roots, sources, axis, combine, bounds, wanted, starts, memories, kept)
+    else:
+        scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, memories, kept)
+    if memories:
+        return list(memories)
+    return [Splat((), o.elem, v) for o, v in zip(operands, scalars, strict=True)]
+
+
+def _strip_neutral(node: Node, neutral: float | int) -> tuple[Node, list[Bound]]:
+    """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds."""
+    if isinstance(node, Map) and node.op == "arith.select":
+        mask, inside, outside = node.operands
+        if isinstance(outside, Splat) and outside.value.ref == constant(neutral, node.elem).ref:
+            bounds, rest = decompose_mask(mask)
+            if not rest:
+                return inside, bounds
+    return node, []
+
+
+def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+                  wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
+                  kept: tuple[int, ...]) -> list[V]:  # fmt: skip
+    """Along the vector dimension: vector accumulators, then a tree across lanes."""
+    ev, f = roots.ev, roots.ev.f
+    shape = sources[0].shape
+    roots.settle(sources)
+    n = min(ev.lanes_for(*roots.elements(sources)), shape[axis])
+    saved = [(node, ev.scratch(node.shape, node.elem)) for node in roots.byproducts(sources, shape)]
+    roots.fetch_ahead(sources, [node for node, _ in saved])
+    with ExitStack() as stack:
+        coordinates = roots.outer(stack, shape, axis, [*bounds, *wanted], sources)
+
+        def at(coordinate: Coordinate) -> Coordinates:
+            return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
+
+        extreme = combine.kind in ("arith.maximumf", "arith.minimumf")
+
+        def merge(left: list[V], right: list[V]) -> list[V]:
+            if not extreme:
+                return combine.emit(ev, left, right)
+            # One max and one sticky NaN flag per element instead of a NaN-propagating max.
+            chosen = larger(f, right[0], left[0], combine.kind == "arith.maximumf")
+            return [chosen, f.binary("or", left[1], right[1])]
+
+        def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
+            here = at(coordinate)
+            for node, memory in saved:
+                ev.write_scratch(memory, here, ev.at(node, here, mask))
+            items = [f.splat(ev.at(source, here, mask), n) for source in sources]
+            if extreme:
+                items.append(f.fcmp("uno", items[0], items[0]))
+            new = merge(acc, items)
+            return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
+
+        if starts is not None:
+            first = [f.splat(v, n) for v in starts]
+            if extreme:
+                first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
+            copies = ev.vector_loop(shape[axis], bounds, axis, n, roots.unroll(sources), body, first)
+        else:  # no neutral element known: start from the first vector of the (unmasked) block
+            here = at(Coordinate(ZERO, 0, n))
+            for node, memory in saved:
+                ev.write_scratch(memory, here, ev.at(node, here))
+            first = [f.splat(ev.at(source, here), n) for source in sources]
+            copies = [first]
+            if shape[axis] > n:
+                with f.loop(n, shape[axis], n, first, at_least_once=True) as state, ev.scope():
+                    state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
+                copies = [list(state.results)]
+        while len(copies) > 1:
+            pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
+            copies = pairs + copies[len(pairs) * 2 :]
+        if extreme:
+            not_a_number = constant(float("nan"), sources[0].elem, n)
+            copies = [[f.select(copies[0][1], not_a_number, copies[0][0])]]
+        result = _across_lanes(roots, copies[0], combine)
+        for memory, value in zip(memories, result, strict=False):
+            ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
+    for node, memory in saved:
+        missing = [bound for bound in wanted if not roots.unread(node, bound)]
+        ev.replacement[id(node)] = (node, memory, (*bounds, *missing))
+    return result
+
+
+def _across_lanes(roots: Roots, values: list[V], combine: Combine) -> list[V]:
+    f = roots.ev.f
+    n = max(lanes(v.type) for v in values)
+    values = [f.splat(v, n) for v in values]
+    while n > 1:
+        half = n // 2
+        low = [f.shuffle(v, v, range(half)) if half > 1 else f.extract(v, 0) for v in values]
+        high = [f.shuffle(v, v, range(half, n)) if half > 1 else f.extract(v, 1) for v in values]
+        values = combine.emit(roots.ev, low, high)
+        n = half
+    return values
+
+
+def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+                  starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...]) -> list[V]:  # fmt: skip
+    """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
+    ev, f = roots.ev, roots.ev.f
+    shape = sources[0].shape
+    roots.settle(sources)
+    inner = max(d for d in kept if shape[d] > 1)
+    n = min(ev.lanes_for(*roots.elements(sources)), shape[inner])
+    ev.ahead = set()  # neighbouring columns belong to other programs
+    count, implied = ev.extent(shape[axis], bounds, axis)
+    static = count.ref == str(shape[axis]) and shape[axis] <= 16
+    with ExitStack() as stack:
+        outer: list[Coordinate | None] = [None] * len(shape)
+        for d in kept:
+            if d != inner:
+                extent, known = ev.extent(shape[d], bounds, d)
+                outer[d] = stack.enter_context(ev.dimension(shape[d], extent, known))
+        if static:
+            for r in range(shape[axis]):
+                row = tuple(Coordinate(ev.s.constant(r)) if d == axis else c for d, c in enumerate(outer))
+                ev.hoist(sources, row)
+
+        def column(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+            def items(position: Coordinate) -> list[V]:
+                here = tuple(
+                    coordinate if d == inner else position if d == axis else c
+                    for d, c in enumerate(outer)
+                )
+                return [f.splat(ev.at(source, here, mask), n) for source in sources]
+
+            if static:
+                acc = items(Coordinate(ev.s.constant(0)))
+                if starts is not None and shape[axis] == 0:
+                    acc = [f.splat(v, n) for v in starts]
+                rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, shape[axis])]
+                while len(rows) > 1:
+                    pairs = [combine.emit(ev, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+                    rows = pairs + rows[len(pairs) * 2 :]
+                acc = rows[0]
+            else:
+                ev._loops += 1
+                ev._implied[ev._loops] = implied
+                loop = ev._loops
+                if starts is not None:
+                    first, low = [f.splat(v, n) for v in starts], 0
+                else:
+                    first, low = items(Coordinate(ZERO, 0, 1, loop)), 1
+                with f.loop(low, count, 1, first) as state, ev.scope():
+                    position = Coordinate(state.index, 0, 1, loop)
+                    state.next = combine.emit(ev, list(state.values), items(position))
+                acc = list(state.results)
+            if mask is not None and starts is not None:  # a later reduction may read the lanes outside
+                acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, starts, strict=True)]
+            here = tuple(coordinate if d == inner else outer[d] for d in kept)
+            for memory, value in zip(memories, acc, strict=True):
+                ev.write_scratch(memory, here, value)
+            return []
+
+        ev.vector_loop(shape[inner], bounds, inner, n, 1 if not static else 2, column)
+    return []
+
+
+
+def scan(roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
+    """Inclusive prefix combination along `axis`, into scratch; lanes run along another dimension when there is one."""
+    ev, f = roots.ev, roots.ev.f
+    shape = operands[0].shape
+    memories = [ev.scratch(shape, o.elem) for o in operands]
+    others = [d for d in range(len(shape)) if d != axis and shape[d] > 1]
+    inner = others[-1] if others and axis != len(shape) - 1 else None
+    size = shape[axis]
+    with ExitStack() as stack:
+        outer: list[Coordinate | None] = [None] * len(shape)
+        for d in range(len(shape)):
+            if d not in (axis, inner):
+                outer[d] = stack.enter_context(ev.dimension(shape[d], ev.s.constant(shape[d]), set()))
+
+        def run(lane: Coordinate | None, mask: V | None) -> None:
+            def at(position: V) -> Coordinates:
+                return tuple(
+                    Coordinate(position) if d == axis else lane if d == inner else c
+                    for d, c in enumerate(outer)
+                )
+
+            def step(position: V, acc: list[V] | None) -> list[V]:
+                here = at(position)
+                n = 1 if lane is None else lane.lanes
+                items = [f.splat(ev.at(o, here, mask), n) for o in operands]
+                new = items if acc is None else combine.emit(ev, acc, items)
+                for memory, value in zip(memories, new, strict=True):
+                    ev.write_scratch(memory, here, value)
+                return new
+
+            first = step(ev.s.constant(size - 1 if reverse else 0), None)
+            if size > 1:
+                with f.loop(1, size, 1, first, at_least_once=True) as state, ev.scope():
+                    position = ev.s.sub(ev.s.constant(size - 1), state.index) if reverse else state.index
+                    state.next = step(position, list(state.values))
+
+        if inner is None:
+            run(None, None)
+        else:
+            n = min(ev.lanes_for(*(o.elem for o in operands)), shape[inner])
+
+            def body(lane: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+                run(lane, mask)
+                return []
+
+            ev.vector_loop(shape[inner], (), inner, n, 1, body)
+    return list(memories)
