@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
+from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
@@ -28,7 +29,7 @@ from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.pass_pipeline import PASSES, Pass, run_passes
-from .lowering.tt.provenance import ANYWHERE, Groups, Places, Provenance, overlap, shared_memory
+from .lowering.tt.provenance import ANYWHERE, ATOMICS, Places, Provenance, overlap, shared_memory
 from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
@@ -39,6 +40,9 @@ Array = NDArray[Any]
 
 MAX_TEXT = 1 << 26
 """Bytes of text that are read at most."""
+
+MOST_PROGRAMS = 16
+"""Circumstances that a kernel is compiled for; beyond that, large launches get the code that small ones have."""
 
 
 
@@ -56,8 +60,8 @@ class Kernel:
         self.name: str = self._function.sym_name.data
         self.ttir: str = print_module(module)
         self._function_simplified: FuncOp | None = None
-        self._host: dict[Groups, HostKernel] = {}
-        self._programs: dict[Groups, HostProgram] = {}
+        self._host: dict[Circumstances, HostKernel] = {}
+        self._programs: dict[Circumstances, HostProgram] = {}
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
     def __repr__(self) -> str:
@@ -135,8 +139,8 @@ class Kernel:
             return
         if prod(extents) > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
-        words, spans = self._words(args)
-        self._program(spans).run(self.name, words, extents, resolve_threads(threads))
+        words = self._words(args)
+        self._program(words).run(self.name, words.words, extents, resolve_threads(threads))
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -174,7 +178,7 @@ class Kernel:
         return self._lowered().assembly()
 
     def _lowered(self) -> HostKernel:
-        return self._lowered_for(())
+        return self._lowered_for(ORDINARY)
 
     def _simplified(self) -> FuncOp:
         """The function after the passes."""
@@ -184,28 +188,36 @@ class Kernel:
             self._function_simplified = simplified
         return self._function_simplified
 
-    def _lowered_for(self, groups: Groups) -> HostKernel:
+    def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
         with self._lock:
-            if groups not in self._host:
-                function = self._simplified()
-                self._host[groups] = lower_for_launch(function, host_target(), Provenance(function, dict(groups)))
-            return self._host[groups]
+            if circumstances not in self._host:
+                self._host[circumstances] = lower_for_launch(self._simplified(), host_target(), circumstances)
+            return self._host[circumstances]
 
-    def _program(self, spans: Sequence[tuple[int, int, int]]) -> HostProgram:
-        """The code for arrays that lie where the spans (parameter, first byte, end) say."""
-        groups = shared_memory(spans, self._written)
-        lowered = self._lowered_for(groups)
+    def _program(self, words: _Words) -> HostProgram:
+        """The code for these arguments."""
+        circumstances = Circumstances(shared_memory(words.spans, self._written))
+        if words.bytes >= host_target().l3_bytes and len(self._programs) < MOST_PROGRAMS and self._may_stream:
+            multiples = tuple([i for i, word in enumerate(words.words) if word % MULTIPLE == 0])
+            circumstances = Circumstances(circumstances.groups, True, multiples)
+        lowered = self._lowered_for(circumstances)
         with self._lock:
-            if groups not in self._programs:
-                self._programs[groups] = HostProgram(lowered)
-            return self._programs[groups]
+            if circumstances not in self._programs:
+                self._programs[circumstances] = HostProgram(lowered)
+            return self._programs[circumstances]
 
-    def _words(self, args: Sequence[Any]) -> tuple[list[int], list[tuple[int, int, int]]]:
+    @functools.cached_property
+    def _may_stream(self) -> bool:
+        """Stores past the caches are ordered by what ends a launch, not by what atomics promise."""
+        with self._lock:
+            return not any(op.name in ATOMICS for op in self._simplified().walk())
+
+    def _words(self, args: Sequence[Any]) -> _Words:
         """The argument words, and where the arrays lie. The caller keeps the arrays alive."""
         words = _Words(self._written)
         for parameter, arg in supplied(self._function, args):
             words.add(parameter, arg)
-        return words.words, words.spans
+        return words
 
 
 class _Words:
@@ -215,6 +227,10 @@ class _Words:
         self.words: list[int] = []
         self.spans: list[tuple[int, int, int]] = []
         self._written = written
+
+    @property
+    def bytes(self) -> int:
+        return sum(end - first for _, first, end in self.spans)
 
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):

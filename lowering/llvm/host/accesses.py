@@ -102,7 +102,7 @@ def lower_load(k: KernelLowering, op: Any) -> None:
 
 
 def lower_store(k: KernelLowering, op: Any) -> None:
-    streaming = attributes(op).get("cachePolicy") == "cs"
+    streaming = k.roots.streaming if k.from_text else attributes(op).get("cachePolicy") == "cs"
     mask = None if op.mask is None else k.node(op.mask)
     if is_tensor(op.ptr.type):
         k.roots.store(k.pointers(op.ptr), k.node(op.value), mask, streaming)

@@ -254,10 +254,12 @@ def identity(op: str, elem: str) -> float | int | None:
         return 0
     if op in ("arith.mulf", "arith.muli"):
         return 1
-    if op in ("arith.maximumf", "arith.maxnumf"):
+    if op == "arith.maximumf":
         return float("-inf")
-    if op in ("arith.minimumf", "arith.minnumf"):
+    if op == "arith.minimumf":
         return float("inf")
+    if op in ("arith.maxnumf", "arith.minnumf"):  # of nothing but NaN the result is NaN
+        return float("nan")
     if el[0] != "i":
         return None
     width = int(el[1:])

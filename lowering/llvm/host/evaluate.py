@@ -51,6 +51,7 @@ class Evaluator:
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
         self.ahead: set[int] = set()  # loads that fetch the next row
+        self.arguments: set[str] = set()  # pointers that are arguments as they came
         self.memory = Scratch(function)
         self._loops = 0
 

@@ -17,6 +17,7 @@ from .accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .affine import WIDENING, bound_of, fold
 from .atomics import lower_atomic
 from .branches import lower_blocks, lower_execute_region
+from .circumstances import MULTIPLE, Circumstances
 from .control import lower_for, lower_if, lower_while
 from .coordinates import Bound
 from .demand import Demands, wide_dim
@@ -62,14 +63,15 @@ class KernelLowering:
     """Lowers one `tt.func` into `void name(ptr args, i64 lo, i64 hi)`."""
 
     def __init__(
-        self, module: Module, func: Any, name: str, target: HostTarget, provenance: Provenance | None = None
+        self, module: Module, func: Any, name: str, target: HostTarget, launch: Circumstances | None = None
     ) -> None:
-        """`provenance`: where the pointers of a text come from. Without it the function was built here: its buffers are
-        distinct, and as aligned as it says."""
+        """`launch`: what is known of the launches of a text. Without it the function was built here: its buffers are distinct,
+        and as aligned as it says."""
         self.func = func
-        self.from_text = provenance is not None
+        self.from_text = launch is not None
+        self._launch = launch
         self.status: Status | None = None
-        self.ordering = None if provenance is None else Ordering(self, provenance)
+        self.ordering = None if launch is None else Ordering(self, Provenance(func, dict(launch.groups)))
         self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")])
         self.ev = Evaluator(self.f, target)
         self.roots = Roots(self.ev, self._again, self._unread)
@@ -87,9 +89,8 @@ class KernelLowering:
         self.grid: list[V] = []
 
     def run(self) -> Function:
-        self.roots.streaming = any(
-            op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in self._operations()
-        )
+        asked = any(op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in self._operations())
+        self.roots.streaming = asked if self._launch is None else self._launch.streaming
         self._arguments(self.blocks[0])
         lo, hi = self.f.params[1], self.f.params[2]
         with self.f.loop(lo, hi) as state, self.ev.scope():
@@ -119,8 +120,11 @@ class KernelLowering:
                 if not self.from_text:
                     self.ev.s.assume_multiple(pointer, int(facts.get("tt.divisibility", 1)))
                 self.scalars[argument] = pointer
+                self.ev.arguments.add(pointer.ref)
             else:
                 self.scalars[argument] = self.f.load(register_element(element_name(argument.type)), slot, 8)
+            if self._launch is not None and i in self._launch.multiples:
+                self.ev.s.assume_multiple(self.scalars[argument], MULTIPLE)
         if any(
             op.name == "tt.get_num_programs" or (op.name == "tt.get_program_id" and program_axis(op) != "x")
             for op in self._operations()
@@ -224,9 +228,9 @@ class KernelLowering:
         else:
             self.scalars[result] = self._scalar_operation(op, result)
 
-    def _scalar_operation(self, op: Any, result: Any) -> V:
+    def _scalar_operation(self, op: Any, value: Any) -> V:
         s = self.ev.s
-        elem = element_name(result.type)
+        elem = element_name(value.type)
         if op.name in ("arith.extsi", "arith.extui") and op.operands[0] in self.wide and elem == "i64":
             return self.wide[op.operands[0]]
         if not op.operands or any(is_tensor(o.type) for o in op.operands):
@@ -258,9 +262,11 @@ class KernelLowering:
                         return s.constant(quotient if "div" in op.name else a - quotient * b)
                     if is_constant(operands[1]) and operands[1].ref == "1":
                         return operands[0] if "div" in op.name else s.constant(0)
-        return emit_map(
+        result = emit_map(
             self.f, op.name, elem, operands, [element_name(o.type) for o in op.operands], attributes(op)
         )
+        s.follow_multiple(op.name, result, operands)
+        return result
 
     def _map(self, op: Any, result: Any) -> Node:
         shape, elem = shape_of(result.type), element_name(result.type)
@@ -399,11 +405,11 @@ HANDLERS = {
 
 
 def lower_kernel(
-    module: Module, func: Any, name: str, target: HostTarget, provenance: Provenance | None = None
+    module: Module, func: Any, name: str, target: HostTarget, launch: Circumstances | None = None
 ) -> tuple[Site | PrintSite, ...]:
-    """Add the LLVM function of a block function to the module; `provenance` for functions from text. Returns the sites at which
+    """Add the LLVM function of a block function to the module; `launch` for functions from text. Returns the sites at which
     it can stop a launch."""
-    lowering = KernelLowering(module, func, name, target, provenance)
+    lowering = KernelLowering(module, func, name, target, launch)
     module.add(lowering.run())
     return () if lowering.status is None else tuple(lowering.status.sites)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...target import HostTarget
-from ...tt.provenance import Provenance
 from ..compile import compile_assembly, compile_object
 from ..ir import Function, Module, V
+from .circumstances import ORDINARY, Circumstances
 from .kernel import lower_kernel
 from .status import PrintSite, Site
 
@@ -35,13 +35,13 @@ class HostKernel:
         return compile_assembly(self.llvm_ir, self.target)
 
 
-def lower_for_launch(function: Any, target: HostTarget, provenance: Provenance) -> HostKernel:
-    """`provenance` of the function says which arrays may share memory.
+def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumstances = ORDINARY) -> HostKernel:
+    """Code for launches under these circumstances.
 
     Raises `UnsupportedError` naming the first operation the host back end does not implement.
     """
     module = Module()
-    sites = lower_kernel(module, function, KERNEL, target, provenance)
+    sites = lower_kernel(module, function, KERNEL, target, circumstances)
     module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
     f = Function(module, LAUNCH, [("ptr", "pool"), ("ptr", "words"), ("i64", "programs"), ("i64", "grain")])
     pool, words, programs, grain = f.params

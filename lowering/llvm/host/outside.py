@@ -1,7 +1,7 @@
 """What a masked block holds where its mask ends.
 
-A block that is loaded under `column < n` is one value beyond n: the load's `other`, and whatever is computed from it. Reductions
-visit the columns below n only, and take that value into account at the end.
+A block that is loaded under `column < n` is one value beyond n: the load's `other`, and whatever is computed from it.
+Reductions visit the columns below n only, and take that value into account at the end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class _Outside:
                 held, _ = decompose_mask(node.mask)
                 if not _among(bound, held):
                     return None
-                return Splat(node.shape, node.elem, constant(0, node.elem)) if node.other is None else self.of(node.other, bound)
+                if node.other is None:
+                    return Splat(node.shape, node.elem, constant(0, node.elem))
+                return self.of(node.other, bound)
             case View():
                 (along,) = [s for s, d in enumerate(node.dims) if d == bound.dim]
                 source = self.of(node.source, Bound(along, bound.limit))

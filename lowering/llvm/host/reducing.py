@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
-from ..ir import V, lanes, vector, zero
+from ..ir import V, is_float, lanes, vector, zero
 from .combine import Combine
-from .coordinates import Bound, Coordinate, Coordinates, decompose_mask
+from .coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
 from .elementwise import constant, identity, larger
 from .nodes import Map, Node, Splat, Stored
+from .outside import limits_along, outside
 from .roots import Roots
 from .scalars import ZERO
+
+UNROLLED = 16
+"""Longest axis of a reduction across rows that is written out."""
 
 
 def reduce(
@@ -27,6 +32,10 @@ def reduce(
         source, bounds = _strip_neutral(operands[0], neutral)
     sources = [source, *operands[1:]]
     shape = operands[0].shape
+    rest = None
+    if neutral is not None and kind is not None and not any(b.dim == axis for b in bounds):
+        rest = _beyond_masks(roots, source, axis, kind, neutral)
+        bounds += [] if rest is None else [Bound(axis, rest.limit)]
     kept = tuple(d for d in range(len(shape)) if d != axis)
     result_shape = tuple(shape[d] for d in kept)
     memories = [roots.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
@@ -37,12 +46,67 @@ def reduce(
         roots.materialize(fill, memories[0])
     starts = [constant(neutral, operands[0].elem)] if neutral is not None else None
     if axis == roots.inner_dim(shape) or all(shape[d] == 1 for d in kept):
-        scalars = _reduce_inner(roots, sources, axis, combine, bounds, wanted, starts, memories, kept)
+        scalars = _reduce_inner(roots, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
-        scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, memories, kept)
+        scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, memories, kept, rest)
     if memories:
         return list(memories)
     return [Splat((), o.elem, v) for o, v in zip(operands, scalars, strict=True)]
+
+
+_EXTREMES = {
+    "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
+    "arith.minimumf": float("inf"), "arith.minnumf": float("inf"),
+}  # fmt: skip
+"""What nothing is beyond."""
+_IDEMPOTENT = frozenset(
+    {*_EXTREMES, "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui", "arith.andi", "arith.ori"}
+)
+
+
+def _propagates(kind: str | None) -> bool:
+    return kind in ("arith.maximumf", "arith.minimumf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What a block holds from `limit` on along the reduced axis. `neutral`: what would not count."""
+
+    value: Node
+    limit: V
+    neutral: V
+
+
+def _beyond_masks(roots: Roots, source: Node, axis: int, kind: str, neutral: float | int) -> _Rest | None:
+    """Where the masks inside a block leave one value for the rest of the axis, so that it need not be visited."""
+    if source.shape[axis] <= UNROLLED and axis != roots.inner_dim(source.shape):
+        return None
+    for limit in limits_along([source], axis):
+        value = outside(source, Bound(axis, limit), roots.ev.depends)
+        if value is not None:
+            return _Rest(value, limit, constant(neutral, source.elem))
+    return None
+
+
+def _absorb(roots: Roots, total: V, rest: _Rest, size: int, at: Coordinates, combine: Combine) -> V:
+    """Combine a total with all positions from the limit on."""
+    ev, f = roots.ev, roots.ev.f
+    if isinstance(rest.value, Splat) and rest.value.value.ref == rest.neutral.ref:
+        return total
+    n = lanes(total.type)
+    value = f.splat(ev.at(rest.value, at), n)
+    left = ev.s.sub(ev.s.constant(size), ev.s.max(ev.s.min(rest.limit, ev.s.constant(size)), ZERO))
+    if combine.kind in _IDEMPOTENT:
+        some = f.icmp("sgt", left, ZERO)
+        return f.select(some, combine.emit(ev, [total], [value])[0], total)
+    neutral = f.splat(rest.neutral, n)
+    counts = f.fcmp("une", value, neutral) if is_float(value.type) else f.icmp("ne", value, neutral)
+    if n > 1:
+        counts = f.intrinsic("vector.reduce.or", [counts], "i1")
+    times = f.select(counts, left, ZERO)
+    with f.loop(0, times, 1, [total]) as state, ev.scope():
+        state.next = combine.emit(ev, list(state.values), [value])
+    return state.results[0]
 
 
 def _strip_neutral(node: Node, neutral: float | int) -> tuple[Node, list[Bound]]:
@@ -58,7 +122,7 @@ def _strip_neutral(node: Node, neutral: float | int) -> tuple[Node, list[Bound]]
 
 def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
                   wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
-                  kept: tuple[int, ...]) -> list[V]:  # fmt: skip
+                  kept: tuple[int, ...], rest: _Rest | None) -> list[V]:  # fmt: skip
     """Along the vector dimension: vector accumulators, then a tree across lanes."""
     ev, f = roots.ev, roots.ev.f
     shape = sources[0].shape
@@ -72,14 +136,14 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
         def at(coordinate: Coordinate) -> Coordinates:
             return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
 
-        extreme = combine.kind in ("arith.maximumf", "arith.minimumf")
+        kind = combine.kind
+        extreme = kind in _EXTREMES
 
         def merge(left: list[V], right: list[V]) -> list[V]:
             if not extreme:
                 return combine.emit(ev, left, right)
-            # One max and one sticky NaN flag per element instead of a NaN-propagating max.
-            chosen = larger(f, right[0], left[0], combine.kind == "arith.maximumf")
-            return [chosen, f.binary("or", left[1], right[1])]
+            # One instruction that ignores NaN, and a flag: of a NaN for maximumf, of a number for maxnumf.
+            return [larger(f, right[0], left[0], _EXTREMES[str(kind)] < 0), f.binary("or", left[1], right[1])]
 
         def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
             here = at(coordinate)
@@ -87,13 +151,14 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                 ev.write_scratch(memory, here, ev.at(node, here, mask))
             items = [f.splat(ev.at(source, here, mask), n) for source in sources]
             if extreme:
-                items.append(f.fcmp("uno", items[0], items[0]))
+                items.append(f.fcmp("uno" if _propagates(kind) else "ord", items[0], items[0]))
             new = merge(acc, items)
             return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
 
         if starts is not None:
             first = [f.splat(v, n) for v in starts]
             if extreme:
+                first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
                 first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
             copies = ev.vector_loop(shape[axis], bounds, axis, n, roots.unroll(sources), body, first)
         else:  # no neutral element known: start from the first vector of the (unmasked) block
@@ -111,8 +176,11 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
             copies = pairs + copies[len(pairs) * 2 :]
         if extreme:
             not_a_number = constant(float("nan"), sources[0].elem, n)
-            copies = [[f.select(copies[0][1], not_a_number, copies[0][0])]]
+            choices = (not_a_number, copies[0][0]) if _propagates(kind) else (copies[0][0], not_a_number)
+            copies = [[f.select(copies[0][1], *choices)]]
         result = _across_lanes(roots, copies[0], combine)
+        if rest is not None:
+            result = [_absorb(roots, result[0], rest, shape[axis], at(ORIGIN), combine)]
         for memory, value in zip(memories, result, strict=False):
             ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
     for node, memory in saved:
@@ -135,7 +203,8 @@ def _across_lanes(roots: Roots, values: list[V], combine: Combine) -> list[V]:
 
 
 def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
-                  starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...]) -> list[V]:  # fmt: skip
+                  starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
+                  rest: _Rest | None) -> list[V]:  # fmt: skip
     """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
     ev, f = roots.ev, roots.ev.f
     shape = sources[0].shape
@@ -144,7 +213,7 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
     n = min(ev.lanes_for(*roots.elements(sources)), shape[inner])
     ev.ahead = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
-    static = count.ref == str(shape[axis]) and shape[axis] <= 16
+    static = count.ref == str(shape[axis]) and shape[axis] <= UNROLLED
     with ExitStack() as stack:
         outer: list[Coordinate | None] = [None] * len(shape)
         for d in kept:
@@ -185,6 +254,9 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                     position = Coordinate(state.index, 0, 1, loop)
                     state.next = combine.emit(ev, list(state.values), items(position))
                 acc = list(state.results)
+            if rest is not None:
+                here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
+                acc = [_absorb(roots, acc[0], rest, shape[axis], here, combine)]
             if mask is not None and starts is not None:  # a later reduction may read the lanes outside
                 acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, starts, strict=True)]
             here = tuple(coordinate if d == inner else outer[d] for d in kept)

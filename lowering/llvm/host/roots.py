@@ -78,7 +78,9 @@ class Roots:
             match node:
                 case Load():
                     offset = node.pointers.offset
-                    moving = isinstance(offset, Affine) and not is_constant(offset.base)  # not the same row in every program
+                    starts_anywhere = node.pointers.base.ref not in self.ev.arguments
+                    # not the same row in every program
+                    moving = isinstance(offset, Affine) and (starts_anywhere or not is_constant(offset.base))
                     if moving and (last or not self.again(node)):
                         self.ev.ahead.add(id(node))
                 case Map():
@@ -220,9 +222,9 @@ class Roots:
                     self._guarded(guard, lambda: f.store(data, pointer, size))
                 elif guard is None:
                     row = ev.row_pointer(pointers, here, dim)
-                    whole = n * size
-                    aligned = streaming and whole % 64 == 0 and ev.s.multiple(row) % 64 == 0
-                    f.store(data, pointer, 64 if aligned else size, nontemporal=aligned)
+                    known = math.gcd(64, n * size, ev.s.multiple(row))
+                    past = streaming and known >= 16  # the shortest store that goes past the caches
+                    f.store(data, pointer, known if past else size, nontemporal=past)
                 elif _only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane
                     only = None if guard is tail else f.extract(f.splat(guard, n), 0)

@@ -7,7 +7,7 @@ kept small here. Value numbering is scoped like dominance: what is computed insi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..ir import Function, V
@@ -56,6 +56,15 @@ class Scalars:
 
     def assume_multiple(self, v: V, n: int) -> None:
         self._multiple[v.ref] = n
+
+    def follow_multiple(self, op: str, result: V, operands: Sequence[V]) -> None:
+        """Powers of two that divide the operands of an i32 operation divide its result, though it may wrap."""
+        if len(operands) != 2 or is_constant(result) or result.type != "i32" or operands[0].type != "i32":
+            return
+        left, right = (m & -m if (m := self.multiple(v)) else 1 << 31 for v in operands)
+        known = {"arith.muli": left * right, "arith.addi": min(left, right), "arith.subi": min(left, right)}.get(op, 1)
+        if known > 1:
+            self._multiple[result.ref] = min(known, 1 << 31)
 
     def constant(self, value: int) -> V:
         return V(str((value + (1 << 63)) % (1 << 64) - (1 << 63)), "i64")
