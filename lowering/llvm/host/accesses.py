@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir import V
@@ -34,17 +36,23 @@ def lower_addptr(k: KernelLowering, op: Any) -> None:
         shape = offset_node.shape
         offset_node = k.folded(op, "arith.extsi", shape, "i64", [offset_node]) or Map(
             shape, "i64", "arith.extsi", (offset_node,))  # fmt: skip
-    offset_node = in_units(k, pointers, offset_node)
-    total = fold(k.ev.s, "arith.addi", pointers.shape, "i64", [pointers.offset, offset_node])
-    if total is None:
-        start = pointers.offset
-        zero_start = isinstance(start, Affine) and start.base.ref == "0" and not any(start.coefficients)
-        total = offset_node if zero_start else Map(
-            pointers.shape, "i64", "arith.addi", (start, offset_node))  # fmt: skip
-    k.define(
-        result,
-        Pointers(pointers.shape, "ptr", pointers.base, pointers.pointee, total, pointers.alignment, pointers.unit),
-    )
+    for part in _summands(in_units(k, pointers, offset_node)):
+        total = fold(k.ev.s, "arith.addi", pointers.shape, "i64", [pointers.offset, part])
+        if isinstance(total, Affine):
+            pointers = replace(pointers, offset=total)
+        else:
+            rest = part if pointers.rest is None else Map(pointers.shape, "i64", "arith.addi", (pointers.rest, part))
+            pointers = replace(pointers, rest=rest)
+    k.define(result, pointers)
+
+
+def _summands(node: Node) -> Iterator[Node]:
+    """The parts of an i64 sum."""
+    if isinstance(node, Map) and node.op == "arith.addi" and node.elem == "i64":
+        for operand in node.operands:
+            yield from _summands(operand)
+    else:
+        yield node
 
 
 def in_units(k: KernelLowering, pointers: Pointers, offset: Node) -> Node:
@@ -69,12 +77,15 @@ def lower_bitcast(k: KernelLowering, op: Any) -> None:
         return
     pointee = pointee_name(result.type)
     size, unit = memory_size(pointee), source.unit
-    offset = source.offset
+    offset: Node = source.offset
+    rest = source.rest
     if memory_size_of(unit) == size:
         unit = memory_element(pointee)
     elif size % memory_size_of(unit):
+        rest = None if rest is None else _scaled(k, rest, memory_size_of(unit))
         offset, unit = _scaled(k, offset, memory_size_of(unit)), "i8"
-    k.define(result, Pointers(source.shape, "ptr", source.base, pointee, offset, source.alignment, unit))
+    assert isinstance(offset, Affine)
+    k.define(result, Pointers(source.shape, "ptr", source.base, pointee, offset, source.alignment, unit, rest))
 
 
 def lower_load(k: KernelLowering, op: Any) -> None:

@@ -11,7 +11,7 @@ from ..ir import Function, V, zero
 from .coordinates import Coordinates
 from .elements import each_element
 from .elementwise import emit_map, from_memory, memory_element, memory_size, to_memory
-from .nodes import Affine, Node, Pointers
+from .nodes import Pointers
 from .syntax import attribute, is_tensor, pointee_name, shape_of
 
 if TYPE_CHECKING:
@@ -80,10 +80,7 @@ def _mask(op: Any) -> Any:
 
 
 def address_of(k: KernelLowering, pointers: Pointers, at: Coordinates) -> V:
-    offset: Node = pointers.offset
-    if isinstance(offset, Affine):
-        return k.ev.pointer_at(pointers, at, None)
-    return k.f.gep(pointers.base, k.ev.s.to_i64(k.ev.at(offset, at)), pointers.unit)
+    return k.ev.pointer_at(pointers, at, None)
 
 
 def _guarded(

@@ -4,7 +4,7 @@ advance by the same block of offsets in every turn are never stored: where they 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir import V
@@ -41,14 +41,9 @@ class _Advance:
             s.mul(self.step.base, turns),
             tuple(None if c is None else s.mul(c, turns) for c in self.step.coefficients),
         )
-        total: Node | None = None
-        if isinstance(offset, Affine):
-            pairs = zip(offset.coefficients, moved.coefficients, strict=True)
-            sums = tuple(b if a is None else a if b is None else s.add(a, b) for a, b in pairs)
-            total = Affine(start.shape, "i64", s.add(offset.base, moved.base), sums)
-        else:
-            total = Map(start.shape, "i64", "arith.addi", (offset, moved))
-        return Pointers(start.shape, "ptr", start.base, start.pointee, total, start.alignment, start.unit)
+        pairs = zip(offset.coefficients, moved.coefficients, strict=True)
+        sums = tuple(b if a is None else a if b is None else s.add(a, b) for a, b in pairs)
+        return replace(start, offset=Affine(start.shape, "i64", s.add(offset.base, moved.base), sums))
 
 
 def _advance(k: KernelLowering, op: Any, position: int) -> _Advance | None:
@@ -71,6 +66,8 @@ def _advance(k: KernelLowering, op: Any, position: int) -> _Advance | None:
     start = k.pointers(op.operands[3 + position])
     scaled = in_units(k, start, Affine(moved.shape, "i64", moved.base, moved.coefficients))
     assert isinstance(scaled, Affine)
+    if start.rest is not None:
+        k.roots.settle([start.rest])  # once, before the loop
     return _Advance(start, scaled)
 
 
@@ -159,9 +156,10 @@ def _reads(k: KernelLowering, node: Node, found: set[int]) -> None:
         case View():
             _reads(k, node.source, found)
         case Pointers():
-            _reads(k, node.offset, found)
+            if node.rest is not None:
+                _reads(k, node.rest, found)
         case Load():
-            for part in (node.pointers.offset, node.mask, node.other):
+            for part in (node.pointers.rest, node.mask, node.other):
                 if part is not None:
                     _reads(k, part, found)
 

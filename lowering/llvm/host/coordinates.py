@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..ir import V
 from .elementwise import memory_size
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, View
+from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from .scalars import ZERO, is_constant
 
 
@@ -39,7 +39,7 @@ def dependencies(node: Node, of: Callable[[Node], frozenset[int]]) -> frozenset[
         case Affine():
             return frozenset(d for d, c in enumerate(node.coefficients) if c is not None)
         case Pointers():
-            return of(node.offset)
+            return of(node.offset) if node.rest is None else of(node.offset) | of(node.rest)
         case Map():
             result: frozenset[int] = frozenset()
             for operand in node.operands:
@@ -49,7 +49,7 @@ def dependencies(node: Node, of: Callable[[Node], frozenset[int]]) -> frozenset[
             inner = of(node.source)
             return frozenset(d for s, d in enumerate(node.dims) if d is not None and s in inner)
         case Load():
-            result = of(node.pointers.offset)
+            result = of(node.pointers)
             for part in (node.mask, node.other):
                 if part is not None:
                     result |= of(part)
@@ -81,10 +81,30 @@ def decompose_mask(mask: Node | None) -> tuple[list[Bound], list[Node]]:
     return [], [mask] if mask is not None else []
 
 
+def reads_memory(node: Node) -> bool:
+    """Whether the node is made from what is loaded, or kept in scratch."""
+    stack, seen = [node], set[int]()
+    while stack:
+        here = stack.pop()
+        if id(here) in seen:
+            continue
+        seen.add(id(here))
+        match here:
+            case Load() | Stored():
+                return True
+            case Map():
+                stack.extend(here.operands)
+            case View():
+                stack.append(here.source)
+            case Pointers() if here.rest is not None:
+                stack.append(here.rest)
+    return False
+
+
 def stride_of(pointers: Pointers, dim: int) -> int:
-    """The distance in elements between neighbours along a dimension, where it is a known number; else 0."""
-    offset = pointers.offset
-    coefficient = offset.coefficients[dim] if isinstance(offset, Affine) else None
+    """The distance in elements between neighbours along a dimension as far as the affine part goes, where it is a known number;
+    else 0."""
+    coefficient = pointers.offset.coefficients[dim]
     if coefficient is None or not is_constant(coefficient):
         return 0
     distance, size = int(coefficient.ref) * memory_size_of(pointers.unit), memory_size(pointers.pointee)

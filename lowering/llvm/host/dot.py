@@ -16,7 +16,7 @@ from .combine import Combine
 from .coordinates import Bound, decompose_mask, memory_size_of
 from .elementwise import constant, memory_element, register_element
 from .evaluate import Evaluator
-from .nodes import Affine, Load, Map, Node, Splat, Stored, View, view
+from .nodes import Load, Map, Node, Splat, Stored, View, view
 from .reducing import reduce
 from .roots import Roots
 
@@ -93,7 +93,7 @@ class Dots:
                     strides[dim] = stride
             return Operand(load.pointer, ev.s.constant(strides[0]), ev.s.constant(strides[1]), ()) \
                 if load.memory == element else None  # fmt: skip
-        if not isinstance(load, Load) or not isinstance(load.pointers.offset, Affine):
+        if not isinstance(load, Load) or load.pointers.rest is not None:
             return None
         if memory_element(load.pointers.pointee) != element or load.pointers.unit != element:
             return None

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ....promotion.errors import InternalError
 from ...target import HostTarget
-from ..ir import Function, V, const, element, int_vector, lanes, mangle, vector, zero
+from ..ir import Function, V, const, int_vector, lanes, mangle, vector, zero
 from .coordinates import (
     ORIGIN,
     Bound,
@@ -22,6 +22,7 @@ from .coordinates import (
     decompose_mask,
     dependencies,
     memory_size_of,
+    reads_memory,
     stride_of,
 )
 from .elementwise import (
@@ -159,11 +160,11 @@ class Evaluator:
     # -- memory -------------------------------------------------------------
 
     def row_pointer(self, pointers: Pointers, coordinates: Coordinates, skip: int | None) -> V:
-        """Address of the element at the coordinates, leaving dimension `skip` at 0. Offset must be affine."""
+        """Address of the element at the coordinates, leaving dimension `skip` at 0. Offsets must be affine along it."""
         offset = pointers.offset
-        assert isinstance(offset, Affine)
+        varying = self.depends(pointers)
         key = ("row", str(id(pointers)), *(
-            f"{c.at.ref}+{c.offset}" if d != skip and c is not None and offset.coefficients[d] is not None else "-"
+            f"{c.at.ref}+{c.offset}" if d != skip and c is not None and d in varying else "-"
             for d, c in enumerate(coordinates)
         ))  # fmt: skip
         found = self.s.known(key)
@@ -175,9 +176,11 @@ class Evaluator:
                 continue
             position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             total = self.s.add(total, self.s.mul(coefficient, position))
+        if pointers.rest is not None:
+            total = self.s.add(total, self.s.to_i64(self.at(pointers.rest, coordinates)))
         pointer = self.f.gep(pointers.base, total, pointers.unit)
-        size = memory_size(pointers.pointee)
-        known = math.gcd(pointers.alignment, size * self.s.multiple(total) or pointers.alignment)
+        distance = memory_size_of(pointers.unit) * self.s.multiple(total)
+        known = math.gcd(pointers.alignment, distance or pointers.alignment)
         self.s.assume_multiple(pointer, known)
         self._alive.append(pointers)
         return self.s.remember(key, pointer)
@@ -193,9 +196,7 @@ class Evaluator:
         row = self.row_pointer(pointers, coordinates, dim)
         if dim is None:
             return row
-        offset = pointers.offset
-        assert isinstance(offset, Affine)
-        coefficient, coordinate = offset.coefficients[dim], coordinates[dim]
+        coefficient, coordinate = pointers.offset.coefficients[dim], coordinates[dim]
         if coefficient is None or coordinate is None:
             return row
         el = pointers.unit
@@ -259,15 +260,15 @@ class Evaluator:
             coordinate = coordinates[dim]
             assert coordinate is not None
             n = coordinate.lanes
-        affine = isinstance(pointers.offset, Affine)
-        step = pointers.offset.coefficients[dim] if affine and dim is not None else None  # type: ignore[attr-defined]
+        affine = dim is None or self.is_affine(pointers, dim)
+        step = pointers.offset.coefficients[dim] if affine and dim is not None else None
         if affine and step is None and (guard is None or lanes(guard.type) == 1):
             raw = self._load_scalar(pointers, coordinates, guard, el, size)
             return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
         type_ = vector(el, n)
         if tail is not None and lanes(tail.type) == n:
             guard = tail if guard is None else self.f.binary("and", self.f.splat(guard, n), tail)
-        run = 0 if dim is None else stride_of(pointers, dim)
+        run = stride_of(pointers, dim) if affine and dim is not None else 0
         if run in (1, -1):
             pointer = self.pointer_at(pointers, coordinates, dim)
             if run == -1:
@@ -318,20 +319,15 @@ class Evaluator:
         return self.f.load(el, pointer, size)
 
     def addresses(self, pointers: Pointers, coordinates: Coordinates, n: int, tail: V | None) -> V:
-        offsets = self.f.splat(self.s.to_i64(index) if lanes((index := self.at(pointers.offset, coordinates, tail)).type) == 1
-                               else index, n)  # fmt: skip
-        if element(offsets.type) != "i64":
-            offsets = self.f.cast("sext", offsets, vector("i64", n))
+        offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
         return self.f.op(
             f"getelementptr {pointers.unit}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}", vector("ptr", n)
         )
 
     def _addresses_of(self, pointers: Pointers, coordinates: Coordinates, mask: V | None) -> V:
         """Pointers as i64 addresses."""
-        offset = self.at(pointers.offset, coordinates, mask)
+        offset = self.offset_at(pointers, coordinates, mask)
         n = lanes(offset.type)
-        if element(offset.type) != "i64":
-            offset = self.f.cast("sext", offset, vector("i64", n))
         size = self.f.splat(self.s.constant(memory_size_of(pointers.unit)), n)
         scaled = self.f.binary("mul", offset, size)
         if pointers.base.ref == "null":
@@ -343,19 +339,59 @@ class Evaluator:
     ) -> V:
         el, size = memory_element(pointers.pointee), memory_size(pointers.pointee)
         if n == 1:
-            offset = self.s.to_i64(self.at(pointers.offset, coordinates, tail))
-            pointer = self.f.gep(pointers.base, offset, pointers.unit)
+            pointer = self.pointer_at(pointers, coordinates, None)
             if guard is not None:
                 safe = self.f.alloca("i64", 1, 8)
                 self.f.store(V("0", "i64"), safe, 8)
                 pointer = self.f.select(guard, pointer, safe)
             return self.f.load(el, pointer, size)
-        addresses = self.addresses(pointers, coordinates, n, tail)
+        offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
         mask = V("splat (i1 true)", vector("i1", n)) if guard is None else self.f.splat(guard, n)
         type_ = vector(el, n)
-        name = f"llvm.masked.gather.{mangle(type_)}.v{n}p0"
-        self.f.module.declare(name, type_, [addresses.type, "i32", mask.type, type_])
-        return self.f.call(name, type_, [addresses, V(str(size), "i32"), mask, zero(type_)])
+
+        def gather() -> V:
+            unit = f"{pointers.unit}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}"
+            addresses = self.f.op(f"getelementptr {unit}", vector("ptr", n))
+            name = f"llvm.masked.gather.{mangle(type_)}.v{n}p0"
+            self.f.module.declare(name, type_, [addresses.type, "i32", mask.type, type_])
+            return self.f.call(name, type_, [addresses, V(str(size), "i32"), mask, zero(type_)])
+
+        if memory_size_of(pointers.unit) != size or pointers.rest is None or reads_memory(pointers.rest):
+            return gather()
+        # Offsets that are computed, such as `index % n`, are mostly a run of neighbours after all.
+        first = self.f.extract(offsets, 0)
+        expected = self.f.binary("add", self.f.splat(first, n), self.f.iota(n, "i64"))
+        is_run = self.f.intrinsic("vector.reduce.and", [self.f.icmp("eq", offsets, expected)], "i1")
+        run, spread, done = self.f.label("run"), self.f.label("spread"), self.f.label("gathered")
+        self.f.cond_branch(is_run, run, spread)
+        self.f.start(run)
+        pointer = self.f.gep(pointers.base, first, pointers.unit)
+        if guard is None:
+            together = self.f.load(type_, pointer, size)
+        else:
+            together = self.f.masked_load(type_, pointer, mask, zero(type_), size)
+        self.f.branch(done)
+        self.f.start(spread)
+        apart = gather()
+        self.f.branch(done)
+        self.f.start(done)
+        return self.f.phi(type_, [(together, run), (apart, spread)])
+
+    def is_affine(self, pointers: Pointers, dim: int) -> bool:
+        """Whether neighbours along the dimension are a fixed distance apart."""
+        return pointers.rest is None or dim not in self.depends(pointers.rest)
+
+    def offset_at(self, pointers: Pointers, coordinates: Coordinates, tail: V | None = None) -> V:
+        """Offsets as i64, a scalar or a vector."""
+        offset = self.at(pointers.offset, coordinates, tail)
+        if pointers.rest is None:
+            return offset
+        rest = self.at(pointers.rest, coordinates, tail)
+        n = max(lanes(offset.type), lanes(rest.type))
+        rest = self.f.cast("sext", rest, vector("i64", lanes(rest.type)))
+        if n == 1:
+            return self.s.add(offset, rest)
+        return self.f.binary("add", self.f.splat(offset, n), self.f.splat(rest, n))
 
     def _read_scratch(self, node: Stored, coordinates: Coordinates) -> V:
         n = 1
@@ -466,10 +502,10 @@ class Evaluator:
             case View():
                 self._hoist(node.source, self.through(node, coordinates), seen)
             case Load():
-                if isinstance(node.pointers.offset, Affine) and len(unknown) == 1:
+                if len(unknown) == 1 and self.is_affine(node.pointers, unknown[0]):
                     self.row_pointer(node.pointers, coordinates, unknown[0])
-                elif not isinstance(node.pointers.offset, Affine):
-                    self._hoist(node.pointers.offset, coordinates, seen)
+                elif node.pointers.rest is not None:
+                    self._hoist(node.pointers.rest, coordinates, seen)
                 if node.other is not None:
                     self._hoist(node.other, coordinates, seen)
 

@@ -199,7 +199,8 @@ class KernelLowering:
             offset = Affine(node.shape, "i64", V("0", "i64"), (None,) * len(node.shape))
             return Pointers(node.shape, "ptr", node.value, pointee, offset, self.ev.s.multiple(node.value), unit)
         addresses = Map(node.shape, "i64", "tt.ptr_to_int", (node,))
-        return Pointers(node.shape, "ptr", V("null", "ptr"), pointee, addresses, 1, "i8")
+        nothing = Affine(node.shape, "i64", V("0", "i64"), (None,) * len(node.shape))
+        return Pointers(node.shape, "ptr", V("null", "ptr"), pointee, nothing, 1, "i8", addresses)
 
     # -- operations ------------------------------------------------------------------
 

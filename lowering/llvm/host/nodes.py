@@ -45,16 +45,17 @@ class Affine(Node):
 
 @dataclass(eq=False, slots=True)
 class Pointers(Node):
-    """`base + offset`; offset is any integer node of the same shape, counted in LLVM elements `unit`.
+    """`base + offset + rest`, counted in LLVM elements `unit`. `rest`: what is not affine of the offset, an i64 block.
 
     Blocks of pointers that have no common base are offsets in bytes from null. As values, blocks of pointers are i64 addresses.
     """
 
     base: V
     pointee: str
-    offset: Node
+    offset: Affine
     alignment: int  # known alignment of base in bytes
     unit: str
+    rest: Node | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -106,7 +107,9 @@ def view(source: Node, shape: Shape, dims: Sequence[int | None]) -> Node:
             return Affine(shape, source.elem, source.base, tuple(coefficients))
         case Pointers():
             offset = view(source.offset, shape, dims)
-            return Pointers(shape, source.elem, source.base, source.pointee, offset, source.alignment, source.unit)
+            assert isinstance(offset, Affine)
+            rest = None if source.rest is None else view(source.rest, shape, dims)
+            return Pointers(shape, source.elem, source.base, source.pointee, offset, source.alignment, source.unit, rest)
         case View():
             inner = tuple(None if d is None else dims[d] for d in source.dims)
             return View(shape, source.elem, source.source, inner)
@@ -136,7 +139,7 @@ def cost(node: Node, limit: int = 64) -> int:
         case View():
             return cost(node.source, limit)
         case Load():
-            return 1 if isinstance(node.pointers.offset, Affine) else 6 + cost(node.pointers.offset, limit)
+            return 1 if node.pointers.rest is None else 6 + cost(node.pointers.rest, limit)
         case Stored():
             return 1
     return 0

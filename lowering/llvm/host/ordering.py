@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...tt.attributes import enum_name
 from ...tt.dialect_atomics import MEMORY_ORDERS
 from ...tt.provenance import ANYWHERE, ATOMICS, Places, Provenance, overlap
-from .nodes import Affine, Load, Map, Node, Pointers, View
+from .nodes import Load, Map, Node, Pointers, View
 from .syntax import attribute
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def _in_step(k: KernelLowering, op: Any, load: Load) -> bool:
     target = k.node(op.ptr)
     if not isinstance(target, Pointers) or not same_addresses(target, load.pointers):
         return False
-    offset = None if isinstance(target.offset, Affine) else target.offset
-    if offset is not None and _reads(offset, load):
+    if target.rest is not None and _reads(target.rest, load):
         return False
     parts = [k.node(op.value)] + ([] if op.mask is None else [k.node(op.mask)])
     stack, seen = parts, set[int]()
@@ -104,9 +103,8 @@ def same_addresses(left: Pointers, right: Pointers) -> bool:
     if left.shape != right.shape or left.base.ref != right.base.ref or left.unit != right.unit:
         return False
     a, b = left.offset, right.offset
-    if isinstance(a, Affine) and isinstance(b, Affine):
-        return a.base.ref == b.base.ref and [c and c.ref for c in a.coefficients] == [c and c.ref for c in b.coefficients]
-    return a is b
+    same = a.base.ref == b.base.ref and [c and c.ref for c in a.coefficients] == [c and c.ref for c in b.coefficients]
+    return same and left.rest is right.rest
 
 
 def _reads(node: Node, load: Load) -> bool:
@@ -125,8 +123,8 @@ def _reads(node: Node, load: Load) -> bool:
             case View():
                 stack.append(here.source)
             case Pointers():
-                stack.append(here.offset)
+                stack.extend([] if here.rest is None else [here.rest])
             case Load():
-                parts = (here.pointers.offset, here.mask, here.other)
+                parts = (here.pointers.rest, here.mask, here.other)
                 stack.extend(part for part in parts if part is not None)
     return False

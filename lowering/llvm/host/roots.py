@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 from ....promotion.errors import UnsupportedError
 from ..ir import V, lanes, mangle, vector
-from .coordinates import Bound, Coordinate, Coordinates, decompose_mask, stride_of
+from .coordinates import Bound, Coordinate, Coordinates, decompose_mask, reads_memory, stride_of
 from .elementwise import (
     memory_size,
     to_memory,
@@ -51,8 +51,8 @@ class Roots:
             match node:
                 case Load():
                     found.add(node.elem)
-                    if not isinstance(node.pointers.offset, Affine):
-                        stack.append(node.pointers.offset)
+                    if node.pointers.rest is not None and reads_memory(node.pointers.rest):
+                        stack.append(node.pointers.rest)
                 case Map():
                     if node.elem not in ("i1", "ptr"):
                         found.add(node.elem)
@@ -80,7 +80,7 @@ class Roots:
                     offset = node.pointers.offset
                     starts_anywhere = node.pointers.base.ref not in self.ev.arguments
                     # not the same row in every program
-                    moving = isinstance(offset, Affine) and (starts_anywhere or not is_constant(offset.base))
+                    moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
                     if moving and (last or not self.again(node)):
                         self.ev.ahead.add(id(node))
                 case Map():
@@ -200,8 +200,8 @@ class Roots:
             return
         bounds, rest = decompose_mask(mask)
         nodes = [value, *rest]
-        if not isinstance(pointers.offset, Affine):
-            nodes.append(pointers.offset)
+        if pointers.rest is not None:
+            nodes.append(pointers.rest)
         anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
         size = memory_size(pointers.pointee)
 
@@ -215,8 +215,7 @@ class Roots:
             dim = next((d for d, c in enumerate(here) if c is not None and c.lanes > 1), None)
             n = 1 if dim is None else here[dim].lanes  # type: ignore[union-attr]
             data = to_memory(f, f.splat(ev.at(value, here, tail), n), pointers.pointee)
-            offset = pointers.offset
-            if isinstance(offset, Affine) and (dim is None or stride_of(pointers, dim) == 1):
+            if dim is None or (ev.is_affine(pointers, dim) and stride_of(pointers, dim) == 1):
                 pointer = ev.pointer_at(pointers, here, dim)
                 if dim is None:
                     self._guarded(guard, lambda: f.store(data, pointer, size))
@@ -231,10 +230,6 @@ class Roots:
                     self._guarded(only, lambda: f.store(f.extract(data, 0), pointer, size))
                 else:
                     f.masked_store(data, pointer, f.splat(guard, n), size)
-                return
-            if n == 1:
-                address = f.gep(pointers.base, ev.s.to_i64(ev.at(pointers.offset, here, tail)), pointers.unit)
-                self._guarded(guard, lambda: f.store(data, address, size))
                 return
             addresses = ev.addresses(pointers, here, n, tail)
             on = V("splat (i1 true)", vector("i1", n)) if guard is None else f.splat(guard, n)
@@ -254,9 +249,7 @@ class Roots:
     def _store_scalar(self, pointers: Pointers, value: Node, mask: Node | None) -> None:
         ev, f = self.ev, self.ev.f
         size = memory_size(pointers.pointee)
-        pointer = f.gep(
-            pointers.base, ev.s.to_i64(ev.at(pointers.offset, ())), pointers.unit
-        )
+        pointer = ev.pointer_at(pointers, (), None)
         data = to_memory(f, ev.at(value, ()), pointers.pointee)
         self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))
 

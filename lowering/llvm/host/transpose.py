@@ -21,7 +21,7 @@ def transposed_load(node: Node) -> Load | None:
         and min(node.shape) > 1
     ):
         load = node.source
-        if stride_of(load.pointers, 1) == 1:
+        if load.pointers.rest is None and stride_of(load.pointers, 1) == 1:
             return load
     return None
 
