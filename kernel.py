@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
+from .lowering.tt.expand_inline_asm import expand_inline_asm
+from .lowering.tt.expand_libdevice import expand_libdevice
 from .lowering.tt.inlining import inline_calls
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.licm import hoist_invariants
@@ -128,6 +130,8 @@ class Kernel:
         if self._host is None:
             simplified = find_function(self._module.clone(), self.name)  # the passes change it; `interpret` runs the original
             inline_calls(simplified)
+            expand_libdevice(simplified)
+            expand_inline_asm(simplified)
             simplify(simplified)
             hoist_invariants(simplified)
             self._host = lower_for_launch(simplified, host_target())

@@ -11,6 +11,7 @@ from xdsl.ir import Dialect, Operation
 from . import (
     dialect_atomics,
     dialect_compute,
+    dialect_external,
     dialect_functions,
     dialect_hints,
     dialect_memory,
@@ -29,6 +30,7 @@ TT = Dialect(
         *dialect_memory.OPERATIONS,
         *dialect_atomics.OPERATIONS,
         *dialect_compute.OPERATIONS,
+        *dialect_external.OPERATIONS,
         *dialect_regions.OPERATIONS,
     ],
     [PointerType, CachePolicyAttr],

@@ -20,6 +20,7 @@ from .arith_ops import FLOAT_PREDICATES, INTEGER_PREDICATES
 from .attributes import INPUT_PRECISIONS, ROUNDING_MODES, enum_name, property_number
 from .constants import block_values, is_splat, scalar_value, splat_value
 from .dialect_atomics import RMW_OPERATIONS
+from .evaluate_external import extern_elementwise, inline_asm
 from .memory import Memory
 from .numerics import (
     ELEMENTARY,
@@ -392,6 +393,8 @@ EVALUATORS: dict[str, Maker] = {
     "tt.atomic_load": _atomic_load,
     "tt.atomic_store": _store,
     "tt.histogram": _histogram,
+    "tt.extern_elementwise": lambda op, memory: extern_elementwise(op),
+    "tt.elementwise_inline_asm": lambda op, memory: inline_asm(op),
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
     "ttg.barrier": lambda op, memory: lambda: None,
     "tt.bitcast": _bitcast,

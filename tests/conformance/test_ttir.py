@@ -18,15 +18,15 @@ ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir"
 STORED = {"bf16": ml_dtypes.bfloat16, "f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "i1": np.uint8}
 SENTINELS = 16
 
-# What the reader does not know yet: atomic polls, descriptors and block pointers, assert and print, inline assembly,
-# library functions, scaled products, map_elementwise.
+# What the reader does not know yet: atomic polls, descriptors and block pointers, assert and print, scaled products,
+# map_elementwise.
 NOT_READ = {
-    "asm_basic", "asm_multi", "asm_packed_bytes", "atomic_load_store", "checked_index_ok",
+    "atomic_load_store", "checked_index_ok",
     "checked_sqrt", "desc_copy_scale", "desc_gather_scatter", "desc_host_add", "desc_pad_nan",
     "desc_reduce_kinds", "dot_scaled_bf16_e4m3", "dot_scaled_e2m1_e2m1", "dot_scaled_e2m1_e4m3",
     "dot_scaled_e5m2_e5m2", "legacy_block_copy_pad",
     "legacy_block_matmul", "legacy_block_tiles_3d", "legacy_exp_desc_sub", "legacy_raw_desc_copy",
-    "legacy_tensormap_2d", "lgamma_poly", "libdevice_b", "map_branchy",
+    "legacy_tensormap_2d", "map_branchy",
     "overflow_checked", "print_in_loop", "print_values",
 }  # fmt: skip
 TABLES = {"pointer_table_sum"}

@@ -23,7 +23,7 @@ from .elements import lower_gather, lower_histogram
 from .elementwise import constant, emit_map, from_memory, memory_element, memory_size, register_element
 from .evaluate import ORIGIN, Bound, Evaluator
 from .liveness import all_operations, number_roots
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, view
+from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, view
 from .roots import Roots
 from .scalars import is_constant
 from .syntax import (
@@ -36,6 +36,9 @@ from .syntax import (
     program_axis,
     shape_of,
 )
+
+MAX_DEPTH = 80
+"""Operations on blocks that follow one from another before the block is written down: evaluation recurses through them."""
 
 
 class KernelLowering:
@@ -60,6 +63,7 @@ class KernelLowering:
         self._wide: dict[Any, V] = {}
         self._carried: dict[Any, Stored] = {}
         self._grid: list[V] = []
+        self._depths: dict[int, int] = {}
 
     def run(self) -> Function:
         block = self.func.body.blocks[0]
@@ -126,6 +130,7 @@ class KernelLowering:
         )
 
     def _define(self, value: Any, node: Node) -> None:
+        self._depths[id(node)] = self._depth(node)
         self.nodes[value] = node
         self._value_of.setdefault(id(node), value)
 
@@ -227,7 +232,27 @@ class KernelLowering:
             bound = bound_of(self.ev.s, facts["predicate"], *operands)
             if bound is not None:
                 facts["bound"] = bound
-        return Map(shape, elem, op.name, tuple(operands), facts)
+        return self._shallow(Map(shape, elem, op.name, tuple(operands), facts))
+
+    def _depth(self, node: Node) -> int:
+        """How many nodes evaluation descends through. Every new node is asked once, so this does not descend itself."""
+        match node:
+            case View():
+                return 1 + self._depths.get(id(node.source), 0)
+            case Pointers():
+                return self._depths.setdefault(id(node.offset), self._depth(node.offset))
+            case Load():
+                parts = [node.pointers.offset, node.mask, node.other]
+                return 1 + max(self._depths.get(id(part), 0) for part in parts if part is not None)
+            case Map():
+                return 1 + max(self._depths.get(id(operand), 0) for operand in node.operands)
+        return 0
+
+    def _shallow(self, node: Map) -> Node:
+        """The node, or a copy of its block in scratch where the chain behind it is too long to be evaluated in one go."""
+        if self._depth(node) < MAX_DEPTH:
+            return node
+        return self.roots.materialize(node)
 
     # -- handlers -----------------------------------------------------------------------
 
@@ -364,8 +389,8 @@ class KernelLowering:
         if total is None:
             start = pointers.offset
             zero_start = isinstance(start, Affine) and start.base.ref == "0" and not any(start.coefficients)
-            total = offset_node if zero_start else Map(
-                pointers.shape, "i64", "arith.addi", (start, offset_node))  # fmt: skip
+            total = offset_node if zero_start else self._shallow(Map(
+                pointers.shape, "i64", "arith.addi", (start, offset_node)))  # fmt: skip
         self._define(
             result,
             Pointers(pointers.shape, "ptr", pointers.base, pointers.pointee, total, pointers.alignment),

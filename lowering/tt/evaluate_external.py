@@ -1,0 +1,89 @@
+"""Library functions and inline assembly in the interpreter: the operations run as they stand, not as they are expanded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from ..libdevice.reference import evaluate
+from ..libdevice.signatures import known_signature
+from ..ptx.evaluate import run
+from . import types as t
+from .dialect_external import ElementwiseInlineAsmOp, ExternElementwiseOp, program_of
+from .inline_asm import Slot
+from .numerics import numpy_dtype
+
+Array = NDArray[Any]
+
+
+def extern_elementwise(op: Operation) -> Callable[..., Any]:
+    """Raises `UnsupportedError` for a symbol that is not known."""
+    assert isinstance(op, ExternElementwiseOp)
+    signature = known_signature(op.symbol.data)
+
+    def apply(*operands: Any) -> Any:
+        found = evaluate(signature, operands)
+        return found if found.shape else found[()]
+
+    return apply
+
+
+def inline_asm(op: Operation) -> Callable[..., Any]:
+    """Elements are taken in row-major order, `packed_element` at a time; a last group that is not full is filled with zeros.
+
+    Raises `UnsupportedError` for instructions that are not known.
+    """
+    assert isinstance(op, ElementwiseInlineAsmOp)
+    program = program_of(op)
+    instructions = program.instructions()
+    packed = op.packed_element.value.data
+    shape = t.shape_of(op.results[0].type)
+    count = t.element_count(op.results[0].type)
+    groups = -(-count // packed)
+    dtypes = [numpy_dtype(result.type) for result in op.results]
+
+    def apply(*operands: Any) -> Any:
+        inputs: dict[str, Array] = {}
+        for slots, operand in zip(program.operands, operands, strict=True):
+            elements = np.zeros(groups * packed, np.uint64)
+            elements[:count] = _bits_of(np.broadcast_to(operand, shape)).reshape(-1)
+            _spread(inputs, slots, elements.reshape(groups, packed))
+        state = run(instructions, program.registers, inputs, groups)
+        results = []
+        for slots, dtype in zip(program.results, dtypes, strict=True):
+            columns = [(state[slot.name].astype(np.uint64) if slot.name in state else np.zeros(groups, np.uint64), slot) for slot in slots]
+            elements = np.stack([(word >> np.uint64(slot.bits * i)) & np.uint64((1 << slot.bits) - 1)
+                                 for word, slot in columns for i in range(slot.count)], axis=1)  # fmt: skip
+            found = _from_bits(elements.reshape(-1)[:count], dtype).reshape(shape)
+            results.append(found if shape else found[()])
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return apply
+
+
+def _spread(inputs: dict[str, Array], slots: tuple[Slot, ...], elements: Array) -> None:
+    """Elements (groups, packed) into registers."""
+    place = 0
+    for slot in slots:
+        word = np.zeros(len(elements), np.uint64)
+        for i in range(slot.count):
+            word |= elements[:, place] << np.uint64(slot.bits * i)
+            place += 1
+        inputs[slot.name] = word != 0 if slot.type == "pred" else word
+
+
+def _bits_of(x: Array) -> Array:
+    x = np.ascontiguousarray(x)
+    if x.dtype == np.bool_:
+        return x.astype(np.uint64)
+    return x.view(f"u{x.dtype.itemsize}").astype(np.uint64)
+
+
+def _from_bits(x: Array, dtype: np.dtype[Any]) -> Array:
+    if dtype == np.bool_:
+        return x != 0
+    return np.ascontiguousarray(x.astype(f"u{dtype.itemsize}")).view(dtype)

@@ -1,0 +1,46 @@
+"""Library functions replaced by block operations.
+
+Functions of libdevice become compositions of `arith` and `math`; those of `signatures.CALLS` stay, for a back end to call the C
+library, and are left on float64: what surrounds them converts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import BoolAttr, StringAttr
+from xdsl.ir import Operation
+
+from ..libdevice.expand import EXPANSIONS
+from ..libdevice.signatures import CALLS, Signature, known_signature
+from . import types as t
+from .dialect_external import ExternElementwiseOp
+from .expansion import Expander, operations_named
+from .expression import Expr
+
+_EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
+
+
+def expand_libdevice(func: Operation) -> None:
+    """Replace the library functions of a function; changed in place.
+
+    Raises `UnsupportedError` for symbols that are not known, with those that look alike.
+    """
+    expander = Expander()
+    for op in operations_named(func, "tt.extern_elementwise"):
+        assert isinstance(op, ExternElementwiseOp)
+        signature = known_signature(op.symbol.data)
+        if signature.function not in CALLS:
+            expander.replace(op, lambda xs, signature=signature: [EXPANSIONS[signature.function](xs, signature)])
+        elif signature.result == "f32":
+            expander.replace(op, lambda xs, signature=signature: [_call(xs, signature)])
+
+
+def _call(xs: Sequence[Expr], signature: Signature) -> Expr:
+    """The float64 function of the C library for a float32 symbol."""
+    wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
+    symbol = StringAttr(signature.symbol.removesuffix("f"))
+    properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": symbol}
+    b = xs[-1].b
+    (value,) = b.op(ExternElementwiseOp, [x.v for x in wide], [wide[-1].type], properties)
+    return Expr(b, value).to_float(t.F32)
