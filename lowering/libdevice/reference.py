@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...promotion.errors import UnsupportedError
 from ..ptx import exact
 from . import reference_special as special
-from .signatures import Signature
+from .signatures import MAX_ORDER, Signature
 
 Array = NDArray[Any]
 Reference = Callable[[Sequence[Array], Signature], Array]
@@ -201,6 +201,9 @@ def _c_function(name: str) -> Any:
 def _library(name: str) -> Reference:
     def apply(xs: Sequence[Array], signature: Signature) -> Array:
         function = _c_function(name)
+        if len(xs) == 2:  # the order first
+            far = np.abs(xs[0].astype(np.int64)) > MAX_ORDER
+            xs = [np.where(far, 0, xs[0]), np.where(far, np.nan, xs[1])]
         return np.array([function(*lane) for lane in zip(*[x.tolist() for x in xs], strict=True)], np.float64)
 
     return apply
@@ -249,7 +252,7 @@ REFERENCE: dict[str, Reference] = {
     "byte_perm": _integers(_bytes, True),
     "erf": _each(math.erf), "erfc": _each(math.erfc), "erfcx": _wide(special.erfcx), "erfinv": _each(special.erfinv),
     "erfcinv": _each(special.erfcinv), "normcdf": _each(special.normcdf), "normcdfinv": _each(special.normcdfinv),
-    "sinpi": _each(special.sinpi), "cospi": _each(special.cospi), "lgamma": _each(special.lgamma), "tgamma": _each(special.tgamma),
+    "sinpi": _each(special.sinpi), "cospi": _each(special.cospi), "tgamma": _each(special.tgamma),
     "cyl_bessel_i0": _wide(special.bessel_i0), "cyl_bessel_i1": _wide(special.bessel_i1),
-    **{name: _library(name) for name in ("j0", "j1", "jn", "y0", "y1", "yn")},
+    **{name: _library(name) for name in ("j0", "j1", "jn", "lgamma", "y0", "y1", "yn")},
 }  # fmt: skip

@@ -56,15 +56,6 @@ def cospi(x: float) -> float:
     return (math.cos(angle), -math.sin(angle), -math.cos(angle), math.sin(angle))[n] + 0.0
 
 
-def lgamma(x: float) -> float:
-    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
-        return math.inf
-    try:
-        return math.lgamma(x)
-    except OverflowError:
-        return math.inf
-
-
 def tgamma(x: float) -> float:
     if x == 0:
         return math.copysign(math.inf, x)
@@ -73,7 +64,7 @@ def tgamma(x: float) -> float:
     try:
         return math.gamma(x)
     except OverflowError:
-        return math.inf
+        return math.copysign(math.inf, x) if abs(x) < 1 else math.inf
 
 
 def erfcx(x: Array) -> Array:
@@ -95,21 +86,16 @@ def erfcx(x: Array) -> Array:
     return np.asarray(np.where(np.isnan(x), x, np.where(a < 0.5, near, found)))
 
 
-def _normal_quantile(p: float) -> float:
-    """Φ⁻¹(p) for 0 < p <= 1/2, one step of Newton after the rational approximation."""
-    x = _NORMAL.inv_cdf(p)
-    if p < 1e-280:
-        return _far_quantile(p, x)
-    density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    return x - (normcdf(x) - p) / density
-
-
-def _far_quantile(p: float, x: float) -> float:
-    """Newton on log Φ, which the continued fraction gives at any depth."""
-    for _ in range(4):
-        z = -x / math.sqrt(2)
-        scaled = float(erfcx(np.array([z]))[0])
-        missed = math.log(scaled / 2) - x * x / 2 - math.log(p)
+def _normal_quantile(p: float, log_p: float) -> float:
+    """Φ⁻¹(p) for p <= 1/2: a step of Newton after a rational approximation; far out, Newton on log Φ."""
+    if p >= 1e-280:
+        x = _NORMAL.inv_cdf(p)
+        density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        return x - (normcdf(x) - p) / density
+    x = -math.sqrt(-2 * log_p)
+    for _ in range(6):
+        scaled = float(erfcx(np.array([-x / math.sqrt(2)]))[0])
+        missed = math.log(scaled / 2) - x * x / 2 - log_p
         x -= missed / (2 / math.sqrt(2 * math.pi) / scaled)
     return x
 
@@ -121,7 +107,8 @@ def erfcinv(q: float) -> float:
         return math.inf if q == 0 else -math.inf
     if 0.5 < q < 1.5:
         return erfinv(1 - q)
-    return -_normal_quantile(q / 2) / math.sqrt(2) if q < 1 else _normal_quantile((2 - q) / 2) / math.sqrt(2)
+    side = min(q, 2 - q)
+    return math.copysign(_normal_quantile(side / 2, math.log(side) - math.log(2)) / math.sqrt(2), 1 - q)
 
 
 def erfinv(y: float) -> float:
@@ -147,7 +134,8 @@ def normcdfinv(p: float) -> float:
         return -math.inf if p == 0 else math.inf
     if 0.25 < p < 0.75:
         return erfinv(2 * (p - 0.5)) * math.sqrt(2)
-    return _normal_quantile(p) if p < 0.5 else -_normal_quantile(1 - p)
+    side = min(p, 1 - p)
+    return math.copysign(_normal_quantile(side, math.log(side)), p - 0.5)
 
 
 def normcdf(x: float) -> float:

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 
 from ..tt import types as t
 from ..tt.expression import Expr, where
+from .fused import remainder_sign
 
 MODES = ("rn", "rz", "rm", "rp")
 
@@ -129,9 +130,15 @@ def square_root(x: Expr, mode: str) -> Expr:
 
 
 def fused(x: Expr, y: Expr, z: Expr, mode: str) -> Expr:
-    """x · y + z. Directions are known for float32."""
+    """x · y + z."""
     if mode == "rn":
         return x.fma(y, z)
+    if x.width == 64:
+        r = x.fma(y, z)
+        lost = remainder_sign(x, y, z, r)
+        finite = _is_finite(x) & _is_finite(y) & _is_finite(z)
+        sign = (x.bits() ^ y.bits()).as_float()
+        return _exact_zero(_from_missed(r, lost, finite, mode), r.eq(0.0) & lost.eq(0.0), sign, z, mode)
     product, addend = x.to_float(t.F64) * y.to_float(t.F64), z.to_float(t.F64)
     total, error = _two_sum(product, addend)
     return _exact_zero(_from_wide(total, error, mode), total.eq(0.0), product.to_float(t.F32), z, mode)

@@ -29,6 +29,9 @@ class Signature:
 CALLS = frozenset(["lgamma", "tgamma", "j0", "j1", "jn", "y0", "y1", "yn"])
 """Functions of the C library, called in float64."""
 
+MAX_ORDER = 1 << 16
+"""jn and yn of orders beyond this are NaN: the C library's recurrences take time in proportion to the order."""
+
 _UNARY = (
     "acos acosh asin asinh atan atanh cbrt ceil cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc erfcinv erfcx erfinv exp "
     "exp10 exp2 expm1 floor j0 j1 lgamma log log10 log1p log2 logb nearbyint normcdf normcdfinv rcbrt rint round "

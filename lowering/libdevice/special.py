@@ -1,7 +1,7 @@
 """Special functions on float64 as block operations: error functions, their inverses, modified Bessel functions.
 
 erfc, erfcx and the normal distribution come from one polynomial for erfcx; the inverses from a closed-form start (Winitzki) and
-two steps of Halley's method, which triples the digits; the modified Bessel functions from their power and asymptotic series.
+some steps of Halley's method, each of which triples the digits; the modified Bessel functions from their power and asymptotic series.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def _gauss(a: Expr, sign: float) -> Expr:
 
 def erfcx(x: Expr) -> Expr:
     a = abs(x)
+    power = _gauss(a, 1.0)
     right = where(a.eq(math.inf), 0.0, _erfcx_positive(a))
-    left = where(a > 27.0, math.inf, 2.0 * _gauss(a, 1.0) - right)
-    return where(x < 0.0, left, right)
+    left = where(a > 27.0, math.inf, 2.0 * power - right)
+    return where(a < 0.5, power * (1.0 - x.named("math.erf")), where(x < 0.0, left, right))
 
 
 def _erfc(x: Expr, correction: Expr | None = None) -> Expr:
@@ -93,9 +94,12 @@ def _central(y: Expr) -> Expr:
 def _tail(q: Expr) -> Expr:
     """erfcinv(q) for 0 < q <= 1/4."""
     x = _start((q * (2.0 - q)).named("math.log"))
-    large = q * EXP_40
+    scaled = _erfcx_positive(x)  # one step of Newton on the logarithm: the start is far off for the smallest q
+    x = x + (scaled.named("math.log") - x * x - q.named("math.log")) * HALF_SQRT_PI * scaled
+    far = x > 25.0  # exp(x²) overflows where q is denormal
+    offset, scaled = where(far, 40.0, x.like(0.0)), q * where(far, EXP_40, x.like(1.0))
     for _ in range(2):
-        missed = (_erfcx_positive(x) - large * (x * x - 40.0).named("math.exp")) * HALF_SQRT_PI
+        missed = (_erfcx_positive(x) - scaled * (x * x - offset).named("math.exp")) * HALF_SQRT_PI
         x = x + missed / (1.0 - missed * x)
     return x
 
@@ -125,7 +129,11 @@ def normcdfinv(p: Expr) -> Expr:
 def _bessel(x: Expr, order: int) -> Expr:
     """The modified Bessel function of the first kind for x >= 0, without the factor x / 2 of order 1 in the series."""
     small = where(x < BESSEL_LIMIT, x, 0.0)
-    series = polynomial(small * small * 0.25, BESSEL_SERIES[order])
+    square = small * small
+    series = polynomial(square * 0.25, BESSEL_SERIES[order])
+    # What rounding the square lost counts up to x / 2 times; the ratio of neighbouring orders gives the slope well enough.
+    slope = 0.5 / ((square + (order + 1.5) ** 2).named("math.sqrt") + (order + 0.5))
+    series = series.fma(small.fma(small, -square) * slope, series)
     if order:
         series = series * (small * 0.5)
     large = where(x < BESSEL_LIMIT, BESSEL_LIMIT, x)

@@ -6,17 +6,18 @@ library, and are left on float64: what surrounds them converts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import BoolAttr, StringAttr
 from xdsl.ir import Operation
 
 from ..libdevice.expand import EXPANSIONS
-from ..libdevice.signatures import CALLS, Signature, known_signature
+from ..libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signature
 from . import types as t
 from .dialect_external import ExternElementwiseOp
 from .expansion import Expander, operations_named
-from .expression import Expr
+from .expression import Expr, where
 
 _EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
 
@@ -32,15 +33,19 @@ def expand_libdevice(func: Operation) -> None:
         signature = known_signature(op.symbol.data)
         if signature.function not in CALLS:
             expander.replace(op, lambda xs, signature=signature: [EXPANSIONS[signature.function](xs, signature)])
-        elif signature.result == "f32":
+        else:
             expander.replace(op, lambda xs, signature=signature: [_call(xs, signature)])
 
 
 def _call(xs: Sequence[Expr], signature: Signature) -> Expr:
-    """The float64 function of the C library for a float32 symbol."""
+    """The float64 function of the C library."""
     wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
-    symbol = StringAttr(signature.symbol.removesuffix("f"))
+    if len(wide) == 2:
+        order, x = wide
+        far = (order > MAX_ORDER) | (order < -MAX_ORDER)
+        wide = [where(far, 0, order), where(far, math.nan, x)]
+    symbol = StringAttr(signature.symbol.removesuffix("f") if signature.result == "f32" else signature.symbol)
     properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": symbol}
     b = xs[-1].b
     (value,) = b.op(ExternElementwiseOp, [x.v for x in wide], [wide[-1].type], properties)
-    return Expr(b, value).to_float(t.F32)
+    return Expr(b, value).to_float(t.F32) if signature.result == "f32" else Expr(b, value)
