@@ -123,7 +123,7 @@ def erfcinv(q: Expr) -> Expr:
 
 
 def normcdfinv(p: Expr) -> Expr:
-    return erfcinv(2.0 * p) * -SQRT_TWO
+    return 0.0 - erfcinv(2.0 * p) * SQRT_TWO
 
 
 def _bessel(x: Expr, order: int) -> Expr:

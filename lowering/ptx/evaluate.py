@@ -200,8 +200,6 @@ def _relation(d: Decoded, type_: str, a: Array, b: Array) -> Array:
     if type_ in FLOATS:
         return compare_floats(d, type_, a, b)
     name = d.choice("eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs")
-    if not name:
-        raise UnsupportedError(f"PTX line {d.line}: {d.spelling}: a comparison of floats on integers")
     width = WIDTHS[type_]
     if type_[0] == "s" and name not in ("lo", "ls", "hi", "hs"):
         a, b = signed(a, width), signed(b, width)

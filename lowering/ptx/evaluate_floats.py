@@ -196,10 +196,9 @@ def compare_floats(d: Decoded, type_: str, a: Array, b: Array) -> Array:
     if "ftz" in d.flags and type_ in _TINY:
         x, y = _flushed(x, type_), _flushed(y, type_)
     unordered = np.isnan(x) | np.isnan(y)
-    name = d.choice("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan", "lo", "ls", "hi", "hs")
+    name = d.choice("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
     functions: dict[str, Callable[..., Any]] = {
         "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-        "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
     }  # fmt: skip
     match name:
         case "num":

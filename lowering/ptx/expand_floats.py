@@ -19,7 +19,7 @@ from .instructions import WIDTHS, Decoded
 
 FLOAT_TYPES: dict[str, Attribute] = {"f16": t.F16, "bf16": t.BF16, "f32": t.F32, "f64": t.F64}
 MODES = ("rn", "rz", "rm", "rp")
-_TINY = {"f16": 2.0**-14, "f32": 2.0**-126}
+_TINY = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126}
 _LARGEST = {"f16": 65504.0, "bf16": 255.0 * 2.0**120}
 _SMALL = {"e4m3": t.scalar_type("f8E4M3FN"), "e5m2": t.scalar_type("f8E5M2")}
 
@@ -188,7 +188,6 @@ def compare(d: Decoded, type_: str, a: Expr, b: Expr, name: str) -> Expr:
         a, b = flushed(a, type_), flushed(b, type_)
     if type_ in ("f16", "bf16"):
         a, b = a.to_float(t.F32), b.to_float(t.F32)
-    name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(name, name)
     match name:
         case "num":
             return a.test("ord", b)

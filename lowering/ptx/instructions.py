@@ -66,10 +66,14 @@ def _form(types: str, groups: str, operands: str) -> Form:
 
 
 _INT = "u16 u32 u64 s16 s32 s64"
-_HALVES = "f16 f16x2 bf16 bf16x2"
 _ROUND = "rn|rz|rm|rp"
-_COMPARE = "eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan!"
-_COMPARED = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f32 f64"
+_SIGNED_TESTS = "eq|ne|lt|le|gt|ge! and|or|xor"
+_UNSIGNED_TESTS = "eq|ne|lt|le|gt|ge|lo|ls|hi|hs! and|or|xor"
+_FLOAT_TESTS = "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan! and|or|xor"
+_COMPARED: tuple[tuple[str, str], ...] = (
+    ("b16 b32 b64", "eq|ne! and|or|xor"), ("s16 s32 s64", _SIGNED_TESTS), ("u16 u32 u64", _UNSIGNED_TESTS),
+    ("f32 f16", _FLOAT_TESTS + " ftz"), ("f64 bf16", _FLOAT_TESTS),
+)  # fmt: skip
 _VIDEO4 = "u32 s32,u32 s32,u32 s32"
 
 _ROWS: tuple[tuple[str, str, str, str], ...] = (
@@ -115,10 +119,12 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("prmt", "b32", "f4e|b4e|rc8|ecl|ecr|rc16", "T = T T u32"),
     ("mov", "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 f32 f64", "", "T = T"),
     # predicates
-    ("setp", _COMPARED, _COMPARE + " and|or|xor ftz", "pred| = T T pred?"),
-    ("setp", "f16x2 bf16x2", _COMPARE + " and|or|xor ftz", "pred| = T T pred?"),
-    ("set", "u32 s32 f32 u16 s16 f16 bf16," + _COMPARED, _COMPARE + " and|or|xor ftz", "T = U U pred?"),
-    ("set", "f16x2 bf16x2,f16x2 bf16x2", _COMPARE + " and|or|xor ftz", "T = U U pred?"),
+    *(("setp", types, groups, "pred| = T T pred?") for types, groups in _COMPARED),
+    ("setp", "f16x2", _FLOAT_TESTS + " ftz", "pred| = T T pred?"),
+    ("setp", "bf16x2", _FLOAT_TESTS, "pred| = T T pred?"),
+    *(("set", "u32 s32 f32 u16 s16 f16 bf16," + types, groups, "T = U U pred?") for types, groups in _COMPARED),
+    ("set", "f16x2,f16x2", _FLOAT_TESTS + " ftz", "T = U U pred?"),
+    ("set", "bf16x2,bf16x2", _FLOAT_TESTS, "T = U U pred?"),
     ("selp", "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64", "", "T = T T pred"),
     ("slct", "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64,s32 f32", "ftz", "T = T T U"),
     ("testp", "f32 f64", "finite|infinite|number|notanumber|normal|subnormal!", "pred = T"),
@@ -142,11 +148,15 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("rcp rsqrt", "f64", "approx! ftz!", "T = T"),
     ("rsqrt", "f32 f64", "approx! ftz", "T = T"),
     ("sin cos lg2", "f32", "approx! ftz", "T = T"),
-    ("ex2", "f32 f16 f16x2 bf16 bf16x2", "approx! ftz", "T = T"),
+    ("ex2", "f32 f16 f16x2", "approx! ftz", "T = T"),
+    ("ex2", "bf16 bf16x2", "approx! ftz!", "T = T"),
     ("tanh", "f32 f16 f16x2 bf16 bf16x2", "approx!", "T = T"),
     ("abs neg", "f32 f16 f16x2", "ftz", "T = T"),
     ("abs neg", "f64 bf16 bf16x2", "", "T = T"),
-    ("min max", "f32 " + _HALVES, "ftz NaN xorsign abs", "T = T T"),
+    ("min max", "f32 f16 f16x2", "ftz NaN", "T = T T"),
+    ("min max", "f32 f16 f16x2", "ftz NaN xorsign! abs!", "T = T T"),
+    ("min max", "bf16 bf16x2", "NaN", "T = T T"),
+    ("min max", "bf16 bf16x2", "NaN xorsign! abs!", "T = T T"),
     ("min max", "f64", "", "T = T T"),
     ("copysign", "f32 f64", "", "T = T T"),
     # four and two packed integers

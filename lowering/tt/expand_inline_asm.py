@@ -284,8 +284,6 @@ class _Machine:
             ]
         if type_ in FLOATS:
             found = expand_floats.compare(d, type_, a, b, name)
-        elif name in ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
-            raise UnsupportedError(f"PTX line {d.line}: {d.spelling}: a comparison of floats on integers")
         else:
             found = expand_integers.relation(d, type_, a, b, name)
         return [found, ~found] if d.opcode == "setp" else [found]
