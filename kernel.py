@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .lowering.libdevice.signatures import CALLS
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel, lower_for_launch
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of
@@ -147,6 +148,9 @@ class Kernel:
         code = self._lowered().object_code()
         imports = {"jn_parallel": native_library().parallel}
         imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
+        missing = [name for name in sorted(CALLS) if name not in library_symbols() and f"\0{name}\0".encode() in code]
+        if missing:
+            raise UnsupportedError(f"launch: the C library of this machine has no {', '.join(missing)}")
         self._code = link([code], (LAUNCH,), imports)
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._launch = signature(self._code[LAUNCH])

@@ -1,7 +1,7 @@
 """x · y + z on float64 with a direction: the sign of what the nearest result missed, found exactly.
 
-Product and sum are scaled by the exponents of x and y, where the product is two floats and nothing overflows or underflows; what
-remains of product + z - result is distilled into parts that do not overlap (Rump, Ogita, Oishi), so that the first one has its sign.
+Product and sum are scaled by the exponents of x and y, where the product is two floats and nothing overflows or underflows;
+what remains of product + z - result is distilled into parts that do not overlap (Rump, Ogita, Oishi): the first has its sign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the functions of libdevice compute, with NumPy: the definition that their expansion is tested against.
 
-Operands and results are arrays of the signature's types. float32 is computed in float64 and rounded once. Nothing is shared with the
-expansion into block operations.
+Operands and results are arrays of the signature's types. float32 is computed in float64 and rounded once. Nothing is shared
+with the expansion into block operations.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ def _exactly(function: Callable[..., float]) -> Reference:
     return apply
 
 
+_WHOLE: dict[str, Callable[[float], int]] = {"rn": round, "rz": math.trunc, "rm": math.floor, "rp": math.ceil}
+
+
 def _integer_of(x: float, name: str, wide_source: bool, rounding: str) -> int:
     width = 64 if name.endswith("ll") else 32
     unsigned = name.startswith("u")
@@ -81,7 +84,7 @@ def _integer_of(x: float, name: str, wide_source: bool, rounding: str) -> int:
     elif math.isinf(x):
         value = high if x > 0 else low
     else:
-        whole = {"rn": round, "rz": math.trunc, "rm": math.floor, "rp": math.ceil}[rounding](x)
+        whole = _WHOLE[rounding](x)
         value = min(max(whole, low), high)
     return value - (1 << width) if value >> (width - 1) > 0 else value
 
@@ -178,6 +181,10 @@ def _upper_reciprocal(x: Array) -> Array:
     return np.asarray(np.where(np.isnan(x), np.nan, kept))
 
 
+def _from_words(high: Array, low: Array) -> Array:
+    return ((high.astype(np.int64) << 32) | low.view(np.uint32).astype(np.int64)).view(np.float64)
+
+
 def _llround(xs: Sequence[Array], signature: Signature) -> Array:
     return np.array([_integer_of(x, "ll", True, "rn") for x in _round(xs[0].astype(np.float64)).tolist()], np.int64)
 
@@ -236,7 +243,7 @@ REFERENCE: dict[str, Reference] = {
     "half2float": _own(lambda x: x.view(np.float16).astype(np.float32)),
     "reinterpret": lambda xs, signature: xs[0].view(DTYPES[signature.result]),
     "double2hiint": _own(lambda x: x.view(np.int64) >> 32), "double2loint": _own(lambda x: x.view(np.int64)),
-    "hiloint2double": _own(lambda high, low: ((high.astype(np.int64) << 32) | low.view(np.uint32).astype(np.int64)).view(np.float64)),
+    "hiloint2double": _own(_from_words),
     "brev": lambda xs, s: _integers(lambda x: int(f"{x:0{int(s.result[1:])}b}"[::-1], 2), True)(xs, s),
     "clz": lambda xs, s: _integers(lambda x: int(s.arguments[0][1:]) - x.bit_length(), True)(xs, s),
     "ffs": _integers(lambda x: (x & -x).bit_length(), True), "popc": _integers(lambda x: x.bit_count(), True),

@@ -1,8 +1,8 @@
 """The functions of libdevice that one element can be given to: symbol, types, and the function behind it.
 
-`function` names a row of `expand.EXPANSIONS` (block operations) or of `CALLS` (the C library), and of `reference.REFERENCE` (NumPy).
-Rounded variants share a row; their mode is `rounding`. Functions with results behind pointers (sincos, modf, frexp, remquo,
-nan) cannot be reached element by element and are left out.
+`function` names a row of `expand.EXPANSIONS` (block operations) or of `CALLS` (the C library), and of `reference.REFERENCE`
+(NumPy). Rounded variants share a row; their mode is `rounding`. Functions with results behind pointers (sincos, modf, frexp,
+remquo, nan) cannot be reached element by element and are left out.
 Source: NVIDIA, "Libdevice User's Guide".
 """
 
@@ -33,12 +33,13 @@ MAX_ORDER = 1 << 16
 """jn and yn of orders beyond this are NaN: the C library's recurrences take time in proportion to the order."""
 
 _UNARY = (
-    "acos acosh asin asinh atan atanh cbrt ceil cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc erfcinv erfcx erfinv exp "
-    "exp10 exp2 expm1 floor j0 j1 lgamma log log10 log1p log2 logb nearbyint normcdf normcdfinv rcbrt rint round "
-    "rsqrt sin sinh sinpi sqrt tan tanh tgamma trunc y0 y1"
-).split()
-_BINARY = "atan2 copysign fdim fmax fmin fmod hypot nextafter pow remainder rhypot".split()
-_FAST = "cosf exp10f expf log10f log2f logf sinf tanf".split()
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "cospi", "cyl_bessel_i0",
+    "cyl_bessel_i1", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "exp", "exp10", "exp2", "expm1", "floor", "j0", "j1",
+    "lgamma", "log", "log10", "log1p", "log2", "logb", "nearbyint", "normcdf", "normcdfinv", "rcbrt", "rint", "round",
+    "rsqrt", "sin", "sinh", "sinpi", "sqrt", "tan", "tanh", "tgamma", "trunc", "y0", "y1",
+)  # fmt: skip
+_BINARY = ["atan2", "copysign", "fdim", "fmax", "fmin", "fmod", "hypot", "nextafter", "pow", "remainder", "rhypot"]
+_FAST = ["cosf", "exp10f", "expf", "log10f", "log2f", "logf", "sinf", "tanf"]
 _DIRECTIONS = {"rn": "rn", "rz": "rz", "rd": "rm", "ru": "rp"}
 _INTEGERS = {"int": ("i32", "to_int"), "uint": ("i32", "to_uint"), "ll": ("i64", "to_ll"), "ull": ("i64", "to_ull")}
 

@@ -1,7 +1,8 @@
 """Special functions on float64 as block operations: error functions, their inverses, modified Bessel functions.
 
-erfc, erfcx and the normal distribution come from one polynomial for erfcx; the inverses from a closed-form start (Winitzki) and
-some steps of Halley's method, each of which triples the digits; the modified Bessel functions from their power and asymptotic series.
+erfc, erfcx and the normal distribution come from one polynomial for erfcx; the inverses from a closed-form start (Winitzki)
+and some steps of Halley's method, each of which triples the digits; the modified Bessel functions from their power and
+asymptotic series.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ class _Machine:
         found = self.state.get(name)
         if found is None:
             type_ = self.registers[name]
-            found = np.ones(self.count, np.bool_) if type_ == "pred" else np.full(self.count, _POISON, np.uint64) & mask(WIDTHS[type_])
+            bits_ = np.full(self.count, _POISON, np.uint64) & mask(min(64, WIDTHS[type_]))
+            found = np.ones(self.count, np.bool_) if type_ == "pred" else bits_
             self.state[name] = found
         return found
 
@@ -136,7 +137,7 @@ class _Machine:
 
     def compute(self, d: Decoded, sources: list[Array]) -> list[Array]:
         """The results; carry chains append nothing and the carry, setp its second predicate."""
-        if d.opcode in ("add", "sub", "addc", "subc", "mad", "madc") and ("cc" in d.flags or d.opcode in ("addc", "subc", "madc")):
+        if "cc" in d.flags or d.opcode in ("addc", "subc", "madc"):
             return self.chained(d, sources)
         if d.opcode in ("setp", "set"):
             return _compare(d, sources)
@@ -481,10 +482,8 @@ def _video(d: Decoded, a: Array, b: Array, c: Array) -> Array:
     low, high = _range(f"{letter}{width}")
     total = c.astype(object) if "add" in d.flags else np.zeros(a.shape, object)
     for lane in range(count):
-        x, y = (
-            (signed(v >> np.uint64(width * lane) & mask(width), width) if t[0] == "s" else v >> np.uint64(width * lane) & mask(width)).astype(object)
-            for v, t in ((a, a_type), (b, b_type))
-        )
+        parts = [(v >> np.uint64(width * lane) & mask(width), type_) for v, type_ in ((a, a_type), (b, b_type))]
+        x, y = ((signed(v, width) if type_[0] == "s" else v).astype(object) for v, type_ in parts)
         match d.opcode[:-1]:
             case "vadd":
                 value = x + y

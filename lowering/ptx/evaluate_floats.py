@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import exact
-from .instructions import WIDTHS, Decoded
+from .instructions import COMPARISONS, WIDTHS, Decoded
 
 Array = NDArray[Any]
 
@@ -187,7 +187,7 @@ def _test(d: Decoded, sources: list[Array]) -> Array:
         case "notanumber":
             return np.isnan(x)
         case "normal":
-            return np.isfinite(x) & (np.abs(x) >= tiny)
+            return np.asarray(np.isfinite(x) & (np.abs(x) >= tiny))
     return np.asarray((x != 0) & (np.abs(x) < tiny))
 
 
@@ -196,7 +196,7 @@ def compare_floats(d: Decoded, type_: str, a: Array, b: Array) -> Array:
     if "ftz" in d.flags and type_ in _TINY:
         x, y = _flushed(x, type_), _flushed(y, type_)
     unordered = np.isnan(x) | np.isnan(y)
-    name = d.choice("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+    name = d.choice(*COMPARISONS)
     functions: dict[str, Callable[..., Any]] = {
         "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     }  # fmt: skip
@@ -227,8 +227,13 @@ def _to_integer(x: Array, target: str, source: str) -> Array:
     low, high, _ = _integer_text(target)
     width = WIDTHS[target]
     not_a_number = 1 << (width - 1) if (source == "f64" or width == 64) else 0
-    found = [not_a_number if math.isnan(v) else (high if v > 0 else low) if math.isinf(v) else min(max(int(v), low), high) for v in x.tolist()]
-    return np.array([v & ((1 << width) - 1) for v in found], np.uint64)
+
+    def one(v: float) -> int:
+        if math.isnan(v):
+            return not_a_number
+        return (high if v > 0 else low) if math.isinf(v) else min(max(int(v), low), high)
+
+    return np.array([one(v) & ((1 << width) - 1) for v in x.tolist()], np.uint64)
 
 
 def convert(d: Decoded, sources: list[Array]) -> Array:

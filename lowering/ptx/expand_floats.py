@@ -340,7 +340,9 @@ HANDLERS: dict[str, Callable[[Decoded, Sequence[Expr]], Expr]] = {
     "rsqrt": on_lanes(_seed(lambda x: x.named("math.rsqrt"))),
     **{
         name: on_lanes(_function(lambda x, full=full: x.named(full)))
-        for name, full in (("sin", "math.sin"), ("cos", "math.cos"), ("lg2", "math.log2"), ("ex2", "math.exp2"), ("tanh", "math.tanh"))
+        for name, full in (
+            ("sin", "math.sin"), ("cos", "math.cos"), ("lg2", "math.log2"), ("ex2", "math.exp2"), ("tanh", "math.tanh"),
+        )
     },
     "abs": on_lanes(_sign(lambda x, s: x & ~s)),
     "neg": on_lanes(_sign(lambda x, s: x ^ s)),

@@ -67,6 +67,9 @@ def _form(types: str, groups: str, operands: str) -> Form:
 
 _INT = "u16 u32 u64 s16 s32 s64"
 _ROUND = "rn|rz|rm|rp"
+COMPARISONS = (
+    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
+)  # fmt: skip
 _SIGNED_TESTS = "eq|ne|lt|le|gt|ge! and|or|xor"
 _UNSIGNED_TESTS = "eq|ne|lt|le|gt|ge|lo|ls|hi|hs! and|or|xor"
 _FLOAT_TESTS = "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan! and|or|xor"
@@ -226,7 +229,7 @@ def decode(instruction: Instruction, registers: Mapping[str, str]) -> Decoded:
     matching = [form for form in forms if _matches(form, types, flags)]
     if not matching:
         known = sorted({" ".join(choices) for form in forms for choices in form.types})
-        raise UnsupportedError(f"{where}: this combination of modifiers is not known; types of {instruction.opcode}: {'; '.join(known)}")
+        raise UnsupportedError(f"{where}: this combination of modifiers is not known; types: {'; '.join(known)}")
     counts = len(instruction.operands)
     for form in matching:
         least = len(form.results) + sum(not word.endswith("?") for word in form.sources)
@@ -249,7 +252,12 @@ def _matches(form: Form, types: tuple[str, ...], flags: list[str]) -> bool:
 
 
 def _bind(
-    instruction: Instruction, form: Form, types: tuple[str, ...], flags: frozenset[str], registers: Mapping[str, str], where: str
+    instruction: Instruction,
+    form: Form,
+    types: tuple[str, ...],
+    flags: frozenset[str],
+    registers: Mapping[str, str],
+    where: str,
 ) -> Decoded:
     names = dict(zip("TUV", types, strict=False))
     if types:

@@ -38,7 +38,7 @@ MAX_DEPTH = 32
 MAX_STATEMENTS = 20_000
 MAX_OPERANDS = 512
 REGISTER_TYPES = frozenset(
-    ["pred", "b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f16x2", "f32", "f64"]
+    "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 f32 f64".split()  # noqa: SIM905
 )
 
 

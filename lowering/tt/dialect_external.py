@@ -76,8 +76,8 @@ class ElementwiseInlineAsmOp(IRDLOperation):
     """Inline PTX, run for `packed_element` elements at a time.
 
     Elements narrower than 32 bits lie packed in 32-bit registers, the first one in the lowest bits: for every operand
-    `ceil(packed_element / (32 / width))` registers, or `packed_element` of them from 32 bits on. Groups are made of elements that
-    follow one another in row-major order.
+    `ceil(packed_element / (32 / width))` registers, or `packed_element` of them from 32 bits on. Groups are made of elements
+    that follow one another in row-major order.
     """
 
     name = "tt.elementwise_inline_asm"

@@ -55,9 +55,11 @@ def inline_asm(op: Operation) -> Callable[..., Any]:
         state = run(instructions, program.registers, inputs, groups)
         results = []
         for slots, dtype in zip(program.results, dtypes, strict=True):
-            columns = [(state[slot.name].astype(np.uint64) if slot.name in state else np.zeros(groups, np.uint64), slot) for slot in slots]
-            elements = np.stack([(word >> np.uint64(slot.bits * i)) & np.uint64((1 << slot.bits) - 1)
-                                 for word, slot in columns for i in range(slot.count)], axis=1)  # fmt: skip
+            columns = []
+            for slot in slots:
+                word = state[slot.name].astype(np.uint64) if slot.name in state else np.zeros(groups, np.uint64)
+                columns += [word >> np.uint64(slot.bits * i) & np.uint64((1 << slot.bits) - 1) for i in range(slot.count)]
+            elements = np.stack(columns, axis=1)
             found = _from_bits(elements.reshape(-1)[:count], dtype).reshape(shape)
             results.append(found if shape else found[()])
         return results[0] if len(results) == 1 else tuple(results)
@@ -85,5 +87,5 @@ def _bits_of(x: Array) -> Array:
 
 def _from_bits(x: Array, dtype: np.dtype[Any]) -> Array:
     if dtype == np.bool_:
-        return x != 0
-    return np.ascontiguousarray(x.astype(f"u{dtype.itemsize}")).view(dtype)
+        return np.asarray(x != 0)
+    return np.asarray(np.ascontiguousarray(x.astype(f"u{dtype.itemsize}")).view(dtype))

@@ -1,13 +1,15 @@
 """Inline assembly replaced by block operations.
 
 Every register becomes a block with one element per group of `packed_element` elements; instructions become operations on such
-blocks (`lowering.ptx.expand_*`). Operands are packed into registers, and results unpacked, by splits and joins of axes of extent 2.
+blocks (`lowering.ptx.expand_*`). Operands are packed into registers, and results unpacked, by splits and joins of axes of
+extent 2.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from xdsl.ir import Attribute, Operation
 
@@ -15,7 +17,7 @@ from ...promotion.errors import UnsupportedError
 from ..ptx import expand_floats, expand_integers
 from ..ptx.expand_floats import FLOAT_TYPES
 from ..ptx.expand_integers import INTEGERS
-from ..ptx.instructions import FLOATS, WIDTHS, Decoded
+from ..ptx.instructions import COMPARISONS, FLOATS, WIDTHS, Decoded
 from ..ptx.syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
 from . import types as t
 from .dialect_external import ElementwiseInlineAsmOp, program_of
@@ -34,13 +36,11 @@ def expand_inline_asm(func: Operation) -> None:
     expander = Expander()
     for op in operations_named(func, "tt.elementwise_inline_asm"):
         assert isinstance(op, ElementwiseInlineAsmOp)
-        program = program_of(op)
-        packed = op.packed_element.value.data
         types = [result.type for result in op.results]
-        expander.replace(op, lambda xs, program=program, packed=packed, types=types: _run(xs, program, packed, types))
+        expander.replace(op, partial(_run, program_of(op), op.packed_element.value.data, types))
 
 
-def _run(xs: Sequence[Expr], program: AsmProgram, packed: int, types: Sequence[Attribute]) -> list[Expr]:
+def _run(program: AsmProgram, packed: int, types: Sequence[Attribute], xs: Sequence[Expr]) -> list[Expr]:
     if not xs:
         raise UnsupportedError("tt.elementwise_inline_asm: without operands it has no block to compute with")
     shape = t.shape_of(types[0])
@@ -260,7 +260,7 @@ class _Machine:
         return result
 
     def compared(self, d: Decoded, sources: list[Expr]) -> list[Expr]:
-        name = d.choice("eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+        name = d.choice(*COMPARISONS)
         type_ = d.types[-1]
         combined = [self.combined(d, part, sources) for part in self.relations(d, type_, sources, name)]
         if d.opcode == "setp":

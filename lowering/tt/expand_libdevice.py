@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from xdsl.dialects.builtin import BoolAttr, StringAttr
 from xdsl.ir import Operation
@@ -31,13 +32,14 @@ def expand_libdevice(func: Operation) -> None:
     for op in operations_named(func, "tt.extern_elementwise"):
         assert isinstance(op, ExternElementwiseOp)
         signature = known_signature(op.symbol.data)
-        if signature.function not in CALLS:
-            expander.replace(op, lambda xs, signature=signature: [EXPANSIONS[signature.function](xs, signature)])
-        else:
-            expander.replace(op, lambda xs, signature=signature: [_call(xs, signature)])
+        expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
 
 
-def _call(xs: Sequence[Expr], signature: Signature) -> Expr:
+def _expanded(signature: Signature, xs: Sequence[Expr]) -> list[Expr]:
+    return [EXPANSIONS[signature.function](xs, signature)]
+
+
+def _call(signature: Signature, xs: Sequence[Expr]) -> list[Expr]:
     """The float64 function of the C library."""
     wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
     if len(wide) == 2:
@@ -48,4 +50,5 @@ def _call(xs: Sequence[Expr], signature: Signature) -> Expr:
     properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": symbol}
     b = xs[-1].b
     (value,) = b.op(ExternElementwiseOp, [x.v for x in wide], [wide[-1].type], properties)
-    return Expr(b, value).to_float(t.F32) if signature.result == "f32" else Expr(b, value)
+    found = Expr(b, value)
+    return [found.to_float(t.F32) if signature.result == "f32" else found]

@@ -38,7 +38,7 @@ class Expander:
         for argument, operand in replaced.items():
             argument.replace_all_uses_with(operand)
         for inner in made:
-            inner.detach()
+            inner.detach()  # type: ignore[no-untyped-call]
             target.insert_op_before(inner, op)
         for result, value in zip(op.results, results, strict=True):
             result.replace_all_uses_with(value)

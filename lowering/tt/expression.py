@@ -4,7 +4,8 @@
     y = where(x < 0.0, -x, x) * 0.5
 
 Arithmetic takes its kind from the element type; integers are signless, so division, order and widening are methods that say
-how they read the bits. Comparisons of floats are ordered (false on NaN), `ne` is not. Numbers become constants of the other side's type.
+how they read the bits. Comparisons of floats are ordered (false on NaN), `ne` is not. Numbers become constants of the type of
+the other side.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Inline assembly: the text and its constraints, bound to the registers of one group of elements.
 
-`$0`, `$1`, … are the results in order and then the operands in order, each with one number per register. Constraints are LLVM's:
-`=r` a result, `=&r` likewise, `r` an operand, `0` an operand in the register of result 0, `~{…}` a clobber (ignored).
+`$0`, `$1`, … are the results in order and then the operands in order, each with one number per register. Constraints are
+LLVM's: `=r` a result, `=&r` likewise, `r` an operand, `0` an operand in the register of result 0, `~{…}` a clobber (ignored).
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Slot:
 class AsmProgram:
     """The assembly of one operation.
 
-    `results` and `operands` list the registers of each; `instructions` is the straight line of it, `registers` the type of every
-    register, the bound ones included.
+    `results` and `operands` list the registers of each; `registers` holds the type of every register, the bound ones included.
     """
 
     results: tuple[tuple[Slot, ...], ...]
@@ -137,10 +136,8 @@ def _letters(constraints: str, outputs: int, inputs: int) -> list[str]:
 
 def _slot(number: int, letters: list[str], elements: int, bits: int) -> Slot:
     word = letters[number].lstrip("=").removeprefix("&")
-    if word.isdecimal():
-        type_ = REGISTER_OF[letters[int(word)].lstrip("=").removeprefix("&")]
-    else:
-        type_ = REGISTER_OF[word]
+    tied = letters[int(word)].lstrip("=").removeprefix("&") if word.isdecimal() else word
+    type_ = REGISTER_OF[tied]
     if word in ("n", "i"):
         type_ = {1: "b32", 8: "b32", 16: "b32"}.get(bits, f"b{bits}")
     if bits * elements > BITS[type_]:
@@ -162,12 +159,12 @@ def _substituted(text: str, letters: list[str]) -> str:
         if match[0] in ("$$", "%%"):
             return match[0][0]
         digits = match[1] or match[2]
+        if digits is not None and int(digits) < len(letters):
+            return _spelled(int(digits), letters)
         line = text.count("\n", 0, match.start()) + 1
         if digits is None:
             raise UserError(f"PTX line {line}: '$' stands before the number of an operand; '$$' is the character itself")
-        if int(digits) >= len(letters):
-            raise UserError(f"PTX line {line}: operand ${digits} of {len(letters)}")
-        return _spelled(int(digits), letters)
+        raise UserError(f"PTX line {line}: operand ${digits} of {len(letters)}")
 
     return _REFERENCE.sub(replace, text)
 

@@ -76,7 +76,10 @@ def test_scopes_have_their_own_registers() -> None:
 
 @pytest.mark.parametrize(
     ("literal", "value"),
-    [("0x7fff7fff", 0x7FFF7FFF), ("0x7773U", 0x7773), ("-2147483648", -(1 << 31)), ("017", 15), ("0b101", 5), ("0", 0), ("12U", 12)],
+    [
+        ("0x7fff7fff", 0x7FFF7FFF), ("0x7773U", 0x7773), ("-2147483648", -(1 << 31)), ("017", 15), ("0b101", 5), ("0", 0),
+        ("12U", 12),
+    ],
 )
 def test_integers(literal: str, value: int) -> None:
     (statement,) = parse_body(f".reg .b32 a; mov.b32 a, {literal};").statements
