@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ def extern_elementwise(op: Operation) -> Callable[..., Any]:
 
 
 def inline_asm(op: Operation) -> Callable[..., Any]:
-    """Elements are taken in row-major order, `packed_element` at a time; a last group that is not full is filled with zeros.
+    """Elements are taken in row-major order, `packed_element` at a time; a block with fewer is filled up with zeros.
 
     Raises `UnsupportedError` for instructions that are not known.
     """
@@ -42,16 +43,18 @@ def inline_asm(op: Operation) -> Callable[..., Any]:
     instructions = program.instructions()
     packed = op.packed_element.value.data
     shape = t.shape_of(op.results[0].type)
-    count = t.element_count(op.results[0].type)
-    groups = -(-count // packed)
+    members = min(packed, t.element_count(op.results[0].type))  # of a group; what is left of it is zero
     dtypes = [numpy_dtype(result.type) for result in op.results]
 
     def apply(*operands: Any) -> Any:
+        # Regions run on whole arrays of what is a scalar there.
+        whole = np.broadcast_shapes(shape, *[np.shape(operand) for operand in operands])
+        groups = math.prod(whole) // members
         inputs: dict[str, Array] = {}
         for slots, operand in zip(program.operands, operands, strict=True):
-            elements = np.zeros(groups * packed, np.uint64)
-            elements[:count] = _bits_of(np.broadcast_to(operand, shape)).reshape(-1)
-            _spread(inputs, slots, elements.reshape(groups, packed))
+            elements = np.zeros((groups, packed), np.uint64)
+            elements[:, :members] = _bits_of(np.broadcast_to(operand, whole)).reshape(groups, members)
+            _spread(inputs, slots, elements)
         state = run(instructions, program.registers, inputs, groups)
         results = []
         for slots, dtype in zip(program.results, dtypes, strict=True):
@@ -59,9 +62,8 @@ def inline_asm(op: Operation) -> Callable[..., Any]:
             for slot in slots:
                 word = state[slot.name].astype(np.uint64) if slot.name in state else np.zeros(groups, np.uint64)
                 columns += [word >> np.uint64(slot.bits * i) & np.uint64((1 << slot.bits) - 1) for i in range(slot.count)]
-            elements = np.stack(columns, axis=1)
-            found = _from_bits(elements.reshape(-1)[:count], dtype).reshape(shape)
-            results.append(found if shape else found[()])
+            found = _from_bits(np.stack(columns[:members], axis=1).reshape(whole), dtype)
+            results.append(found if whole else found[()])
         return results[0] if len(results) == 1 else tuple(results)
 
     return apply

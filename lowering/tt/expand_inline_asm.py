@@ -20,6 +20,7 @@ from ..ptx.expand_integers import INTEGERS
 from ..ptx.instructions import COMPARISONS, FLOATS, WIDTHS, Decoded
 from ..ptx.syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
 from . import types as t
+from .builder import BlockBuilder
 from .dialect_external import ElementwiseInlineAsmOp, program_of
 from .expansion import Expander, operations_named
 from .expression import Expr, where
@@ -40,20 +41,18 @@ def expand_inline_asm(func: Operation) -> None:
         expander.replace(op, partial(_run, program_of(op), op.packed_element.value.data, types))
 
 
-def _run(program: AsmProgram, packed: int, types: Sequence[Attribute], xs: Sequence[Expr]) -> list[Expr]:
-    if not xs:
-        raise UnsupportedError("tt.elementwise_inline_asm: without operands it has no block to compute with")
-    shape = t.shape_of(types[0])
+def _run(
+    program: AsmProgram, packed: int, types: Sequence[Attribute], b: BlockBuilder, xs: Sequence[Expr]
+) -> list[Expr]:
+    shape, count = t.shape_of(types[0]), t.element_count(types[0])
+    groups = shape if packed == 1 or not shape else (count // min(count, packed),)
     registers: dict[str, Expr] = {}
-    example: Expr | None = None
     for slots, x in zip(program.operands, xs, strict=True):
         columns = _columns(_bits_of(x), packed)
-        example = columns[0]
         for slot in slots:
             registers[slot.name] = _packed(columns[: slot.count], slot)
             columns = columns[slot.count :]
-    assert example is not None
-    machine = _Machine(registers, program.registers, example)
+    machine = _Machine(registers, program.registers, b, groups)
     for instruction in program.instructions():
         machine.step(instruction)
     results = []
@@ -158,13 +157,16 @@ def _unpacked(register: Expr, slot: Slot, type_: Attribute) -> list[Expr]:
 class _Machine:
     """The registers, as integers or as floats of their width, whichever was written."""
 
-    def __init__(self, registers: dict[str, Expr], declared: Mapping[str, str], example: Expr) -> None:
+    def __init__(
+        self, registers: dict[str, Expr], declared: Mapping[str, str], b: BlockBuilder, shape: tuple[int, ...]
+    ) -> None:
         self.registers = registers
         self.declared = declared
-        self.example = example
+        self.b = b
+        self.shape = shape
 
     def constant(self, value: float | int | bool, type_: Attribute) -> Expr:
-        return Expr(self.example.b, self.example.b.const(value, type_, t.shape_of(self.example.type)))
+        return Expr(self.b, self.b.const(value, type_, self.shape))
 
     def read(self, name: str) -> Expr:
         found = self.registers.get(name)

@@ -16,6 +16,7 @@ from xdsl.ir import Operation
 from ..libdevice.expand import EXPANSIONS
 from ..libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signature
 from . import types as t
+from .builder import BlockBuilder
 from .dialect_external import ExternElementwiseOp
 from .expansion import Expander, operations_named
 from .expression import Expr, where
@@ -35,11 +36,11 @@ def expand_libdevice(func: Operation) -> None:
         expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
 
 
-def _expanded(signature: Signature, xs: Sequence[Expr]) -> list[Expr]:
+def _expanded(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
     return [EXPANSIONS[signature.function](xs, signature)]
 
 
-def _call(signature: Signature, xs: Sequence[Expr]) -> list[Expr]:
+def _call(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
     """The float64 function of the C library."""
     wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
     if len(wide) == 2:
@@ -48,7 +49,6 @@ def _call(signature: Signature, xs: Sequence[Expr]) -> list[Expr]:
         wide = [where(far, 0, order), where(far, math.nan, x)]
     symbol = StringAttr(signature.symbol.removesuffix("f") if signature.result == "f32" else signature.symbol)
     properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": symbol}
-    b = xs[-1].b
     (value,) = b.op(ExternElementwiseOp, [x.v for x in wide], [wide[-1].type], properties)
     found = Expr(b, value)
     return [found.to_float(t.F32) if signature.result == "f32" else found]

@@ -13,7 +13,7 @@ from .expression import Expr
 MAX_EXPANDED = 200_000
 """Operations that expansions may add to one function."""
 
-Build = Callable[[Sequence[Expr]], Sequence[Expr]]
+Build = Callable[[BlockBuilder, Sequence[Expr]], Sequence[Expr]]
 
 
 class Expander:
@@ -25,7 +25,7 @@ class Expander:
     def replace(self, op: Operation, build: Build) -> None:
         """Put what `build` makes of the operands in place of `op`: one value per result, of the result's type."""
         b = BlockBuilder.function("expansion", [(f"x{i}", value.type) for i, value in enumerate(op.operands)])
-        values = [found.v for found in build([Expr(b, argument) for argument in b.args])]
+        values = [found.v for found in build(b, [Expr(b, argument) for argument in b.args])]
         block = b.func.body.block
         made = list(block.ops)
         self.added += len(made)

@@ -351,6 +351,43 @@ module {
         np.testing.assert_array_equal(above, x >= 7)
 
 
+def test_functions_and_assembly_inside_a_reduction() -> None:
+    text = """
+module {
+  tt.func public @k(%p: !tt.ptr<f32>, %o: !tt.ptr<f32>) {
+    %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+    %ps = tt.splat %p : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+    %pp = tt.addptr %ps, %r : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+    %x = tt.load %pp : tensor<64x!tt.ptr<f32>>
+    %m = "tt.reduce"(%x) <{axis = 0 : i32}> ({
+    ^bb0(%a: f32, %b: f32):
+      %c = tt.extern_elementwise %a, %b {libname = "", libpath = "", pure = true, symbol = "__nv_fmaxf"} : (f32, f32) -> f32
+      %d = tt.elementwise_inline_asm "max.f32 $0, $1, $2;"
+        {constraints = "=f,f,f", packed_element = 1 : i32, pure = true} %c, %a : f32, f32 -> f32
+      tt.reduce.return %d : f32
+    }) : (tensor<64xf32>) -> f32
+    tt.store %o, %m : !tt.ptr<f32>
+    tt.return
+  }
+}
+"""
+    k = jn.kernel.from_ttir(text)
+    for how in (k.launch, k.interpret):
+        out = np.zeros(1, np.float32)
+        how((1,), F32[0][:64].copy(), out)
+        assert out[0] == F32[0][:64].max()
+
+
+@pytest.mark.parametrize("packed", [1, 2])
+def test_without_operands(packed: int) -> None:
+    constraints = ",".join(["=r"] * packed)
+    asm = " ".join(f"mov.b32 ${i}, {7 + i};" for i in range(packed))
+    kernel = jn.kernel.from_ttir(module([(asm, constraints, [], [32])], [], packed, 16).replace("  :  ->", " ->"))
+    for how in ("launch", "interpret"):
+        (found,) = outputs(kernel, how, [], [32], 16)
+        np.testing.assert_array_equal(found, np.resize(np.arange(7, 7 + packed, dtype=np.uint32), 16))
+
+
 def test_floats_scalars_and_blocks_of_two_axes() -> None:
     text = """
 module {
