@@ -2,7 +2,7 @@
 #   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
 #   make test       ruff, mypy and the tests without the slow ones
 #   make test-all   the same with the slow ones
-#   make docs       docs/ops.md and docs/promotion.md, written anew from the code
+#   make docs       docs/ops.md, docs/promotion.md and docs/libdevice.md, written anew from the code
 #   make bench      benchmarks side by side with the peers, as ratios
 
 PYTHON ?= python3
@@ -40,6 +40,7 @@ demo: venv
 
 docs: venv
 	$(RUN) docs/generate.py
+	$(RUN) docs/libdevice.py
 
 lint: venv
 	$(RUN) -m ruff check .

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .lowering.libdevice.signatures import CALLS
 from .lowering.llvm.host.effects import PRINT
 from .lowering.llvm.host.elementwise import stored_dtype
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel
@@ -26,7 +27,7 @@ from .lowering.tt.memory import AccessError
 from .lowering.tt.numerics import numpy_dtype
 from .lowering.tt.print_format import print_lines
 from .lowering.tt.types import scalar_type
-from .promotion.errors import InternalError
+from .promotion.errors import InternalError, UnsupportedError
 from .runtime.native.codegen import link
 from .runtime.native.library import library_symbols, native_library
 from .runtime.threads import pool_address
@@ -45,6 +46,9 @@ class HostProgram:
         imports = {"jn_parallel": native_library().parallel}
         imports[PRINT] = _PRINT_ADDRESS
         imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
+        missing = [name for name in sorted(CALLS) if name not in imports and f"\0{name}\0".encode() in code]
+        if missing:
+            raise UnsupportedError(f"launch: the C library of this machine has no {', '.join(missing)}")
         self._code = link([code], (LAUNCH,), imports)
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._run = signature(self._code[LAUNCH])

@@ -2,8 +2,8 @@
 
     python benchmarks/triton_kernels.py        # needs triton 3.9 and torch; writes benchmarks/kernels/*.ttir
 
-The texts are what Triton prints for a compile to sm_80, which needs no GPU. joinery reads the texts; Triton's interpreter mode runs
-the sources (`triton_interpreter.py`).
+The texts are what Triton prints for a compile to sm_80, which needs no GPU. joinery reads the texts; Triton's interpreter mode
+runs the sources (`triton_interpreter.py`).
 """
 
 from __future__ import annotations
@@ -141,9 +141,8 @@ def main() -> None:
             for argument in kernel.arg_names
         }  # fmt: skip
         aligned = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(kernel.arg_names) if signature[a] == "*fp32"}
-        source = triton.compiler.ASTSource(
-            fn=kernel, signature=signature, constexprs={(kernel.arg_names.index(n),): v for n, v in constants.items()}, attrs=aligned
-        )
+        values = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
+        source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=values, attrs=aligned)
         text = triton.compile(source, target=GPUTarget("cuda", 80, 32)).asm["ttir"]
         lines = [line for line in text.splitlines() if not line.startswith("#loc")]
         (KERNELS / f"{name}.ttir").write_text(LOCATION.sub("", "\n".join(lines)) + "\n")

@@ -21,6 +21,7 @@ from .attributes import ROUNDING_MODES, enum_name, property_number
 from .constants import block_values, is_splat, scalar_value, splat_value
 from .dialect_atomics import RMW_OPERATIONS
 from .effects import atomic_poll
+from .evaluate_external import extern_elementwise, inline_asm
 from .matrix_product import product
 from .memory import Memory
 from .microscaling import scaled_product
@@ -365,6 +366,8 @@ EVALUATORS: dict[str, Maker] = {
     "tt.atomic_store": _store,
     "tt.atomic_poll": atomic_poll,
     "tt.histogram": _histogram,
+    "tt.extern_elementwise": lambda op, memory: extern_elementwise(op),
+    "tt.elementwise_inline_asm": lambda op, memory: inline_asm(op),
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
     **dict.fromkeys(_NOTHING, lambda op, memory: lambda: None),
     "tt.bitcast": _bitcast,

@@ -14,6 +14,8 @@ from ...promotion.errors import UserError
 from .dialect_functions import FuncOp
 from .expand_descriptors import expand_descriptors
 from .expand_dot_scaled import expand_dot_scaled
+from .expand_inline_asm import expand_inline_asm
+from .expand_libdevice import expand_libdevice
 from .expand_map_elementwise import expand_map_elementwise
 from .inlining import inline_calls
 from .licm import hoist_invariants
@@ -32,6 +34,8 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("inline", inline_calls, "calls become the bodies of the functions they name"),
+    Pass("expand-library", expand_libdevice, "library functions become arithmetic, as far as that goes"),
+    Pass("expand-assembly", expand_inline_asm, "inline PTX becomes arithmetic"),
     Pass("expand-scaled-products", expand_dot_scaled, "tt.dot_scaled becomes scaled operands and tt.dot"),
     Pass("expand-maps", expand_map_elementwise, "tt.map_elementwise without branches becomes operations on blocks"),
     Pass("canonicalize", canonicalize, "constants are folded, operations with neutral operands removed"),

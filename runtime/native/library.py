@@ -303,8 +303,9 @@ def native_library(store: ObjectStore | None = None) -> NativeLibrary:
 _LIBRARY_FUNCTIONS = ("memcpy", "memmove", "memset", "memcmp", "malloc", "free", "clock_gettime", "sched_yield")
 _MATH_FUNCTIONS = (
     "acos", "asin", "atan", "atan2", "cbrt", "ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2",
-    "expm1", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "log", "log10", "log1p", "log2",
-    "nearbyint", "pow", "remainder", "rint", "round", "roundeven", "sin", "sinh", "tan", "tanh", "trunc",
+    "expm1", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "log", "log10", "log1p", "log2", "j0", "j1",
+    "jn", "lgamma", "nearbyint", "pow", "remainder", "rint", "round", "roundeven", "sin", "sinh", "tan", "tanh",
+    "tgamma", "trunc", "y0", "y1", "yn",
 )  # fmt: skip
 
 

@@ -18,8 +18,6 @@ ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir"
 STORED = {"bf16": ml_dtypes.bfloat16, "f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "i1": np.uint8}
 SENTINELS = 16
 
-# What the reader does not know yet: inline assembly, library functions.
-NOT_READ = {"asm_basic", "asm_multi", "asm_packed_bytes", "lgamma_poly", "libdevice_b"}
 
 CASES = sorted(path.parent.name for path in ROOT.glob("*/case.json"))
 
@@ -102,15 +100,14 @@ def run(name: str, launch: Any) -> None:
 
 def test_the_corpus_is_whole() -> None:
     assert len(CASES) == 149
-    assert set(CASES) >= NOT_READ
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
+@pytest.mark.parametrize("name", CASES)
 def test_interpreted(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.interpret(grid, *arguments))
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
+@pytest.mark.parametrize("name", CASES)
 def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
     def launch(kernel: Any, grid: Any, arguments: Any) -> None:
         report = kernel.sanitize(grid, *arguments)
@@ -120,18 +117,12 @@ def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
+@pytest.mark.parametrize("name", CASES)
 def test_on_the_host(name: str, threads: int) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, threads=threads))
 
 
-@pytest.mark.parametrize("name", sorted(NOT_READ))
-def test_what_is_not_read_is_refused_by_line(name: str) -> None:
-    with pytest.raises(jn.UserError, match=r"<text>:\d+:\d+"):
-        jn.kernel.from_ttir(Case(name).text)
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_READ])
+@pytest.mark.parametrize("name", CASES)
 def test_text_survives_printing_and_reading(name: str) -> None:
     case = Case(name)
     kernel = jn.kernel.from_ttir(case.text, name=case.facts["entry"])

@@ -41,7 +41,9 @@ def lower_addptr(k: KernelLowering, op: Any) -> None:
         if isinstance(total, Affine):
             pointers = replace(pointers, offset=total)
         else:
-            rest = part if pointers.rest is None else Map(pointers.shape, "i64", "arith.addi", (pointers.rest, part))
+            rest = part
+            if pointers.rest is not None:
+                rest = k.shallow(Map(pointers.shape, "i64", "arith.addi", (pointers.rest, part)))
             pointers = replace(pointers, rest=rest)
     k.define(result, pointers)
 

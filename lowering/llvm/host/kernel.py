@@ -27,7 +27,7 @@ from .elements import lower_gather, lower_histogram
 from .elementwise import constant, emit_map, memory_element, register_element
 from .evaluate import Evaluator
 from .liveness import Liveness, all_operations, reachable
-from .nodes import Affine, Map, Node, Pointers, Splat, Stored
+from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from .offsets import LOWEST, is_exact
 from .ordering import Ordering
 from .reductions import lower_dot, lower_reduce, lower_scan
@@ -58,6 +58,9 @@ from .syntax import (
     shape_of,
 )
 
+MAX_DEPTH = 80
+"""Operations on blocks that follow one from another before the block is written down: evaluation recurses through them."""
+
 
 class KernelLowering:
     """Lowers one `tt.func` into `void name(ptr args, i64 lo, i64 hi)`."""
@@ -87,6 +90,7 @@ class KernelLowering:
         self.wide: dict[Any, V] = {}
         self.carried: dict[Any, Stored] = {}
         self.grid: list[V] = []
+        self._depths: dict[int, int] = {}
 
     def run(self) -> Function:
         asked = any(op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in self._operations())
@@ -175,6 +179,7 @@ class KernelLowering:
         )
 
     def define(self, value: Any, node: Node) -> None:
+        self._depths[id(node)] = self._depth(node)
         self.nodes[value] = node
         self.value_of.setdefault(id(node), value)
 
@@ -290,7 +295,27 @@ class KernelLowering:
             bound = bound_of(self.ev.s, facts["predicate"], *operands)
             if bound is not None and self.exact_operands(op, operands):
                 facts["bound"] = bound
-        return Map(shape, elem, op.name, tuple(operands), facts)
+        return self.shallow(Map(shape, elem, op.name, tuple(operands), facts))
+
+    def _depth(self, node: Node) -> int:
+        """How many nodes evaluation descends through. Every new node is asked once, so this does not descend itself."""
+        match node:
+            case View():
+                return 1 + self._depths.get(id(node.source), 0)
+            case Pointers():
+                return 0 if node.rest is None else self._depths.setdefault(id(node.rest), self._depth(node.rest))
+            case Load():
+                parts = [node.pointers, node.mask, node.other]
+                return 1 + max(self._depths.get(id(part), 0) for part in parts if part is not None)
+            case Map():
+                return 1 + max(self._depths.get(id(operand), 0) for operand in node.operands)
+        return 0
+
+    def shallow(self, node: Map) -> Node:
+        """The node, or a copy of its block in scratch where the chain behind it is too long to be evaluated in one go."""
+        if self._depth(node) < MAX_DEPTH:
+            return node
+        return self.roots.materialize(node)
 
     def folded(
         self, op: Any, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]

@@ -1,0 +1,1 @@
+"""NVIDIA's libdevice: signatures of its functions, their NumPy definitions, and their expansion into block operations."""

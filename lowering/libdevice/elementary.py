@@ -1,0 +1,149 @@
+"""Elementary functions on float64 that the block IR has no operation for, within about 2 ulp."""
+
+from __future__ import annotations
+
+import math
+
+from ..tt import types as t
+from ..tt.expression import Expr, copysign, where
+
+INF = math.inf
+LN2 = math.log(2.0)
+LARGE = 2.0**28
+LOG2_10, LOG2_10_LOW = 3.321928094887362, 1.661617516973592e-16
+LOG10_E, LOG10_E_LOW = 0.4342944819032518, 1.098319650216765e-17
+PI_HIGH, PI_LOW = math.pi, 1.2246467991473532e-16
+
+
+def sinh(x: Expr) -> Expr:
+    a = abs(x)
+    e = a.named("math.expm1")
+    half = (a * 0.5).named("math.exp")
+    found = where(a < 22.0, 0.5 * (e + e / (e + 1.0)), (0.5 * half) * half)
+    return copysign(found, x)
+
+
+def cosh(x: Expr) -> Expr:
+    a = abs(x)
+    e = a.named("math.exp")
+    half = (a * 0.5).named("math.exp")
+    return where(a < 22.0, 0.5 * e + 0.5 / e, (0.5 * half) * half)
+
+
+def asinh(x: Expr) -> Expr:
+    a = abs(x)
+    small = (a + a * a / (1.0 + (a * a + 1.0).named("math.sqrt"))).named("math.log1p")
+    return copysign(where(a > LARGE, a.named("math.log") + LN2, small), x)
+
+
+def acosh(x: Expr) -> Expr:
+    r = x - 1.0
+    small = (r + (2.0 * r + r * r).named("math.sqrt")).named("math.log1p")
+    found = where(x > LARGE, x.named("math.log") + LN2, small)
+    return where(x < 1.0, math.nan, found)
+
+
+def atanh(x: Expr) -> Expr:
+    a = abs(x)
+    return copysign(0.5 * (2.0 * a / (1.0 - a)).named("math.log1p"), x)
+
+
+def atan2(y: Expr, x: Expr) -> Expr:
+    """The angle of (x, y); zeros and infinities keep their quadrant."""
+    a, b = abs(x), abs(y)
+    steep = b > a
+    large, small = where(steep, b, a), where(steep, a, b)
+    ratio = where(large.eq(small) & large.ne(0.0), 1.0, where(large.eq(0.0), 0.0, small / large))
+    angle = ratio.named("math.atan")
+    angle = where(steep, (PI_HIGH / 2 - angle) + PI_LOW / 2, angle)
+    angle = where(x.is_negative(), (PI_HIGH - angle) + PI_LOW, angle)
+    return where(x.is_nan() | y.is_nan(), math.nan, copysign(angle, y))
+
+
+def log10(x: Expr) -> Expr:
+    natural = x.named("math.log")
+    low = where(abs(natural) < INF, natural * LOG10_E_LOW, 0.0)
+    return natural.fma(LOG10_E, low)
+
+
+def exp10(x: Expr) -> Expr:
+    high = x * LOG2_10
+    low = x.fma(LOG2_10, -high) + x * LOG2_10_LOW
+    power = high.named("math.exp2")
+    return where(abs(x) < 400.0, power.fma(low * LN2, power), power)
+
+
+def cbrt(x: Expr) -> Expr:
+    """A seed from exp2 and log2, then one step of Newton with the cube's error carried along."""
+    tiny = abs(x) < 2.0**-1000
+    a = abs(x) * where(tiny, 2.0**54, x.like(1.0))
+    y = (a.named("math.log2") * (1.0 / 3.0)).named("math.exp2")
+    square = y * y
+    low = y.fma(y, -square)
+    y = y - (square.fma(y, -a) + low * y) / (3.0 * square)
+    found = copysign(y * where(tiny, 2.0**-18, x.like(1.0)), x)
+    return where(x.eq(0.0) | x.is_nan() | (abs(x).eq(INF)), x, found)
+
+
+def rcbrt(x: Expr) -> Expr:
+    return 1.0 / cbrt(x)
+
+
+def norm(xs: list[Expr], reciprocal: bool) -> Expr:
+    """sqrt(Σ x²), scaled so that no square overflows or vanishes; infinite when any x is."""
+    sizes = [abs(x) for x in xs]
+    largest = sizes[0]
+    for size in sizes[1:]:
+        largest = where(largest > size, largest, size)
+    scale = where(largest > 2.0**500, 2.0**-600, where(largest < 2.0**-400, 2.0**600, largest.like(1.0)))
+    total, low = None, None
+    for size in sizes:
+        size = size * scale
+        square = size * size
+        error = size.fma(size, -square)
+        if total is None or low is None:
+            total, low = square, error
+            continue
+        new = total + square
+        shadow = new - total
+        low = low + error + ((total - (new - shadow)) + (square - shadow))
+        total = new
+    assert total is not None
+    assert low is not None
+    root = where(total < INF, total + low, total).named("math.sqrt")
+    infinite = sizes[0].eq(INF)
+    for size in sizes[1:]:
+        infinite = infinite | size.eq(INF)
+    if reciprocal:
+        return where(infinite, 0.0, scale / root)
+    return where(infinite, INF, root / scale)
+
+
+def _turn(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """x = 2k + n/2 + r: sin(pi r), cos(pi r) for |r| <= 1/4, and n mod 4 as i64."""
+    whole = 2.0 * (x * 0.5).named("math.roundeven")
+    rest = where(abs(x) < 2.0**53, x - whole, 0.0)  # in [-1, 1]; larger numbers are even
+    quarter = (rest * 2.0).named("math.roundeven")
+    r = rest - quarter * 0.5
+    angle = r * PI_HIGH
+    low = r.fma(PI_HIGH, -angle) + r * PI_LOW
+    sine, cosine = angle.named("math.sin"), angle.named("math.cos")
+    n = quarter.cast("arith.fptosi", t.I64) & 3
+    return low.fma(cosine, sine), (-low).fma(sine, cosine), n
+
+
+def sinpi(x: Expr) -> Expr:
+    sine, cosine, n = _turn(x)
+    found = where((n & 1).eq(1), cosine, sine)
+    found = where((n & 2).eq(2), -found, found)
+    whole = x.named("math.trunc").eq(x)
+    found = where(whole, copysign(x.like(0.0), x), found)  # of integers: a zero of their sign
+    return where(abs(x) < INF, found, math.nan)
+
+
+def cospi(x: Expr) -> Expr:
+    sine, cosine, n = _turn(x)
+    found = where((n & 1).eq(1), sine, cosine)
+    found = where(((n + 1) & 2).eq(2), -found, found)
+    found = where(found.eq(0.0), 0.0, found)
+    return where(abs(x) < INF, found, math.nan)

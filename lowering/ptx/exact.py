@@ -1,0 +1,108 @@
+"""Exact arithmetic on floats, rounded once in any of the four directions: rationals of Python, one number at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+SQRT_BITS = 140
+"""Bits of a square root before the sticky one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary float format: precision in bits, exponent of the smallest normal number, largest finite number."""
+
+    precision: int
+    least: int
+    largest: Fraction
+
+
+FORMATS: dict[str, Format] = {
+    "f16": Format(11, -14, Fraction(65504)),
+    "bf16": Format(8, -126, Fraction(255 * 2**120)),
+    "f32": Format(24, -126, Fraction((2**24 - 1) * 2**104)),
+    "f64": Format(53, -1022, Fraction((2**53 - 1) * 2**971)),
+}
+
+
+def rounded(value: Fraction, format_: str, mode: str) -> float:
+    """A number that is not zero in the format; the result may be zero, of the number's sign, or infinite."""
+    f = FORMATS[format_]
+    size = abs(value)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    if Fraction(2) ** exponent > size:
+        exponent -= 1
+    quantum = Fraction(2) ** (max(exponent, f.least) - f.precision + 1)
+    steps, rest = divmod(size, quantum)
+    away = {"rz": False, "rp": value > 0, "rm": value < 0}.get(mode)
+    if away is None:
+        away = rest * 2 > quantum or (rest * 2 == quantum and steps % 2 == 1)
+    result = (steps + (1 if away and rest else 0)) * quantum
+    if result > f.largest:
+        infinite = mode == "rn" or (mode == "rp" and value > 0) or (mode == "rm" and value < 0)
+        return math.copysign(math.inf if infinite else float(f.largest), float(1 if value > 0 else -1))
+    return math.copysign(float(result), float(1 if value > 0 else -1))
+
+
+def _sum(x: float, y: float, format_: str, mode: str, total: Fraction) -> float:
+    if total == 0:
+        both = x == 0 and y == 0 and math.copysign(1, x) == math.copysign(1, y)
+        return x if both else (-0.0 if mode == "rm" else 0.0)
+    return rounded(total, format_, mode)
+
+
+def add(x: float, y: float, format_: str, mode: str) -> float:
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return x + y
+    return _sum(x, y, format_, mode, Fraction(x) + Fraction(y))
+
+
+def multiply(x: float, y: float, format_: str, mode: str) -> float:
+    if not (math.isfinite(x) and math.isfinite(y)) or x == 0 or y == 0:
+        return x * y
+    return rounded(Fraction(x) * Fraction(y), format_, mode)
+
+
+def fused(x: float, y: float, z: float, format_: str, mode: str) -> float:
+    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
+        return x * y + z if math.isfinite(z) or not (math.isfinite(x) and math.isfinite(y)) else z
+    sign = math.copysign(1, x) * math.copysign(1, y)
+    product = Fraction(x) * Fraction(y)
+    near = math.copysign(0.0, sign) if product == 0 else sign
+    return _sum(near, z, format_, mode, product + Fraction(z))
+
+
+def divide(x: float, y: float, format_: str, mode: str) -> float:
+    if not (math.isfinite(x) and math.isfinite(y)) or x == 0 or y == 0:
+        if y == 0 and not math.isnan(x):
+            return math.nan if x == 0 else math.copysign(math.inf, math.copysign(1, x) * math.copysign(1, y))
+        return x / y if y else math.nan
+    return rounded(Fraction(x) / Fraction(y), format_, mode)
+
+
+def square_root(x: float, format_: str, mode: str) -> float:
+    if x == 0 or math.isnan(x) or x == math.inf:
+        return x
+    if x < 0:
+        return math.nan
+    return root_of(Fraction(x), format_, mode)
+
+
+def root_of(value: Fraction, format_: str, mode: str) -> float:
+    """The square root of a positive number."""
+    shift = SQRT_BITS * 2 + 2200
+    scaled = (value.numerator << shift) // value.denominator
+    root = math.isqrt(scaled)
+    exact = root * root == scaled and (value.numerator << shift) % value.denominator == 0
+    return rounded(Fraction(2 * root + (not exact), 2 << (shift // 2)), format_, mode)
+
+
+def narrow(x: float, format_: str, mode: str) -> float:
+    """A float of any format in another one."""
+    return x if x == 0 or not math.isfinite(x) else rounded(Fraction(x), format_, mode)
+
+
+def from_integer(x: int, format_: str, mode: str) -> float:
+    return 0.0 if x == 0 else rounded(Fraction(x), format_, mode)

@@ -1,0 +1,54 @@
+"""Library functions replaced by block operations.
+
+Functions of libdevice become compositions of `arith` and `math`; those of `signatures.CALLS` stay, for a back end to call the C
+library, and are left on float64: what surrounds them converts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from xdsl.dialects.builtin import BoolAttr, StringAttr
+from xdsl.ir import Operation
+
+from ..libdevice.expand import EXPANSIONS
+from ..libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signature
+from . import types as t
+from .builder import BlockBuilder
+from .dialect_external import ExternElementwiseOp
+from .expansion import Expander, operations_named
+from .expression import Expr, where
+
+_EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
+
+
+def expand_libdevice(func: Operation) -> None:
+    """Replace the library functions of a function; changed in place.
+
+    Raises `UnsupportedError` for symbols that are not known, with those that look alike.
+    """
+    expander = Expander()
+    for op in operations_named(func, "tt.extern_elementwise"):
+        assert isinstance(op, ExternElementwiseOp)
+        signature = known_signature(op.symbol.data)
+        expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
+
+
+def _expanded(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    return [EXPANSIONS[signature.function](xs, signature)]
+
+
+def _call(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    """The float64 function of the C library."""
+    wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
+    if len(wide) == 2:
+        order, x = wide
+        far = (order > MAX_ORDER) | (order < -MAX_ORDER)
+        wide = [where(far, 0, order), where(far, math.nan, x)]
+    symbol = StringAttr(signature.symbol.removesuffix("f") if signature.result == "f32" else signature.symbol)
+    properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": symbol}
+    (value,) = b.op(ExternElementwiseOp, [x.v for x in wide], [wide[-1].type], properties)
+    found = Expr(b, value)
+    return [found.to_float(t.F32) if signature.result == "f32" else found]
