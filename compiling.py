@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from .promotion.dtype import DType
 from .promotion.errors import InternalError, UnsupportedError, UserError
 from .runtime import artifact_file
 from .runtime.artifact_file import StoredWeight
-from .runtime.cache import CompileCache
+from .runtime.cache import CacheOption, CompileCache, cache_of
 from .runtime.host import HostDevice
 from .runtime.layouts import pack
 from .runtime.memory import address, aligned_copy, is_aligned
@@ -26,7 +26,6 @@ from .runtime.model import Model
 
 Array = np.ndarray[Any, Any]
 Archive = tuple[str, Sequence[StoredWeight]]
-CacheOption = bool | Literal["must-hit"] | str | os.PathLike[str] | CompileCache
 
 DEVICES = ("auto", "cpu")
 
@@ -116,27 +115,12 @@ def _arrays(graph: Graph) -> list[Array]:
     return [symbol.attrs["value"] for symbol in graph.symbols if symbol.op.name in ("constant", "weight")]
 
 
-def _cache_of(option: CacheOption) -> CompileCache | None:
-    if isinstance(option, CompileCache):
-        return option
-    if option is False:
-        return None
-    if option is True or option == "must-hit":
-        return CompileCache()
-    if not isinstance(option, (str, os.PathLike)) or option == "":
-        raise UserError(
-            f"cache is {option!r}; expected True, False, 'must-hit', a directory or a CompileCache; "
-            "fix: cache=False to do without"
-        )
-    return CompileCache(option)
-
-
 def _compiled(
     graph: Graph, cache: CacheOption, labels: Mapping[int, str]
 ) -> tuple[CompiledGraph, CompileCache | None]:
     target = host_target()
     key = compile_key(graph, target)
-    store = _cache_of(cache)
+    store = cache_of(cache)
     found = store.get(key) if store is not None else None
     if found is not None:
         # equal graphs of other names share an entry
@@ -195,7 +179,7 @@ def load(
         graph = from_text(opened.graph_text, plain)
     except UserError as error:
         raise UserError(f"artifact {os.fspath(path)}: {error}") from error
-    compiled, store = opened.compiled, _cache_of(cache)
+    compiled, store = opened.compiled, cache_of(cache)
     if compiled is None:
         compiled, store = _compiled(graph, cache, constant_labels(graph))
     places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}

@@ -34,6 +34,7 @@ from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
 from .promotion.errors import UnsupportedError, UserError
+from .runtime.cache import CacheOption, CompileCache, cache_of
 from .runtime.threads import resolve_threads
 
 Array = NDArray[Any]
@@ -54,8 +55,9 @@ class Kernel:
         ttir: the module as text.
     """
 
-    def __init__(self, module: Any, name: str | None) -> None:
+    def __init__(self, module: Any, name: str | None, store: CompileCache | None = None) -> None:
         self._module = module
+        self._store = store
         self._function = find_function(module, name)
         self.name: str = self._function.sym_name.data
         self.ttir: str = print_module(module)
@@ -203,7 +205,7 @@ class Kernel:
         lowered = self._lowered_for(circumstances)
         with self._lock:
             if circumstances not in self._programs:
-                self._programs[circumstances] = HostProgram(lowered)
+                self._programs[circumstances] = HostProgram(lowered, self._store)
             return self._programs[circumstances]
 
     @functools.cached_property
@@ -266,17 +268,21 @@ def _only_host(what: str, target: str) -> None:
         raise UnsupportedError(f"{what}: target {target!r} is not part of this version; fix: target='host'")
 
 
-def from_ttir(text_or_path: str | os.PathLike[str], name: str | None = None) -> Kernel:
+def from_ttir(
+    text_or_path: str | os.PathLike[str], name: str | None = None, *, cache: CacheOption = True
+) -> Kernel:
     """A block kernel from text in the tt dialect, as Triton prints it or written by hand.
 
     Args:
         text_or_path: the module's text, or the path of a file that holds it: a `Path`, or one line ending in .ttir or .mlir.
         name: which `tt.func`, when there are several public ones.
+        cache: where native code that kernels share is kept between processes: True for the user's cache directory, False for
+            nowhere, or a directory or `CompileCache`.
 
     Raises `UserError` with line and column for text that is no valid module, and for functions that are not there.
     """
     text, source = _source(text_or_path)
-    return Kernel(parse(text, source), name)
+    return Kernel(parse(text, source), name, cache_of(cache))
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:

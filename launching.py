@@ -28,8 +28,9 @@ from .lowering.tt.numerics import numpy_dtype
 from .lowering.tt.print_format import print_lines
 from .lowering.tt.types import scalar_type
 from .promotion.errors import InternalError, UnsupportedError
-from .runtime.native.codegen import link
-from .runtime.native.library import library_symbols, native_library
+from .runtime.cache import CompileCache
+from .runtime.native.codegen import LinkedCode, link
+from .runtime.native.library import cached_object, library_symbols, native_library
 from .runtime.threads import pool_address
 
 Array = NDArray[Any]
@@ -40,10 +41,11 @@ CHUNKS_PER_THREAD = 16
 class HostProgram:
     """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
 
-    def __init__(self, lowered: HostKernel) -> None:
+    def __init__(self, lowered: HostKernel, store: CompileCache | None) -> None:
         self.lowered = lowered
         code = lowered.object_code()
-        imports = {"jn_parallel": native_library().parallel}
+        imports = {"jn_parallel": native_library(store).parallel}
+        imports |= {name: _shared(name, text, store) for name, text in lowered.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
         imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
         missing = [name for name in sorted(CALLS) if name not in imports and f"\0{name}\0".encode() in code]
@@ -97,6 +99,18 @@ def word_of(value: Any) -> int:
     if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
         array = array.astype(np.float32)
     return int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True)
+
+
+_shared_lock = threading.Lock()
+_shared_code: dict[str, LinkedCode] = {}
+
+
+def _shared(name: str, text: str, store: CompileCache | None) -> int:
+    """The address of a function that kernels share. Its code stays for ever."""
+    with _shared_lock:
+        if text not in _shared_code:
+            _shared_code[text] = link([cached_object(name, text, store)], (name,), {})
+        return _shared_code[text][name]
 
 
 def _place(program: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:

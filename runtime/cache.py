@@ -20,6 +20,7 @@ import struct
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 from ..lowering.artifact import CompiledGraph
 from ..promotion.errors import UserError
@@ -207,6 +208,25 @@ class CompileCache:
     def __repr__(self) -> str:
         state = f"problem: {self.problem}" if self.problem else f"{self.hits} hits, {self.misses} misses"
         return f"<joinery.CompileCache {str(self.directory)!r}; {state}>"
+
+
+CacheOption = bool | Literal["must-hit"] | str | os.PathLike[str] | CompileCache
+
+
+def cache_of(option: CacheOption) -> CompileCache | None:
+    """The cache that an option names; None for no cache. Raises `UserError` for what is no option."""
+    if isinstance(option, CompileCache):
+        return option
+    if option is False:
+        return None
+    if option is True or option == "must-hit":
+        return CompileCache()
+    if not isinstance(option, (str, os.PathLike)) or option == "":
+        raise UserError(
+            f"cache is {option!r}; expected True, False, 'must-hit', a directory or a CompileCache; "
+            "fix: cache=False to do without"
+        )
+    return CompileCache(option)
 
 
 def _unwrap(content: bytes, key: bytes) -> bytes | None:

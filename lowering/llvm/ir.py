@@ -107,6 +107,8 @@ class Module:
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
+    shared: dict[str, str] | None = None
+    """Functions that the module calls and does not hold: name → module that does. None: it holds everything."""
 
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:

@@ -154,7 +154,8 @@ def _template(name: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def _object(name: str, text: str, store: ObjectStore | None) -> bytes:
+def cached_object(name: str, text: str, store: ObjectStore | None) -> bytes:
+    """Object code of an LLVM module for this machine, from the store if it is there."""
     key = hashlib.sha256(f"joinery runtime {name}\n{target_key()}\n{text}".encode()).hexdigest()
     cached = store.get_bytes(key) if store is not None else None
     if cached is not None:
@@ -231,7 +232,7 @@ def _load_entry(store: ObjectStore | None) -> Entry:
         "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_free",
         "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc",
     )  # fmt: skip
-    code = link([_object("entry", text, store)], exports, imports)
+    code = link([cached_object("entry", text, store)], exports, imports)
     handler.malloc = code["jn_handler_malloc"]
     handler.calloc = code["jn_handler_calloc"]
     handler.realloc = code["jn_handler_realloc"]
@@ -273,7 +274,7 @@ def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCod
     """`jn_parallel` and `jn_pool_reset` for a platform. The code stays for ever: worker threads run in it."""
     text = pool_text(platform_name, _machine(), sys.platform)
     imports = _addresses(c_library(), _POOL_SYMBOLS[platform_name])
-    code = link([_object("pool", text, store)], ("jn_parallel", "jn_pool_reset"), imports)
+    code = link([cached_object("pool", text, store)], ("jn_parallel", "jn_pool_reset"), imports)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
     ctypes.CFUNCTYPE(None)(code["jn_pool_reset"])()
     return code

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...target import HostTarget
@@ -21,12 +22,14 @@ class HostKernel:
     """LLVM IR of a block function and of `jn_launch(pool, words, programs, grain)`, which runs it on the thread pool.
 
     `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
-    address of the status words (`status.py`). `sites`: what the site in those words means.
+    address of the status words (`status.py`). `sites`: what the site in those words means. `shared`: functions that the
+    code calls, and the modules that hold them.
     """
 
     llvm_ir: str
     target: HostTarget
     sites: tuple[Site | PrintSite, ...] = ()
+    shared: Mapping[str, str] = field(default_factory=dict)
 
     def object_code(self) -> bytes:
         return compile_object(self.llvm_ir, self.target)
@@ -40,7 +43,7 @@ def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumsta
 
     Raises `UnsupportedError` naming the first operation the host back end does not implement.
     """
-    module = Module()
+    module = Module(shared={})
     sites = lower_kernel(module, function, KERNEL, target, circumstances)
     module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
     f = Function(module, LAUNCH, [("ptr", "pool"), ("ptr", "words"), ("i64", "programs"), ("i64", "grain")])
@@ -48,4 +51,4 @@ def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumsta
     f.call("jn_parallel", "void", [pool, V(f"@{KERNEL}", "ptr"), words, programs, grain])
     f.ret()
     module.add(f)
-    return HostKernel(module.text(), target, sites)
+    return HostKernel(module.text(), target, sites, dict(module.shared or {}))
