@@ -3,7 +3,7 @@ advance by the same block of offsets in every turn are never stored: where they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from .elementwise import register_element
 from .liveness import all_operations
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .offsets import is_exact
+from .product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
 from .scalars import ZERO, is_constant
 from .syntax import element_name, is_tensor, shape_of
 
@@ -25,7 +26,7 @@ ONE = V("1", "i64")
 
 
 @dataclass(frozen=True, slots=True)
-class _Advance:
+class Advance:
     """Pointers that move by `step` in every turn of a loop."""
 
     start: Pointers
@@ -46,7 +47,7 @@ class _Advance:
         return replace(start, offset=Affine(start.shape, "i64", s.add(offset.base, moved.base), sums))
 
 
-def _advance(k: KernelLowering, op: Any, position: int) -> _Advance | None:
+def _advance(k: KernelLowering, op: Any, position: int) -> Advance | None:
     """How a carried block of pointers moves, if it is by one block of offsets known before the loop that is the same at every
     position, or affine in it."""
     body = op.regions[0].blocks[0]
@@ -68,7 +69,7 @@ def _advance(k: KernelLowering, op: Any, position: int) -> _Advance | None:
     assert isinstance(scaled, Affine)
     if start.rest is not None:
         k.roots.settle([start.rest])  # once, before the loop
-    return _Advance(start, scaled)
+    return Advance(start, scaled)
 
 
 def lower_for(k: KernelLowering, op: Any) -> None:
@@ -79,7 +80,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
     _settle_captured(k, body)
     yielded = body.last_op.operands
     carried_scalars: list[int] = []
-    advancing: dict[int, _Advance] = {}
+    advancing: dict[int, Advance] = {}
     # A step of zero is a mistake of the text, but must not become a division that ends the process.
     stride = step if is_constant(step) and step.ref != "0" else k.f.select(k.f.icmp("eq", step, ZERO), ONE, step)
     for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
@@ -94,6 +95,13 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         k.roots.materialize(node, memory)
         k.define(argument, memory)
         k.carried[yielded[i]] = memory
+    distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
+    turns = k.ev.s.max(k.f.binary("sdiv", distance, stride), ZERO) if advancing else ZERO
+    loop = product_loop(k, op, advancing) if advancing else None
+    behind = None if loop is None else _several_turns(k, loop, advancing, turns, low, stride)
+    if loop is not None and behind == "":
+        _carry_out(k, loop, advancing, turns)
+        return
     first = [k.scalar(inits[i]) for i in carried_scalars]
     replaced = dict(k.ev.replacement)
     with k.f.loop(low, high, step, first) as state, k.ev.scope():
@@ -115,15 +123,53 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         _yield(k, arguments, yielded)
         state.next = [k.scalar(yielded[i]) for i in carried_scalars]
     k.ev.replacement = replaced  # what was kept inside may not have been computed (no iterations)
+    if loop is not None and behind is not None:
+        k.f.branch(behind)
+        k.f.start(behind)
+        _carry_out(k, loop, advancing, turns)
+        return
     for i, value in zip(carried_scalars, state.results, strict=True):
         k.scalars[op.results[i]] = value
     for i, argument in enumerate(arguments):
         if i in advancing:
-            distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
-            turns = k.ev.s.max(k.f.binary("sdiv", distance, stride), ZERO)
             k.define(op.results[i], advancing[i].after(k, turns))
         elif is_tensor(argument.type):
             k.define(op.results[i], k.nodes[argument])
+
+
+def _several_turns(
+    k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V, low: V, step: V
+) -> str | None:
+    """Emit the loop as deep products: the label behind both forms of the loop where a check at run time decides, ""
+    where it is always this one; None if it cannot be done."""
+    if not loop.guards:
+        return "" if lower_product_loop(k, loop, advancing, turns, low, step) else None
+    deep, plain, behind = k.f.label("deep"), k.f.label("plain"), k.f.label("behind")
+    start = len(k.f.lines), k.f.block
+    same = [k.f.icmp("eq", left, right) for left, right in loop.guards]
+    holds = same[0] if len(same) == 1 else k.f.binary("and", same[0], same[1])
+    k.f.cond_branch(holds, deep, plain)
+    k.f.start(deep)
+    if not lower_product_loop(k, loop, advancing, turns, low, step):
+        del k.f.lines[start[0] :]
+        k.f.block = start[1]
+        return None
+    k.f.branch(behind)
+    k.f.start(plain)
+    return behind
+
+
+def _carry_out(k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V) -> None:
+    """The results of a loop that is a product: blocks lie in scratch, everything else follows from the number of turns."""
+    op = loop.op
+    for i, result in enumerate(op.results):
+        if i in advancing:
+            k.define(result, advancing[i].after(k, turns))
+        elif is_tensor(result.type):
+            k.define(result, k.nodes[op.regions[0].blocks[0].args[1 + i]])
+        else:
+            start = k.ev.s.to_i64(k.scalar(op.operands[3 + i]))
+            define_integer(k, result, k.ev.s.add(start, k.ev.s.mul(k.ev.s.constant(loop.scalars[i]), turns)))
 
 
 def _settle_captured(k: KernelLowering, body: Any) -> None:

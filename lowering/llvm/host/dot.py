@@ -104,9 +104,10 @@ class Dots:
             direct = self._direct(node, element)
             if direct is not None and (not contiguous or direct.column.ref == "1"):
                 return direct
-        memory = self.roots.materialize(self._converted(node, elem, tf32), bounds=wanted)
+        limits = self._limits(node)  # beyond them the operand is zero, and the product looks no further
+        memory = self.roots.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
-        return Operand(memory.pointer, row, column, self._limits(node))
+        return Operand(memory.pointer, row, column, limits)
 
     def _converted(self, node: Node, elem: str, tf32: bool) -> Node:
         """The block with elements `elem`, rounded to 10 mantissa bits for `tf32`."""

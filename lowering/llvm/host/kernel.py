@@ -215,9 +215,9 @@ class KernelLowering:
                 self._current_root = self.liveness.index[op]
                 if self.ordering is not None:
                     self.ordering.before(op, self._current_root)
-            self._operation(op)
+            self.operation(op)
 
-    def _operation(self, op: Any) -> None:
+    def operation(self, op: Any) -> None:
         handler = HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)

@@ -10,17 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from ....promotion.errors import UnsupportedError
 from ..ir import V, lanes, mangle, vector
-from .coordinates import Bound, Coordinate, Coordinates, decompose_mask, reads_memory, stride_of
+from .coordinates import (
+    Bound,
+    Coordinate,
+    Coordinates,
+    decompose_mask,
+    memory_size_of,
+    reads_memory,
+    stride_of,
+)
 from .elementwise import (
     memory_size,
     to_memory,
 )
 from .evaluate import Evaluator
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
-from .scalars import is_constant
+from .scalars import ZERO, is_constant
 from .transpose import transpose, transposed_load
 
 
@@ -264,13 +273,61 @@ class Roots:
         if transposed is not None and memory.strides[-1] == 1:
             transpose(ev, transposed, memory, self.streaming, [b.limit for b in bounds if b.dim == 1])
             return memory
-        self.nest(
-            node.shape,
-            bounds,
-            [node],
-            lambda here, tail: ev.write_scratch(memory, here, ev.at(node, here, tail)),
-        )
+        if isinstance(node, Load) and id(node) not in ev.replacement and self._is_shuffled(node):
+            self._in_runs(node, memory, bounds)
+            return memory
+        self._copy(node, memory, bounds)
         return memory
+
+    def _copy(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
+        ev = self.ev
+
+        def write(here: Coordinates, tail: V | None) -> None:
+            ev.write_scratch(memory, here, ev.at(node, here, tail))
+
+        self.nest(node.shape, bounds, [node], write)
+
+    def _is_shuffled(self, load: Load) -> bool:
+        """Whether rows are read through computed offsets, such as `column % n`, which are the same in every row."""
+        pointers, inner = load.pointers, self.inner_dim(load.shape)
+        rest = pointers.rest
+        if rest is None or len(load.shape) < 2 or pointers.offset.coefficients[inner] is not None:
+            return False
+        whole = memory_size_of(pointers.unit) == memory_size(pointers.pointee)
+        return whole and self.ev.depends(rest) == {inner} and not reads_memory(rest)
+
+    def _in_runs(self, load: Load, memory: Stored, bounds: Sequence[Bound]) -> None:
+        """Copy rows whose computed offsets mostly are neighbours: that is looked at once, for all rows."""
+        ev, f = self.ev, self.ev.f
+        pointers, inner = load.pointers, self.inner_dim(load.shape)
+        rest = pointers.rest
+        assert rest is not None
+        self.settle([rest])
+        extent = load.shape[inner]
+        n = min(ev.lanes_for("i64"), extent)
+
+        def at(coordinate: Coordinate) -> Coordinates:
+            return tuple(coordinate if d == inner else None for d in range(len(load.shape)))
+
+        first = ev.s.to_i64(ev.at(rest, at(Coordinate(ZERO))))
+        with f.loop(0, extent, n, [V("true", "i1")]) as state, ev.scope():
+            offsets = f.splat(ev.at(rest, at(Coordinate(state.index, 0, n))), n)
+            offsets = f.cast("sext", offsets, vector("i64", n))
+            expected = f.binary("add", f.splat(ev.s.add(first, state.index), n), f.iota(n, "i64"))
+            same = f.icmp("eq", offsets, expected)
+            together = same if n == 1 else f.intrinsic("vector.reduce.and", [same], "i1")
+            state.next = [f.binary("and", state.values[0], together)]
+        run, apart, done = f.label("run"), f.label("apart"), f.label("copied")
+        coefficients = tuple(V("1", "i64") if d == inner else c for d, c in enumerate(pointers.offset.coefficients))
+        offset = Affine(load.shape, "i64", ev.s.add(pointers.offset.base, first), coefficients)
+        straight = replace(load, pointers=replace(pointers, offset=offset, rest=None))
+        f.cond_branch(state.results[0], run, apart)
+        for label, node in ((run, straight), (apart, load)):
+            f.start(label)
+            with ev.scope():
+                self._copy(node, memory, bounds)
+            f.branch(done)
+        f.start(done)
 
     def argument_of(self, node: Node) -> V:
         """The scalar of a rank-0 node."""
