@@ -103,6 +103,10 @@ class Evaluator:
                 return self._addresses_of(node, coordinates, mask)
             case Affine():
                 return self._affine(node, coordinates)
+            case Map() if self._always(node, coordinates):
+                return V("true", "i1")
+            case Map(op="arith.select") if self._always(node.operands[0], coordinates):
+                return self.at(node.operands[1], coordinates, mask)
             case Map():
                 operands = [self.at(operand, coordinates, mask) for operand in node.operands]
                 elems = [operand.elem for operand in node.operands]
@@ -247,6 +251,19 @@ class Evaluator:
                 found = self.f.icmp("sgt", small, self.f.iota(n, "i32"))
             self.s.remember(key, found)
         return found
+
+    def _always(self, node: Node, coordinates: Coordinates) -> bool:
+        """Whether a condition holds wherever the surrounding loops go (but for lanes that they mask off)."""
+        match node:
+            case Map(op="arith.cmpi") if "bound" in node.attrs:
+                bound = node.attrs["bound"]
+                coordinate = coordinates[bound.dim]
+                return coordinate is not None and bound.limit.ref in self._implied.get(coordinate.loop, ())
+            case Map(op="arith.andi"):
+                return all(self._always(operand, coordinates) for operand in node.operands)
+            case View():
+                return self._always(node.source, self.through(node, coordinates))
+        return False
 
     def _load(self, node: Load, coordinates: Coordinates, tail: V | None) -> V:
         pointers = node.pointers
