@@ -16,12 +16,14 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
+from .lowering.tt import types
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
@@ -79,7 +81,7 @@ class Kernel:
         """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3."""
         return print_module(self._module, spelling=spelling)
 
-    @property
+    @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What a launch takes, in order. Raises `UserError` for a declaration."""
         return parameters_of(self._function)
@@ -217,9 +219,26 @@ class Kernel:
     def _words(self, args: Sequence[Any]) -> _Words:
         """The argument words, and where the arrays lie. The caller keeps the arrays alive."""
         words = _Words(self._written)
-        for parameter, arg in supplied(self._function, args):
+        if len(args) == len(self._sizes):
+            for parameter, size, arg in zip(self.parameters, self._sizes, args, strict=True):
+                if not words.add_quickly(size, arg):
+                    words.add(parameter, arg)
+            return words
+        for parameter, arg in supplied(self._function, args, self.parameters):
             words.add(parameter, arg)
         return words
+
+    @functools.cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        """For `_Words.add_quickly`: bytes of a pointer's elements, minus the bits of an integer, 0 for everything else."""
+        found = []
+        for parameter in self.parameters:
+            type_ = parameter.type
+            if isinstance(type_, types.PointerType) and not types.is_tensor(type_.pointee):
+                found.append(max(1, types.bit_width(type_.pointee) // 8))
+            else:
+                found.append(-types.bit_width(type_) if types.is_integer(type_) else 0)
+        return tuple(found)
 
 
 class _Words:
@@ -233,6 +252,23 @@ class _Words:
     @property
     def bytes(self) -> int:
         return sum(end - first for _, first, end in self.spans)
+
+    def add_quickly(self, size: int, arg: Any) -> bool:
+        """Add the usual: an array that needs no second look, a number that fits. False: nothing was added."""
+        if size > 0:
+            if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
+                return False
+            flags = arg.flags
+            if not (flags.c_contiguous and flags.writeable):
+                return False
+            address = address_of(arg)
+            self.spans.append((len(self.words), address, address + arg.nbytes))
+            self.words.append(address)
+            return True
+        if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
+            self.words.append(arg)
+            return True
+        return False
 
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):

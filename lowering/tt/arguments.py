@@ -23,11 +23,16 @@ MAX_PROGRAMS = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a block function; `what` names it in messages."""
+    """One parameter of a block function."""
 
     name: str
     type: Attribute
-    what: str
+    function: str
+
+    @property
+    def what(self) -> str:
+        """Its name in messages."""
+        return f"@{self.function}, parameter {self.name} of type {self.type}"
 
     @property
     def is_pointer(self) -> bool:
@@ -112,14 +117,17 @@ class Parameter:
         return isinstance(self.type, t.PointerType) and self.type.pointee == t.I8
 
 
-def supplied(function: FuncOp, args: Sequence[Any]) -> list[tuple[Parameter, Any]]:
-    """Every parameter with its argument.
+def supplied(
+    function: FuncOp, args: Sequence[Any], parameters: Sequence[Parameter] | None = None
+) -> list[tuple[Parameter, Any]]:
+    """Every parameter with its argument. `parameters`: those of the function, if they are known already.
 
     The front end lets a descriptor be followed by one i32 extent and one i64 stride per axis. One `TensorDescriptor`
     supplies all of them, unless there are as many arguments as parameters. Raises `UserError` for a wrong number of
     arguments.
     """
-    parameters = parameters_of(function)
+    if parameters is None:
+        parameters = parameters_of(function)
     if len(args) == len(parameters):
         return list(zip(parameters, args, strict=True))
     found: list[tuple[Parameter, Any]] = []
@@ -152,7 +160,7 @@ def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter
     found = []
     for index, argument in enumerate(function.body.blocks[0].args):
         name = argument.name_hint or f"argument {index}"
-        found.append(Parameter(name, argument.type, f"{where}, parameter {name} of type {argument.type}"))
+        found.append(Parameter(name, argument.type, function.sym_name.data))
     if count is not None and count != len(found):
         raise UserError(f"{where} takes {len(found)} arguments, got {count}")
     return tuple(found)
@@ -160,6 +168,9 @@ def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter
 
 def grid_extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
     """The number of programs along x, y and z. Raises `UserError`."""
+    if type(grid) is tuple and 1 <= len(grid) <= 3 and all([type(e) is int and 0 <= e <= MAX_PROGRAMS for e in grid]):
+        x, y, z = (*grid, 1, 1, 1)[:3]
+        return x, y, z
     extents: tuple[Any, ...] = (grid,) if not isinstance(grid, Sequence | np.ndarray) else tuple(grid)
     if not 1 <= len(extents) <= 3 or any(isinstance(e, bool) or not isinstance(e, int | np.integer) for e in extents):
         raise UserError(f"grid {grid}: expected one to three numbers of programs")

@@ -17,6 +17,7 @@ from ...tt.types import scalar_type
 from .. import conversions
 from ..ir import Function, V, const, lanes, mangle, vector, with_element
 from ..mathlib import emit_math
+from . import division
 from .calls import emit_call
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
@@ -237,6 +238,10 @@ def emit_map(
             return f.call(name, xs[0].type, [xs[0], V("false", "i1")])
         case "math.absi":
             return f.intrinsic("smax", [xs[0], f.binary("sub", const(0, xs[0].type), xs[0])])
+        case division.RECIPROCAL:
+            return division.reciprocal(f, xs[0])
+        case division.DIVIDE:
+            return division.divide(f, xs[0], *operands[1:])
         case "tt.extern_elementwise":
             return emit_call(f, str(attrs["symbol"]), xs)
         case "tt.mulhiui":

@@ -13,6 +13,7 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ...tt.provenance import Provenance
 from ..ir import Function, Module, V
+from . import division
 from .accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .affine import WIDENING, bound_of, fold
 from .atomics import lower_atomic
@@ -295,6 +296,10 @@ class KernelLowering:
             bound = bound_of(self.ev.s, facts["predicate"], *operands)
             if bound is not None and self.exact_operands(op, operands):
                 facts["bound"] = bound
+        if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
+            inverse = _inverse(operands[1])
+            if inverse is not None:
+                return self.shallow(Map(shape, elem, division.DIVIDE, (*operands, inverse), facts))
         return self.shallow(Map(shape, elem, op.name, tuple(operands), facts))
 
     def _depth(self, node: Node) -> int:
@@ -371,6 +376,18 @@ class KernelLowering:
 
     def op_nothing(self, op: Any) -> None:
         """Terminators (their operands are handled by the owner) and hints."""
+
+
+def _inverse(divisor: Node) -> Node | None:
+    """The reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value."""
+    match divisor:
+        case Splat():
+            one = Splat((), divisor.elem, divisor.value)
+            return View(divisor.shape, divisor.elem, Map((), "f32", division.RECIPROCAL, (one,)), ())
+        case View() if any(n > 1 and d not in divisor.dims for d, n in enumerate(divisor.shape)):
+            source = divisor.source
+            return View(divisor.shape, divisor.elem, Map(source.shape, "f32", division.RECIPROCAL, (source,)), divisor.dims)
+    return None
 
 
 def _is_static(affine: Affine) -> bool:
