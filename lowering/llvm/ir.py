@@ -109,6 +109,8 @@ class Module:
     globals: dict[str, str] = field(default_factory=dict)
     shared: dict[str, str] | None = None
     """Functions that the module calls and does not hold: name → module that does. None: it holds everything."""
+    features: frozenset[str] = frozenset()
+    """Of the processor that the code is for, as far as emitters make use of them."""
 
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:

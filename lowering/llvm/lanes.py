@@ -63,6 +63,19 @@ class Lanes:
         """a * b + c, rounded once."""
         return self.fn.fma(self.c(a), self.c(b), self.c(c))
 
+    @property
+    def scales(self) -> bool:
+        """Whether the processor multiplies floats of this many lanes by powers of two in one instruction."""
+        features = self.fn.module.features
+        return self.element == "float" and self.n in (4, 8, 16) and {"avx512f", "avx512vl"} <= features
+
+    def scalef(self, a: V, exponent: V) -> V:
+        """a · 2^⌊exponent⌋, rounded once, with overflow to infinity. Only where `scales`."""
+        mask = V("-1", "i16" if self.n == 16 else "i8")
+        rounding = [V("4", "i32")] if self.n == 16 else []  # 4: as everything else is rounded
+        name = f"llvm.x86.avx512.mask.scalef.ps.{32 * self.n}"
+        return self.fn.target_intrinsic(name, [a, exponent, a, mask, *rounding], self.type)
+
     def neg(self, a: V) -> V:
         return self.fn.fneg(a)
 

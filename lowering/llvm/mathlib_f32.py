@@ -32,6 +32,8 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
     """p * 2^k for k in [-150, 129]; the low bits of `biased` are k + 254. Two exact powers, so that
     denormals round once.
     """
+    if lane.scales:
+        return lane.scalef(p, lane.sub(lane.float_of(biased), ROUNDER + 254.0))
     half = lane.iop("lshr", biased, 1)
     rest = lane.iop("sub", biased, half)
     p = lane.mul(p, lane.float_of(lane.iop("shl", half, 23)))

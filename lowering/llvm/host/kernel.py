@@ -71,6 +71,7 @@ class KernelLowering:
     ) -> None:
         """`launch`: what is known of the launches of a text. Without it the function was built here: its buffers are distinct,
         and as aligned as it says."""
+        module.features = target.features
         self.func = func
         self.from_text = launch is not None
         self._launch = launch
