@@ -63,12 +63,15 @@ def main() -> int:
     limit_threads(options.threads)
 
     # The libraries read the thread limits when they are imported.
-    from cases import CASES
+    from cases import CASES as GRAPH_CASES
     from harness import ForeignLoad, Measurement, report, sample, table
+    from kernel_cases import KERNEL_CASES, KERNEL_MEASUREMENTS
     from machine import measure_limits
-    from startup import STARTUP_CASES
+    from startup import STARTUP_CASES as STARTUP
 
-    known = [*CASES, *STARTUP_CASES]
+    cases = {**GRAPH_CASES, **KERNEL_CASES}
+    measurements_of = {**STARTUP, **KERNEL_MEASUREMENTS}
+    known = [*cases, *measurements_of]
     unknown = sorted(set(options.cases) - set(known))
     if unknown:
         raise SystemExit(f"no such case: {', '.join(unknown)}; there are: {', '.join(known)}")
@@ -84,8 +87,8 @@ def main() -> int:
     measurements: list[Measurement] = []
     for name in chosen:
         foreign = ForeignLoad()
-        if name in CASES:
-            case = CASES[name](peers)
+        if name in cases:
+            case = cases[name](peers)
             case.check()
             foreign = ForeignLoad()
             ours = tuple(contender.name for contender in case.contenders if contender.ours)
@@ -94,7 +97,7 @@ def main() -> int:
             measurement = Measurement(case.name, reason, samples, ours)
             del case, limit
         else:
-            measurement = STARTUP_CASES[name](peers)
+            measurement = measurements_of[name](peers)
         load = foreign.processors()
         if load is not None and load > 0.05:
             measurement.notes["disturbed"] = f"other processes used {load:.2f} processors meanwhile"
