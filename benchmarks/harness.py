@@ -229,7 +229,9 @@ def format_seconds(value: float) -> str:
 
 
 def spread(ratio: Ratio) -> str:
-    return f"{ratio.median:.2f} ({ratio.lower_quartile:.2f}–{ratio.upper_quartile:.2f})"
+    """Hundredths, or two significant digits where those would be zero."""
+    form = ".2f" if ratio.median >= 0.1 else ".2g"
+    return f"{ratio.median:{form}} ({ratio.lower_quartile:{form}}–{ratio.upper_quartile:{form}})"
 
 
 def report(measurement: Measurement) -> str:

@@ -21,13 +21,15 @@ from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UnsupportedError
 
 GLOBAL_ADDRESS_SPACE = 1
+ADDRESS_SPACES = {"global": GLOBAL_ADDRESS_SPACE, "constant": 4}
+"""Names that Triton 3.9 prints. Constant memory is global memory that the kernel does not write."""
 MAX_BLOCK_ELEMENTS = 1 << 20
 """Largest number of elements of one block (the tt dialect's own limit)."""
 
 
 @irdl_attr_definition
 class PointerType(ParametrizedAttribute, TypeAttribute):
-    """`!tt.ptr<T>` or `!tt.ptr<T, space>`: the address of a `T`. Space 1 (global memory) is not printed."""
+    """`!tt.ptr<T>`, `!tt.ptr<T, "space">` or `!tt.ptr<T, number>`: the address of a `T`. Global memory is not printed."""
 
     name = "tt.ptr"
 
@@ -40,14 +42,27 @@ class PointerType(ParametrizedAttribute, TypeAttribute):
             pointee = parser.parse_type()
             space = GLOBAL_ADDRESS_SPACE
             if parser.parse_optional_punctuation(","):
-                space = parser.parse_integer(allow_boolean=False, allow_negative=False)
+                space = _address_space(parser)
         return (pointee, IntAttr(space))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_attribute(self.pointee)
-            if self.address_space.data != GLOBAL_ADDRESS_SPACE:
-                printer.print_string(f", {self.address_space.data}")
+            space = self.address_space.data
+            if space != GLOBAL_ADDRESS_SPACE:
+                names = {number: f'"{name}"' for name, number in ADDRESS_SPACES.items()}
+                printer.print_string(f", {names.get(space, space)}")
+
+
+def _address_space(parser: AttrParser) -> int:
+    position = parser.pos
+    name = parser.parse_optional_str_literal()
+    if name is None:
+        return parser.parse_integer(allow_boolean=False, allow_negative=False)
+    if name not in ADDRESS_SPACES:
+        known = ", ".join(f'"{known}"' for known in ADDRESS_SPACES)
+        parser.raise_error(f'unknown address space "{name}"; there are {known}, and numbers', position, parser.pos)
+    return ADDRESS_SPACES[name]
 
 
 I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))

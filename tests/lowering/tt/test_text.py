@@ -6,6 +6,7 @@ import math
 import re
 import struct
 
+import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
@@ -401,3 +402,34 @@ def test_a_constant_keeps_its_attribute_type() -> None:
     (attr,) = constants("1.5 : bf16")
     assert isinstance(attr, FloatAttr)
     assert attr.type == BF16
+
+
+CONSTANT = """module {
+  tt.func public @copy(%x: !tt.ptr<f32, "constant">, %o: !tt.ptr<f32>) {
+    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %0 = tt.splat %x : !tt.ptr<f32, "constant"> -> tensor<16x!tt.ptr<f32, "constant">>
+    %1 = tt.addptr %0, %i : tensor<16x!tt.ptr<f32, "constant">>, tensor<16xi32>
+    %2 = tt.load %1 : tensor<16x!tt.ptr<f32, "constant">>
+    %3 = tt.splat %o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %4 = tt.addptr %3, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    tt.store %4, %2 : tensor<16x!tt.ptr<f32>>
+    tt.return
+  }
+}
+"""
+
+
+def test_pointers_to_constant_memory_as_triton_3_9_prints_them() -> None:
+    kernel = jn.kernel.from_ttir(CONSTANT)
+    assert '%x: !tt.ptr<f32, "constant">' in kernel.text()
+    assert jn.kernel.from_ttir(kernel.text()).text() == kernel.text()
+    x = np.arange(16, dtype=np.float32)
+    for run in (kernel.launch, kernel.interpret):
+        out = np.zeros_like(x)
+        run((1,), x, out)
+        np.testing.assert_array_equal(out, x)
+
+
+def test_unknown_address_spaces_are_named() -> None:
+    with pytest.raises(UserError, match=r'2:41: unknown address space "moon"; there are "global", "constant"'):
+        jn.kernel.from_ttir(CONSTANT.replace('"constant"', '"moon"'))
