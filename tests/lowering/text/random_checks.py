@@ -29,10 +29,9 @@ def differing(program: Program, found: list[Any], expected: list[Any]) -> str | 
             wide, wanted = one.astype(np.float64), two.astype(np.float64)
             good |= np.isnan(wide) & np.isnan(wanted)
             if array.kind == "near":
-                with np.errstate(all="ignore"):
-                    ordered = [np.where(x < 0, np.iinfo(bits).min - x, x) for x in (one.view(bits), two.view(bits))]
-                    apart = np.abs(ordered[0].astype(np.float64) - ordered[1].astype(np.float64))
-                good |= (apart <= ULPS[array.elem]) & ~np.isnan(wide) & ~np.isnan(wanted)
+                ordered = [np.where(x < 0, np.iinfo(bits).min - x, x) for x in (one.view(bits), two.view(bits))]
+                apart = np.abs(ordered[0] - ordered[1])  # wraps to large numbers where the signs differ
+                good |= (apart >= 0) & (apart <= ULPS[array.elem]) & ~np.isnan(wide) & ~np.isnan(wanted)
         if not good.all():
             at = int(np.argmin(good))
             return f"{array.name}: {(~good).sum()} of {good.size} differ; [{at}] is {one[at]!r}, expected {two[at]!r}"

@@ -21,6 +21,7 @@ FLOAT_PREDICATES = (
 )  # fmt: skip
 NEAR = (
     "exp", "exp2", "expm1", "log", "log2", "log1p", "rsqrt", "sin", "cos", "tanh", "erf", "atan", "asin", "acos",
+    "acosh", "asinh", "atanh", "cbrt", "cosh", "sinh", "log10", "tan",
 )  # fmt: skip
 
 
@@ -58,7 +59,8 @@ def floats(r: Random, p: Program) -> None:
         x, y = without_sign_of_zero(p, x), without_sign_of_zero(p, y)
         p.map(f"arith.{r.choice(('maximumf', 'minimumf', 'maxnumf', 'minnumf'))}", x, y, keep=True)
     elif way == 4:
-        name = r.choice(("arith.negf", "math.absf", "math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.roundeven"))
+        name = r.choice(("arith.negf", "math.absf", "math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.roundeven",
+                         "math.round"))
         p.map("tt.precise_sqrt" if name == "math.sqrt" and r.random() < 0.3 and elem == "f32" else name, x, keep=True)
     elif way == 5:
         p.map("math.copysign", x, without_nan(p, y), keep=True)

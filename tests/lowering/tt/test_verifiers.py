@@ -455,6 +455,27 @@ FUNCTIONS = [
     ),
 ]
 
+BRANCHES = [
+    ("cf.br ^a(%x : i32)\n^a(%v: f32):", "number 0 of the values passed to block 0 of the branch is i32, expected f32"),
+    ("cf.br ^a\n^a(%v: f32):", "cf.br: 0 values passed to block 0 of the branch, expected 1"),
+    ("cf.br ^a(%x : i32)\n^a:", "cf.br: 1 values passed to block 0 of the branch, expected 0"),
+    (
+        "cf.cond_br %b, ^a, ^c(%x : i32)\n^a:\ntt.return\n^c(%v: f32):",
+        "number 0 of the values passed to block 1 of the branch is i32, expected f32",
+    ),
+    (
+        "cf.switch %x : i32, [\ndefault: ^a(%b : i1),\n1: ^a(%x : i32)\n]\n^a(%v: i1):",
+        "number 0 of the values passed to block 1 of the branch is i32, expected i1",
+    ),
+]
+FUNCTIONS += [(f"tt.func public @f(%x: i32, %b: i1) {{\n{body}\ntt.return\n}}", message) for body, message in BRANCHES]
+FUNCTIONS += [
+    (
+        '"tt.func"() <{sym_name = "f", function_type = () -> ()}> ({\n^a:\ncf.br ^c\n^c:\ncf.br ^a\n}) : () -> ()',
+        "branches to the first block of its region, which nothing may enter again",
+    ),
+]
+
 
 @pytest.mark.parametrize(("text", "message"), FUNCTIONS, ids=range(len(FUNCTIONS)))
 def test_a_wrong_function_is_refused(text: str, message: str) -> None:
