@@ -131,6 +131,10 @@ def _argument_types(region: Region) -> list[Attribute]:
 
 
 def _check_regions(op: Operation) -> None:
+    if op.name == "scf.execute_region":
+        if len(op.regions[0].blocks) == 1:
+            expect_types(op, "yielded values", _end(op, op.regions[0], "scf.yield").operand_types, op.result_types)
+        return
     if op.name not in ("scf.for", "scf.if", "scf.while"):
         return
     for region in op.regions:

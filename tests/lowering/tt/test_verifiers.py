@@ -388,6 +388,10 @@ REGIONS = [
         "number 0 of the yielded values is f16, expected f32",
     ),
     ('%r = "scf.if"(%b) ({\nscf.yield %f : f32\n}, {}) : (i1) -> (f32)', "has results but no else region"),
+    (
+        '%r = "scf.execute_region"() ({\nscf.yield %h : f16\n}) : () -> f32',
+        "number 0 of the yielded values is f16, expected f32",
+    ),
     ('"scf.if"(%i) ({\nscf.yield\n}, {}) : (i32) -> ()', "the condition is i32, expected i1"),
     (
         '"scf.if"(%b) ({\n%z = arith.constant 1 : i32\n}, {}) : (i1) -> ()',
