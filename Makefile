@@ -3,7 +3,8 @@
 #   make test       ruff, mypy and the tests without the slow ones
 #   make test-all   the same with the slow ones
 #   make test-triton  does Triton's own parser accept what joinery prints?
-#   make docs       docs/ops.md, docs/promotion.md and docs/libdevice.md, written anew from the code
+#   make docs       the pages of docs/ that are written from the code: ops, promotion, libdevice, tt_ops
+#   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
 #   make bench      benchmarks side by side with the peers, as ratios
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS)
 BENCH_ARGS ?=
 
-.PHONY: help venv demo docs test test-all test-triton lint types bench bench-peers clean
+.PHONY: help venv demo docs tt-ops test test-all test-triton lint types bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -42,6 +43,10 @@ demo: venv
 docs: venv
 	$(RUN) docs/generate.py
 	$(RUN) docs/libdevice.py
+	$(RUN) docs/tt_ops.py
+
+tt-ops: venv
+	$(RUN) docs/tt_ops.py --conformance
 
 lint: venv
 	$(RUN) -m ruff check .

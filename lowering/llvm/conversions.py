@@ -88,16 +88,20 @@ def double_to_odd_float(fn: Function, x: V) -> V:
     A second rounding, to at most 22 bits of precision, then gives what rounding the double once would have
     given.
     """
+    truncated, back = _toward_zero(fn, x)
+    inexact = fn.fcmp("one", back, x)
+    word = fn.binary("or", truncated, fn.cast("zext", inexact, truncated.type))
+    return fn.bitcast(word, with_element(x.type, "float"))
+
+
+def _toward_zero(fn: Function, x: V) -> tuple[V, V]:
+    """double → the bits of the float next to it toward zero (infinities and NaN stay), and the nearest float as a double."""
     _expect(x, "double")
     word_type = with_element(x.type, "i32")
     nearest = fn.cast("fptrunc", x, with_element(x.type, "float"))
     back = fn.cast("fpext", nearest, x.type)
     beyond = fn.fcmp("ogt", fn.intrinsic("fabs", [back]), fn.intrinsic("fabs", [x]))
-    word = fn.bitcast(nearest, word_type)
-    truncated = fn.sub(word, fn.cast("zext", beyond, word_type))
-    inexact = fn.fcmp("one", back, x)
-    word = fn.binary("or", truncated, fn.cast("zext", inexact, word_type))
-    return fn.bitcast(word, nearest.type)
+    return fn.sub(fn.bitcast(nearest, word_type), fn.cast("zext", beyond, word_type)), back
 
 
 def double_to_half(fn: Function, x: V) -> V:
@@ -160,8 +164,10 @@ def round_double(fn: Function, x: V, target: str) -> V:
 
 
 def truncate_float(fn: Function, x: V, source: str, target: str) -> V:
-    """f64, f32, f16 or bf16 → register form of f16 or bf16, rounded toward zero: what is too large becomes the largest finite
-    value, infinities and NaN stay."""
+    """f64, f32, f16 or bf16 → register form of f16 or bf16, or f64 → f32, rounded toward zero: what is too large becomes the
+    largest finite value, infinities and NaN stay."""
+    if target == "f32":
+        return fn.bitcast(_toward_zero(fn, x)[0], with_element(x.type, "float"))
     value = double_to_odd_float(fn, x) if source == "f64" else x
     integers = with_element(value.type, "i32")
     n = lanes(value.type)

@@ -1,7 +1,7 @@
 """Library functions replaced by block operations.
 
-Functions of libdevice become compositions of `arith` and `math`; those of `signatures.CALLS` stay, for a back end to call the C
-library, and are left on float64: what surrounds them converts.
+Functions of libdevice, and operations of `math` that are no simpler, become compositions of `arith` and `math`; those of
+`signatures.CALLS` stay, for a back end to call the C library, and are left on float64: what surrounds them converts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from .dialect_external import ExternElementwiseOp
 from .expansion import Expander, operations_named
 from .expression import Expr, where
 
+COMPOSED = ("acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "log10", "round", "sinh")
+"""Operations of `math` that have the same expansions as the functions of the library."""
+
 _EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
 
 
@@ -34,10 +37,22 @@ def expand_libdevice(func: Operation) -> None:
         assert isinstance(op, ExternElementwiseOp)
         signature = known_signature(op.symbol.data)
         expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
+    for name in COMPOSED:
+        for op in operations_named(func, f"math.{name}"):
+            expander.replace(op, partial(_composed, name))
 
 
 def _expanded(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
     return [EXPANSIONS[signature.function](xs, signature)]
+
+
+def _composed(name: str, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    """16-bit floats pass through float32."""
+    elem = t.elem(xs[0].type)
+    wide = elem if xs[0].width >= 32 else t.F32
+    signature = Signature(f"math.{name}", name, (str(wide),) * len(xs), str(wide))
+    found = EXPANSIONS[name]([x.to_float(wide) for x in xs], signature)
+    return [found.to_float(elem)]
 
 
 def _call(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:

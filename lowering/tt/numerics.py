@@ -418,7 +418,14 @@ def float_to_integer(values: Any, dtype: np.dtype[Any], is_signed: bool) -> Any:
 
 
 def integer_to_float(values: Any, dtype: np.dtype[Any], is_signed: bool) -> Array:
-    """Rounded to nearest even; 16-bit and smaller floats by way of float32."""
+    """Rounded to nearest even, once."""
     number = signed(values) if is_signed else unsigned(values)
     number = np.asarray(number)
-    return number.astype(dtype) if is_wide(dtype) else number.astype(np.float32).astype(dtype)
+    if is_wide(dtype):
+        return number.astype(dtype)
+    if number.dtype.itemsize == 8:
+        # What float64 would round is shortened with a sticky bit: the rounding to a few bits then sees that it is there.
+        low, kind = number.dtype.type(0xFFF), number.dtype.type
+        large = (number >= kind(1 << 52)) | ((number < kind(0)) & (~number >= kind(1 << 52)))
+        number = np.where(large, (number & ~low) | (((number & low) != 0).astype(number.dtype) << kind(12)), number)
+    return round_float(number.astype(np.float64), dtype)

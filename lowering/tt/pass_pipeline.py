@@ -34,7 +34,7 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("inline", inline_calls, "calls become the bodies of the functions they name"),
-    Pass("expand-library", expand_libdevice, "library functions become arithmetic, as far as that goes"),
+    Pass("expand-library", expand_libdevice, "library functions and the like become arithmetic, as far as that goes"),
     Pass("expand-assembly", expand_inline_asm, "inline PTX becomes arithmetic"),
     Pass("expand-scaled-products", expand_dot_scaled, "tt.dot_scaled becomes scaled operands and tt.dot"),
     Pass("expand-maps", expand_map_elementwise, "tt.map_elementwise without branches becomes operations on blocks"),

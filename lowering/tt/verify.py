@@ -6,7 +6,7 @@ used, and that the regions of `scf` operations carry the types of their operands
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, NoTerminator
@@ -74,6 +74,7 @@ def _check_place(op: Operation) -> None:
             fail(op, "branches, but does not end a block")
         if any(successor.parent is not block.parent for successor in op.successors):
             fail(op, "branches to a block of another region")
+        _check_passed(op)
     if block is None or block.last_op is not op or op.has_trait(IsTerminator):
         return
     region = block.parent
@@ -82,6 +83,29 @@ def _check_place(op: Operation) -> None:
         region.blocks.first is not region.blocks.last or (holder is not None and not holder.has_trait(NoTerminator))
     ):
         fail(op, "ends a block, but is no terminator")
+
+
+def _check_passed(op: Operation) -> None:
+    """What a branch passes has the types that the blocks take; nothing branches to the first block of a region."""
+    from xdsl.dialects import cf  # texts alone have branches
+
+    passed: list[Sequence[SSAValue]]
+    if isinstance(op, cf.BranchOp):
+        passed = [op.arguments]
+    elif isinstance(op, cf.ConditionalBranchOp):
+        passed = [op.then_arguments, op.else_arguments]
+    elif isinstance(op, cf.SwitchOp):
+        passed = [op.default_operands, *op.case_operand]
+    else:
+        return
+    if len(passed) != len(op.successors):
+        fail(op, f"{len(passed)} lists of operands for {len(op.successors)} blocks")
+    for number, (values, block) in enumerate(zip(passed, op.successors, strict=True)):
+        region = block.parent
+        if region is not None and block is region.blocks.first:
+            fail(op, "branches to the first block of its region, which nothing may enter again")
+        what = f"values passed to block {number} of the branch"
+        expect_types(op, what, [value.type for value in values], [argument.type for argument in block.args])
 
 
 def _one_line(op: Operation) -> str:
@@ -107,6 +131,10 @@ def _argument_types(region: Region) -> list[Attribute]:
 
 
 def _check_regions(op: Operation) -> None:
+    if op.name == "scf.execute_region":
+        if len(op.regions[0].blocks) == 1:
+            expect_types(op, "yielded values", _end(op, op.regions[0], "scf.yield").operand_types, op.result_types)
+        return
     if op.name not in ("scf.for", "scf.if", "scf.while"):
         return
     for region in op.regions:

@@ -155,11 +155,13 @@ def lower_execute_region(k: KernelLowering, op: Any) -> None:
 def lower_scalars(k: KernelLowering, region: Any, arguments: Sequence[V]) -> list[V]:
     """The values that a region on scalars gives for these arguments."""
     entry = region.blocks[0]
+    s = k.ev.s
     for argument, value in zip(entry.args, arguments, strict=True):
-        k.scalars[argument] = value
+        k.scalars[argument] = s.pointer(value) if element_name(argument.type) == "ptr" else value
     last = next(block.last_op for block in reachable(region) if not block.last_op.successors)
     types = [operand.type for operand in last.operands]
-    return [value for value in _joined(k, region, types, lambda end: list(end.operands)) if isinstance(value, V)]
+    found = _joined(k, region, types, lambda end: list(end.operands))
+    return [s.address(value) if value.type == "ptr" else value for value in found if isinstance(value, V)]
 
 
 def _joined(

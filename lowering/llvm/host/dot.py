@@ -161,7 +161,7 @@ class Dots:
     def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
         """A product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
         tf32 = precision == "tf32" and c.elem == "f32"
-        multiply, add = ("arith.mulf", "arith.addf") if c.elem[0] == "f" else ("arith.muli", "arith.addi")
+        multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
         rows = self._converted(a, c.elem, tf32)
         column = view(self.roots.materialize(self._converted(b, c.elem, tf32)), a.shape, (1, None))
         product = Map(a.shape, c.elem, multiply, (rows, column))

@@ -149,7 +149,7 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
         case "arith.extf" | "arith.truncf" | "tt.fp_to_fp":
             if source.startswith("f8") or target.startswith("f8"):
                 return conversions.convert_fp8(f, x, source, target, str(attrs.get("rounding") or "rtne"))
-            if attrs.get("rounding") == "rtz" and target in ("f16", "bf16"):
+            if attrs.get("rounding") == "rtz" and (target in ("f16", "bf16") or (source, target) == ("f64", "f32")):
                 return conversions.truncate_float(f, x, source, target)
             if target == "f64":
                 return f.cast("fpext", x, out)

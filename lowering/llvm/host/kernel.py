@@ -289,10 +289,10 @@ class KernelLowering:
             return folded
         facts = attributes(op)
         if all(isinstance(o, Splat) for o in operands):
-            values = [o.value for o in operands if isinstance(o, Splat)]
-            return Splat(
-                shape, elem, emit_map(self.f, op.name, elem, values, [o.elem for o in operands], facts)
-            )
+            s = self.ev.s
+            values = [s.address(o.value) if o.elem == "ptr" else o.value for o in operands if isinstance(o, Splat)]
+            value = emit_map(self.f, op.name, elem, values, [o.elem for o in operands], facts)
+            return Splat(shape, elem, s.pointer(value) if elem == "ptr" else value)
         if op.name == "arith.cmpi":
             bound = bound_of(self.ev.s, facts["predicate"], *operands)
             if bound is not None and self.exact_operands(op, operands):

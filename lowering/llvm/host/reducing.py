@@ -51,7 +51,8 @@ def reduce(
         scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, memories, kept, rest)
     if memories:
         return list(memories)
-    return [Splat((), o.elem, v) for o, v in zip(operands, scalars, strict=True)]
+    pointer = roots.ev.s.pointer
+    return [Splat((), o.elem, pointer(v) if o.elem == "ptr" else v) for o, v in zip(operands, scalars, strict=True)]
 
 
 _EXTREMES = {

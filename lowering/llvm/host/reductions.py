@@ -40,7 +40,7 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
     if not is_straight(op.regions[0]):
         for result, found in zip(op.results, reduce_by_region(k, op, axis), strict=True):
             if isinstance(found, V):
-                k.scalars[result] = found
+                k.scalars[result] = k.ev.s.pointer(found) if element_name(result.type) == "ptr" else found
             else:
                 k.define(result, found)
         return
@@ -53,7 +53,8 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
         if is_tensor(result.type):
             k.define(result, node)
         else:
-            k.scalars[result] = k.roots.argument_of(node)
+            value = k.roots.argument_of(node)
+            k.scalars[result] = k.ev.s.pointer(value) if element_name(result.type) == "ptr" else value
 
 
 def lower_scan(k: KernelLowering, op: Any) -> None:

@@ -75,6 +75,10 @@ class Scalars:
         found = self.known(key)
         return found or self.remember(key, self.f.op(f"ptrtoint ptr {pointer.ref} to i64", "i64"))
 
+    def pointer(self, address: V) -> V:
+        """What a block of pointers holds, an i64, as a scalar pointer."""
+        return address if address.type == "ptr" else self.f.op(f"inttoptr i64 {address.ref} to ptr", "ptr")
+
     def _binary(self, opcode: str, a: V, b: V, multiple: int) -> V:
         key = (opcode, a.ref, b.ref)
         found = self.known(key)

@@ -104,7 +104,8 @@ def lower_split(k: KernelLowering, op: Any) -> None:
 
 def lower_unsplat(k: KernelLowering, op: Any) -> None:
     node = k.node(op.operands[0])
-    k.scalars[op.results[0]] = k.ev.at(node, (ORIGIN,) * len(node.shape))
+    value = k.ev.at(node, (ORIGIN,) * len(node.shape))
+    k.scalars[op.results[0]] = k.ev.s.pointer(value) if node.elem == "ptr" else value
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:

@@ -161,3 +161,64 @@ def test_pointers_to_elements_of_another_width(agree, narrow: str) -> None:
     k = 4 // width * 3 if width <= 4 else 2  # aligned for the load of four bytes
     x, _, o = run(agree, lines, k)
     assert np.array_equal(o, x[k * width // 4 :][:N])
+
+
+LINE = f"tensor<{N}x!tt.ptr<f32>>"
+COMBINE = """({
+    ^bb0(%u: !tt.ptr<f32>, %w: !tt.ptr<f32>):
+      %ui = tt.ptr_to_int %u : !tt.ptr<f32> -> i64
+      %wi = tt.ptr_to_int %w : !tt.ptr<f32> -> i64
+      %gt = arith.cmpi ugt, %ui, %wi : i64
+      CHOICE
+      tt.reduce.return %s : !tt.ptr<f32>
+    })"""
+SELECT = "%s = arith.select %gt, %u, %w : !tt.ptr<f32>"
+BRANCH = """%s = scf.if %gt -> (!tt.ptr<f32>) {
+        scf.yield %u : !tt.ptr<f32>
+      } else {
+        scf.yield %w : !tt.ptr<f32>
+      }"""
+FARTHEST = f'%q = "tt.reduce"(%px) <{{axis = 0 : i32}}> {COMBINE} : ({LINE}) -> !tt.ptr<f32>'
+
+
+@pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        (FARTHEST.replace("CHOICE", SELECT), N - 1),
+        (FARTHEST.replace("CHOICE", BRANCH), N - 1),
+        ("%one1 = tt.splat %x : !tt.ptr<f32> -> tensor<1x!tt.ptr<f32>>\n"
+         "%q = tt.unsplat %one1 : tensor<1x!tt.ptr<f32>>", 0),
+        ("%one1 = tt.splat %x : !tt.ptr<f32> -> tensor<1x1x!tt.ptr<f32>>\n%k1 = tt.splat %k : i32 -> tensor<1x1xi32>\n"
+         "%two1 = tt.addptr %one1, %k1 : tensor<1x1x!tt.ptr<f32>>, tensor<1x1xi32>\n"
+         "%q = tt.unsplat %two1 : tensor<1x1x!tt.ptr<f32>>", 3),
+    ],
+    ids=["reduce", "reduce with branches", "unsplat", "unsplat moved"],
+)  # fmt: skip
+def test_one_pointer_of_a_block(agree, lines: str, at: int) -> None:
+    lines += f"""
+    %p = tt.splat %q : !tt.ptr<f32> -> {LINE}
+    %v = tt.load %p : {LINE}
+    tt.store %po, %v : {LINE}
+"""
+    x, _, o = run(agree, lines, 3)
+    assert (o == x[at]).all()
+
+
+def test_addresses_of_equal_pointers(agree) -> None:
+    """Blocks that hold one address: as numbers, moved, and as pointers again."""
+    lines = f"""
+    %a = tt.ptr_to_int %bx : {LINE} -> tensor<{N}xi64>
+    %first = tt.ptr_to_int %x : !tt.ptr<f32> -> i64
+    %firsts = tt.splat %first : i64 -> tensor<{N}xi64>
+    %d = arith.subi %a, %firsts : tensor<{N}xi64>
+    %l = arith.extsi %k : i32 to i64
+    %bytes = arith.muli %l, %l : i64
+    %ls = tt.splat %bytes : i64 -> tensor<{N}xi64>
+    %b = arith.addi %a, %ls : tensor<{N}xi64>
+    %p = tt.int_to_ptr %b : tensor<{N}xi64> -> {LINE}
+    %q = tt.addptr %p, %d : {LINE}, tensor<{N}xi64>
+    %v = tt.load %q : {LINE}
+    tt.store %po, %v : {LINE}
+"""
+    x, _, o = run(agree, lines, 4)
+    assert (o == x[4]).all()

@@ -537,16 +537,25 @@ def test_float_to_integer_saturates(source: str, elem: str) -> None:
 @pytest.mark.parametrize("elem", ["f16", "bf16", "f32", "f64"])
 def test_integer_to_float_rounds(elem: str) -> None:
     x, _ = integer_samples(np.int64)
-    found = run(lambda b, x: b.cast("arith.sitofp", x, elem), elem, FLOATS[elem], ("i64", x))
-    working = np.float64 if elem == "f64" else np.float32
-    with np.errstate(all="ignore"):
-        expected = np.array([working(v) for v in x.tolist()], working).astype(FLOATS[elem])
-    assert exact_bits(found) == exact_bits(expected)
-    raw = [v & (2**64 - 1) for v in x.tolist()]
-    found = run(lambda b, x: b.cast("arith.uitofp", x, elem), elem, FLOATS[elem], ("i64", x))
-    with np.errstate(all="ignore"):
-        expected = np.array([working(v) for v in raw], working).astype(FLOATS[elem])
-    assert exact_bits(found) == exact_bits(expected)
+    # Just beyond halves of bfloat16: float32, and float64 for the larger ones, would round to the half first.
+    halves = [(2 * k + 1) << shift for k in (128, 129, 200, 255) for shift in (23, 40, 54)]
+    x = np.concatenate([x, np.array([s * (v + d) for v in halves for d in (-1, 0, 1) for s in (1, -1)])])
+    x = np.resize(x, 1 << (x.size - 1).bit_length())
+    for name, numbers in (("arith.sitofp", x.tolist()), ("arith.uitofp", [v & (2**64 - 1) for v in x.tolist()])):
+        found = run(lambda b, x, name=name: b.cast(name, x, elem), elem, FLOATS[elem], ("i64", x))
+        assert exact_bits(found) == exact_bits(np.array([rounded_integer(v, elem) for v in numbers], FLOATS[elem])), name
+
+
+def rounded_integer(value: int, elem: str) -> float:
+    """The number of the type that is nearest to an integer, the even one of two; infinity beyond the largest by half a unit."""
+    digits, largest = {"f16": (11, 65504), "bf16": (8, 255 << 120), "f32": (24, 2**128 - 2**104), "f64": (53, 2**1023)}[elem]
+    size = abs(value)
+    shift = max(0, size.bit_length() - digits)
+    whole, rest = size >> shift, size & ((1 << shift) - 1)
+    half = (1 << shift) >> 1
+    whole += rest > half or (shift > 0 and rest == half and whole & 1)
+    rounded = whole << shift
+    return math.copysign(float(rounded) if rounded <= largest else math.inf, value if value else 1.0)
 
 
 def test_integer_width_changes() -> None:

@@ -388,6 +388,10 @@ REGIONS = [
         "number 0 of the yielded values is f16, expected f32",
     ),
     ('%r = "scf.if"(%b) ({\nscf.yield %f : f32\n}, {}) : (i1) -> (f32)', "has results but no else region"),
+    (
+        '%r = "scf.execute_region"() ({\nscf.yield %h : f16\n}) : () -> f32',
+        "number 0 of the yielded values is f16, expected f32",
+    ),
     ('"scf.if"(%i) ({\nscf.yield\n}, {}) : (i32) -> ()', "the condition is i32, expected i1"),
     (
         '"scf.if"(%b) ({\n%z = arith.constant 1 : i32\n}, {}) : (i1) -> ()',
@@ -452,6 +456,27 @@ FUNCTIONS = [
         "tt.func public @f(%b: i1) {\ncf.cond_br %b, ^a, ^c\n^a:\n%x = arith.constant 1 : i32\ncf.br ^c\n^c:\n"
         "%y = arith.addi %x, %x : i32\ntt.return\n}",
         "an operand is used before its definition",
+    ),
+]
+
+BRANCHES = [
+    ("cf.br ^a(%x : i32)\n^a(%v: f32):", "number 0 of the values passed to block 0 of the branch is i32, expected f32"),
+    ("cf.br ^a\n^a(%v: f32):", "cf.br: 0 values passed to block 0 of the branch, expected 1"),
+    ("cf.br ^a(%x : i32)\n^a:", "cf.br: 1 values passed to block 0 of the branch, expected 0"),
+    (
+        "cf.cond_br %b, ^a, ^c(%x : i32)\n^a:\ntt.return\n^c(%v: f32):",
+        "number 0 of the values passed to block 1 of the branch is i32, expected f32",
+    ),
+    (
+        "cf.switch %x : i32, [\ndefault: ^a(%b : i1),\n1: ^a(%x : i32)\n]\n^a(%v: i1):",
+        "number 0 of the values passed to block 1 of the branch is i32, expected i1",
+    ),
+]
+FUNCTIONS += [(f"tt.func public @f(%x: i32, %b: i1) {{\n{body}\ntt.return\n}}", message) for body, message in BRANCHES]
+FUNCTIONS += [
+    (
+        '"tt.func"() <{sym_name = "f", function_type = () -> ()}> ({\n^a:\ncf.br ^c\n^c:\ncf.br ^a\n}) : () -> ()',
+        "branches to the first block of its region, which nothing may enter again",
     ),
 ]
 
