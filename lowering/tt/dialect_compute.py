@@ -32,7 +32,7 @@ from .attributes import (
     enum_name,
 )
 from .checks import BlockSizes, expect_block, expect_kind, expect_shape, expect_type, fail
-from .constraints import SAME, written
+from .constraints import MASK, SAME, written
 
 IEEE = enum_attr(INPUT_PRECISIONS["ieee"])
 NO_IMPRECISE_ACCUMULATION = enum_attr(0)
@@ -207,11 +207,11 @@ class HistogramOp(IRDLOperation):
 
     name = "tt.histogram"
 
-    src = operand_def()
-    mask = opt_operand_def()
+    src = operand_def(written())
+    mask = opt_operand_def(MASK)
     result = result_def()
 
-    assembly_format = "$src (`,` $mask^)? attr-dict `:` type($src) (`,` type($mask)^)? `->` type($result)"
+    assembly_format = "$src (`,` $mask^)? attr-dict `:` type($src) `->` type($result)"
     traits = traits_def(Pure(), BlockSizes())
 
     def verify_(self) -> None:

@@ -18,7 +18,7 @@ from .numerics import numpy_dtype
 from .sanitize_memory import ACCESSES
 from .shadow import Shadow, rule_of, starts_marks
 from .shadowed_regions import Carried, Shadowed, combined, reduced, scanned
-from .translation import Environment, Step, Translation, Value
+from .translation import Environment, Step, Translation, Value, chooses
 
 Array = NDArray[Any]
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
@@ -293,7 +293,7 @@ class SanitizedTranslation(Translation):
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
         )
-        combine = combined(self.carried(op.regions[0]), any(inner.regions for inner in op.regions[0].walk()))
+        combine = combined(self.carried(op.regions[0]), chooses(op.regions[0]))
 
         def step(env: Any) -> None:
             values, shadows = [env[place] for place in places], [env.shadow.get(place) for place in places]

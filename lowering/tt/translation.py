@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import SymbolTable
 
 from ...promotion.errors import UnsupportedError, UserError
 from .attributes import property_number
@@ -38,6 +39,24 @@ _STRUCTURED = frozenset(
         "tt.get_num_programs",
     }
 )
+
+
+def chooses(region: Region) -> bool:
+    """Whether a region, or a function that it calls, has control flow."""
+    stack, seen = [region], set[Operation]()
+    while stack:
+        here = stack.pop()
+        if len(here.blocks) > 1:
+            return True
+        for op in here.walk():
+            if op.regions:
+                return True
+            symbol = op.properties["callee"] if op.name == "tt.call" else None
+            callee = SymbolTable.lookup_symbol(op, symbol) if isinstance(symbol, SymbolRefAttr) else None
+            if callee is not None and callee not in seen:
+                seen.add(callee)
+                stack += callee.regions
+    return False
 
 
 class Translation:
@@ -271,7 +290,6 @@ class Translation:
         """The region over whole arrays of left and right values; element by element if it has control
         flow."""
         body = self.region(op.regions[0])
-        has_control_flow = any(inner.regions for inner in op.regions[0].walk())
 
         def whole(env: Environment, left: list[Array], right: list[Array]) -> list[Array]:
             return [
@@ -287,7 +305,7 @@ class Translation:
                     target[index] = value
             return out
 
-        return single if has_control_flow else whole
+        return single if chooses(op.regions[0]) else whole
 
     def _tt_reduce(self, op: Operation) -> Step:
         places = [self.slot(value) for value in op.operands]

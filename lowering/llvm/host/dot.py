@@ -70,7 +70,7 @@ class Dots:
         dims: tuple[int | None, ...] = (0, 1)
         load: Node = node
         if isinstance(node, View):
-            load, dims = node.source, node.dims
+            load, dims = ev.source_of(node), node.dims
         if isinstance(load, Stored):
             strides = [0, 0]
             for stride, dim in zip(load.strides, dims, strict=True):

@@ -123,6 +123,11 @@ class Evaluator:
     def through(node: View, coordinates: Coordinates) -> Coordinates:
         return tuple(ORIGIN if d is None else coordinates[d] for d in node.dims)
 
+    def source_of(self, view: View) -> Node:
+        """What a view reads: the copy in scratch where its source was kept, because its memory may have changed since."""
+        found = self.replacement.get(id(view.source))
+        return view.source if found is None or found[2] else found[1]
+
     def _usable_replacement(self, node: Node, coordinates: Coordinates) -> Stored | None:
         found = self.replacement.get(id(node))
         if found is None:

@@ -131,7 +131,7 @@ class Roots:
             seen.add(id(node))
             if isinstance(node, Map):
                 stack.extend(node.operands)
-            elif transposed_load(node) is not None:
+            elif transposed_load(self.ev, node) is not None:
                 self.ev.replacement[id(node)] = (node, self.materialize(node), ())
             elif isinstance(node, View):
                 source = node.source
@@ -269,7 +269,7 @@ class Roots:
         if not node.shape:
             ev.write_scratch(memory, (), ev.at(node, ()))
             return memory
-        transposed = transposed_load(node)
+        transposed = transposed_load(self.ev, node)
         if transposed is not None and memory.strides[-1] == 1:
             transpose(ev, transposed, memory, self.streaming, [b.limit for b in bounds if b.dim == 1])
             return memory

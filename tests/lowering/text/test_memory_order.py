@@ -195,3 +195,58 @@ def test_read_only_arrays_are_inputs(agree) -> None:
     assert np.array_equal(x, y)
     with pytest.raises(jn.UserError, match="read-only"):
         kernel.launch(1, y, x, 0)
+
+
+M = 32
+TILE = f"tensor<{M}x{M}xf32>"
+POINTERS = f"tensor<{M}x{M}x!tt.ptr<f32>>"
+
+
+def tiles(lines: str) -> str:
+    """A function with pointers %px and %py to M × M elements of x and y, and loads %a and %b of them."""
+    text = f"""
+module {{
+  tt.func public @f(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>) {{
+    %r = tt.make_range {{end = {M} : i32, start = 0 : i32}} : tensor<{M}xi32>
+    %c = tt.expand_dims %r {{axis = 0 : i32}} : tensor<{M}xi32> -> tensor<1x{M}xi32>
+    %r1 = tt.expand_dims %r {{axis = 1 : i32}} : tensor<{M}xi32> -> tensor<{M}x1xi32>
+    %w = arith.constant dense<{M}> : tensor<{M}x1xi32>
+    %rw = arith.muli %r1, %w : tensor<{M}x1xi32>
+    %ra = tt.broadcast %rw : tensor<{M}x1xi32> -> tensor<{M}x{M}xi32>
+    %ca = tt.broadcast %c : tensor<1x{M}xi32> -> tensor<{M}x{M}xi32>
+    %at = arith.addi %ra, %ca : tensor<{M}x{M}xi32>
+    %zero = arith.constant dense<0.0> : {TILE}
+"""
+    for name in "xy":
+        text += f"%b{name} = tt.splat %{name} : !tt.ptr<f32> -> {POINTERS}\n"
+        text += f"%p{name} = tt.addptr %b{name}, %at : {POINTERS}, tensor<{M}x{M}xi32>\n"
+    return text + f"%a = tt.load %px : {POINTERS}\n%b = tt.load %py : {POINTERS}\n{lines}\ntt.return\n}}\n}}\n"
+
+
+def turned(name: str, value: str) -> str:
+    return f"%{name} = tt.trans %{value} {{order = array<i32: 1, 0>}} : {TILE} -> {TILE}\n"
+
+
+def put(pointers: str, value: str) -> str:
+    return f"tt.store %{pointers}, %{value} : {POINTERS}\n"
+
+
+def test_tiles_swapped_and_transposed(agree) -> None:
+    x = np.arange(M * M, dtype=np.float32).reshape(M, M)
+    text = tiles(turned("bt", "b") + put("px", "bt") + turned("at_", "a") + put("py", "at_"))
+    found_x, found_y = agree(text, 1, x, -x)
+    np.testing.assert_array_equal(found_x, -x.T)
+    np.testing.assert_array_equal(found_y, x.T)
+    found_x, _ = agree(text, 1, x, x)
+    np.testing.assert_array_equal(found_x, x.T)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_product_with_a_transposed_tile_that_has_been_overwritten(agree, left: bool) -> None:
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(-4, 5, (M, M)).astype(np.float32) for _ in range(2))
+    operands = "%t, %b" if left else "%b, %t"
+    product = f"%d = tt.dot {operands}, %zero, inputPrecision = ieee : {TILE} * {TILE} -> {TILE}\n"
+    found_x, found_y = agree(tiles(turned("t", "a") + put("px", "b") + product + put("py", "d")), 1, x, y)
+    np.testing.assert_array_equal(found_x, y)
+    np.testing.assert_array_equal(found_y, x.T @ y if left else y @ x.T)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
@@ -483,3 +484,58 @@ def test_bool_is_one_byte_in_memory() -> None:
     out = np.full(4, 7, np.uint8)
     interpret(parse(text), 1, [np.array([0, 1, 2, 0], np.uint8), out])
     assert out.tolist() == [1, 0, 0, 1]
+
+
+def test_reductions_that_call_functions_with_branches() -> None:
+    """As front ends print them before anything is inlined: the choice is made element by element."""
+    text = """
+module {
+  tt.func private @larger(%a: f32, %b: f32) -> f32 attributes {noinline = false} {
+    %p = math.absf %a : f32
+    %q = math.absf %b : f32
+    %c = arith.cmpf ogt, %p, %q : f32
+    %v = scf.if %c -> (f32) {
+      scf.yield %a : f32
+    } else {
+      scf.yield %b : f32
+    }
+    tt.return %v : f32
+  }
+  tt.func private @through(%a: f32, %b: f32) -> f32 attributes {noinline = false} {
+    %v = tt.call @larger(%a, %b) : (f32, f32) -> f32
+    tt.return %v : f32
+  }
+  tt.func public @k(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>) {
+    %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %bx = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %px = tt.addptr %bx, %r : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    %v = tt.load %px : tensor<16x!tt.ptr<f32>>
+    %s = "tt.reduce"(%v) <{axis = 0 : i32}> ({
+    ^bb0(%a: f32, %b: f32):
+      %t = tt.call @through(%a, %b) : (f32, f32) -> f32
+      tt.reduce.return %t : f32
+    }) : (tensor<16xf32>) -> f32
+    %w = "tt.scan"(%v) <{axis = 0 : i32, reverse = false}> ({
+    ^bb0(%a: f32, %b: f32):
+      %t = tt.call @through(%a, %b) : (f32, f32) -> f32
+      tt.scan.return %t : f32
+    }) : (tensor<16xf32>) -> tensor<16xf32>
+    tt.store %o, %s : !tt.ptr<f32>
+    %one = arith.constant 1 : i32
+    %o1 = tt.addptr %o, %one : !tt.ptr<f32>, i32
+    %bo = tt.splat %o1 : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %po = tt.addptr %bo, %r : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    tt.store %po, %w : tensor<16x!tt.ptr<f32>>
+    tt.return
+  }
+}
+"""
+    kernel = jn.kernel.from_ttir(text)
+    x = np.array([1, -2, 3, 2, -7, 5, 6, -8, 4, 0, 9, -11, 10, 12, -16, 15], np.float32)
+    sizes = np.maximum.accumulate(np.abs(x))
+    running = np.array([x[np.flatnonzero(np.abs(x) == size)[0]] for size in sizes])
+    for run in (kernel.interpret, kernel.launch, kernel.sanitize):
+        out = np.zeros(17, np.float32)
+        run(1, x, out)
+        assert out[0] == -16
+        np.testing.assert_array_equal(out[1:], running)
