@@ -14,7 +14,8 @@ from .random_programs import ELEMENTS, FLOATS, INTEGERS, WIDTH, random_array, ty
 SHAPES = ((), (1,), (2, 1, 4, 8), (1, 64, 1), (32, 128))
 LARGE = (1 << 20,)
 INTEGER_OPS = (
-    "addi subi muli andi ori xori divsi divui remsi remui shli shrsi shrui maxsi maxui minsi minui ceildivsi ceildivui floordivsi"
+    "addi subi muli andi ori xori divsi divui remsi remui shli shrsi shrui maxsi maxui minsi minui ceildivsi ceildivui "
+    "floordivsi"
 )
 FLOAT_OPS = "addf subf mulf divf remf"
 PREDICATES = {
