@@ -13,10 +13,11 @@ from .affine import as_affine
 from .coordinates import Bound
 from .elementwise import register_element
 from .liveness import all_operations
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
+from .nodes import Affine, Map, Node, Pointers, Splat, Stored, cost
 from .offsets import is_exact
 from .product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
 from .scalars import ZERO, is_constant
+from .scratch_reads import scratch_reads
 from .syntax import element_name, is_tensor, shape_of
 
 if TYPE_CHECKING:
@@ -189,27 +190,6 @@ def _settle_captured(k: KernelLowering, body: Any) -> None:
                 k.ev.replacement[id(node)] = (node, k.roots.materialize(node), ())
 
 
-def _reads(k: KernelLowering, node: Node, found: set[int]) -> None:
-    """The scratch blocks a node reads when it is evaluated."""
-    if id(node) in k.ev.replacement:
-        return
-    match node:
-        case Stored():
-            found.add(id(node.pointer))
-        case Map():
-            for operand in node.operands:
-                _reads(k, operand, found)
-        case View():
-            _reads(k, node.source, found)
-        case Pointers():
-            if node.rest is not None:
-                _reads(k, node.rest, found)
-        case Load():
-            for part in (node.pointers.rest, node.mask, node.other):
-                if part is not None:
-                    _reads(k, part, found)
-
-
 def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
     """Write the new loop-carried blocks."""
     blocks = []
@@ -227,8 +207,9 @@ def write_blocks(k: KernelLowering, blocks: Sequence[tuple[Stored, Node, list[Bo
     for memory, node, wanted in blocks:
         if node is memory:
             continue
-        reads: set[int] = set()
-        _reads(k, node, reads)
+        reads, elsewhere = scratch_reads(k.ev, node)
+        if id(memory.pointer) in elsewhere:  # such as x + x.T: complete before the first element is overwritten
+            node, reads = k.roots.materialize(node, bounds=wanted), set()
         pending.append((memory, node, reads, wanted))
     while pending:
         for entry in pending:

@@ -13,6 +13,7 @@ from .dot import Wanted
 from .nodes import Node, Stored
 from .reducing import reduce, scan
 from .regions import is_straight, reduce_by_region, scan_by_region
+from .scratch_reads import scratch_reads
 from .syntax import attributes, constant_value, element_name, is_tensor
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def lower_dot(k: KernelLowering, op: Any) -> None:
     a, b, c = (k.node(o) for o in op.operands[:3])
     precision = str(attributes(op).get("inputPrecision", "ieee"))
     result = op.results[0]
-    into = _update_in_place(k, op, result, c)
+    into = _update_in_place(k, op, result, (a, b), c)
     if len(a.shape) == 3:
         k.define(result, _batched(k, a, b, c, precision))
         return
@@ -94,7 +95,7 @@ def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str) -> St
     return stored[2]
 
 
-def _update_in_place(k: KernelLowering, op: Any, result: Any, c: Node) -> Stored | None:
+def _update_in_place(k: KernelLowering, op: Any, result: Any, factors: Sequence[Node], c: Node) -> Stored | None:
     """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
     memory = k.carried.get(result)
     if memory is None:
@@ -102,6 +103,9 @@ def _update_in_place(k: KernelLowering, op: Any, result: Any, c: Node) -> Stored
     owner = k.value_of.get(id(memory))
     if owner is not None and k.liveness.last.get(owner, -1) > k.liveness.index[op]:
         return None
+    place = id(memory.pointer)
+    if place in scratch_reads(k.ev, c)[1] or any(place in scratch_reads(k.ev, factor)[0] for factor in factors):
+        return None  # the product, or c on its way into the scratch, reads the old value
     if c is not memory:
         k.roots.materialize(c, memory, k.limits(result))
     return memory

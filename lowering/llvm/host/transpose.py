@@ -14,11 +14,11 @@ from .scalars import ZERO
 
 def transposed_load(ev: Evaluator, node: Node) -> Load | None:
     """The load behind a 2-D block that is contiguous along dimension 0 (a transposed tile), or None; None, too, if its block
-    has been kept in scratch."""
+    has been kept in scratch, or if its mask is more than limits of rows and columns."""
     if isinstance(node, View) and node.dims == (1, 0) and min(node.shape) > 1:
         load = ev.source_of(node)
         if isinstance(load, Load) and load.pointers.rest is None and stride_of(load.pointers, 1) == 1:
-            return load
+            return None if decompose_mask(load.mask)[1] else load
     return None
 
 

@@ -250,3 +250,22 @@ def test_a_product_with_a_transposed_tile_that_has_been_overwritten(agree, left:
     found_x, found_y = agree(tiles(turned("t", "a") + put("px", "b") + product + put("py", "d")), 1, x, y)
     np.testing.assert_array_equal(found_x, y)
     np.testing.assert_array_equal(found_y, x.T @ y if left else y @ x.T)
+
+
+@pytest.mark.parametrize("mask", ["triangle", "limits"])
+def test_a_masked_tile_that_is_read_transposed(agree, mask: str) -> None:
+    lines = {
+        "triangle": f"%m = arith.cmpi sle, %ra, %rc : tensor<{M}x{M}xi32>\n",
+        "limits": f"%m = arith.cmpi slt, %ca, %limit : tensor<{M}x{M}xi32>\n",
+    }[mask]
+    shape = f"tensor<{M}x{M}xi32>"
+    text = tiles(
+        f"%w2 = arith.constant dense<{M}> : {shape}\n%limit = arith.constant dense<19> : {shape}\n"
+        f"%rc = arith.muli %ca, %w2 : {shape}\n{lines}%other = arith.constant dense<-1.0> : {TILE}\n"
+        f"%v = tt.load %px, %m, %other : {POINTERS}\n" + turned("t", "v") + put("py", "t")
+    )
+    x = np.arange(M * M, dtype=np.float32).reshape(M, M)
+    rows, columns = np.indices((M, M))
+    held = rows <= columns if mask == "triangle" else columns < 19
+    _, found = agree(text, 1, x, np.zeros_like(x))
+    np.testing.assert_array_equal(found, np.where(held, x, -1).T)
