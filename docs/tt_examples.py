@@ -209,7 +209,7 @@ EXAMPLES: dict[str, Example] = {
         "%z = tt.dot_scaled %u, %v scale %w, %acc lhs = bf16 rhs = e4m3 {fastMath = false} : tensor<16x32xbf16> * "
         "tensor<32x16xf8E4M3FN>, tensor<16x1xi8> -> tensor<16x16xf32>", "tensor<16x16xf32>",
     ),
-    "tt.histogram": Example("%z = tt.histogram %i, %m : tensor<16xi32>, tensor<16xi1> -> tensor<8xi32>", "tensor<8xi32>"),
+    "tt.histogram": Example("%z = tt.histogram %i, %m : tensor<16xi32> -> tensor<8xi32>", "tensor<8xi32>"),
     "tt.extern_elementwise": Example(
         '%z = tt.extern_elementwise %f {libname = "", libpath = "", pure = true, symbol = "__nv_cbrtf"} : (tensor<16xf32>) -> '
         "tensor<16xf32>", FLOAT,
