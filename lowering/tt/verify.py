@@ -132,8 +132,10 @@ def _argument_types(region: Region) -> list[Attribute]:
 
 def _check_regions(op: Operation) -> None:
     if op.name == "scf.execute_region":
-        if len(op.regions[0].blocks) == 1:
-            expect_types(op, "yielded values", _end(op, op.regions[0], "scf.yield").operand_types, op.result_types)
+        ends = [block.last_op for block in op.regions[0].blocks]
+        for end in ends:
+            if end is not None and end.name == "scf.yield":
+                expect_types(op, "yielded values", end.operand_types, op.result_types)
         return
     if op.name not in ("scf.for", "scf.if", "scf.while"):
         return

@@ -8,7 +8,8 @@ from joinery.promotion.errors import UserError
 
 PARAMETERS = (
     "%f: f32, %i: i32, %l: i64, %b: i1, %p: !tt.ptr<f32>, %q: !tt.ptr<i32>, %m: !tt.ptr<i8>, %v: tensor<8xf32>, "
-    "%w: tensor<8xi32>, %u: tensor<4xi32>, %d: !tt.tensordesc<1x8xf32>, %e: !tt.tensordesc<4x8xf32>, %bp: !tt.ptr<tensor<8xf32>>"
+    "%w: tensor<8xi32>, %u: tensor<4xi32>, %d: !tt.tensordesc<1x8xf32>, %e: !tt.tensordesc<4x8xf32>, "
+    "%bp: !tt.ptr<tensor<8xf32>>"
 )
 ASM = 'constraints = "=r,r", packed_element = 1 : i32, pure = true'
 EXTERN = 'libname = "", libpath = "", pure = true'
