@@ -7,6 +7,7 @@ it runs.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -35,9 +36,11 @@ from .numerics import (
     clamp,
     convert_float,
     float_to_integer,
+    integer_power,
     integer_relation,
     integer_to_float,
     is_wide,
+    low_bits,
     numpy_dtype,
     round_float,
     signed,
@@ -107,6 +110,38 @@ def _compare_floats(op: Operation, memory: Memory) -> Evaluator:
     if is_wide(numpy_dtype(op.operands[0].type)):
         return function
     return lambda x, y: function(np.asarray(x).astype(np.float32), np.asarray(y).astype(np.float32))
+
+
+def _wide_integers(function: Callable[[Any, Any], Any], view: Evaluator) -> Maker:
+    """The low half of what a function gives of unbounded integers, and what lies above."""
+
+    def make(op: Operation, memory: Memory) -> Evaluator:
+        dtype, high, width = numpy_dtype(_result(op)), numpy_dtype(op.results[1].type), t.bit_width(_result(op))
+
+        def evaluate(x: Any, y: Any) -> tuple[Any, Any]:
+            exact = np.asarray(function(view(x).astype(object), view(y).astype(object)), object)
+            return low_bits(exact, dtype), low_bits(exact >> width, high)
+
+        return evaluate
+
+    return make
+
+
+def _integer_power(op: Operation, memory: Memory) -> Evaluator:
+    dtype = numpy_dtype(_result(op))
+    power = np.frompyfunc(integer_power, 2, 1)
+    return lambda x, n: low_bits(np.asarray(power(signed(x).astype(object), signed(n).astype(object)), object), dtype)
+
+
+def _float_power(op: Operation, memory: Memory) -> Evaluator:
+    """The sign apart: whether an exponent is odd is lost when it becomes a float."""
+    dtype = numpy_dtype(_result(op))
+
+    def power(x: Any, n: Any) -> Any:
+        found = np.float_power(np.abs(x), np.asarray(signed(n)).astype(np.float64))
+        return np.where(np.signbit(x) & (np.asarray(n) & 1).astype(np.bool_), -found, found)
+
+    return lambda x, n: _in_float(lambda y: power(y, n), dtype, np.dtype(np.float64))(x)
 
 
 def _clamp(op: Operation, memory: Memory) -> Evaluator:
@@ -334,6 +369,12 @@ EVALUATORS: dict[str, Maker] = {
     "arith.cmpi": _compare_integers,
     "arith.cmpf": _compare_floats,
     "arith.select": lambda op, memory: np.where,
+    "arith.addui_extended": _wide_integers(operator.add, unsigned),
+    "arith.mului_extended": _wide_integers(operator.mul, unsigned),
+    "arith.mulsi_extended": _wide_integers(operator.mul, signed),
+    "math.ipowi": _integer_power,
+    "math.fpowi": _float_power,
+    "arith.index_cast": lambda op, memory: lambda x: as_integer(signed(x), numpy_dtype(_result(op))),
     "arith.extsi": _extend(signed),
     "arith.extui": _extend(unsigned),
     "arith.trunci": _truncate,

@@ -47,6 +47,7 @@ _SCALARS: dict[str, Any] = {
     "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
 }
 _DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(value) for name, value in _SCALARS.items()}
+_DTYPES["index"] = np.dtype(np.int64)
 ADDRESS = np.dtype(np.int64)
 """Pointers are 64-bit addresses in the interpreter's own address space."""
 
@@ -139,6 +140,19 @@ def as_integer(x: Any, dtype: np.dtype[Any]) -> Any:
     """Keep the low bits."""
     x = np.asarray(x)
     return (x & 1).astype(np.bool_) if dtype == np.bool_ else x.astype(dtype, copy=False)
+
+
+def low_bits(x: Any, dtype: np.dtype[Any]) -> Any:
+    """The low bits of unbounded integers (objects)."""
+    bits = 1 if dtype == np.bool_ else 8 * dtype.itemsize
+    return as_integer(np.asarray(x & ((1 << bits) - 1)).astype(np.uint64), dtype)
+
+
+def integer_power(x: int, n: int) -> int:
+    """The low 64 bits of x to the n; for n < 0 truncated toward zero, and 0 where x is 0."""
+    if n >= 0:
+        return pow(x, n, 1 << 64)
+    return 0 if abs(x) != 1 else x if n % 2 else 1
 
 
 def _truncating_division(x: Any, y: Any) -> Any:

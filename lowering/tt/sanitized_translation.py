@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
 from ...promotion.errors import UserError
@@ -18,7 +19,7 @@ from .numerics import numpy_dtype
 from .sanitize_memory import ACCESSES
 from .shadow import Shadow, rule_of, starts_marks
 from .shadowed_regions import Carried, Shadowed, combined, reduced, scanned
-from .translation import Environment, Step, Translation, Value, chooses
+from .translation import STRUCTURED, Edge, Step, Translation, Value, chooses
 
 Array = NDArray[Any]
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
@@ -61,7 +62,7 @@ class SanitizedTranslation(Translation):
                 poison = np.full(shape, self.guard.number(op), np.int32)
                 self._shadows[self.slot(op.results[0])] = Shadow(poison)
             return None
-        if op.name in _SHADOWED:
+        if op.name in STRUCTURED:
             return step
         if op.name == "tt.split":
             return self._split(op, step)
@@ -148,7 +149,7 @@ class SanitizedTranslation(Translation):
 
     # Regions: their values travel with their shadows
 
-    def region(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
+    def region(self, region: Region) -> Callable[[Any, Sequence[Value]], list[Value]]:
         run = self.carried(region)
         return lambda env, args: run(env, args, [None] * len(args))[0]
 
@@ -169,46 +170,45 @@ class SanitizedTranslation(Translation):
         return run
 
     def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
-        blocks = {block: self.block(block) for block in region.blocks}
-        ends = {block: self._end(block) for block in region.blocks}
-        arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
-        entry, machine = region.blocks[0], self.machine
+        run, machine = self.carried_flow(region), self.machine
 
-        def run(args: Sequence[Value]) -> list[Value]:
-            env = self.environment()
+        def call(args: Sequence[Value]) -> list[Value]:
+            values, machine.passed = run(self.environment(), args, machine.passed)
+            return values
+
+        return call
+
+    def carried_flow(self, region: Region) -> Carried:
+        """A region whose blocks may branch."""
+        blocks = {block: self.block(block) for block in region.blocks}
+        ends = {block: self.end(block) for block in region.blocks}
+        arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
+        entry = region.blocks[0]
+
+        def run(env: Any, args: Sequence[Value], known: Sequence[Shadow | None]) -> Shadowed:
             block: Block | None = entry
-            values, shadows = list(args), machine.passed
+            values, shadows = list(args), list(known)
             while block is not None:
                 _put_all(env, arguments[block], values, shadows)
                 for step in blocks[block]:
                     step(env)
                 block, places = ends[block](env)
-                values, shadows = (
-                    [env[place] for place in places],
-                    [env.shadow.get(place) for place in places],
-                )
-            machine.passed = shadows
-            return values
+                values, shadows = [env[place] for place in places], [env.shadow.get(place) for place in places]
+            return values, shadows
 
         return run
 
-    def _end(self, block: Block) -> Callable[[Any], tuple[Block | None, list[int]]]:
-        self._branch(block)  # refuses what the interpreter does not know
-        last = block.last_op
+    def end(self, block: Block) -> Callable[[Any], Edge]:
+        way, last = super().end(block), block.last_op
         assert last is not None
-        places = [self.slot(value) for value in last.operands]
-        if last.name == "tt.return":
-            return lambda env: (None, places)
-        if last.name == "cf.br":
-            (target,) = last.successors
-            return lambda env: (target, places)
-        condition, yes, no = places[0], *last.successors
-        count, guard = len(yes.args), self.guard
+        if last.name not in ("cf.cond_br", "cf.switch"):
+            return way
+        condition, guard = self.slot(last.operands[0]), self.guard
 
-        def branch(env: Any) -> tuple[Block | None, list[int]]:
+        def branch(env: Any) -> Edge:
             if guard.undefined(last, "the branch condition", env.shadow.get(condition)):
                 raise ProgramEnds  # the branch may lead back for ever
-            return (yes, places[1 : 1 + count]) if env[condition] else (no, places[1 + count :])
+            return way(env)
 
         return branch
 
@@ -263,6 +263,23 @@ class SanitizedTranslation(Translation):
 
         return step
 
+    def _scf_execute_region(self, op: Operation) -> Step:
+        results, run = [self.slot(value) for value in op.results], self.carried_flow(op.regions[0])
+        return lambda env: _put_all(env, results, *run(env, (), ()))
+
+    def _scf_index_switch(self, op: Operation) -> Step:
+        assert isinstance(op, IndexSwitchOp)
+        number, results = self.slot(op.operands[0]), [self.slot(value) for value in op.results]
+        numbers = [int(case) for case in op.cases.iter_values()]
+        cases = dict(zip(numbers, map(self.carried, op.case_regions), strict=True))
+        default, guard = self.carried(op.default_region), self.guard
+
+        def step(env: Any) -> None:
+            guard.undefined(op, "the number of the case", env.shadow.get(number))
+            _put_all(env, results, *cases.get(int(env[number]), default)(env, (), ()))
+
+        return step
+
     def _scf_while(self, op: Operation) -> Step:
         inits, results = (
             [self.slot(value) for value in op.operands],
@@ -300,20 +317,6 @@ class SanitizedTranslation(Translation):
             _put_all(env, results, *run(op, env, combine, values, shadows))
 
         return step
-
-
-_SHADOWED = frozenset(
-    {
-        "scf.for",
-        "scf.if",
-        "scf.while",
-        "tt.reduce",
-        "tt.scan",
-        "tt.call",
-        "tt.get_program_id",
-        "tt.get_num_programs",
-    }
-)
 
 
 def _is_address(type_: Attribute) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.cf import SwitchOp
+from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import SymbolTable
 
@@ -16,6 +18,7 @@ from .attributes import property_number
 from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
 from .evaluators_descriptors import DESCRIPTOR_EVALUATORS
+from .expand_control import switch_edges
 from .numerics import numpy_dtype
 
 if TYPE_CHECKING:
@@ -25,13 +28,16 @@ Array = NDArray[Any]
 Value = Any  # a NumPy array, or a NumPy scalar for shape ()
 Environment = list[Value]
 Step = Callable[[Environment], None]
+Edge = tuple[Block | None, Sequence[int]]
 
 _CONSTANT = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
-_STRUCTURED = frozenset(
+STRUCTURED = frozenset(
     {
         "scf.for",
         "scf.if",
         "scf.while",
+        "scf.execute_region",
+        "scf.index_switch",
         "tt.reduce",
         "tt.scan",
         "tt.call",
@@ -87,7 +93,7 @@ class Translation:
         """A region whose blocks may branch: values of the first block's arguments -> values of the operands of the terminator
         that leaves it."""
         blocks = {block: self.block(block) for block in region.blocks}
-        ends = {block: self._branch(block) for block in region.blocks}
+        ends = {block: self.end(block) for block in region.blocks}
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
         entry = region.blocks[0]
 
@@ -99,30 +105,38 @@ class Translation:
                     env[place] = value
                 for step in blocks[block]:
                     step(env)
-                block, values = ends[block](env)
+                block, places = ends[block](env)
+                values = [env[place] for place in places]
             return values
 
         return run
 
-    def _branch(self, block: Block) -> Callable[[Environment], tuple[Block | None, list[Value]]]:
-        """Where a block of a branching region continues, and with which values; None where it leaves the region."""
+    def end(self, block: Block) -> Callable[[Environment], Edge]:
+        """Where a block of a branching region continues (None: it leaves the region), and the places of what it hands on."""
         last = block.last_op
         if last is None:
             raise UserError("a block of the function is empty")
         places = [self.slot(value) for value in last.operands]
-        if last.name in ("tt.return", "tt.map_elementwise.return"):
-            return lambda env: (None, [env[place] for place in places])
+        if last.name in ("tt.return", "tt.map_elementwise.return", "scf.yield"):
+            return lambda env: (None, places)
         if last.name == "cf.br":
             (target,) = last.successors
-            return lambda env: (target, [env[place] for place in places])
+            return lambda env: (target, places)
         if last.name == "cf.cond_br":
             condition, yes, no = places[0], *last.successors
             count = len(yes.args)
-            return lambda env: (
-                (yes, [env[place] for place in places[1 : 1 + count]])
-                if env[condition]
-                else (no, [env[place] for place in places[1 + count :]])
-            )
+            taken, other = (yes, places[1 : 1 + count]), (no, places[1 + count :])
+            return lambda env: taken if env[condition] else other
+        if isinstance(last, SwitchOp):
+            flag = places[0]
+            numbers, edges = switch_edges(last)
+            ways = [(target, [self.slot(value) for value in values]) for target, values in edges]
+
+            def switch(env: Environment) -> Edge:
+                chosen = int(env[flag])
+                return ways[numbers.index(chosen) if chosen in numbers else -1]
+
+            return switch
         raise UnsupportedError(f"the interpreter has no {last.name}")
 
     def region(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
@@ -155,7 +169,7 @@ class Translation:
 
     def operation(self, op: Operation) -> Step | None:
         """What runs one operation; None for a constant, which stands in the environment from the start."""
-        if op.name in _STRUCTURED:
+        if op.name in STRUCTURED:
             structured: Step = getattr(self, f"_{op.name.replace('.', '_')}")(op)
             return structured
         if op.name in STEPS:
@@ -266,6 +280,32 @@ class Translation:
             if branch is not None:
                 for place, value in zip(results, branch(env, ()), strict=True):
                     env[place] = value
+
+        return step
+
+    def _scf_execute_region(self, op: Operation) -> Step:
+        results = [self.slot(value) for value in op.results]
+        run = self.flow(op.regions[0])
+
+        def step(env: Environment) -> None:
+            for place, value in zip(results, run(env, ()), strict=True):
+                env[place] = value
+
+        return step
+
+    def _scf_index_switch(self, op: Operation) -> Step:
+        assert isinstance(op, IndexSwitchOp)
+        (number,) = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        default = self.region(op.default_region)
+        cases = {
+            int(case): self.region(region) for case, region in zip(op.cases.iter_values(), op.case_regions, strict=True)
+        }
+
+        def step(env: Environment) -> None:
+            chosen = cases.get(int(env[number]), default)
+            for place, value in zip(results, chosen(env, ()), strict=True):
+                env[place] = value
 
         return step
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
@@ -146,7 +147,7 @@ def _check_regions(op: Operation) -> None:
             fail(op, f"a region has {len(region.blocks)} blocks, expected one")
     if op.name == "scf.for":
         low, high, step, *inits = [value.type for value in op.operands]
-        if not t.is_integer(low) or t.is_tensor(low):
+        if not (t.is_integer(low) or isinstance(low, IndexType)) or t.is_tensor(low):
             fail(op, f"the lower bound is {low}, expected a scalar integer")
         expect_type(op, "the upper bound", high, low)
         expect_type(op, "the step", step, low)
