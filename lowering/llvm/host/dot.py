@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ....promotion.errors import UnsupportedError
 from ..ir import V
 from .combine import Combine
-from .coordinates import Bound, decompose_mask, memory_size_of
+from .coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from .elementwise import constant, memory_element, register_element
 from .evaluate import Evaluator
 from .nodes import Load, Map, Node, Splat, Stored, View, view
@@ -104,10 +104,47 @@ class Dots:
             direct = self._direct(node, element)
             if direct is not None and (not contiguous or direct.column.ref == "1"):
                 return direct
+            if isinstance(node, Load) and (across := self._across(node, element, contiguous)) is not None:
+                return self._straight_or_copied(node, element, across, contiguous, wanted)
         limits = self._limits(node)  # beyond them the operand is zero, and the product looks no further
         memory = self.roots.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
+
+    def _across(self, load: Load, element: str, contiguous: bool) -> int | None:
+        """The dimension of an operand's computed offsets, `row % m` or `column % n`: it could be used in place where they are a
+        progression, as they are in all tiles but the last. None where it could not, whatever they are."""
+        rest = load.pointers.rest
+        if rest is None or id(load) in self.ev.replacement:
+            return None
+        across = 1 if contiguous and self.ev.depends(rest) == {1} else 0
+        steps = load.pointers.offset.coefficients
+        along = steps[1 - across]
+        plain = memory_element(load.pointers.pointee) == load.pointers.unit == element
+        zero = load.other is None or is_zero(load.other)
+        usable = self.ev.depends(rest) == {across} and steps[across] is None and along is not None
+        if not (plain and zero and usable) or reads_memory(rest) or decompose_mask(load.mask)[1]:
+            return None
+        return across if across == 1 or (along is not None and along.ref == "1") else None
+
+    def _straight_or_copied(
+        self, load: Load, element: str, across: int, contiguous: bool, wanted: Sequence[Bound]
+    ) -> Operand:
+        """One operand for both cases, which are told apart when the code runs: the product is emitted once."""
+        ev, f = self.ev, self.ev.f
+        step = ev.s.constant(1) if across == 1 else None
+        straight, holds = self.roots.straightened(load, across, step)
+        direct = self._direct(straight, element)
+        assert direct is not None
+        memory = ev.scratch(load.shape, load.elem)
+        kept = dict(ev.replacement)
+        with f.when(f.binary("xor", holds, V("true", "i1"))), ev.scope():
+            self.roots.materialize(load, memory, (*wanted, *self._limits(load)))
+        ev.replacement = kept
+        row, column = (ev.s.constant(stride) for stride in memory.strides)
+        return Operand(
+            f.select(holds, direct.pointer, memory.pointer), f.select(holds, direct.row, row), column, direct.bounds
+        )
 
     def _converted(self, node: Node, elem: str, tf32: bool) -> Node:
         """The block with elements `elem`, rounded to 10 mantissa bits for `tf32`."""

@@ -299,35 +299,44 @@ class Roots:
     def _in_runs(self, load: Load, memory: Stored, bounds: Sequence[Bound]) -> None:
         """Copy rows whose computed offsets mostly are neighbours: that is looked at once, for all rows."""
         ev, f = self.ev, self.ev.f
-        pointers, inner = load.pointers, self.inner_dim(load.shape)
-        rest = pointers.rest
-        assert rest is not None
-        self.settle([rest])
-        extent = load.shape[inner]
-        n = min(ev.lanes_for("i64"), extent)
-
-        def at(coordinate: Coordinate) -> Coordinates:
-            return tuple(coordinate if d == inner else None for d in range(len(load.shape)))
-
-        first = ev.s.to_i64(ev.at(rest, at(Coordinate(ZERO))))
-        with f.loop(0, extent, n, [V("true", "i1")]) as state, ev.scope():
-            offsets = f.splat(ev.at(rest, at(Coordinate(state.index, 0, n))), n)
-            offsets = f.cast("sext", offsets, vector("i64", n))
-            expected = f.binary("add", f.splat(ev.s.add(first, state.index), n), f.iota(n, "i64"))
-            same = f.icmp("eq", offsets, expected)
-            together = same if n == 1 else f.intrinsic("vector.reduce.and", [same], "i1")
-            state.next = [f.binary("and", state.values[0], together)]
+        straight, holds = self.straightened(load, self.inner_dim(load.shape), ev.s.constant(1))
         run, apart, done = f.label("run"), f.label("apart"), f.label("copied")
-        coefficients = tuple(V("1", "i64") if d == inner else c for d, c in enumerate(pointers.offset.coefficients))
-        offset = Affine(load.shape, "i64", ev.s.add(pointers.offset.base, first), coefficients)
-        straight = replace(load, pointers=replace(pointers, offset=offset, rest=None))
-        f.cond_branch(state.results[0], run, apart)
+        f.cond_branch(holds, run, apart)
         for label, node in ((run, straight), (apart, load)):
             f.start(label)
             with ev.scope():
                 self._copy(node, memory, bounds)
             f.branch(done)
         f.start(done)
+
+    def straightened(self, load: Load, dim: int, step: V | None = None) -> tuple[Load, V]:
+        """The load with computed offsets along `dim` as an affine form, and whether they are one: an arithmetic progression,
+        with this step if one is given. They must depend on nothing else."""
+        ev, f = self.ev, self.ev.f
+        pointers, extent = load.pointers, load.shape[dim]
+        rest = pointers.rest
+        assert rest is not None
+        self.settle([rest])
+        n = min(ev.lanes_for("i64"), extent)
+
+        def at(coordinate: Coordinate) -> Coordinates:
+            return tuple(coordinate if d == dim else None for d in range(len(load.shape)))
+
+        first = ev.s.to_i64(ev.at(rest, at(Coordinate(ZERO))))
+        if step is None:
+            second = ev.s.to_i64(ev.at(rest, at(Coordinate(ev.s.constant(min(1, extent - 1))))))
+            step = ev.s.sub(second, first)
+        with f.loop(0, extent, n, [V("true", "i1")]) as state, ev.scope():
+            offsets = f.splat(ev.at(rest, at(Coordinate(state.index, 0, n))), n)
+            offsets = f.cast("sext", offsets, vector("i64", n))
+            places = f.binary("add", f.splat(state.index, n), f.iota(n, "i64"))
+            expected = f.binary("add", f.splat(first, n), f.binary("mul", places, f.splat(step, n)))
+            same = f.icmp("eq", offsets, expected)
+            together = same if n == 1 else f.intrinsic("vector.reduce.and", [same], "i1")
+            state.next = [f.binary("and", state.values[0], together)]
+        coefficients = tuple(step if d == dim else c for d, c in enumerate(pointers.offset.coefficients))
+        offset = Affine(load.shape, "i64", ev.s.add(pointers.offset.base, first), coefficients)
+        return replace(load, pointers=replace(pointers, offset=offset, rest=None)), state.results[0]
 
     def argument_of(self, node: Node) -> V:
         """The scalar of a rank-0 node."""

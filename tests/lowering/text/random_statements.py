@@ -285,8 +285,8 @@ def histogram(r: Random, p: Program) -> None:
         x = p.map("arith.remsi", x, p.constant(9, "i32", shape))
     bins = r.choice((1, 2, 8, 32))
     mask = p.mask(r, shape) if r.random() < 0.5 else None
-    text = f"{x}, {mask} : {x.type}, {mask.type}" if mask else f"{x} : {x.type}"
-    p.op(f"tt.histogram {text} -> tensor<{bins}xi32>", "i32", (bins,), keep=True)
+    operands = f"{x}, {mask}" if mask else f"{x}"
+    p.op(f"tt.histogram {operands} : {x.type} -> tensor<{bins}xi32>", "i32", (bins,), keep=True)
 
 
 def atomics(r: Random, p: Program) -> None:
