@@ -26,12 +26,6 @@ def load(name: str):
 
 tt_ops = load("tt_ops")
 PAGE = (DOCS / "tt_ops.md").read_text(encoding="utf-8")
-# Operations of the dialects that block kernels are not made of.
-NOT_RUN = {
-    "arith.addui_extended", "arith.index_cast", "arith.mulsi_extended", "arith.mului_extended", "cf.switch", "math.fpowi",
-    "math.ipowi", "scf.execute_region", "scf.index_switch",
-}  # fmt: skip
-
 
 def rows() -> dict[str, list[str]]:
     found = {}
@@ -53,10 +47,10 @@ def test_every_operation_has_a_row() -> None:
     assert all(f"`{name}`" in PAGE for name in without)
 
 
-def test_everything_works_but_what_is_known_not_to() -> None:
+def test_everything_works() -> None:
     for name, (read, verify, printed, interpreted, host, gpu, _, _) in rows().items():
         assert (read, printed, gpu) == ("yes", "yes", "not yet"), name
-        assert (interpreted, host) == (("no", "no") if name in NOT_RUN else ("yes", "yes")), name
+        assert (interpreted, host) == ("yes", "yes"), name
         refused, _, tried = verify.partition(" of ")
         assert refused == (tried or "–") or name in ("tt.print", "ub.poison"), name
 
@@ -66,7 +60,6 @@ def test_everything_works_but_what_is_known_not_to() -> None:
     [
         ("%z = arith.addf %f, %i : tensor<16xf32>", "tensor<16xf32>", "parse", "operand is used with type"),
         ("%n = arith.addf %f, %g : tensor<16xf32>", "", "interpret", "nothing was written"),
-        ("%z = math.ipowi %i, %j : tensor<16xi32>", "tensor<16xi32>", "interpret", "the interpreter has no math.ipowi"),
     ],
 )
 def test_what_fails_shows(text: str, result: str, column: str, message: str) -> None:

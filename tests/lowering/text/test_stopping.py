@@ -29,7 +29,8 @@ module {
 """
 
 SCRIPT = f"""
-import sys, numpy as np, joinery as jn
+import signal, sys, numpy as np, joinery as jn
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells inherit that it is ignored
 kernel = jn.kernel.from_ttir('''{FOREVER}''')
 kernel.launch(0, np.zeros(1, np.int32))  # compiled
 print("launching", flush=True)
