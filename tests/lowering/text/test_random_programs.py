@@ -58,7 +58,7 @@ def test_blocks_of_a_million(seeds: list[int], memory: int) -> None:
 
 
 @pytest.mark.slow
-@limited(1500)
+@limited(400)
 @given(programs(1, 25), st.sampled_from([0, 0, 0, 1]), SEED)
 def test_many(seeds: list[int], size: int, memory: int) -> None:
     check(seeds, size, memory)
