@@ -1,9 +1,13 @@
 """Vectors divided by one number: the IEEE quotient without the division instruction.
 
-A division of 16 floats takes 16 cycles, a multiply-add half of one. With y = 1/b rounded to nearest, two corrections
-q ← q + (a - q·b)·y by fused multiply-adds give the correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34, 1990), as
-long as nothing overflows or becomes denormal on the way. That is looked at for every vector; where it does not hold, it is
-divided.
+A division of 16 floats takes 16 cycles, a multiply-add half of one. With y = 1/b rounded to nearest and q = a·y rounded, the
+correction q + (a - q·b)·y by two fused multiply-adds gives the correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34,
+1990), as long as nothing overflows or becomes denormal on the way. That is looked at for every vector; where it does not hold,
+it is divided.
+
+That one correction is enough: q is off by less than 1.5 units in the last place (ulp), so the sum before its rounding by less
+than 1.5·2^-24 ulp, and for 24-bit integers A, B the quotient can be that close to the middle M of two floats only if
+|A·2^k - M·B| ≤ 2. All those quotients, for every B, have been computed.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ from __future__ import annotations
 from ..ir import Function, V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
-# |b| in [2^-20, 2^40] and |a| in [2^-80, 2^80]: quotient and remainders are normal floats
+# |b| in [2^-20, 2^40] and |a| in [2^-80, 2^80]: quotient and remainder are normal floats
 _SMALLEST_DIVISOR, _LARGEST_DIVISOR = 2.0**-20, 2.0**40
-_SMALLEST, _LARGEST = (127 - 80) << 23, (127 + 80) << 23
+_SMALLEST, _LARGEST = (127 - 80) << 24, (127 + 80) << 24  # without the sign, as bits shifted left by one
 
 
 def reciprocal(f: Function, b: V) -> V:
@@ -31,20 +35,18 @@ def divide(f: Function, a: V, b: V, y: V) -> V:
         return f.binary("fdiv", a, f.splat(b, n))
     divisor, factor = f.splat(b, n), f.splat(y, n)
     whole = with_element(a.type, "i32")
-    bits = f.binary("and", f.bitcast(a, whole), const(0x7FFFFFFF, whole))
-    is_zero = f.icmp("eq", bits, const(0, whole))
-    inside = f.icmp("ult", f.binary("sub", bits, const(_SMALLEST, whole)), const(_LARGEST - _SMALLEST, whole))
-    every = f.intrinsic("vector.reduce.and", [f.binary("or", inside, is_zero)], "i1")
-    usable = f.binary("and", every, f.fcmp("ord", y, y))
+    bits = f.bitcast(a, whole)
+    size = f.binary("add", bits, bits)
+    not_small = f.icmp("uge", f.binary("add", size, const(-1, whole)), const(_SMALLEST - 1, whole))  # zeros pass
+    inside = f.binary("and", not_small, f.icmp("ule", size, const(_LARGEST, whole)))
+    usable = f.binary("and", f.intrinsic("vector.reduce.and", [inside], "i1"), f.fcmp("ord", y, y))
     quick, real, done = f.label("quick"), f.label("divide"), f.label("quotient")
     f.cond_branch(usable, quick, real)
     f.start(quick)
     start = f.binary("fmul", a, factor)
-    quotient = start
-    for _ in range(2):
-        rest = f.fma(f.fneg(quotient), divisor, a)
-        quotient = f.fma(rest, factor, quotient)
-    quotient = f.select(is_zero, start, quotient)  # keeps the sign of a zero
+    quotient = f.fma(f.fma(f.fneg(start), divisor, a), factor, start)
+    sign = f.binary("and", f.bitcast(start, whole), const(-(1 << 31), whole))  # that of a zero is lost by the correction
+    quotient = f.bitcast(f.binary("or", f.bitcast(quotient, whole), sign), a.type)
     f.branch(done)
     f.start(real)
     divided = f.binary("fdiv", a, divisor)

@@ -8,7 +8,7 @@ that loop opens: nothing later in the compiler would do it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ....promotion.errors import InternalError
@@ -486,12 +486,16 @@ class Evaluator:
                 implied.add(bound.limit.ref)
         return count, implied
 
+    def open_loop(self, implied: set[str]) -> int:
+        """A number for a loop, whose positions keep these limits."""
+        self._loops += 1
+        self._implied[self._loops] = implied
+        return self._loops
+
     @contextmanager
     def dimension(self, size: int, count: V, implied: set[str]) -> Iterator[Coordinate]:
         """A loop over one dimension, position by position."""
-        self._loops += 1
-        loop = self._loops
-        self._implied[loop] = implied
+        loop = self.open_loop(implied)
         if size == 1 and not implied:
             yield Coordinate(ZERO, 0, 1, loop)
         else:
@@ -530,61 +534,6 @@ class Evaluator:
                     self._hoist(node.pointers.rest, coordinates, seen)
                 if node.other is not None:
                     self._hoist(node.other, coordinates, seen)
-
-    def vector_loop(
-        self,
-        size: int,
-        bounds: Sequence[Bound],
-        dim: int,
-        n: int,
-        unroll: int,
-        body: Callable[[Coordinate, V | None, list[V]], list[V]],
-        carry: Sequence[V] = (),
-    ) -> list[list[V]]:
-        """Visit one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
-
-        The rest is visited vector by vector under a lane mask. Returns the final copies.
-        """
-        count, implied = self.extent(size, bounds, dim)
-        self._loops += 1
-        loop = self._loops
-        self._implied[loop] = implied
-        copies = [list(carry) for _ in range(unroll)]
-        step = n * unroll
-        static = int(count.ref) if is_constant(count) else None
-        if static is not None and 0 < static < step:
-            unroll = max(1, static // n)
-            step = n * unroll
-        main = self.s.round_down(count, step) if step & (step - 1) == 0 else self.s.mul(
-            self.s.floor_div(count, step), self.s.constant(step))  # fmt: skip
-        if main.ref != "0":
-            flat = [v for copy in copies for v in copy]
-            known = static is not None
-            with self.f.loop(0, main, step, flat, at_least_once=known) as state, self.scope():
-                width = len(carry)
-                following: list[V] = []
-                for u in range(len(copies)):
-                    mine = state.values[u * width : (u + 1) * width]
-                    if u < unroll:
-                        mine = body(Coordinate(state.index, u * n, n, loop), None, mine)
-                    following += mine
-                state.next = following
-            width = len(carry)
-            copies = [state.results[u * width : (u + 1) * width] for u in range(len(copies))]
-        if static is not None:
-            for start in range(int(main.ref), static, n):
-                with self.scope():
-                    here = Coordinate(self.s.constant(start), 0, n, loop)
-                    left = static - start
-                    mask = None if left >= n else self.lane_mask(here.at, self.s.constant(static), n)
-                    copies[0] = body(here, mask, copies[0])
-        else:
-            with self.f.loop(main, count, n, copies[0]) as state, self.scope():
-                here = Coordinate(state.index, 0, n, loop)
-                mask = None if n == 1 else self.lane_mask(state.index, count, n)
-                state.next = body(here, mask, list(state.values))
-            copies[0] = list(state.results)
-        return copies
 
 
 def _wrapped(value: int, type_: str) -> int:

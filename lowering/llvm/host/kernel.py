@@ -27,7 +27,7 @@ from .effects import lower_assert, lower_poison, lower_poll, lower_print
 from .elements import lower_gather, lower_histogram
 from .elementwise import constant, emit_map, memory_element, register_element
 from .evaluate import Evaluator
-from .liveness import Liveness, all_operations, reachable
+from .liveness import ROOTS, Liveness, all_operations, reachable
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from .offsets import LOWEST, is_exact
 from .ordering import Ordering
@@ -97,6 +97,7 @@ class KernelLowering:
     def run(self) -> Function:
         asked = any(op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in self._operations())
         self.roots.streaming = asked if self._launch is None else self._launch.streaming
+        self.roots.rows_apart = sum(op.name in ROOTS and op.name != "tt.return" for op in self._operations()) > 1
         self._arguments(self.blocks[0])
         lo, hi = self.f.params[1], self.f.params[2]
         with self.f.loop(lo, hi) as state, self.ev.scope():

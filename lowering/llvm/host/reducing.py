@@ -14,6 +14,7 @@ from .nodes import Map, Node, Splat, Stored
 from .outside import limits_along, outside
 from .roots import Roots
 from .scalars import ZERO
+from .vector_loop import vector_loop
 
 UNROLLED = 16
 """Longest axis of a reduction across rows that is written out."""
@@ -161,7 +162,7 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
             if extreme:
                 first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
                 first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
-            copies = ev.vector_loop(shape[axis], bounds, axis, n, roots.unroll(sources), body, first)
+            copies = vector_loop(ev, shape[axis], bounds, axis, n, roots.unroll(sources), body, first)
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
             for node, memory in saved:
@@ -265,7 +266,7 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                 ev.write_scratch(memory, here, value)
             return []
 
-        ev.vector_loop(shape[inner], bounds, inner, n, 1 if not static else 2, column)
+        vector_loop(ev, shape[inner], bounds, inner, n, 1 if not static else 2, column)
     return []
 
 
@@ -315,5 +316,5 @@ def scan(roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, re
                 run(lane, mask)
                 return []
 
-            ev.vector_loop(shape[inner], (), inner, n, 1, body)
+            vector_loop(ev, shape[inner], (), inner, n, 1, body)
     return list(memories)

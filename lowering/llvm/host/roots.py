@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from ....promotion.errors import UnsupportedError
 from ..ir import V, lanes, mangle, vector
@@ -31,6 +32,13 @@ from .evaluate import Evaluator
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
 from .transpose import transpose, transposed_load
+from .vector_loop import vector_loop
+
+LINE = 64
+"""Bytes of a cache line. What goes past the caches had better be whole lines: part of one costs a round trip to memory, unless
+the rest follows at once."""
+_LONG_ROW = 16 * LINE
+_SHORTEST = 16  # bytes of the shortest store that goes past the caches
 
 
 class Roots:
@@ -43,7 +51,8 @@ class Roots:
         self.ev = evaluator
         self.again = again
         self.unread = unread
-        self.streaming = False  # the kernel moves more than the caches hold: fetch ahead
+        self.streaming = False  # the kernel moves more than the caches hold
+        self.rows_apart = False  # between the rows that a thread writes lies other work
 
     # -- helpers ------------------------------------------------------------
 
@@ -74,11 +83,9 @@ class Roots:
         return found or {"f32"}
 
     def fetch_ahead(self, nodes: Sequence[Node], kept: Sequence[Node]) -> None:
-        """In a streaming kernel the last nest that reads a row fetches the next one: the hardware alone does not overlap the
-        arithmetic of a row with its memory traffic. What is below a kept value is not read again."""
+        """The last nest that reads a row fetches the next one: the hardware alone does not overlap the arithmetic of a row
+        with its memory traffic. What is below a kept value is not read again."""
         self.ev.ahead = set()
-        if not self.streaming:
-            return
         stack = [(node, False) for node in nodes]
         below = {id(node) for node in kept}
         while stack:
@@ -90,7 +97,8 @@ class Roots:
                     starts_anywhere = node.pointers.base.ref not in self.ev.arguments
                     # not the same row in every program
                     moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
-                    if moving and (last or not self.again(node)):
+                    far = self.streaming or node.shape[-1] * memory_size(node.elem) >= _LONG_ROW
+                    if moving and far and (last or not self.again(node)):
                         self.ev.ahead.add(id(node))
                 case Map():
                     stack.extend((operand, last) for operand in node.operands)
@@ -175,8 +183,12 @@ class Roots:
     # -- elementwise nests ----------------------------------------------------
 
     def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
-             effect: Callable[[Coordinates, V | None], None]) -> None:  # fmt: skip
-        """Run `effect` at every coordinate within the bounds; keeps by-products in scratch."""
+             effect: Callable[[Coordinates, V | None], None],
+             start: Callable[[Coordinates], V] | None = None) -> None:  # fmt: skip
+        """Run `effect` at every coordinate within the bounds; keeps by-products in scratch.
+
+        `start`: where along the vector dimension, which is missing in the coordinates, whole vectors begin.
+        """
         ev = self.ev
         self.settle(nodes)
         kept = [(node, ev.scratch(node.shape, node.elem)) for node in self.byproducts(nodes, shape)]
@@ -198,7 +210,8 @@ class Roots:
                 with ev.dimension(shape[inner], count, implied) as coordinate:
                     body(coordinate, None, [])
             else:
-                ev.vector_loop(shape[inner], bounds, inner, n, self.unroll(nodes), body)
+                first = ZERO if start is None else start(tuple(coordinates))
+                vector_loop(ev, shape[inner], bounds, inner, n, self.unroll(nodes), body, start=first)
         for node, memory in kept:
             ev.replacement[id(node)] = (node, memory, tuple(b for b in bounds))
 
@@ -213,6 +226,10 @@ class Roots:
             nodes.append(pointers.rest)
         anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
         size = memory_size(pointers.pointee)
+        inner = self.inner_dim(pointers.shape)
+        contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
+        past = streaming and contiguous and not rest
+        to_lines = past and self.rows_apart and size * pointers.shape[inner] >= _LONG_ROW
 
         def effect(here: Coordinates, tail: V | None) -> None:
             guard = tail
@@ -229,10 +246,10 @@ class Roots:
                 if dim is None:
                     self._guarded(guard, lambda: f.store(data, pointer, size))
                 elif guard is None:
-                    row = ev.row_pointer(pointers, here, dim)
-                    known = math.gcd(64, n * size, ev.s.multiple(row))
-                    past = streaming and known >= 16  # the shortest store that goes past the caches
-                    f.store(data, pointer, known if past else size, nontemporal=past)
+                    known = LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
+                    known = math.gcd(LINE, n * size, known)
+                    goes_past = past and known >= _SHORTEST and (to_lines or known == LINE or not self.rows_apart)
+                    f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
                 elif _only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane
                     only = None if guard is tail else f.extract(f.splat(guard, n), 0)
@@ -246,7 +263,21 @@ class Roots:
             f.module.declare(name, "void", [data.type, addresses.type, "i32", on.type])
             f.call(name, "void", [data, addresses, V(str(size), "i32"), on])
 
-        self.nest(pointers.shape, bounds, [*nodes, anchor], effect)
+        first = partial(self._to_line, pointers, bounds, inner) if to_lines else None
+        self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first)
+
+    def _to_line(self, pointers: Pointers, bounds: Sequence[Bound], inner: int, coordinates: Coordinates) -> V:
+        """How many elements to write before a row reaches the start of a cache line; all of them if it never does."""
+        f, s = self.ev.f, self.ev.s
+        row = self.ev.row_pointer(pointers, coordinates, inner)
+        if s.multiple(row) % LINE == 0:
+            return ZERO
+        size = memory_size(pointers.pointee)
+        count, _ = self.ev.extent(pointers.shape[inner], bounds, inner)
+        missing = f.binary("and", s.sub(ZERO, s.address(row)), s.constant(LINE - 1))
+        elements = f.binary("lshr", missing, s.constant(size.bit_length() - 1))
+        never = f.icmp("ne", f.binary("and", missing, s.constant(size - 1)), ZERO)
+        return f.select(never, count, s.min(elements, count))
 
     def _guarded(self, guard: V | None, action: Callable[[], None]) -> None:
         if guard is None:

@@ -106,6 +106,33 @@ def test_divisors_with_hard_mantissas() -> None:
     check(np.concatenate([ones, bits]), 2)
 
 
+def hardest(divisor: int) -> list[int]:
+    """24-bit numbers whose quotients by the odd 24-bit divisor lie closest to the middle of two floats."""
+    found = []
+    for power, low, high in ((24, divisor, 1 << 24), (25, 1 << 23, divisor)):
+        inverse = pow(1 << power, -1, divisor)
+        for rest in (1, -1, 2, -2, 3, -3):
+            x = rest * inverse % divisor
+            x += -(-(low - x) // divisor) * divisor if x < low else 0
+            if low <= x < high:
+                found.append(x)
+    return found
+
+
+def test_quotients_next_to_the_middle_of_two_floats() -> None:
+    ends = [(1 << 23) + 1, (1 << 23) + 3, (1 << 24) - 1, (1 << 24) - 3, 0xAAAAAB, 0xCCCCCD]
+    divisors = [*ends, *(np.random.default_rng(0).integers(1 << 22, 1 << 23, 2000) * 2 + 1)]
+    kernel = jn.kernel.from_ttir(SCALAR)
+    assert "quick" in kernel.llvm_ir()
+    for i, divisor in enumerate(map(int, divisors)):
+        numbers = np.resize(np.array(hardest(divisor), np.float32), BLOCK) * np.float32(2.0**-23)
+        x = -numbers if i % 2 else numbers
+        d = np.float32(divisor) * np.float32(2.0 ** -(i % 40))
+        o = np.empty_like(x)
+        kernel.launch((1,), x, o, float(d))
+        same(o, quotients(x, d))
+
+
 def test_ranges_at_which_the_way_changes() -> None:
     edges = np.array([2.0**-20, 2.0**40, 2.0**-80, 2.0**80], np.float32)
     near = np.concatenate([np.nextafter(edges, np.float32(0)), edges, np.nextafter(edges, np.float32(np.inf))])
