@@ -88,9 +88,13 @@ class Roots:
         self.ev.ahead = set()
         stack = [(node, False) for node in nodes]
         below = {id(node) for node in kept}
+        seen: set[tuple[int, bool]] = set()
         while stack:
             node, last = stack.pop()
             last = last or id(node) in below
+            if (id(node), last) in seen:
+                continue
+            seen.add((id(node), last))
             match node:
                 case Load():
                     offset = node.pointers.offset
