@@ -47,8 +47,8 @@ Plan = Equal | RenamedRegisters | ShufflePlan | SharedExchange
 def plan_conversion(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Plan:
     """How the values of a block in `src` get to where `dst` wants them.
 
-    Shuffles need neither scratch nor a barrier; they are taken unless they are more than about twice the memory instructions
-    of a way through shared memory, plus 8 for its latency.
+    Shuffles need neither scratch nor a barrier; they are taken unless they, with a quarter of their selects, are more than
+    about twice the memory instructions of a way through shared memory, plus 8 for its latency.
     """
     if src.same_map(dst):
         return Equal()
@@ -67,13 +67,14 @@ def plan_conversion(src: LinearLayout, dst: LinearLayout, element_bits: int) -> 
         destination_registers=to_unique(dst),
     )
     exchange = plan_warp_exchange(src, dst, element_bits)
-    return shuffles if shuffles.shuffles(element_bits) <= 2 * exchange.instructions + 8 else exchange
+    effort = shuffles.shuffles(element_bits) + shuffles.selects // 4
+    return shuffles if effort <= 2 * exchange.instructions + 8 else exchange
 
 
 def cost(plan: Plan, element_bits: int) -> int:
     """Relative cost for choosing layouts: about the instructions issued, 25 for a barrier of the whole block."""
     if isinstance(plan, ShufflePlan):
-        return plan.shuffles(element_bits) + plan.selects // 2
+        return plan.shuffles(element_bits) + plan.selects // 4
     if isinstance(plan, SharedExchange):
         return plan.instructions + (4 if plan.is_warp_local else 25)
     return plan.cost

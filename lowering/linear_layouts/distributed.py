@@ -210,7 +210,8 @@ def _over_block(
         raise ValueError(f"shape {shape} is not made of whole {fragment.shape} fragments")
     size = list(fragment.shape)
     bases = {
-        name: [flatten(fragment.coordinates(each), shape) for each in fragment[name]] for name in (REGISTER, LANE, WARP)
+        name: [flatten(fragment.coordinates(each), shape) for each in fragment[name]]
+        for name in (REGISTER, LANE, WARP)
     }
     for dim in warp_order:
         for _ in range(log2(warps[dim])):

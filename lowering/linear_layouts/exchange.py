@@ -1,9 +1,9 @@
 """Conversions through shared memory: where the elements lie there, and every store and load.
 
-The tensor bits are split into V (elements of a vector, the lowest offset bits), B (banks) and S (segments, the highest). An access
-is free of bank conflicts iff span(V + S) and the span of what its lanes touch together meet in span(V) only. Two subspaces of
-equal dimension always have a common complement, so an S without conflicts on both sides exists; it is built, not searched for
-(Zhou et al., arXiv 2505.23819, "optimal swizzling").
+The tensor bits are split into V (elements of a vector, the lowest offset bits), B (banks) and S (segments, the highest).
+An access is free of bank conflicts iff span(V + S) and the span of what its lanes touch together meet in span(V) only. Two
+subspaces of equal dimension always have a common complement, so an S without conflicts on both sides exists; it is built, not
+searched for (Zhou et al., arXiv 2505.23819, "optimal swizzling").
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) 
     warps = [a ^ b for a, b in zip(wanted[WARP], own[WARP], strict=True)]
     none = [0] * len(warps)
     shape = (1 << span.rank,)
-    inner_src = LinearLayout.of({REGISTER: inside([*own[REGISTER]]), LANE: inside([*own[LANE]]), WARP: none}, shape)
+    inner_src = LinearLayout.of(
+        {REGISTER: inside([*own[REGISTER]]), LANE: inside([*own[LANE]]), WARP: none}, shape
+    )
     inner_dst = LinearLayout.of(
         {REGISTER: inside([*wanted[REGISTER]]), LANE: inside([*wanted[LANE]]), WARP: inside(warps)}, shape
     )
@@ -123,7 +125,9 @@ def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) 
     )
 
 
-def choose_shared(src: LinearLayout, dst: LinearLayout, element_bits: int) -> tuple[list[int], list[int], list[int]]:
+def choose_shared(
+    src: LinearLayout, dst: LinearLayout, element_bits: int
+) -> tuple[list[int], list[int], list[int]]:
     """(V, B, S): bases of the shared layout, lowest offset bits first. Both layouts have unique registers."""
     bits = src.out_bits
     vector = intersect(dst[REGISTER], src[REGISTER])[: log2(MAX_VECTOR_BITS // element_bits)]

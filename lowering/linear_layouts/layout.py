@@ -1,8 +1,8 @@
 """Linear layouts: linear maps over F2 from named hardware bits to the coordinates of a block.
 
-After Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation Using F2" (arXiv 2505.23819). A basis,
-the image of one input bit, is one integer: the row-major flattened coordinate, the last tensor dim in the low bits. Applying a
-layout is an XOR of bases, a reshape changes the shape and nothing else.
+After Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation Using F2" (arXiv 2505.23819).
+A basis, the image of one input bit, is one integer: the row-major flattened coordinate, the last tensor dim in the low bits.
+Applying a layout is an XOR of bases, a reshape changes the shape and nothing else.
 """
 
 from __future__ import annotations
@@ -43,13 +43,19 @@ class LinearLayout:
     @classmethod
     def of(cls, bases: Mapping[str, Iterable[int]], shape: Iterable[int]) -> LinearLayout:
         """A layout from flattened bases. The hardware dims are put in order, minor to major; others follow as they come."""
-        order = [name for name in HARDWARE if name in bases] + [name for name in bases if name not in HARDWARE]
+        order = [name for name in HARDWARE if name in bases] + [
+            name for name in bases if name not in HARDWARE
+        ]
         return LinearLayout(tuple((name, tuple(bases[name])) for name in order), tuple(shape))
 
     @classmethod
-    def from_coordinates(cls, shape: Sequence[int], bases: Mapping[str, Iterable[Sequence[int]]]) -> LinearLayout:
+    def from_coordinates(
+        cls, shape: Sequence[int], bases: Mapping[str, Iterable[Sequence[int]]]
+    ) -> LinearLayout:
         """A layout whose bases are written as coordinates, one number per tensor dim."""
-        return cls.of({name: [flatten(each, shape) for each in column] for name, column in bases.items()}, shape)
+        return cls.of(
+            {name: [flatten(each, shape) for each in column] for name, column in bases.items()}, shape
+        )
 
     @classmethod
     def identity(cls, size: int, name: str = REGISTER) -> LinearLayout:
@@ -101,7 +107,9 @@ class LinearLayout:
 
     def places(self, dims: Iterable[str] | None = None) -> list[tuple[str, int]]:
         """(input dim, bit) of every column."""
-        return [(name, bit) for name in (self.dims if dims is None else dims) for bit in range(len(self[name]))]
+        return [
+            (name, bit) for name in (self.dims if dims is None else dims) for bit in range(len(self[name]))
+        ]
 
     def flatten(self, coordinate: Sequence[int]) -> int:
         return flatten(coordinate, self.shape)
@@ -178,7 +186,8 @@ class LinearLayout:
         bases = {name: [flatten(self.coordinates(each), shape) for each in self[name]] for name in self.dims}
         for name in other.dims:
             scaled = [
-                [c * s for c, s in zip(other.coordinates(each), self.shape, strict=True)] for each in other[name]
+                [c * s for c, s in zip(other.coordinates(each), self.shape, strict=True)]
+                for each in other[name]
             ]
             bases.setdefault(name, []).extend(flatten(each, shape) for each in scaled)
         return LinearLayout.of(bases, shape)
@@ -203,7 +212,9 @@ class LinearLayout:
         """Some input dims (columns) and some output dims (rows)."""
         missing = [name for name in dims if name not in self.dims]
         if missing:
-            raise ValueError(f"no input dim {', '.join(missing)} in {', '.join(self.dims) or 'a layout without inputs'}")
+            raise ValueError(
+                f"no input dim {', '.join(missing)} in {', '.join(self.dims) or 'a layout without inputs'}"
+            )
         part = LinearLayout.of({name: self[name] for name in dims}, self.shape)
         return part if axes is None else part._pick([_axis(axis, len(self.shape)) for axis in axes])
 
@@ -229,7 +240,9 @@ class LinearLayout:
             for each in self[name]:
                 found = span.solve(each)
                 if found is None:
-                    raise ValueError(f"element {self.coordinates(each)} is not in the image of the other layout")
+                    raise ValueError(
+                        f"element {self.coordinates(each)} is not in the image of the other layout"
+                    )
                 bases[name].append(found)
         return LinearLayout.of(bases, tuple(other.size(name) for name in reversed(other.dims)))
 
@@ -335,7 +348,9 @@ class LinearLayout:
             raise ValueError(f"dim {axis} has size {self.shape[axis]}, only a dim of size 1 is repeated")
         shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
         source = self.unique_registers()
-        bases = {n: [flatten(source.coordinates(each), shape) for each in column] for n, column in source.bases}
+        bases = {
+            n: [flatten(source.coordinates(each), shape) for each in column] for n, column in source.bases
+        }
         step = prod(shape[axis + 1 :])
         masks = source.free_masks()
         missing = [step << bit for bit in range(log2(size))]
@@ -419,7 +434,9 @@ def to_unique(layout: LinearLayout) -> tuple[int, ...]:
 
 
 def _indices(columns: Sequence[int]) -> tuple[int, ...]:
-    return LinearLayout.of({REGISTER: columns}, (1 << max((c.bit_length() for c in columns), default=0),)).table()
+    return LinearLayout.of(
+        {REGISTER: columns}, (1 << max((c.bit_length() for c in columns), default=0),)
+    ).table()
 
 
 def _axis(axis: int, rank: int) -> int:

@@ -88,7 +88,9 @@ def global_vector_elements(
     axis %= len(layout.shape)
     fast_last = layout.transpose([*(i for i in range(len(layout.shape)) if i != axis), axis])
     where = fast_last.reshape((prod(layout.shape),))
-    limit = min(contiguity & -contiguity, layout.shape[axis], max(1, (alignment & -alignment) * 8 // element_bits))
+    limit = min(
+        contiguity & -contiguity, layout.shape[axis], max(1, (alignment & -alignment) * 8 // element_bits)
+    )
     if mask_constancy is not None:
         limit = min(limit, mask_constancy & -mask_constancy)
     return vector_elements(where, element_bits, min(MAX_VECTOR_BITS, limit * element_bits))

@@ -128,14 +128,21 @@ class MatrixDescriptor:
         return low | (self.stride_bytes >> 4 & 0x3FFF) << 32 | self.mode << 62
 
 
-def match_descriptor(layout: LinearLayout, element_bits: int, rows: int, *, k_axis: int = 1) -> MatrixDescriptor | None:
+def match_descriptor(
+    layout: LinearLayout, element_bits: int, rows: int, *, k_axis: int = 1
+) -> MatrixDescriptor | None:
     """The descriptor with which wgmma reads `rows` (m or n) by 32 bytes of k of this layout; None when there is none.
 
     Canonical forms as CUTLASS writes them, T elements in 16 bytes, w chunks in an atom, addresses before the XOR:
     K-major ((8,m),(T,2)) : ((T,SBO),(1,LBO)), swizzled ((wT,SBO),(1,T));
     MN-major ((T,1,m),(8,k)) : ((1,T,SBO),(T,LBO)), swizzled ((T,w,m),(8,k)) : ((1,T,LBO),(wT,SBO)).
     """
-    if len(layout.shape) != 2 or element_bits not in (8, 16, 32) or not layout.is_invertible or layout.dims != (OFFSET,):
+    if (
+        len(layout.shape) != 2
+        or element_bits not in (8, 16, 32)
+        or not layout.is_invertible
+        or layout.dims != (OFFSET,)
+    ):
         return None
     depth = 256 // element_bits
     if layout.shape[1 - k_axis] < rows or layout.shape[k_axis] < depth:

@@ -53,11 +53,11 @@ class ShufflePlan:
 
     @property
     def selects(self) -> int:
-        """Conditional swaps of word pairs, before and after the shuffles: rank stages of half the words each."""
+        """Choosing what to offer and where to keep it: a stage of one select per word for each independent lane bit."""
         stages = 0
         for maps in ([each.offered for each in self.rounds], [each.kept for each in self.rounds]):
             stages += max((Span(each.lane).rank for each in maps), default=0)
-        return stages * max(1, len(self.rounds) // 2)
+        return stages * len(self.rounds)
 
 
 @dataclass(slots=True)
@@ -70,7 +70,9 @@ class _Problem:
     per_warp: list[int]
     copies: list[int]
     keeps: list[int] = field(default_factory=list)  # per lane bit: change of the destination register
-    doubled: dict[int, int] = field(default_factory=dict)  # lane bit → mask whose parity says in which of two rounds it acts
+    doubled: dict[int, int] = field(
+        default_factory=dict
+    )  # lane bit → mask whose parity says in which of two rounds it acts
 
     def lane(self, place: int) -> int:
         return place >> self.registers
@@ -88,7 +90,9 @@ def plan_shuffles(src: LinearLayout, dst: LinearLayout, moves: Moves, element_bi
     for word in range(1 << len(problem.per_register)):
         for choice in product((0, 1), repeat=len(problem.doubled)):
             rounds.append(_round(problem, word, choice))
-    return ShufflePlan(packed, table(units(len(src[REGISTER]))), table(units(len(dst[REGISTER]))), tuple(rounds))
+    return ShufflePlan(
+        packed, table(units(len(src[REGISTER]))), table(units(len(dst[REGISTER]))), tuple(rounds)
+    )
 
 
 def _packable(moves: Moves, limit: int) -> int:
@@ -180,7 +184,9 @@ def _round(problem: _Problem, word: int, choice: tuple[int, ...]) -> ShuffleRoun
         ThreadMap(offered(start), tuple(offer), tuple(offered(each) for each in problem.per_warp)),
         source,
         ThreadMap(word, tuple(problem.keeps), (0,) * len(problem.per_warp)),
-        tuple(Condition(value, lane=mask) for mask, value in zip(problem.doubled.values(), choice, strict=True)),
+        tuple(
+            Condition(value, lane=mask) for mask, value in zip(problem.doubled.values(), choice, strict=True)
+        ),
     )
 
 
