@@ -59,7 +59,7 @@ def index_arithmetic(
 
 
 def flat_arithmetic(layout: LinearLayout, stride: int = 1) -> IndexExpression:
-    """The expression of the flattened coordinate: of a byte offset when the layout maps to offsets and `stride` is their size."""
+    """The expression of the flattened coordinate; with the element size as `stride` the byte offset of a map to offsets."""
     return _expression(layout.reshape((1 << layout.out_bits,)), 0, stride)
 
 

@@ -130,13 +130,9 @@ def choose_shared(
 ) -> tuple[list[int], list[int], list[int]]:
     """(V, B, S): bases of the shared layout, lowest offset bits first. Both layouts have unique registers."""
     bits = src.out_bits
-    vector = intersect(dst[REGISTER], src[REGISTER])[: log2(MAX_VECTOR_BITS // element_bits)]
-    word = log2(max(1, BANK_BYTES * 8 // element_bits))
-    if len(vector) < word:  # lanes that meet in one word do not conflict, so a word is always filled
-        more = extend(vector, [*src[REGISTER], *dst[REGISTER], *src[LANE], *dst[LANE], *units(bits)])
-        vector = vector + more[: word - len(vector)]
+    vector = _choose_vector(src, dst, element_bits)
     sides = [_touched_together(layout, vector, element_bits) for layout in (src, dst)]
-    banks = max(0, log2(BANKS * BANK_BYTES * 8 // element_bits) - len(vector))
+    banks = _row_bits(element_bits) - len(vector)
     count = max(0, bits - len(vector) - banks)
     common = vector + extend(vector, intersect(*sides))
     fewer, more = sorted((extend(common, side) for side in sides), key=len)
@@ -145,6 +141,31 @@ def choose_shared(
     candidates = [*outside, *pairs, *more[len(fewer) :], *fewer, *common[len(vector) :], *units(bits)]
     segments = extend(vector, candidates)[:count]
     return vector, complement([*vector, *segments], bits), segments
+
+
+def _choose_vector(src: LinearLayout, dst: LinearLayout, element_bits: int) -> list[int]:
+    """What both sides have in registers; then what one side has, as long as the other gets no conflicts by it.
+
+    A word is filled in any case: lanes that meet in one word do not conflict.
+    """
+    longest, word = log2(MAX_VECTOR_BITS // element_bits), log2(max(1, BANK_BYTES * 8 // element_bits))
+    common = intersect(dst[REGISTER], src[REGISTER])[:longest]
+    best = common
+    for side in (dst, src):
+        vector = list(common)
+        for basis in extend(common, side[REGISTER]):
+            wider = [*vector, basis]
+            touched = max(len(_touched_together(layout, wider, element_bits)) for layout in (src, dst))
+            if len(wider) <= longest and (len(wider) <= word or touched <= _row_bits(element_bits)):
+                vector = wider
+        best = max(best, vector, key=len)
+    more = extend(best, [*src[REGISTER], *dst[REGISTER], *src[LANE], *dst[LANE], *units(src.out_bits)])
+    return best + more[: max(0, word - len(best))]
+
+
+def _row_bits(element_bits: int) -> int:
+    """Offset bits of one word in every bank."""
+    return log2(BANKS * BANK_BYTES * 8 // element_bits)
 
 
 def _touched_together(layout: LinearLayout, vector: list[int], element_bits: int) -> list[int]:

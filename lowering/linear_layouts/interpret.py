@@ -6,16 +6,20 @@ of what nobody stored, an address that is not aligned to its vector, a value tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .conversion import Equal, Plan, RenamedRegisters
 from .exchange import SharedExchange
+from .gathering import SharedGather, WarpGather, source_place
 from .layout import LANE, REGISTER, WARP, LinearLayout
+from .reduction import ReductionPlan
+from .scanning import LanePrefixStep, LaneStep, ScanPlan, SharedStep, ThreadStep
 from .shuffles import ShufflePlan
 
 T = TypeVar("T")
 Values = list[list[list[T]]]
+Operator = Callable[[T, T], T]
 
 
 class PlanFault(Exception):
@@ -106,3 +110,162 @@ def exchange(plan: SharedExchange, values: Values[T]) -> Values[T]:
 def _check(plan: SharedExchange, address: int, size: int) -> None:
     if address % size or not 0 <= address <= plan.bytes - size:
         raise PlanFault(f"an access of {size} bytes at byte {address} of {plan.bytes}")
+
+
+def reduce(plan: ReductionPlan, values: Values[T], operator: Operator[T]) -> Values[T]:
+    """The values of a reduction's result, in every copy."""
+    found = [
+        [[_tree([own[r] for r in group], operator) for group in plan.groups] for own in lanes]
+        for lanes in values
+    ]
+    for each in plan.butterflies:
+        found = [
+            [
+                [
+                    operator(value, other)
+                    if each.first.holds(register, lane, warp)
+                    else operator(other, value)
+                    for register, value in enumerate(own)
+                    for other in [lanes[lane ^ each.lane_mask][register ^ each.register_mask]]
+                ]
+                for lane, own in enumerate(lanes)
+            ]
+            for warp, lanes in enumerate(found)
+        ]
+    if plan.exchange is None:
+        return found
+    partial, count = exchange(plan.exchange, found), plan.partials
+    return [
+        [[_tree(own[r : r + count], operator) for r in range(0, len(own), count)] for own in lanes]
+        for lanes in partial
+    ]
+
+
+def _tree(values: list[T], operator: Operator[T]) -> T:
+    while len(values) > 1:
+        pairs = [operator(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]
+
+
+def scan(plan: ScanPlan, values: Values[T], operator: Operator[T]) -> Values[T]:
+    """The values of an inclusive scan; the operator's first operand comes first along the scan."""
+    if plan.before is not None:
+        values = convert(plan.before, values)
+    found = [[[own[register] for register in plan.source_registers] for own in lanes] for lanes in values]
+    for step in plan.steps:
+        match step:
+            case ThreadStep(pairs):
+                for own in (own for lanes in found for own in lanes):
+                    for into, source in pairs:
+                        own[into] = operator(own[source], own[into])
+            case LaneStep():
+                found = [_lane_step(step, lanes, warp, operator) for warp, lanes in enumerate(found)]
+            case LanePrefixStep():
+                found = [_lane_prefix(step, lanes, operator) for lanes in found]
+            case SharedStep():
+                found = _shared_step(step, found, operator)
+    result = [
+        [[own[register] for register in plan.destination_registers] for own in lanes] for lanes in found
+    ]
+    return result if plan.after is None else convert(plan.after, result)
+
+
+def _lane_step(step: LaneStep, lanes: list[list[T]], warp: int, operator: Operator[T]) -> list[list[T]]:
+    result = [list(own) for own in lanes]
+    for lane, own in enumerate(result):
+        if step.active.holds(lane, warp):
+            for source, takers in step.moves:
+                for register in takers:
+                    own[register] = operator(
+                        lanes[step.source_lane.at(lane, warp)][source], lanes[lane][register]
+                    )
+    return result
+
+
+def _lane_prefix(step: LanePrefixStep, lanes: list[list[T]], operator: Operator[T]) -> list[list[T]]:
+    result = [list(own) for own in lanes]
+    towards = 1 if step.reverse else -1
+    for chain in step.chains:
+        totals = [own[chain[-1]] for own in lanes]
+        for bit in range(step.bits):
+            distance = towards << step.first_bit + bit
+            totals = [
+                operator(totals[lane + distance], total) if step.index(lane) >> bit else total
+                for lane, total in enumerate(totals)
+            ]
+        for lane, own in enumerate(result):
+            own[chain[-1]] = totals[lane]
+            if step.index(lane):
+                before = totals[lane + (towards << step.first_bit)]
+                for register in chain[:-1]:
+                    own[register] = operator(before, own[register])
+    return result
+
+
+def _shared_step(step: SharedStep, values: Values[T], operator: Operator[T]) -> Values[T]:
+    memory: dict[int, T] = {}
+    for warp, lanes in enumerate(values):
+        for lane, own in enumerate(lanes):
+            for register, constant in step.stores if step.writers.holds(lane, warp) else ():
+                address = step.address.at(lane, warp) ^ constant
+                if address in memory or not 0 <= address < step.bytes or address % step.element_bytes:
+                    raise PlanFault(f"a bad or second store at byte {address}")
+                memory[address] = own[register]
+    order = range(step.count - 1, -1, -1) if step.reverse else range(step.count)
+    result = [[list(own) for own in lanes] for lanes in values]
+    for warp, lanes in enumerate(result):
+        for lane, own in enumerate(lanes):
+            start = step.address.at(lane, warp) & ~step.index_mask
+            for register, base in enumerate(step.bases):
+                index = step.index.at(lane, warp) ^ step.indices[register]
+                before = [memory[(start ^ base) + c * step.element_bytes] for c in order]
+                for value in reversed(before[: order.index(index)]):
+                    own[register] = operator(value, own[register])
+    return result
+
+
+def gather(plan: WarpGather | SharedGather, values: Values[T], indices: Values[int]) -> Values[T]:
+    """The gathered values where the indices are."""
+    if isinstance(plan, SharedGather):
+        return _shared_gather(plan, values, indices)
+    result = []
+    for warp, lanes in enumerate(indices):
+        found: list[list[T]] = []
+        for lane, own in enumerate(lanes):
+            kept: dict[int, T] = {}
+            for register, index in enumerate(own):
+                wanted, read = source_place(plan, register, lane, warp, index)
+                for candidate in plan.candidates:
+                    offered = plan.registers[register] ^ candidate ^ plan.register_of.at(0, warp)
+                    if offered == wanted:
+                        kept[register] = values[warp][read][offered]
+            if len(kept) != len(own):
+                raise PlanFault("no candidate register holds a value that is wanted")
+            found.append([kept[register] for register in range(len(own))])
+        result.append(found)
+    return result
+
+
+def _shared_gather(plan: SharedGather, values: Values[T], indices: Values[int]) -> Values[T]:
+    memory: dict[int, T] = {}
+    for warp, lanes in enumerate(values):
+        for lane, own in enumerate(lanes):
+            for access in plan.store.accesses if plan.store.elected.holds(lane, warp) else ():
+                address = plan.store.address.at(lane, warp) ^ access.offset
+                if address % (plan.stride * len(access.registers)):
+                    raise PlanFault(f"a store that is not aligned at byte {address}")
+                for part, register in enumerate(access.registers):
+                    if address + part * plan.stride in memory:
+                        raise PlanFault(f"two stores to byte {address + part * plan.stride}")
+                    memory[address + part * plan.stride] = own[register]
+    return [
+        [
+            [
+                memory[(plan.address.at(lane, warp) ^ plan.bases[r]) + i * plan.stride]
+                for r, i in enumerate(own)
+            ]
+            for lane, own in enumerate(lanes)
+        ]
+        for warp, lanes in enumerate(indices)
+    ]

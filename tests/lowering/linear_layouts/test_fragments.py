@@ -293,7 +293,9 @@ def canonical(swizzle: int, k_major: bool, bits: int, leading: int, stride: int,
 @pytest.mark.parametrize("rows", [8, 64, 128])
 def test_descriptors_describe_the_layout(swizzle: int, bits: int, k_major: bool, rows: int) -> None:
     shape = (128, 1024 // bits * 2)
-    layout = matrix_swizzled(shape, bits, swizzle) if k_major else matrix_swizzled(shape, bits, swizzle, (0, 1))
+    layout = (
+        matrix_swizzled(shape, bits, swizzle) if k_major else matrix_swizzled(shape, bits, swizzle, (0, 1))
+    )
     found = match_descriptor(layout, bits, rows)
     if not k_major and rows * 2 < swizzle:
         assert found is None  # an instruction takes whole atoms
