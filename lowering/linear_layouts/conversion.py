@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from ...promotion.errors import UnsupportedError
 from .exchange import SharedExchange, plan_exchange, plan_warp_exchange
 from .f2 import Span
-from .layout import BLOCK, LANE, REGISTER, WARP, LinearLayout, expand_unique, to_unique
+from .layout import BLOCK, LANE, REGISTER, WARP, LinearLayout
 from .levels import Moves, find_moves
-from .linear import ThreadMap, table
+from .linear import ThreadMap, expand_unique, table, to_unique
 from .shuffles import ShufflePlan, plan_shuffles
 
 
@@ -54,7 +54,7 @@ def plan_conversion(src: LinearLayout, dst: LinearLayout, element_bits: int) -> 
         return Equal()
     own, wanted = src.unique_registers(), dst.unique_registers()
     moves = find_moves(own, wanted)
-    if moves.level == BLOCK:
+    if moves.level == BLOCK or own[BLOCK] != wanted[BLOCK]:
         raise UnsupportedError("a layout conversion between the blocks of a cluster is not supported")
     if moves.level == REGISTER:
         return _rename(src, dst, moves)

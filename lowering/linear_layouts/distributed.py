@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from .f2 import log2
-from .layout import LANE, REGISTER, WARP, LinearLayout, flatten
+from .coordinates import flatten
+from .f2 import log2, units
+from .layout import LANE, REGISTER, WARP, LinearLayout
+from .linear import table
 
 LANES = 32
 MAX_VECTOR_BITS = 128
@@ -98,7 +100,11 @@ def accumulator_fragment(rows: int = 16) -> LinearLayout:
 
 
 def operand_a_fragment(element_bits: int, k_width: int | None = None) -> LinearLayout:
-    """A of mma.m16n8 with `k_width` consecutive k in a thread (default: those of a 32-bit register); 64 bits: f64 m8n8k4."""
+    """A of mma.m16n8 with `k_width` consecutive k in a thread (default: those of a 32-bit register).
+
+    64 bits: f64 m8n8k4, or with `k_width` 1 the m16n8k8 of sm_90. A wider fragment than one instruction's feeds several of
+    them, see `instruction_registers`.
+    """
     if element_bits == 64 and k_width is None:
         return _fragment((8, 4), [], [(0, 1), (0, 2), (1, 0), (2, 0), (4, 0)])
     k = _k_width(element_bits, k_width)
@@ -107,12 +113,36 @@ def operand_a_fragment(element_bits: int, k_width: int | None = None) -> LinearL
 
 
 def operand_b_fragment(element_bits: int, k_width: int | None = None) -> LinearLayout:
-    """B of mma.m16n8 with `k_width` consecutive k in a thread; 64 bits: f64 m8n8k4."""
+    """B of mma.m16n8, in the sizes of `operand_a_fragment`."""
     if element_bits == 64 and k_width is None:
         return _fragment((4, 8), [], [(1, 0), (2, 0), (0, 1), (0, 2), (0, 4)])
     k = _k_width(element_bits, k_width)
     registers = [*((1 << bit, 0) for bit in range(log2(k))), (4 * k, 0)]
     return _fragment((8 * k, 8), registers, [(k, 0), (2 * k, 0), (0, 1), (0, 2), (0, 4)])
+
+
+def instruction_registers(
+    fragment: LinearLayout, element_bits: int, k_width: int
+) -> tuple[tuple[int, ...], ...]:
+    """The registers of an operand fragment with wide `k_width` that each of its instructions takes, in their order there."""
+    low = log2(max(1, 32 // element_bits))
+    extra = log2(_k_width(element_bits, k_width)) - low
+    inside = [*units(low), *(1 << bit for bit in range(low + extra, len(fragment[REGISTER])))]
+    return tuple(table(inside, number << low) for number in range(1 << extra))
+
+
+def fragment_tiles(
+    layout: LinearLayout, fragment: LinearLayout
+) -> tuple[tuple[tuple[int, ...], Coordinate], ...]:
+    """For each fragment that a warp holds of a block: its registers in the fragment's order, and its place for warp 0."""
+    count = len(fragment[REGISTER])
+    names = table(units(count))
+    places = table(layout[REGISTER][count:])
+    found = []
+    for number, place in enumerate(places):
+        row, column = layout.coordinates(place)
+        found.append((tuple(number << count | each for each in names), (row, column)))
+    return tuple(found)
 
 
 def matrix_fragment(count: int = 1, *, transposed: bool = False) -> LinearLayout:

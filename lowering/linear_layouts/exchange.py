@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...promotion.errors import UnsupportedError
 from .f2 import Span, combine, complement, extend, intersect, log2, units
-from .layout import LANE, OFFSET, REGISTER, WARP, LinearLayout, expand_unique, to_unique
+from .layout import BLOCK, LANE, OFFSET, REGISTER, WARP, LinearLayout
 from .levels import check_pair
-from .linear import Elected, ThreadMap, table
+from .linear import Elected, ThreadMap, expand_unique, table, to_unique
 from .matching import BANK_BYTES, BANKS, MAX_VECTOR_BITS, Access, bank_conflicts
 
 
@@ -38,12 +39,13 @@ class Accesses:
 
 @dataclass(frozen=True, slots=True)
 class SharedExchange:
-    """Store, barrier, load. Registers of `store` are those of the source; those of `load` are values, and
-    `destination_registers` says for each register of the result which value it is.
+    """Store, barrier, load.
 
-    `layout` maps the element offset to the coordinates: of the block, or of the elements of one warp when `is_warp_local`; then
-    every warp has its own region and the barrier is one of the warp. With several `repetitions` the buffer is used again and
-    again, with a barrier before each further use: (what is XORed into the source registers, into the values).
+    Registers of `store` are those of the source; those of `load` are values, and `destination_registers` says for each register
+    of the result which value it is. `layout` maps the element offset to the coordinates, or to the number of the element where
+    not all are exchanged together: when `is_warp_local` every warp has its own region and the barrier is one of the warp. With
+    several `repetitions` the buffer is used again and again, with a barrier before each further use: (what is XORed into the
+    source registers, into the values).
     """
 
     layout: LinearLayout
@@ -66,8 +68,10 @@ def plan_exchange(
 ) -> SharedExchange:
     """Between any two layouts of a block. `max_bytes` asks for a smaller buffer that is used several times, where possible."""
     check_pair(src, dst)
+    if src[BLOCK] != dst[BLOCK]:
+        raise UnsupportedError("a layout conversion between the blocks of a cluster is not supported")
     size = max(8, element_bits) // 8
-    own, wanted = src.unique_registers(), dst.unique_registers()
+    own, wanted = _held_by(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE, WARP))
     outer: list[int] = []
     if max_bytes is not None and own.is_normal_form and wanted.is_normal_form:
         vector, _, _ = choose_shared(own, wanted, size * 8)
@@ -96,33 +100,43 @@ def plan_exchange(
 def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) -> SharedExchange:
     """Of values that stay in their warp: the same inside a region for each warp, so that no barrier of the block is needed."""
     check_pair(src, dst)
-    own, wanted, size = src.unique_registers(), dst.unique_registers(), max(8, element_bits) // 8
-    span = Span(extend((), [*own[REGISTER], *own[LANE]]))  # coordinates of the elements that a warp holds
-
-    def inside(vectors: list[int]) -> list[int]:
-        found = [span.solve(each) for each in vectors]
-        if None in found:
-            raise ValueError("the conversion is not local to warps")
-        return [each for each in found if each is not None]
-
-    warps = [a ^ b for a, b in zip(wanted[WARP], own[WARP], strict=True)]
-    none = [0] * len(warps)
-    shape = (1 << span.rank,)
-    inner_src = LinearLayout.of(
-        {REGISTER: inside([*own[REGISTER]]), LANE: inside([*own[LANE]]), WARP: none}, shape
-    )
-    inner_dst = LinearLayout.of(
-        {REGISTER: inside([*wanted[REGISTER]]), LANE: inside([*wanted[LANE]]), WARP: inside(warps)}, shape
-    )
-    plan = _plan(inner_src, inner_dst, size, (REGISTER, LANE))
+    size = max(8, element_bits) // 8
+    own, wanted = _held_by(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE))
+    plan = _plan(own, wanted, size, (REGISTER, LANE))
     return replace(
         plan,
-        bytes=plan.bytes << len(warps),
+        bytes=plan.bytes << len(src[WARP]),
         store=_renumbered(_in_regions(plan.store, plan.bytes), expand_unique(src)),
         load=_in_regions(plan.load, plan.bytes),
         is_warp_local=True,
         destination_registers=to_unique(dst),
     )
+
+
+def _held_by(
+    src: LinearLayout, dst: LinearLayout, inner: tuple[str, ...]
+) -> tuple[LinearLayout, LinearLayout]:
+    """Both layouts with the elements numbered that the source holds in these dims; what outer dims add is taken off."""
+    basis = extend((), src.columns(inner))
+    if len(basis) == src.out_bits:
+        return src, dst
+    span = Span(basis)
+    found: list[dict[str, list[int]]] = [{}, {}]
+    for name in (REGISTER, LANE, WARP):
+        for bases, layout in zip(found, (src, dst), strict=True):
+            own = (
+                layout[name]
+                if name in inner
+                else [a ^ b for a, b in zip(layout[name], src[name], strict=True)]
+            )
+            solved = [span.solve(each) for each in own]
+            if None in solved:
+                raise ValueError(
+                    f"the conversion is not local to {'warps' if WARP not in inner else 'blocks'}"
+                )
+            bases[name] = [each for each in solved if each is not None]
+    shape = (1 << len(basis),)
+    return LinearLayout.of(found[0], shape), LinearLayout.of(found[1], shape)
 
 
 def choose_shared(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from .coordinates import flatten
 from .exchange import Accesses
 from .f2 import Span, combine, extend, log2
-from .layout import LANE, OFFSET, REGISTER, WARP, LinearLayout, expand_unique, flatten
+from .layout import LANE, OFFSET, REGISTER, WARP, LinearLayout
 from .levels import check_pair
-from .linear import Elected, ThreadMap, table
+from .linear import Elected, ThreadMap, expand_unique, table
 from .matching import bank_conflicts, offsets, vector_accesses, vector_elements
 
 MAX_CANDIDATES = 4

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from .coordinates import flatten, unflatten
 from .f2 import Span, combine, extend, log2
 
 REGISTER, LANE, WARP, BLOCK, OFFSET = "register", "lane", "warp", "block", "offset"
@@ -394,49 +395,6 @@ class LinearLayout:
     def __str__(self) -> str:
         parts = [f"{name} {[self.coordinates(each) for each in column]}" for name, column in self.bases]
         return f"{'x'.join(map(str, self.shape)) or 'scalar'}: {', '.join(parts)}"
-
-
-def flatten(coordinate: Sequence[int], shape: Sequence[int]) -> int:
-    """Row-major index of a coordinate."""
-    if len(coordinate) != len(shape):
-        raise ValueError(f"{tuple(coordinate)} is no coordinate of shape {tuple(shape)}")
-    result = 0
-    for index, size in zip(coordinate, shape, strict=True):
-        if not 0 <= index < size:
-            raise ValueError(f"{tuple(coordinate)} is outside shape {tuple(shape)}")
-        result = result * size + index
-    return result
-
-
-def unflatten(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
-    found = []
-    for size in reversed(shape):
-        flat, index = divmod(flat, size)
-        found.append(index)
-    return tuple(reversed(found))
-
-
-def axis_mask(shape: Sequence[int], axis: int) -> int:
-    """The bits of a flattened coordinate that belong to one dim."""
-    return (shape[axis] - 1) * prod(shape[axis + 1 :])
-
-
-def expand_unique(layout: LinearLayout) -> tuple[int, ...]:
-    """Register index in `layout.unique_registers()` → index of the same value in `layout`."""
-    span = Span()
-    return _indices([1 << bit for bit, each in enumerate(layout[REGISTER]) if span.add(each)])
-
-
-def to_unique(layout: LinearLayout) -> tuple[int, ...]:
-    """Register index in `layout` → index of the same value in `layout.unique_registers()`."""
-    span = Span(layout.unique_registers()[REGISTER])
-    return _indices([found for each in layout[REGISTER] if (found := span.solve(each)) is not None])
-
-
-def _indices(columns: Sequence[int]) -> tuple[int, ...]:
-    return LinearLayout.of(
-        {REGISTER: columns}, (1 << max((c.bit_length() for c in columns), default=0),)
-    ).table()
 
 
 def _axis(axis: int, rank: int) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .f2 import combine, parity
-from .layout import LANE, REGISTER, WARP
+from .f2 import Span, combine, parity
+from .layout import REGISTER, LinearLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +74,21 @@ class Elected:
         return not self.lane and not self.warp
 
 
-def condition(mask_of: Mapping[tuple[str, int], int], value: int) -> Condition:
-    """A condition from the input bits (dim, bit) that flip it."""
-    masks = {REGISTER: 0, LANE: 0, WARP: 0}
-    for (name, bit), flips in mask_of.items():
-        if flips:
-            masks[name] |= 1 << bit
-    return Condition(value, masks[REGISTER], masks[LANE], masks[WARP])
-
-
 def table(columns: Sequence[int], constant: int = 0) -> tuple[int, ...]:
     """constant ^ combine(columns, x) for every x."""
     found = [constant]
     for column in columns:
         found += [each ^ column for each in found]
     return tuple(found)
+
+
+def expand_unique(layout: LinearLayout) -> tuple[int, ...]:
+    """Register index in `layout.unique_registers()` → index of the same value in `layout`."""
+    span = Span()
+    return table([1 << bit for bit, each in enumerate(layout[REGISTER]) if span.add(each)])
+
+
+def to_unique(layout: LinearLayout) -> tuple[int, ...]:
+    """Register index in `layout` → index of the same value in `layout.unique_registers()`."""
+    span = Span(layout.unique_registers()[REGISTER])
+    return table([found for each in layout[REGISTER] if (found := span.solve(each)) is not None])

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...promotion.errors import UnsupportedError
+from .coordinates import axis_mask
 from .exchange import SharedExchange, plan_exchange
 from .f2 import Span, combine, dual, extend, kernel, log2, parity, units
-from .layout import LANE, REGISTER, WARP, LinearLayout, axis_mask, expand_unique
-from .linear import Condition, table
+from .layout import LANE, REGISTER, WARP, LinearLayout
+from .linear import Condition, expand_unique, table
 
 _INNER = (REGISTER, LANE, WARP)
 

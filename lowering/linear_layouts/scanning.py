@@ -13,10 +13,11 @@ from itertools import pairwise
 
 from ...promotion.errors import UnsupportedError
 from .conversion import Plan, plan_conversion
+from .coordinates import axis_mask
 from .distributed import default_blocked
 from .f2 import log2
-from .layout import LANE, REGISTER, WARP, LinearLayout, axis_mask, expand_unique, to_unique
-from .linear import ThreadMap, table
+from .layout import LANE, REGISTER, WARP, LinearLayout
+from .linear import ThreadMap, expand_unique, table, to_unique
 
 _INNER = (REGISTER, LANE, WARP)
 
@@ -229,7 +230,7 @@ def _shared_step(
     first, count = run
     low = [1 << shift + k for k in range(first)]
     numbered = [1 << shift + k for k in range(first, first + count)]
-    others = [1 << bit for bit in range(own.out_bits) if 1 << bit not in (*low, *numbered)]
+    others = [unit for unit in sorted(own.columns(_INNER)) if unit and unit not in (*low, *numbered)]
     slot = {unit: size << index for index, unit in enumerate([*numbered, *others])}
 
     def address(basis: int) -> int:

@@ -83,7 +83,7 @@ class _Problem:
 
 def plan_shuffles(src: LinearLayout, dst: LinearLayout, moves: Moves, element_bits: int) -> ShufflePlan:
     """The rounds of a conversion at lane level. Both layouts have unique registers, `moves` belongs to them."""
-    packed = _packable(moves, max(0, log2(max(1, WORD_BITS // element_bits))))
+    packed = _packable(moves, log2(max(1, WORD_BITS // max(8, element_bits))))
     problem = _problem(src, moves, packed)
     _resolve(problem)
     rounds = []

@@ -357,10 +357,28 @@ def test_many_shuffles_go_through_the_memory_of_the_warp() -> None:
     assert cost(plan, 32) < cost(replace(plan, is_warp_local=False), 32)
 
 
+def test_blocks_of_a_cluster_keep_to_themselves() -> None:
+    src = LinearLayout.of({"register": [1, 16], "lane": [2, 4], "warp": [32], "block": [8, 64]}, (128,))
+    for dst in (
+        src.with_bases(lane=[4, 2]),
+        src.with_bases(register=[16, 1]),
+        src.with_bases(register=[1, 32], warp=[16]),
+    ):
+        plan = plan_conversion(src, dst, 32)
+        check(plan, src, dst)
+        through = plan_exchange(src, dst, 32)
+        check(through, src, dst)
+        assert through.bytes == 32 * 4
+
+
 def test_what_cannot_be_converted() -> None:
     src = LinearLayout.of({"register": [1], "lane": [2], "block": [4]}, (8,))
     with pytest.raises(UnsupportedError, match="cluster"):
         plan_conversion(src, LinearLayout.of({"register": [1], "lane": [4], "block": [2]}, (8,)), 32)
+    with pytest.raises(UnsupportedError, match="cluster"):
+        plan_conversion(src, src.with_bases(block=[4 ^ 1]), 32)
+    with pytest.raises(UnsupportedError, match="cluster"):
+        plan_exchange(src, src.with_bases(block=[4 ^ 1]), 32)
     with pytest.raises(ValueError, match="shapes differ"):
         plan_conversion(src, src.reshape((4, 2)), 32)
     with pytest.raises(ValueError, match="2 and 1 blocks"):

@@ -51,6 +51,11 @@ FRAGMENTS: list[tuple[str, LinearLayout, Formula]] = [
     ),
     ("m16n8k8 tf32 B", d.operand_b_fragment(32), lambda i, n: (thread(n) + (4 if i == 1 else 0), group(n))),
     (
+        "m16n8k8 f64 A",
+        d.operand_a_fragment(64, 1),
+        lambda i, n: (group(n) + (8 if i in (1, 3) else 0), thread(n) + (4 if i >= 2 else 0)),
+    ),
+    (
         "m16n8k32 s8 A",
         d.operand_a_fragment(8),
         lambda i, n: (
@@ -143,6 +148,43 @@ def test_wider_k_permutes_the_contraction_alike_in_both_operands(bits: int, widt
         assert column == lane // 4
         assert a.apply(register=inside | half << low + extra + 1, lane=lane) == (lane // 4, k)
         assert k == inside + width * (lane % 4) + 4 * width * half
+
+
+@pytest.mark.parametrize(("bits", "width"), [(16, 2), (16, 4), (16, 8), (32, 4), (8, 16), (64, 2)])
+def test_instructions_of_wide_fragments_multiply_right(bits: int, width: int) -> None:
+    """The products of the instructions, each read as an ordinary one, add up to the product of the operands."""
+    rng = np.random.default_rng(bits + width)
+    wide_a, wide_b = d.operand_a_fragment(bits, width), d.operand_b_fragment(bits, width)
+    natural = max(1, 32 // bits)
+    one_a, one_b = d.operand_a_fragment(bits, natural), d.operand_b_fragment(bits, natural)
+    a, b = rng.integers(-8, 8, wide_a.shape), rng.integers(-8, 8, wide_b.shape)
+    total = np.zeros((16, 8), dtype=np.int64)
+    registers_a = d.instruction_registers(wide_a, bits, width)
+    registers_b = d.instruction_registers(wide_b, bits, width)
+    assert sorted(r for each in registers_a for r in each) == list(range(wide_a.size("register")))
+    for own_a, own_b in zip(registers_a, registers_b, strict=True):
+        seen_a, seen_b = np.zeros(one_a.shape, dtype=np.int64), np.zeros(one_b.shape, dtype=np.int64)
+        for lane in range(32):
+            for i, register in enumerate(own_a):
+                seen_a[one_a.apply(register=i, lane=lane)] = a[wide_a.apply(register=register, lane=lane)]
+            for i, register in enumerate(own_b):
+                seen_b[one_b.apply(register=i, lane=lane)] = b[wide_b.apply(register=register, lane=lane)]
+        total += seen_a @ seen_b
+    assert np.array_equal(total, a @ b)
+
+
+def test_the_tiles_of_a_block() -> None:
+    layout, fragment = d.mma_accumulator((64, 32), (2, 2)), d.accumulator_fragment()
+    tiles = d.fragment_tiles(layout, fragment)
+    assert [place for _, place in tiles] == [(0, 0), (0, 16), (32, 0), (32, 16)]
+    for registers, (row, column) in tiles:
+        for i, register in enumerate(registers):
+            inside = fragment.apply(register=i, lane=5)
+            assert layout.apply(register=register, lane=5) == (row + inside[0], column + inside[1])
+            assert layout.apply(register=register, lane=5, warp=3) == (
+                row + inside[0] + 16,
+                column + inside[1] + 8,
+            )
 
 
 # ---------------------------------------------------------------- blocked

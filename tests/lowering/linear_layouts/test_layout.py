@@ -8,8 +8,10 @@ import random
 import numpy as np
 import pytest
 from joinery.lowering.linear_layouts import f2
+from joinery.lowering.linear_layouts.coordinates import axis_mask
 from joinery.lowering.linear_layouts.distributed import blocked
-from joinery.lowering.linear_layouts.layout import LinearLayout, axis_mask, expand_unique, to_unique
+from joinery.lowering.linear_layouts.layout import LinearLayout
+from joinery.lowering.linear_layouts.linear import expand_unique, to_unique
 
 BLOCKED = blocked((16, 64), (1, 4), (2, 16), (4, 1), (1, 0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -101,14 +102,23 @@ def test_reductions_where_copies_look_like_elements(layout: LinearLayout) -> Non
         check_reduction(layout, axis)
 
 
+def normal_forms(most: int) -> Iterator[LinearLayout]:
+    """Every surjective layout in normal form with so many input bits, at any split into registers, lanes and warps."""
+    for total in range(1, most + 1):
+        for bits in range(1, total + 1):
+            pools = sorted(set(itertools.permutations([1 << b for b in range(bits)] + [0] * (total - bits))))
+            for r, warps in itertools.product(range(total + 1), repeat=2):
+                if r + warps <= total:
+                    for pool in pools:
+                        lanes = pool[r : total - warps]
+                        parts = {"register": pool[:r], "lane": lanes, "warp": pool[total - warps :]}
+                        yield LinearLayout.of(parts, (1 << bits - 1, 2))
+
+
 def test_all_reductions_of_small_normal_forms() -> None:
-    for bits in (1, 2, 3):
-        for pool in set(itertools.permutations([1 << b for b in range(bits)] + [0] * (4 - bits))):
-            layout = LinearLayout.of(
-                {"register": pool[:1], "lane": pool[1:3], "warp": pool[3:]}, (1 << bits - 1, 2)
-            )
-            check_reduction(layout, 0)
-            check_reduction(layout, 1)
+    for layout in normal_forms(4):
+        check_reduction(layout, 0)
+        check_reduction(layout, 1)
 
 
 def test_reductions_of_kernels() -> None:
@@ -141,6 +151,20 @@ def test_groups_follow_the_axis() -> None:
         (0, 8, 4, 12, 1, 9, 5, 13),
         (2, 10, 6, 14, 3, 11, 7, 15),
     )
+
+
+def test_blocks_of_a_cluster_reduce_and_scan_what_is_theirs() -> None:
+    layout = LinearLayout.of({"register": [1], "lane": [2, 8], "warp": [4], "block": [16]}, (4, 8))
+    plan = plan_reduction(layout, 1, 32)
+    values = distribute(layout, [frozenset([i]) for i in range(32)])  # of the first block
+    rows = [frozenset(range(8 * row, 8 * row + 8)) for row in range(4)]
+    assert reduce(plan, values, disjoint_union) == distribute(plan.result, rows)
+    assert plan.exchange is not None
+    assert plan.exchange.bytes == 4 * 4  # two rows of two partials
+    step = plan_scan(layout, 1, 32).steps[-1]
+    assert isinstance(step, SharedStep)
+    assert step.bytes == 4 * 4
+    check_scan(layout, 1, False, random.Random(6))
 
 
 def test_a_wrong_reduction_is_noticed() -> None:
@@ -202,13 +226,9 @@ def test_scans_where_copies_look_like_elements(layout: LinearLayout, reverse: bo
 
 def test_all_scans_of_small_normal_forms() -> None:
     rng = random.Random(2)
-    for bits in (1, 2, 3, 4):
-        for pool in set(itertools.permutations([1 << b for b in range(bits)] + [0] * (4 - bits))):
-            layout = LinearLayout.of(
-                {"register": pool[:1], "lane": pool[1:3], "warp": pool[3:]}, (1 << bits,)
-            )
-            check_scan(layout, 0, False, rng)
-            check_scan(layout, 0, True, rng)
+    for layout in normal_forms(4):
+        check_scan(layout.reshape((1 << layout.out_bits,)), 0, rng.random() < 0.5, rng)
+        check_scan(layout, 0, rng.random() < 0.5, rng)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
