@@ -6,6 +6,7 @@ The cheapest way that reaches far enough: nothing, a renaming of registers, shuf
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...promotion.errors import UnsupportedError
 from .exchange import SharedExchange, plan_exchange, plan_warp_exchange
@@ -44,6 +45,7 @@ class RenamedRegisters:
 Plan = Equal | RenamedRegisters | ShufflePlan | SharedExchange
 
 
+@lru_cache(maxsize=1024)
 def plan_conversion(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Plan:
     """How the values of a block in `src` get to where `dst` wants them.
 

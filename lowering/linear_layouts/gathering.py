@@ -7,6 +7,7 @@ shuffle fetches it, one for each register that may hold it. Otherwise the source
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from .coordinates import flatten
@@ -52,6 +53,7 @@ class SharedGather:
     stride: int
 
 
+@lru_cache(maxsize=1024)
 def plan_gather(
     source: LinearLayout, index: LinearLayout, axis: int, element_bits: int
 ) -> WarpGather | SharedGather:

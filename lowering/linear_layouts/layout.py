@@ -383,15 +383,6 @@ class LinearLayout:
         del bases[REGISTER][bit]
         return LinearLayout.of(bases, self.shape[:-1]), bit
 
-    def permute_registers(self, images: Sequence[int]) -> LinearLayout | None:
-        """The layout with its register bits renumbered so that they start with these images; None when they are not there."""
-        rest = list(self[REGISTER])
-        for image in images:
-            if image not in rest:
-                return None
-            rest.remove(image)
-        return self.with_bases(register=[*images, *rest])
-
     def __str__(self) -> str:
         parts = [f"{name} {[self.coordinates(each) for each in column]}" for name, column in self.bases]
         return f"{'x'.join(map(str, self.shape)) or 'scalar'}: {', '.join(parts)}"

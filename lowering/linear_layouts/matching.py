@@ -49,7 +49,7 @@ def vector_elements(where: LinearLayout, element_bits: int, limit_bits: int = MA
     """Elements of the widest aligned load or store of one thread; `where` as `offsets` gives it."""
     best = 1
     while best * 2 * element_bits <= limit_bits and best * 2 <= where.shape[0]:
-        wider = where.permute_registers(units(log2(best * 2)))
+        wider = _registers_first(where, units(log2(best * 2)))
         if wider is None or wider.divide_left(LinearLayout.identity(best * 2, REGISTER)) is None:
             break
         best *= 2
@@ -153,6 +153,16 @@ def bank_conflicts(lane_bytes: Sequence[int], access_bytes: int) -> int:
 def sectors(lane_bytes: Sequence[int]) -> int:
     """Sectors of 32 bytes that the lanes of a warp touch, each with an aligned access of at most a sector."""
     return 1 << rank([each // SECTOR_BYTES for each in lane_bytes])
+
+
+def _registers_first(layout: LinearLayout, images: Sequence[int]) -> LinearLayout | None:
+    """The layout with its register bits renumbered so that they start with these images; None when they are not there."""
+    rest = list(layout[REGISTER])
+    for image in images:
+        if image not in rest:
+            return None
+        rest.remove(image)
+    return layout.with_bases(register=[*images, *rest])
 
 
 def _register_at(where: LinearLayout, image: int) -> int | None:

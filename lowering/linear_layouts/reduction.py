@@ -8,6 +8,7 @@ what is left to do. Copies are no directions, so no element is counted twice.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...promotion.errors import UnsupportedError
 from .coordinates import axis_mask
@@ -53,6 +54,7 @@ class ReductionPlan:
         return Span(masks).rank == 5 == len(self.butterflies)
 
 
+@lru_cache(maxsize=1024)
 def plan_reduction(layout: LinearLayout, axis: int, element_bits: int) -> ReductionPlan:
     """How the values along `axis` become one; the result layout is the slice, and every copy of it holds the result."""
     result = layout.slice(axis)  # names a wrong axis

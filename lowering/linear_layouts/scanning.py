@@ -9,6 +9,7 @@ and lanes only their totals. A reverse scan is the same with the coordinate comp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from ...promotion.errors import UnsupportedError
@@ -115,6 +116,7 @@ class ScanPlan:
     after: Plan | None = None
 
 
+@lru_cache(maxsize=1024)
 def plan_scan(layout: LinearLayout, axis: int, element_bits: int, *, reverse: bool = False) -> ScanPlan:
     """An inclusive scan along `axis`; the result has the layout of the source."""
     layout.slice(axis)  # names a wrong axis
