@@ -111,9 +111,9 @@ def units(bits: int) -> list[int]:
 
 def intersect(first: Iterable[int], second: Iterable[int]) -> list[int]:
     """A basis of the vectors that lie in both spans."""
-    left, right = extend((), first), extend((), second)
+    left = list(first)
     low = (1 << len(left)) - 1
-    return extend((), [combine(left, each & low) for each in kernel([*left, *right])])
+    return extend((), [combine(left, each & low) for each in kernel([*left, *second])])
 
 
 def parity(vector: int) -> int:

@@ -90,9 +90,8 @@ def _warp_gather(source: LinearLayout, wanted: LinearLayout, axis: int) -> WarpG
     own, names = source.unique_registers(), expand_unique(source)
     registers = len(own[REGISTER])
     span = Span([*own[REGISTER], *own[LANE]])
-    lanes_first = Span(
-        [*own[LANE], *own[REGISTER]]
-    )  # lanes that differ should read different lanes, not registers
+    # Lanes that differ should read different lanes, not different registers.
+    lanes_first = Span([*own[LANE], *own[REGISTER]])
     step = prod(source.shape[axis + 1 :])
     along = [span.solve(step << bit) for bit in range(log2(source.shape[axis]))]
     per_register = [span.solve(each) for each in wanted[REGISTER]]

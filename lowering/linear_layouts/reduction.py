@@ -64,9 +64,8 @@ def plan_reduction(layout: LinearLayout, axis: int, element_bits: int) -> Reduct
     own = layout.unique_registers()
     columns, dropped = own.columns(_INNER), own.collapse(axis)
     moves = kernel(dropped.columns(_INNER))
-    directions = extend(
-        kernel(columns), Span(moves).rows
-    )  # low leading bits first: registers, then lanes, then warps
+    # Low leading bits first: registers, then lanes, then warps.
+    directions = extend(kernel(columns), Span(moves).rows)
     if len(directions) != log2(layout.shape[axis]):
         raise UnsupportedError("a reduction over the blocks of a cluster is not supported")
     registers, lanes = len(own[REGISTER]), len(own[LANE])

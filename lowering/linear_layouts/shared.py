@@ -176,7 +176,7 @@ def _match(
         inner = min(len(unit), len(k))
         good = k[:inner] == unit[:inner] and row[:3] == eight[: len(row[:3])]
         leading, stride = k[inner:], row[3:]
-        good = good and (not swizzle or not leading) and inner >= chunk
+        good = good and inner >= chunk
     else:
         good = row[: len(unit)] == unit and k[:3] == eight[: len(k[:3])]
         leading, stride = (row[len(unit) :], k[3:]) if swizzle else (k[3:], row[len(unit) :])

@@ -70,9 +70,8 @@ class _Problem:
     per_warp: list[int]
     copies: list[int]
     keeps: list[int] = field(default_factory=list)  # per lane bit: change of the destination register
-    doubled: dict[int, int] = field(
-        default_factory=dict
-    )  # lane bit → mask whose parity says in which of two rounds it acts
+    doubled: dict[int, int] = field(default_factory=dict)
+    """Lane bit → mask whose parity says in which of two rounds a lane acts."""
 
     def lane(self, place: int) -> int:
         return place >> self.registers

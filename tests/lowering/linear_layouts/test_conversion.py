@@ -357,6 +357,14 @@ def test_many_shuffles_go_through_the_memory_of_the_warp() -> None:
     assert cost(plan, 32) < cost(replace(plan, is_warp_local=False), 32)
 
 
+def test_a_lane_that_holds_a_copy_keeps_to_itself() -> None:
+    src = LinearLayout.of({"register": [1], "lane": [2, 2, 4]}, (8,))
+    dst = LinearLayout.of({"register": [4], "lane": [2, 2, 1]}, (8,))
+    moves = find_moves(src, dst)
+    assert (moves.level, moves.lane) == ("lane", ((0, 1, 0), (0, 2, 0), (1, 0, 0)))
+    check(plan_conversion(src, dst, 32), src, dst)
+
+
 def test_blocks_of_a_cluster_keep_to_themselves() -> None:
     src = LinearLayout.of({"register": [1, 16], "lane": [2, 4], "warp": [32], "block": [8, 64]}, (128,))
     for dst in (

@@ -199,6 +199,7 @@ def test_the_tiles_of_a_block() -> None:
         ((128,), (2,), (32,), (4,), (0,)),
         ((2, 1, 8), (2, 1, 2), (4, 2, 4), (1, 1, 1), (2, 0, 1)),
         ((1,), (1,), (32,), (2,), (0,)),
+        ((2, 4), (4, 2), (8, 4), (1, 2), (1, 0)),
     ],
 )
 def test_blocked_against_mixed_radix_numbers(shape, per_thread, lanes, warps, order) -> None:
@@ -390,8 +391,7 @@ def test_other_layouts_have_no_descriptor() -> None:
     for i, j in itertools.combinations(range(12), 2):
         bases = list(good["offset"])
         bases[i], bases[j] = bases[j], bases[i]
-        wrong = match_descriptor(LinearLayout.of({"offset": bases}, (64, 64)), 16, 64)
-        assert wrong is None or (i, j) in {(9, 10), (9, 11), (10, 11)}
+        assert match_descriptor(LinearLayout.of({"offset": bases}, (64, 64)), 16, 64) is None
 
 
 @pytest.mark.parametrize(

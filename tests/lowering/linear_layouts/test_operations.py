@@ -306,6 +306,12 @@ def test_gathers_inside_warps_and_between_them() -> None:
         check_gather(rows, default_blocked((16, 128), 4, 32), 1, rng), WarpGather | SharedGather
     )
     assert isinstance(check_gather(rows, rows, 0, rng), SharedGather)
+    turned = LinearLayout.of({"register": [4], "lane": [1, 2]}, (2, 4))
+    plan = check_gather(turned, LinearLayout.of({"register": [1], "lane": [4, 2]}, (2, 4)), 1, rng)
+    assert isinstance(plan, WarpGather)
+    assert plan.candidates == (0, 1)
+    long = blocked((8, 256), (1, 1), (1, 32), (4, 1), (1, 0))
+    assert isinstance(check_gather(long, long, 1, rng), SharedGather)  # eight registers to choose from
     narrow = blocked((8, 32), (1, 1), (1, 32), (4, 1), (1, 0))
     plan = check_gather(narrow, narrow, 1, rng)
     assert isinstance(plan, WarpGather)
