@@ -1,0 +1,94 @@
+"""Linear functions of a thread's place, the data of which every plan is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .f2 import Span, combine, parity
+from .layout import REGISTER, LinearLayout
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMap:
+    """constant ^ XOR of `lane[i]` over the set bits of the lane ^ XOR of `warp[i]` over those of the warp."""
+
+    constant: int = 0
+    lane: tuple[int, ...] = ()
+    warp: tuple[int, ...] = ()
+
+    def at(self, lane: int, warp: int = 0) -> int:
+        return self.constant ^ combine(self.lane, lane) ^ combine(self.warp, warp)
+
+    def shifted(self, constant: int) -> ThreadMap:
+        return ThreadMap(self.constant ^ constant, self.lane, self.warp)
+
+    @property
+    def is_constant(self) -> bool:
+        return not any(self.lane) and not any(self.warp)
+
+    @property
+    def is_uniform(self) -> bool:
+        """The same in every lane of a warp."""
+        return not any(self.lane)
+
+    @property
+    def thread_bits(self) -> int:
+        """The bits that some thread can change. A constant without any of them can be added instead."""
+        found = 0
+        for each in (*self.lane, *self.warp):
+            found |= each
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The parity of the register index, lane and warp under masks has this value."""
+
+    value: int = 0
+    register: int = 0
+    lane: int = 0
+    warp: int = 0
+
+    def holds(self, register: int, lane: int, warp: int = 0) -> bool:
+        found = parity(self.register & register) ^ parity(self.lane & lane) ^ parity(self.warp & warp)
+        return found == self.value
+
+    @property
+    def is_thread_independent(self) -> bool:
+        return not self.lane and not self.warp
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The threads that act: those with none of these lane and warp bits set."""
+
+    lane: int = 0
+    warp: int = 0
+
+    def holds(self, lane: int, warp: int = 0) -> bool:
+        return not (lane & self.lane or warp & self.warp)
+
+    @property
+    def is_everyone(self) -> bool:
+        return not self.lane and not self.warp
+
+
+def table(columns: Sequence[int], constant: int = 0) -> tuple[int, ...]:
+    """constant ^ combine(columns, x) for every x."""
+    found = [constant]
+    for column in columns:
+        found += [each ^ column for each in found]
+    return tuple(found)
+
+
+def expand_unique(layout: LinearLayout) -> tuple[int, ...]:
+    """Register index in `layout.unique_registers()` → index of the same value in `layout`."""
+    span = Span()
+    return table([1 << bit for bit, each in enumerate(layout[REGISTER]) if span.add(each)])
+
+
+def to_unique(layout: LinearLayout) -> tuple[int, ...]:
+    """Register index in `layout` → index of the same value in `layout.unique_registers()`."""
+    span = Span(layout.unique_registers()[REGISTER])
+    return table([found for each in layout[REGISTER] if (found := span.solve(each)) is not None])
