@@ -17,6 +17,7 @@ from .dialect_atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, 
 from .dialect_block_pointers import AdvanceOp, MakeTensorPtrOp
 from .dialect_descriptors import REDUCE_KINDS, MakeTensorDescriptorOp
 from .dialect_memory import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, LoadOp, StoreOp
+from .dialect_tensormaps import TensormapCreateOp
 from .evaluators_descriptors import checked_axes
 from .host_values import (
     MAP_ADDRESS,
@@ -213,11 +214,12 @@ def _word(b: BlockBuilder, pointer: SSAValue, place: int) -> SSAValue:
 
 
 def _create_map(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Sequence[int]) -> Made:
+    assert isinstance(op, TensormapCreateOp)
     if property_number(op, "interleave_layout"):
         raise UnsupportedError(f"host lowering: {op.name}: an interleaved layout; only interleave_layout = 0 is known")
-    if any(constant_of(step) != 1 for step in op.element_stride):  # type: ignore[attr-defined]
+    if any(constant_of(step) != 1 for step in op.element_stride):
         raise UnsupportedError(f"host lowering: {op.name}: element strides that are not the constant 1")
-    extents, strides = _wide(b, op.global_dim), list(op.global_stride)  # type: ignore[attr-defined]
+    extents, strides = _wide(b, op.global_dim), list(op.global_stride)
     size = _element_size(t.value_type(op.operands[1].type))
     words = {
         MAP_MAGIC: b.const(TENSOR_MAP_MAGIC, t.I64),

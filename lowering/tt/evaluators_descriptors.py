@@ -21,6 +21,7 @@ from .arguments import Parameter
 from .attributes import PADDING_OPTIONS, enum_name, property_number
 from .descriptor_types import TensorDescType, block_of, is_composite
 from .dialect_descriptors import REDUCE_KINDS
+from .dialect_tensormaps import TensormapCreateOp
 from .evaluators import EVALUATORS, Evaluator, Maker, poison
 from .host_values import (
     MAP_ADDRESS,
@@ -274,7 +275,8 @@ def _select_any(op: Operation, memory: Memory) -> Evaluator:
 
 
 def _create_map(op: Operation, memory: Memory) -> Evaluator:
-    rank = len(op.box_dim)  # type: ignore[attr-defined]
+    assert isinstance(op, TensormapCreateOp)
+    rank = len(op.box_dim)
     size = _element_size(t.value_type(op.operands[1].type))
     nan = property_number(op, "fill_mode") == 1
     if property_number(op, "interleave_layout"):

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.dialects import cf, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, LocationAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -15,6 +13,7 @@ from xdsl.rewriter import Rewriter as Replacements
 from ...promotion.errors import InternalError
 from . import types as t
 from .rewriting import Rewriter
+from .switches import switch_edges
 
 
 def expand_control(func: Operation) -> None:
@@ -29,14 +28,6 @@ def expand_control(func: Operation) -> None:
             _chain(op)
         elif isinstance(op, scf.IndexSwitchOp):
             _nest(op)
-
-
-def switch_edges(op: cf.SwitchOp) -> tuple[list[int], list[tuple[Block, list[SSAValue]]]]:
-    """The numbers of the cases; and where they lead, with which values. The default comes last."""
-    cases: Any = op.case_values
-    numbers = [int(value) for value in cases.iter_values()] if cases is not None else []
-    edges = [(block, list(values)) for block, values in zip(op.case_blocks, op.case_operand, strict=True)]
-    return numbers, [*edges, (op.default_block, list(op.default_operands))]
 
 
 def _without_index(op: Operation) -> None:
@@ -92,16 +83,29 @@ def _nest(op: scf.IndexSwitchOp) -> None:
     holds = [w.cmpi("eq", op.arg, w.const(int(number), t.I64)) for number in op.cases.iter_values()]
     otherwise, *regions = [op.detach_region(region) for region in (op.default_region, *list(op.case_regions))]
     types = list(op.result_types)
+    block = op.parent
+    assert block is not None
     if not holds:
-        holds, regions = [w.const(True, t.I1)], [otherwise]
-        otherwise = otherwise.clone()
+        w.replace(_inline(otherwise, block, op))
+        return
     while True:
         made = scf.IfOp.create(operands=[holds.pop()], result_types=types, regions=[regions.pop(), otherwise])
         made.location = op.location
         if not holds:
             break
         otherwise = Region(Block([made, scf.YieldOp(*made.results)]))
-    block = op.parent
-    assert block is not None
     block.insert_op_before(made, op)
     w.replace(made.results)
+
+
+def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
+    """Move what a region of one block holds in front of an operation. Returns what it yields."""
+    body = region.block
+    last = body.last_op
+    assert last is not None
+    results = list(last.operands)
+    body.erase_op(last)
+    for op in list(body.ops):
+        op.detach()
+        block.insert_op_before(op, before)
+    return results

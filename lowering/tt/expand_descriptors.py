@@ -18,6 +18,7 @@ from . import types as t
 from .builder import BlockBuilder
 from .descriptor_accesses import ACCESSES, Parts, build_before
 from .descriptor_types import TensorDescType, block_of, is_composite
+from .dialect_block_pointers import MakeTensorPtrOp
 from .dialect_functions import FuncOp
 from .integer_facts import MANY, carried, chosen, trailing_zeros
 
@@ -168,8 +169,8 @@ class _Expansion:
         if pair is not None:
             return min(self._offset_zeros(each, axis, seen) for each in pair)
         op = value.op if isinstance(value, OpResult) else None
-        if op is not None and op.name == "tt.make_tensor_ptr":
-            return trailing_zeros(op.offsets[axis])  # type: ignore[attr-defined]
+        if isinstance(op, MakeTensorPtrOp):
+            return trailing_zeros(op.offsets[axis])
         if op is not None and op.name == "tt.advance":
             step = trailing_zeros(op.operands[1 + axis])
             return min(self._offset_zeros(op.operands[0], axis, seen), step)

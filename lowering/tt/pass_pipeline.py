@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...promotion.errors import UserError
 from .dialect_functions import FuncOp
+from .expand_arithmetic import expand_arithmetic
 from .expand_control import expand_control
 from .expand_descriptors import expand_descriptors
 from .expand_dot_scaled import expand_dot_scaled
@@ -36,7 +37,8 @@ class Pass:
 PASSES: tuple[Pass, ...] = (
     Pass("inline", inline_calls, "calls become the bodies of the functions they name"),
     Pass("expand-control", expand_control, "choices among many ways become choices between two, index numbers i64"),
-    Pass("expand-library", expand_libdevice, "library functions and the like become arithmetic, as far as that goes"),
+    Pass("expand-arithmetic", expand_arithmetic, "sums with a carry, double products, integer powers become arithmetic"),
+    Pass("expand-library", expand_libdevice, "library functions become arithmetic, as far as that goes"),
     Pass("expand-assembly", expand_inline_asm, "inline PTX becomes arithmetic"),
     Pass("expand-scaled-products", expand_dot_scaled, "tt.dot_scaled becomes scaled operands and tt.dot"),
     Pass("expand-maps", expand_map_elementwise, "tt.map_elementwise without branches becomes operations on blocks"),

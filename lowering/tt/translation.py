@@ -18,8 +18,8 @@ from .attributes import property_number
 from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
 from .evaluators_descriptors import DESCRIPTOR_EVALUATORS
-from .expand_control import switch_edges
 from .numerics import numpy_dtype
+from .switches import switch_edges
 
 if TYPE_CHECKING:
     from .interpret import Machine

@@ -14,7 +14,6 @@ from .kernel import lower_kernel
 from .status import PrintSite, Site
 
 KERNEL, LAUNCH = "jn_kernel", "jn_launch"
-LAUNCH_ARGUMENTS = 4  # pool, argument words, number of programs, programs per chunk
 
 
 @dataclass(frozen=True, slots=True)

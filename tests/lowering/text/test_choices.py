@@ -92,6 +92,14 @@ def test_switches_without_cases_and_results(agree) -> None:
         p, x, _ = agree(HEAD + store + TAIL, 1, X, np.zeros(4, np.int32), n)
         np.testing.assert_array_equal(p, np.full(4, 10) if n == 2 else X)
         np.testing.assert_array_equal(x, X + X)
+    alone = """
+  %i = arith.index_cast %n : i32 to index
+  %z = scf.index_switch %i -> tensor<4xi32>
+  default {
+    %w = arith.addi %v, %v : tensor<4xi32>
+    scf.yield %w : tensor<4xi32>
+  }"""
+    np.testing.assert_array_equal(agree(HEAD + alone + TAIL, 1, X, np.zeros(4, np.int32), 3)[1], X + X)
     for_flow = HEAD + "\n  cf.switch %n : i32, [\n    default: ^out(%v : tensor<4xi32>)\n  ]\n^out(%z: tensor<4xi32>):" + TAIL
     np.testing.assert_array_equal(agree(for_flow, 1, X, np.zeros(4, np.int32), 3)[1], X)
 

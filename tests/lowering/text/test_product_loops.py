@@ -12,13 +12,13 @@ NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f64"
 
 
 def kernel(
-    elem: str = "f32", masked: bool = True, other: str = "0.000000e+00", moves: int = BK, wraps: bool = False,
+    elem: str = "f32", masked: bool = True, other: str = "0.000000e+00", moves: int = BK, wraps: str = "",
     limit: str = "left",
 ) -> str:  # fmt: skip
     """One block of C += A · B over k in blocks of 16. Carries the pointers, the product, and what is left of k.
 
-    moves: elements that the pointers into A advance by.  wraps: columns of B modulo the width.  limit: how the mask along k is
-    written: by the carried number, by the turn, or by a number that never changes.
+    moves: elements that the pointers into A advance by.  wraps: `"columns"` of B modulo the width, `"rows"` of A modulo k.
+    limit: how the mask along k is written: by the carried number, by the turn, or by a number that never changes.
     """
     total = "i32" if elem == "i8" else "f64" if elem == "f64" else "f32"
     zero = "0" if total == "i32" else "0.000000e+00"
@@ -44,7 +44,8 @@ def kernel(
     plain = f"""
       %x = tt.load %pa_in : {a}!tt.ptr<{elem}>>
       %y = tt.load %pb_in : {b}!tt.ptr<{elem}>>"""
-    columns = f"%rn = arith.{'remsi %rn0, %width' if wraps else 'addi %rn0, %same'} : tensor<{N}xi32>"
+    columns = f"%rn = arith.{'remsi %rn0, %width' if wraps == 'columns' else 'addi %rn0, %same'} : tensor<{N}xi32>"
+    rows = f"%rm1 = arith.{'remsi %rm, %height' if wraps == 'rows' else 'addi %rm, %same_row'} : tensor<{M}xi32>"
     return f"""
 module {{
   tt.func public @f(%pa: !tt.ptr<{elem}>, %pb: !tt.ptr<{elem}>, %pc: !tt.ptr<{total}>, %k: i32, %sa: i32, %sb: i32, %turns: i32,
@@ -57,13 +58,17 @@ module {{
     %width = tt.splat %sb : i32 -> tensor<{N}xi32>
     %same = arith.constant dense<0> : tensor<{N}xi32>
     {columns}
+    %height = tt.splat %k : i32 -> tensor<{M}xi32>
+    %same_row = arith.constant dense<0> : tensor<{M}xi32>
+    {rows}
+    %rm1_a = tt.expand_dims %rm1 {{axis = 1 : i32}} : tensor<{M}xi32> -> tensor<{M}x1xi32>
     %rk = tt.make_range {{end = {BK} : i32, start = 0 : i32}} : tensor<{BK}xi32>
     %rk_a = tt.expand_dims %rk {{axis = 0 : i32}} : tensor<{BK}xi32> -> tensor<1x{BK}xi32>
     %rk_b = tt.expand_dims %rk {{axis = 1 : i32}} : tensor<{BK}xi32> -> tensor<{BK}x1xi32>
     %rm_a = tt.expand_dims %rm {{axis = 1 : i32}} : tensor<{M}xi32> -> tensor<{M}x1xi32>
     %rn_b = tt.expand_dims %rn {{axis = 0 : i32}} : tensor<{N}xi32> -> tensor<1x{N}xi32>
     %sas = tt.splat %sa : i32 -> tensor<{M}x1xi32>
-    %rows_a = arith.muli %rm_a, %sas : tensor<{M}x1xi32>
+    %rows_a = arith.muli %rm1_a, %sas : tensor<{M}x1xi32>
     %base_a = tt.splat %pa : !tt.ptr<{elem}> -> tensor<{M}x1x!tt.ptr<{elem}>>
     %at_a = tt.addptr %base_a, %rows_a : tensor<{M}x1x!tt.ptr<{elem}>>, tensor<{M}x1xi32>
     %wide_a = tt.broadcast %at_a : tensor<{M}x1x!tt.ptr<{elem}>> -> {a}!tt.ptr<{elem}>>
@@ -124,7 +129,7 @@ def test_every_depth(agree, elem: str, k: int) -> None:
     assert found[7][0] == k - turns * BK
 
 
-@pytest.mark.parametrize(("text", "deep"), [(kernel(), True), (kernel(wraps=True), True), (kernel(limit="fixed"), False)])
+@pytest.mark.parametrize(("text", "deep"), [(kernel(), True), (kernel(wraps="columns"), True), (kernel(limit="fixed"), False)])
 def test_which_loops_are_deep_products(text: str, deep: bool) -> None:
     """The product of several turns is 256 deep."""
     assert ("deep" in jn.kernel.from_ttir(text).llvm_ir()) == deep
@@ -181,5 +186,14 @@ def test_masked_elements_that_count(agree) -> None:
 def test_columns_modulo_the_width(agree, width: int) -> None:
     """One run of neighbours, or several."""
     a, b, c = matrices("f32", 150, width)
-    found = agree(kernel(wraps=True), 1, a, b, c, 150, 150, width, 10, np.zeros(1, np.int32))
+    found = agree(kernel(wraps="columns"), 1, a, b, c, 150, 150, width, 10, np.zeros(1, np.int32))
     assert np.array_equal(found[2], a[:M] @ b[:150, np.arange(N) % width])
+
+
+@pytest.mark.parametrize("height", [150, M, 20, 5])
+def test_rows_modulo_the_height(agree, height: int) -> None:
+    """All rows in place, or some of them read again."""
+    a, b, c = matrices("f32", height)
+    turns = -(-height // BK)
+    found = agree(kernel(wraps="rows"), 1, a, b, c, height, height, N, turns, np.zeros(1, np.int32))
+    assert np.array_equal(found[2], a[np.arange(M) % height] @ b[:height])
