@@ -54,7 +54,6 @@ class Kernel:
 
     Attributes:
         name: the function's name.
-        ttir: the module as text.
     """
 
     def __init__(self, module: Any, name: str | None, store: CompileCache | None = None) -> None:
@@ -62,7 +61,6 @@ class Kernel:
         self._store = store
         self._function = find_function(module, name)
         self.name: str = self._function.sym_name.data
-        self.ttir: str = print_module(module)
         self._function_simplified: FuncOp | None = None
         self._host: dict[Circumstances, HostKernel] = {}
         self._programs: dict[Circumstances, HostProgram] = {}
@@ -76,6 +74,11 @@ class Kernel:
         """The parameters behind which the kernel may write."""
         with self._lock:
             return Provenance(self._simplified()).written
+
+    @functools.cached_property
+    def ttir(self) -> str:
+        """The module as text."""
+        return print_module(self._module)
 
     def text(self, spelling: str = "3.9") -> str:
         """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3."""
