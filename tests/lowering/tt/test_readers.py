@@ -68,9 +68,9 @@ def test_the_line_reader_is_faster() -> None:
     def best(read) -> float:
         times = []
         for _ in range(4):
-            start = time.perf_counter()
+            start = time.process_time()
             read(text)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         return min(times)
 
     assert 3 * best(read_lines) < best(read_module)
@@ -209,10 +209,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_text_is_refused_in_time(name: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(UserError) as caught:
         jn.kernel.from_ttir(HOSTILE[name])
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert "<text>:" in str(caught.value)
     assert len(str(caught.value)) < 2000
 
@@ -225,9 +225,9 @@ def test_large_texts_take_linear_time() -> None:
         f"^bb{i}:\n  %w{i} = arith.addi %x, %x : i32\n  cf.cond_br %b, ^bb{i + 1}, ^bb{max(0, i - 7)}\n" for i in range(900)
     )
     for text in (HEAD + regions + TAIL, HEAD + TAIL + functions, HEAD + blocks + "^bb900:\n" + TAIL):
-        start = time.perf_counter()
+        start = time.process_time()
         parse(text)
-        assert time.perf_counter() - start < 5
+        assert time.process_time() - start < 5
 
 
 def test_what_nests_to_the_limit_is_printed_and_copied() -> None:
@@ -243,13 +243,13 @@ def fuzz(seeds: range, seconds: float) -> Counter[str]:
     for seed in seeds:
         rng = random.Random(seed)
         text = mutate(rng, rng.choice(texts), texts)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             outcomes[judge(text)] += 1
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
-        assert time.perf_counter() - start < seconds, f"seed {seed}"
+        assert time.process_time() - start < seconds, f"seed {seed}"
     return outcomes
 
 
