@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ....promotion.errors import UnsupportedError
-from ...tt.numerics import numpy_dtype
-from ...tt.types import scalar_type
-from .. import conversions
-from ..ir import Function, V, const, lanes, mangle, vector, with_element
-from ..mathlib import emit_math
-from . import division
+from ...promotion.errors import UnsupportedError
+from ..tt.numerics import numpy_dtype
+from ..tt.types import scalar_type
+from . import conversions, division
 from .calls import emit_call
+from .ir import Function, V, const, lanes, mangle, vector, with_element
+from .mathlib import emit_math
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {

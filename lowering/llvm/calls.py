@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....promotion.errors import UnsupportedError
-from ...libdevice.signatures import CALLS, SIGNATURES
-from ..ir import Function, V, element, lanes, zero
+from ...promotion.errors import UnsupportedError
+from ..libdevice.signatures import CALLS, SIGNATURES
+from .ir import Function, V, element, lanes, zero
 
 
 def emit_call(f: Function, symbol: str, operands: Sequence[V]) -> V:

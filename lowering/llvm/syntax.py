@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 
-from ....promotion.errors import UnsupportedError
-from ...tt.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
+from ...promotion.errors import UnsupportedError
+from ..tt.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
 
 _names: dict[Any, str] = {}
 
