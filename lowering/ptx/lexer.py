@@ -31,10 +31,10 @@ class Token(NamedTuple):
     end: int
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokens_of(text: str, limit: int = MAX_TEXT) -> list[Token]:
     """The tokens of a text, comments left out, and one of kind "end". Raises `UserError` naming the line."""
-    if len(text) > MAX_TEXT:
-        raise UserError(f"PTX: {len(text)} characters; at most {MAX_TEXT} are read")
+    if len(text) > limit:
+        raise UserError(f"PTX: {len(text)} characters; at most {limit} are read")
     found: list[Token] = []
     position, line = 0, 1
     while position < len(text):
