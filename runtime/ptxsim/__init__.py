@@ -1,0 +1,7 @@
+"""Executes PTX modules with NumPy over all threads of a block: kernels are run and checked without a GPU."""
+
+from .arguments import PointerTable
+from .findings import Finding, PtxCheckError
+from .launch import Kernel, Module, Result
+
+__all__ = ["Finding", "Kernel", "Module", "PointerTable", "PtxCheckError", "Result"]
