@@ -143,7 +143,7 @@ class _Machine:
 def compute(d: Decoded, sources: list[Array], carry: Array | None = None) -> list[Array]:
     """The results for sources of any kind of instruction in the table.
 
-    A carry chain wants the carry flag and, with `.cc`, gives the result twice and the new flag; setp gives its second predicate.
+    A carry chain wants the carry flag and, with `.cc`, gives the result twice and the new flag; setp gives both predicates.
     """
     if "cc" in d.flags or d.opcode in ("addc", "subc", "madc"):
         return _chained(d, sources, np.zeros(sources[0].shape, np.bool_) if carry is None else carry)

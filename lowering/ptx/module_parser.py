@@ -24,10 +24,10 @@ MAX_ALIGN = 1 << 16
 
 _LINKING = frozenset([".visible", ".extern", ".weak", ".common"])
 _SPACES = frozenset([".global", ".const", ".shared", ".local"])
-_BOUNDS = frozenset(
-    "reqntid maxntid minnctapersm maxnctapersm maxnreg reqnctapercluster maxclusterrank explicitcluster blocksareclusters "
-    "noreturn".split()
-)
+_BOUNDS = frozenset([
+    "reqntid", "maxntid", "minnctapersm", "maxnctapersm", "maxnreg", "reqnctapercluster", "maxclusterrank", "explicitcluster",
+    "blocksareclusters", "noreturn",
+])  # fmt: skip
 
 
 def parse_module(text: str) -> PtxModule:
@@ -56,13 +56,15 @@ class _ModuleParser(StatementParser):
         super().__init__(tokens_of(text, MAX_MODULE_TEXT), {})
         self.files: dict[int, str] = {}
         self.place: tuple[str, int] | None = None
+        self.pragmas: list[str] = []
         self.variables: dict[str, Variable] = {}
         self.functions: dict[str, Function] = {}
 
     # -- the module
 
     def module(self) -> PtxModule:
-        version, target = (0, 0), ("",)
+        version = (0, 0)
+        target: tuple[str, ...] = ("",)
         while self.token.kind != "end":
             self.counted()
             word = self.token.text
@@ -118,9 +120,12 @@ class _ModuleParser(StatementParser):
             self.location()
             return True
         if word == ".pragma":
-            while self.take().text != ";":
+            self.take()
+            while self.token.text != ";":
                 if self.token.kind == "end":
                     self.fail(".pragma does not end with ';'")
+                self.pragmas.append(self.take().text.strip('"'))
+            self.take()
             return True
         if word == ".section":
             self.take()
@@ -410,6 +415,9 @@ class _FunctionReader:
             self.label(token.text, token.line)
         elif token.kind != "dotted":
             guard = parser.guard() if parser.optional("@") else None
+            if parser.pragmas:
+                function.pragmas[len(self.pending)] = tuple(parser.pragmas)
+                parser.pragmas = []
             self.pending.append((parser.instruction(guard), self.scope))
             function.places.append(parser.place)
         elif token.text == ".reg":

@@ -69,6 +69,7 @@ class Function:
         areas: the `.param` areas declared in the body.
         tables: branch tables, name → labels.
         registers: name → type of every register that occurs.
+        pragmas: index into `code` → the pragmas that stand before that instruction.
         bounds: `reqntid`, `maxntid`, `reqnctapercluster`, … as written, each with its numbers.
     """
 
@@ -85,6 +86,7 @@ class Function:
     prototypes: dict[str, Prototype] = field(default_factory=dict)
     variables: dict[str, Variable] = field(default_factory=dict)
     registers: dict[str, str] = field(default_factory=dict)
+    pragmas: dict[int, tuple[str, ...]] = field(default_factory=dict)
     bounds: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 

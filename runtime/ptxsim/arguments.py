@@ -80,8 +80,8 @@ def _root(array: NDArray[Any]) -> int:
 
 def _buffers(arrays: list[tuple[str, NDArray[Any]]]) -> list[_Buffer]:
     found: list[_Buffer] = []
-    ranges = sorted(((int(a.ctypes.data), int(a.ctypes.data) + a.nbytes, name, a) for name, a in arrays if a.nbytes), key=lambda r: r[:2])
-    for low, high, name, array in ranges:
+    ranges = [(int(a.ctypes.data), int(a.ctypes.data) + a.nbytes, name, a) for name, a in arrays if a.nbytes]
+    for low, high, name, array in sorted(ranges, key=lambda r: r[:2]):
         if found and low < found[-1].high:
             found[-1].high = max(found[-1].high, high)
             found[-1].members.append((name, array))
@@ -99,7 +99,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: i
         what = f"argument {number}"
         if isinstance(value, (list, tuple)):
             value = PointerTable(value)
-        if isinstance(value, np.ndarray) and value.ndim + value.size >= 0 and not _is_scalar(value, function.parameters[number]):
+        if isinstance(value, np.ndarray) and not _is_scalar(value, function.parameters[number]):
             _check_array(value, what)
             arrays.append((what, value))
         elif isinstance(value, PointerTable):
@@ -179,7 +179,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: i
 
 
 def _is_scalar(value: NDArray[Any], parameter: Parameter) -> bool:
-    return value.ndim == 0 and not (parameter.pointer or parameter.size == 8 and value.dtype.itemsize != 8)
+    return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
 
 
 def _is_table(value: Any) -> bool:

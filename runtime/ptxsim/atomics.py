@@ -6,7 +6,6 @@ Source: PTX ISA, "Parallel Synchronization and Communication Instructions: atom,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -120,7 +119,7 @@ def atomic(k: Binding, i: Instruction) -> Step:
 
     def one(view: Array, index: Array, value: Array, new: Array | None) -> Array:
         """Updates elements; gives the old ones."""
-        unique, first, counts = np.unique(index, return_index=True, return_counts=True)
+        unique, counts = np.unique(index, return_counts=True)
         if unique.size == index.size:
             old = view[index]
             view[index] = combine(old, value, new)
@@ -168,5 +167,3 @@ def _elements(k: Binding, operand: Operand, count: int) -> tuple[Operand, ...]:
         raise k.refuse(operand, f"{count} registers in braces")
     return operand.elements
 
-
-_ = Any

@@ -1,4 +1,4 @@
-"""Turns the instructions of a kernel and its functions into closures. What is not known is an error here, before anything runs."""
+"""Turns the instructions of a kernel and its functions into closures; what is not known is an error before anything runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import access, atomics, control, copies, matrices, warp
 from .arithmetic import arithmetic
 from .binding import Binding
 from .machine import SPECIALS, Machine
-from .scheduler import Control, Group
+from .scheduler import Control
 from .types import Mask, Step
 from .words import Words
 
@@ -98,13 +98,13 @@ def _bind_function(machine: Machine, function: Function) -> None:
         machine.places.append((function, index))
 
     for index, instruction in enumerate(function.code or ()):
-        k.start(instruction)
+        k.start(instruction, function.pragmas.get(index, ()))
         if instruction.opcode == "call":
             flow, after = control.call(k, instruction)
             add(None, flow, index)
             add(after, None, index)
         elif instruction.opcode in CONTROLS:
-            add(None, machine.observed_control(k, instruction, CONTROLS[instruction.opcode](k, instruction)), index)
+            add(None, CONTROLS[instruction.opcode](k, instruction), index)
         else:
             add(_step(k, instruction), None, index)
     last = Instruction("ret", (), (), None, function.line)
@@ -138,10 +138,12 @@ def _ticking(machine: Machine, step: Step) -> Step:
 
 def _guarded(k: Binding, i: Instruction, step: Step) -> Step:
     assert i.guard is not None
-    guard = k.predicate(i.guard)
+    guard = k.machine.observed_guard(k, i.guard, k.predicate(i.guard))
     lanes = k.lanes
+    scheduler = k.machine.scheduler
 
     def guarded(mask: Mask) -> None:
+        scheduler.mask = mask
         chosen = guard() if mask is None else guard() & mask
         count = np.count_nonzero(chosen)
         if count == lanes:
@@ -151,5 +153,3 @@ def _guarded(k: Binding, i: Instruction, step: Step) -> Step:
 
     return guarded
 
-
-_ = Group

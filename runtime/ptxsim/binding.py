@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,16 +27,22 @@ class Binding:
         self.machine = machine
         self.function = function
         self.lanes = machine.lanes
-        self.instruction: Instruction | None = None
+        self.start(None)
+
+    def start(self, instruction: Instruction | None, pragmas: tuple[str, ...] = ()) -> None:
+        """Begin with an instruction. What its builder notes for level 2 is kept until the next one:
+
+        the registers that it reads and writes, whether it is an access that sees to its own shadow, whether a result depends on
+        the whole warp, and `shadow`, which says exactly which lanes of `shadow_targets` become undefined.
+        """
+        self.instruction = instruction
+        self.pragmas = pragmas
         self.reads: set[str] = set()
         self.writes: set[str] = set()
-        self.lane_moves: Callable[[], Array] | None = None
-
-    def start(self, instruction: Instruction) -> None:
-        self.instruction = instruction
-        self.reads = set()
-        self.writes = set()
-        self.lane_moves = None
+        self.accesses = False
+        self.of_warps = False
+        self.shadow: Callable[[Mask], list[Array]] | None = None
+        self.shadow_targets: list[str] = []
 
     @property
     def where(self) -> str:
@@ -45,6 +51,22 @@ class Binding:
 
     def refuse(self, operand: Operand, expected: str) -> UserError:
         return UserError(f"{self.where}: {describe(operand)}, expected {expected}")
+
+    def undefined(self, operand: Operand) -> Callable[[], Array]:
+        """Which lanes of a source are undefined, for `shadow`."""
+        watch = self.machine.watch
+        if watch is None or not isinstance(operand, Register):
+            nowhere = np.zeros(self.lanes, np.bool_)
+            return lambda: nowhere
+        row = watch.row(self, operand.name)
+        return lambda: row
+
+    def shadowed(self, targets: Sequence[Operand], shadow: Callable[[Mask], list[Array]]) -> None:
+        """Say which lanes of the targets an instruction leaves undefined."""
+        names = [o.name if isinstance(o, Register) else None for o in targets]
+        kept = [index for index, name in enumerate(names) if name is not None]
+        self.shadow_targets = [name for name in names if name is not None]
+        self.shadow = lambda mask: [value for index, value in enumerate(shadow(mask)) if index in kept]
 
     # -- sources
 

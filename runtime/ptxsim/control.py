@@ -23,7 +23,7 @@ from .words import Words
 
 
 def guard_of(k: Binding, i: Instruction) -> Callable[[], Array] | None:
-    return None if i.guard is None else k.predicate(i.guard)
+    return None if i.guard is None else k.machine.observed_guard(k, i.guard, k.predicate(i.guard))
 
 
 def guarded(k: Binding, guard: Callable[[], Array] | None, control: Control, slots: int = 1) -> Control:
@@ -56,6 +56,7 @@ def collective(k: Binding, i: Instruction, step: Step, members: Operand | None =
     """A step of whole warps; with `members`, of the lanes of a member mask, which may differ between lanes."""
     machine = k.machine
     scheduler = machine.scheduler
+    step = machine.observed(k, i, step)
     everyone = members is None or (isinstance(members, Integer) and members.value & 0xFFFFFFFF == 0xFFFFFFFF)
     if everyone:
         named = None
@@ -349,7 +350,7 @@ def barrier(k: Binding, i: Instruction) -> Control:
             raise Fault("barrier", f"there is no barrier {which}; a block has 16")
         expected = threads(group) if threads is not None else None
         if expected is not None and (expected % 32 or not 0 < expected <= machine.lanes):
-            raise Fault("barrier", f"{expected} threads at a barrier; expected a multiple of 32 up to the block's {machine.lanes}")
+            raise Fault("barrier", f"{expected} threads; expected a multiple of 32 up to the block's {machine.lanes}")
         if source is not None:
             np.copyto(values, source(), where=True if group.mask is None else group.mask)
         state = cta.barriers.get(which)

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from ...lowering.ptx.instructions import WIDTHS, Decoded
-from .binding import Binding, computed
+from .binding import Binding
 from .floats import finish, flush, from_bf16, nearest_bf16, to_bf16
 from .rounding import narrowed
 from .types import Array, Mask, Step, number_type
@@ -172,8 +172,9 @@ def _pair(k: Binding, d: Decoded) -> Step | None:
         def packed(mask: Mask) -> None:
             parts = [_small(np.atleast_1d(np.asarray(v)), single, mode, d.flags) for v in (low, high)]
             shift = parts[0].dtype.itemsize * 8
-            word = np.uint32 if shift == 16 else np.uint16
-            write(parts[0].astype(word) | (parts[1].astype(word) << word(shift)), mask)
+            word = np.dtype(np.uint32 if shift == 16 else np.uint16)
+            low_part, high_part = (part.astype(word) for part in parts)
+            write(low_part | np.left_shift(high_part, word.type(shift)), mask)
 
         return packed
     x = k.source(d.sources[0], source)

@@ -1,7 +1,7 @@
 """cp.async: copies from global to shared memory that land when they are waited for.
 
-Source: PTX ISA, "Data Movement: Non-bulk copy: cp.async". Until a copy lands, its target holds a pattern and is in flight. When it
-lands depends on the policy: "late" at the wait that enforces it, "early" at issue, "random" anywhere between.
+Source: PTX ISA, "Data Movement: Non-bulk copy: cp.async". Until a copy lands, its target holds a pattern and is in flight.
+When it lands depends on the policy: "late" at the wait that enforces it, "early" at issue, "random" anywhere between.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def land(machine: Machine, copy: Copy, chosen: Array) -> None:
     wanted = step < take[:, None]
     octets = np.where(wanted, machine.memory.octets[np.where(wanted, from_places, 0)], 0)
     copy.shared.octets[places] = octets
+    if machine.races is not None and copy.shared is machine.cta.shared:
+        machine.races.touch(machine.cta, places.reshape(-1), np.repeat(copy.lanes[chosen] // 32, copy.size), True)
     if copy.shared.flight is not None and copy.shared.defined is not None:
         copy.shared.flight[places] = 0
         known = machine.memory.defined
@@ -80,9 +82,9 @@ def deliver(machine: Machine, cta: Cta, ready: Array) -> None:
         land(machine, copy, chosen)
         if not chosen.all():
             keep = ~chosen
-            left.append((
-                Copy(copy.lanes[keep], copy.source[keep], copy.target[keep], copy.shared, copy.size, copy.take[keep]), groups[keep]
-            ))  # fmt: skip
+            source, target = copy.source[keep], copy.target[keep]
+            rest = Copy(copy.lanes[keep], source, target, copy.shared, copy.size, copy.take[keep])
+            left.append((rest, groups[keep]))
     queue.pending = left
 
 
@@ -135,7 +137,7 @@ def issue(k: Binding, i: Instruction) -> Step:
         offset = np.zeros(lanes.size, np.uint64)
         if np.count_nonzero(reading):
             offset[reading] = _source_offsets(machine, memory, address[reading], counts[reading], size, lanes[reading])
-        if watch_to is not None:
+        if watch_to is not None and watch_from is not None:
             watch_to(space, target, lanes)
             watch_from(machine.memory, offset[reading & (counts == size)], lanes[reading & (counts == size)])
         copy = Copy(lanes, offset, target, space, size, counts)

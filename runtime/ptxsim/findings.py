@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...promotion.errors import UserError
 
@@ -48,7 +49,7 @@ class PtxCheckError(UserError):
 class Fault(Exception):
     """Raised inside a step; the scheduler adds the place and turns it into a `PtxCheckError`."""
 
-    def __init__(self, kind: str, message: str, lanes: Sequence[int] = ()) -> None:
+    def __init__(self, kind: str, message: str, lanes: Any = ()) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message

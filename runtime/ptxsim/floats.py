@@ -316,7 +316,8 @@ def _extreme(larger: bool) -> Builder:
         if type_.startswith("f16"):
 
             def half(xs: list[Array]) -> Array:
-                return pick(*[flush(x) if "ftz" in d.flags else x for x in xs], nan_wins)
+                a, b = (flush(x) if "ftz" in d.flags else x for x in xs)
+                return pick(a, b, nan_wins)
 
             return sixteen(k, d, half)
         return sixteen(k, d, lambda xs: to_bf16(pick(from_bf16(xs[0]), from_bf16(xs[1]), nan_wins)))

@@ -122,7 +122,7 @@ def _quotient(a: Any, b: Any, remainder: bool) -> Array:
     if not np.count_nonzero(zero):
         return np.asarray(a % b if remainder else a // b)
     safe = np.where(zero, np.ones_like(b), b)
-    return np.where(zero, a if remainder else ~np.zeros_like(a), a % safe if remainder else a // safe)
+    return np.asarray(np.where(zero, a if remainder else ~np.zeros_like(a), a % safe if remainder else a // safe))
 
 
 def _extreme(function: Ufunc) -> Builder:
@@ -150,7 +150,7 @@ def _sign(function: Ufunc) -> Builder:
 def bit_length(x: Array) -> Array:
     """Bits up to the highest set one, of 32- and 64-bit words."""
     if x.dtype.itemsize == 4:
-        return np.frexp(x.astype(np.float64))[1]
+        return np.asarray(np.frexp(x.astype(np.float64))[1])
     high = (x >> np.uint64(32)).astype(np.float64)
     low = (x & np.uint64(0xFFFFFFFF)).astype(np.float64)
     return np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
@@ -189,7 +189,7 @@ def _reverse(k: Binding, d: Decoded) -> Step | None:
 
     def value() -> Array:
         octets = np.ascontiguousarray(np.broadcast_to(x, (k.lanes,))).view(np.uint8).reshape(-1, size)
-        return np.ascontiguousarray(_REVERSED[octets[:, ::-1]]).view(x.dtype).reshape(-1)
+        return np.asarray(np.ascontiguousarray(_REVERSED[octets[:, ::-1]]).view(x.dtype).reshape(-1))
 
     return computed(value, out)
 
@@ -231,6 +231,18 @@ def _logic(function: Ufunc, on_predicates: Ufunc) -> Builder:
             return binary(function, x, y, k.out(d))
         first, second = (k.predicate(o) for o in d.sources)
         out = k.out(d)
+        bad = [k.undefined(o) for o in d.sources]
+
+        def shadow(mask: Mask) -> list[Array]:
+            """A defined operand that decides makes the result defined."""
+            x, y, p, q = first(), second(), bad[0](), bad[1]()
+            if d.opcode == "and":
+                return [(p | q) & (p | x) & (q | y)]
+            if d.opcode == "or":
+                return [(p | q) & (p | ~x) & (q | ~y)]
+            return [p | q]
+
+        k.shadowed(d.results, shadow)
 
         def step(mask: Mask) -> None:
             on_predicates(first(), second(), out, where=True if mask is None else mask)
@@ -276,8 +288,8 @@ def _funnel(k: Binding, d: Decoded) -> Step | None:
         n = (c & low if wrap else np.minimum(c, full)).astype(np.uint64)
         pair = (np.asarray(b).astype(np.uint64) << half) | np.asarray(a).astype(np.uint64)
         if left:
-            return np.where(n == 32, a, ((pair << (n & np.uint64(31))) >> half).astype(np.uint32))
-        return np.where(n == 32, b, (pair >> (n & np.uint64(31))).astype(np.uint32))
+            return np.asarray(np.where(n == 32, a, ((pair << (n & np.uint64(31))) >> half).astype(np.uint32)))
+        return np.asarray(np.where(n == 32, b, (pair >> (n & np.uint64(31))).astype(np.uint32)))
 
     return computed(value, out)
 
@@ -371,6 +383,8 @@ def _move(k: Binding, d: Decoded) -> Step | None:
 def _select(k: Binding, d: Decoded) -> Step | None:
     x, y = (k.source(o, d.types[0]) for o in d.sources[:2])
     p = k.predicate(d.sources[2])
+    bad = [k.undefined(o) for o in d.sources]
+    k.shadowed(d.results, lambda mask: [np.where(p(), bad[0](), bad[1]()) | bad[2]()])
     return computed(lambda: np.where(p(), x, y), k.out(d))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,8 @@ class Kernel:
         Args:
             grid: blocks along x, y, z.
             block: threads along x, y, z; by default what .reqntid says.
-            args: one per parameter: arrays (device pointers, written in place), scalars, `PointerTable`s, `TensorMap`s, bytes, or
-                None for a null pointer.
+            args: one per parameter: arrays (device pointers, written in place), scalars, `PointerTable`s, `TensorMap`s,
+                bytes, or None for a null pointer.
             shared: bytes of dynamic shared memory.
             cluster: blocks of a cluster; by default what .reqnctapercluster says.
             level: 1 bounds and rules; 2 also undefined values and bytes in flight; 3 also races and statistics of accesses.
@@ -165,10 +166,9 @@ class Kernel:
         for (start, stop), count in machine.scheduler.runs.items():
             for pc in range(start, min(stop + 1, machine.end)):
                 families[machine.instruction_at(pc).opcode] += count
-        statistics = machine.statistics()
-        return Result(
-            machine.scheduler.executed, dict(families), tuple(machine.findings), machine.printer.text, statistics[0], statistics[1]
-        )
+        conflicts, sectors = machine.statistics()
+        findings = tuple(machine.findings)
+        return Result(machine.scheduler.executed, dict(families), findings, machine.printer.text, conflicts, sectors)
 
 
 def _extents(what: str, value: int | Sequence[int]) -> tuple[int, int, int]:
@@ -196,10 +196,8 @@ class _Launch:
         for z in range(0, gz, cz):
             for y in range(0, gy, cy):
                 for x in range(0, gx, cx):
-                    ctas = [
-                        self.block((x + i, y + j, z + l), rank)
-                        for rank, (l, j, i) in enumerate((l, j, i) for l in range(cz) for j in range(cy) for i in range(cx))
-                    ]
+                    inside = product(range(z, z + cz), range(y, y + cy), range(x, x + cx))
+                    ctas = [self.block(place[::-1], rank) for rank, place in enumerate(inside)]
                     for cta in ctas:
                         cta.others = ctas
                     yield ctas

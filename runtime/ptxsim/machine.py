@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,22 @@ from ...lowering.ptx.modules import Function, PtxModule, Variable
 from ...lowering.ptx.syntax import Instruction, Name, Operand, Register
 from ...promotion.errors import UnsupportedError, UserError
 from .binding import Binding
-from .findings import Fault, Finding
+from .findings import Fault, Finding, PtxCheckError
 from .memory import GlobalMemory, LocalMemory, ParameterMemory, SharedMemory
 from .printing import Printer
+from .races import Races, Statistics
 from .registers import RegisterFile
-from .scheduler import Control, Cta, Scheduler
+from .scheduler import Cta, Scheduler
 from .types import Array, Mask, Step
+from .watch import Access, Watch
 
 FUNCTION_WINDOW = 15 << 56
 """Addresses of functions: numbers that no memory has."""
 MAX_SHARED = 232_448
 """Bytes of shared memory that a block can have on any architecture (227 KiB on sm_90)."""
 MAX_LOCAL = 1 << 19
+MAX_VIOLATIONS = 16
+"""Violations after which a launch is given up."""
 
 SPECIALS: dict[str, str] = {
     **{f"%{name}.{axis}": "u32" for axis in "xyz" for name in (
@@ -80,7 +84,6 @@ class Machine:
         self.changes = 0
         self.soft_polls = 0
         self.hard_poll = False
-        self.conflicts: dict[int, list[int]] = {}
         self.scheduler = Scheduler(self)
         self.functions = self._reachable()
         self._extra: list[Array] = []
@@ -96,6 +99,8 @@ class Machine:
         self.shared_size = self._lay_out_shared(dynamic)
         self._specials: dict[str, Array] = {}
         self._make_specials(dynamic)
+        self.watch = Watch(self) if level > 1 else None
+        self.races = Races(self) if level > 2 else None
         self.cta: Cta
         self.code: list[Any] = []
         self.control: list[Any] = []
@@ -198,6 +203,10 @@ class Machine:
         lanes: Any = slice(None) if mask is None else np.flatnonzero(mask)
         for source, target, size in copies:
             octets[lanes, target : target + size] = octets[lanes, source : source + size]
+        if self.local.defined is not None:
+            defined = self.local.defined[: self.local.size * self.lanes].reshape(self.lanes, -1)
+            for source, target, size in copies:
+                defined[lanes, target : target + size] = defined[lanes, source : source + size]
 
     # -- special registers and symbols
 
@@ -244,6 +253,7 @@ class Machine:
         if getattr(self, "cta", None) is cta:
             return
         arrays = [*self.registers.arrays, *self._extra, self.local.octets]
+        arrays += [] if self.watch is None else self.watch.arrays
         previous = getattr(self, "cta", None)
         if previous is not None and not previous.done:
             previous.saved = [array.copy() for array in arrays]
@@ -254,6 +264,8 @@ class Machine:
         else:
             self.registers.clear()
             self.local.octets.fill(0x5A)
+            if self.watch is not None:
+                self.watch.clear()
         own = self._specials
         own["%cluster_ctarank"][...] = cta.rank
         for axis, place, extent in zip("xyz", cta.place, self.cluster, strict=True):
@@ -300,7 +312,8 @@ class Machine:
         if rank == 0:
             return self.cta.shared
         if rank > len(self.cta.others):
-            raise Fault("bounds", f"a shared::cluster address of block {rank - 1}; the cluster has {len(self.cta.others)}", lanes_of(lanes))
+            text = f"a shared::cluster address of block {rank - 1}; the cluster has {len(self.cta.others)}"
+            raise Fault("bounds", text, lanes_of(lanes))
         other = self.cta.others[rank - 1]
         if other.done and other is not self.cta:
             raise Fault("cluster", f"block {other.place} of the cluster has ended; its shared memory is gone", lanes_of(lanes))
@@ -311,17 +324,22 @@ class Machine:
         ranks = address >> np.uint64(24)
         bad = np.flatnonzero((ranks != 0) & (ranks != self.cta.rank + 1))
         if bad.size:
-            raise Fault("bounds", "an address of another block's shared memory in shared::cta space", bad if lanes is None else lanes[bad])
+            who = bad if lanes is None else lanes[bad]
+            raise Fault("bounds", "an address of another block's shared memory in shared::cta space", who)
         return address & np.uint64((1 << 24) - 1)
 
     def ending(self, cta: Cta, mask: Mask) -> None:
         """Lanes are about to exit."""
+        if self.watch is not None:
+            self.watch.ending(cta, mask)
 
     def lanes_ended(self, cta: Cta) -> None:
         """Lanes have exited."""
 
     def synchronised(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
-        """A barrier phase ended; None for all lanes."""
+        """A barrier phase of these lanes ended, of which some waited; None for all lanes."""
+        if self.races is not None:
+            self.races.barrier(cta, lanes, waiting)
 
     def warp_synchronised(self, mask: Mask) -> None:
         """Lanes of warps met at bar.warp.sync."""
@@ -344,6 +362,16 @@ class Machine:
             self.finding(kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]), warning=True)
         )
 
+    def violation(self, kind: str, message: str, lanes: Any = ()) -> None:
+        """Note a broken rule and go on; once per instruction and kind. The launch fails in the end."""
+        pc = self.scheduler.pc
+        line = self.instruction_at(pc).line
+        if any(f.kind == kind and f.line == line and not f.warning for f in self.findings):
+            return
+        self.findings.append(self.finding(kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8])))
+        if sum(not f.warning for f in self.findings) >= MAX_VIOLATIONS:
+            raise PtxCheckError([f for f in self.findings if not f.warning])
+
     def instruction_at(self, pc: int) -> Instruction:
         function, index = self.places[min(pc, len(self.places) - 1)]
         assert function.code is not None
@@ -358,22 +386,24 @@ class Machine:
         source = function.places[index] if index < len(function.places) else None
         return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)
 
-    def watcher(self, k: Binding, address: Operand, values: list[Operand], size: int, write: bool) -> Any:
+    def watcher(self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool) -> Access | None:
         """A function that is told of every access, at level 2 and above."""
-        return None
+        return None if self.watch is None else self.watch.access(k, address, values, size, write)
 
     def observed(self, k: Binding, i: Instruction, step: Step) -> Step:
         """The step with what level 2 and above do around it."""
-        return step
+        return step if self.watch is None else self.watch.step(k, i, step)
 
-    def observed_control(self, k: Binding, i: Instruction, control: Control) -> Control:
-        return control
+    def observed_guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
+        return value if self.watch is None else self.watch.guard(k, guard, value)
 
     def count_conflicts(self, offsets: Array, size: int) -> None:
-        """Statistics of shared-memory accesses: offsets of warps × lanes."""
+        """Rows of matrices in shared memory that a warp reads or writes together: offsets of warps × rows."""
+        if self.races is not None:
+            self.races.rows(offsets, size)
 
-    def statistics(self) -> tuple[dict[int, tuple[int, int, int]], dict[int, tuple[int, int, int]]]:
-        return {}, {}
+    def statistics(self) -> tuple[Statistics, Statistics]:
+        return ({}, {}) if self.races is None else (self.races.conflicts, self.races.sectors)
 
     def waiting_findings(self, cta: Cta) -> list[Finding]:
         """Who waits where, for a deadlock."""
@@ -386,7 +416,8 @@ class Machine:
                     f"{barrier.expected or 'all live'} threads arrived", group.pc - 1, cta.place, self._first_lanes(group.mask),
                 ))  # fmt: skip
         for group, what in groups:
-            found.append(self.finding("deadlock", f"{what}, and nothing else moves", group.pc, cta.place, self._first_lanes(group.mask)))
+            lanes = self._first_lanes(group.mask)
+            found.append(self.finding("deadlock", f"{what}, and nothing else moves", group.pc, cta.place, lanes))
         return found or [self.finding("deadlock", "the block waits", 0, cta.place)]
 
     def _first_lanes(self, mask: Mask) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from .binding import Binding
 from .control import collective
 from .findings import Fault
 from .floats import finish, from_bf16
+from .memory import RANK_SHIFT
 from .scheduler import Control
 from .types import Array, Mask
 from .words import Words
@@ -48,7 +49,8 @@ def load_matrix(k: Binding, i: Instruction) -> Control:
     words.choice(("shared", "shared::cta"), "")
     words.done()
     words.operands(2)
-    outs = [k.destination(o, "b32") for o in _registers(k, i.operands[0], count, "the matrices")]
+    targets = _registers(k, i.operands[0], count, "the matrices")
+    outs = [k.destination(o, "b32") for o in targets]
     rows = _RowAccess(k, i, i.operands[1], count, False)
     lane = np.arange(32)
     if trans:
@@ -68,6 +70,16 @@ def load_matrix(k: Binding, i: Instruction) -> Control:
             else:
                 out.reshape(-1, 32)[warps] = found
 
+    def shadow(mask: Mask) -> list[Array]:
+        warps = _whole_warps(mask, k.lanes)
+        known = rows.defined(warps)
+        found = [np.zeros(k.lanes, np.bool_) for _ in outs]
+        for index, bad in enumerate(found):
+            pairs = np.asarray(known[:, index][:, row, column].all(-1))
+            bad.reshape(-1, 32)[warps] = ~pairs
+        return found
+
+    k.shadowed(targets, shadow)
     return collective(k, i, step)
 
 
@@ -103,11 +115,12 @@ class _RowAccess:
     """The rows of 16 bytes whose addresses lanes 8 m … 8 m + 7 of a warp give for matrix m."""
 
     def __init__(self, k: Binding, i: Instruction, operand: Operand, count: int, write: bool) -> None:
+        values: list[Operand] = []
         self.k, self.count, self.writing = k, count, write
         self.address = address_of(k, operand)
         generic = not {"shared", "shared::cta"} & set(i.modifiers)
         self.router = Router(k, "" if generic else "shared")
-        self.watch = k.machine.watcher(k, operand, [], 16, write)
+        self.watch = k.machine.watcher(k, operand, values, 16, write)
 
     def offsets(self, warps: Array) -> tuple[Any, Array, Array]:
         lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)
@@ -122,6 +135,16 @@ class _RowAccess:
             self.watch(space, offset, lanes)
         return space, offset, lanes
 
+    def defined(self, warps: Array) -> Array:
+        """Which elements are defined, like `read`."""
+        lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)
+        shared = self.k.machine.cta.shared
+        place = self.address(None)[lanes].astype(np.int64) & ((1 << RANK_SHIFT) - 1)
+        if shared.defined is None or place.max() + 16 > shared.octets.size:
+            return np.ones((warps.size, self.count, 8, 8), np.bool_)
+        octets = shared.defined[place[:, None] + np.arange(16)].reshape(warps.size, self.count, 8, 8, 2)
+        return np.asarray(octets.all(-1))
+
     def read(self, warps: Array) -> Array:
         space, offset, _ = self.offsets(warps)
         found = space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)]
@@ -130,6 +153,8 @@ class _RowAccess:
     def write(self, warps: Array, matrices: Array) -> None:
         space, offset, _ = self.offsets(warps)
         space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)] = matrices.reshape(-1, 8)
+        if space.defined is not None:
+            space.defined[offset.astype(np.int64)[:, None] + np.arange(16)] = True
 
 
 # -- mma
@@ -148,14 +173,15 @@ class Element:
 
 
 ELEMENTS: dict[str, Element] = {
-    "f16": Element(16, "f"), "bf16": Element(16, "f"), "tf32": Element(32, "f"), "e4m3": Element(8, "f"), "e5m2": Element(8, "f"),
-    "s8": Element(8, "i"), "u8": Element(8, "i"), "f64": Element(64, "d"),
+    "f16": Element(16, "f"), "bf16": Element(16, "f"), "tf32": Element(32, "f"), "e4m3": Element(8, "f"),
+    "e5m2": Element(8, "f"), "s8": Element(8, "i"), "u8": Element(8, "i"), "f64": Element(64, "d"),
 }  # fmt: skip
 _EIGHT: dict[str, Any] = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 
 SHAPES: dict[str, frozenset[str]] = {
-    "m16n8k16": frozenset(["f16", "bf16", "s8", "u8", "f64", "e4m3", "e5m2"]), "m16n8k8": frozenset(["f16", "bf16", "tf32", "f64"]),
-    "m16n8k4": frozenset(["tf32", "f64"]), "m16n8k32": frozenset(["s8", "u8", "e4m3", "e5m2"]), "m8n8k16": frozenset(["s8", "u8"]),
+    "m16n8k16": frozenset(["f16", "bf16", "s8", "u8", "f64", "e4m3", "e5m2"]),
+    "m16n8k8": frozenset(["f16", "bf16", "tf32", "f64"]), "m16n8k4": frozenset(["tf32", "f64"]),
+    "m16n8k32": frozenset(["s8", "u8", "e4m3", "e5m2"]), "m8n8k16": frozenset(["s8", "u8"]),
     "m8n8k4": frozenset(["f64"]),
 }  # fmt: skip
 
@@ -174,7 +200,7 @@ def decoded(words: Array, type_: str) -> Array:
         return from_bf16(parts).astype(np.float64)
     if element.kind == "i":
         return parts.view(np.int8 if type_ == "s8" else np.uint8).astype(np.int64)
-    return parts.view(_EIGHT[type_]).astype(np.float64)
+    return np.asarray(parts.view(_EIGHT[type_]).astype(np.float64))
 
 
 def fragment(values: Array, rows: int, per: int, row_blocks: int) -> Array:
@@ -213,7 +239,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
     if len(types) != 4 or types[1] not in SHAPES[shape] or types[2] not in SHAPES[shape]:
         raise UnsupportedError(f"{words.where}: this combination of shape and types is not known")
     d_type, a_type, b_type, c_type = types
-    a_element, b_element = ELEMENTS[a_type], ELEMENTS[b_type]
+    a_element = ELEMENTS[a_type]
     outputs = {"i": ("s32",), "d": ("f64",), "f": ("f32", "f16")}[a_element.kind]
     mixed = a_type != b_type and {a_type, b_type} not in ({"s8", "u8"}, {"e4m3", "e5m2"})
     only_f32 = a_type in ("bf16", "tf32") and d_type != "f32"
@@ -244,6 +270,17 @@ def multiply(k: Binding, i: Instruction) -> Control:
         else:
             accumulator.write(warps, rounded(total, d_type))
 
+    a_bad = [k.undefined(o) for o in _registers(k, i.operands[1], a_count, "A")]
+    b_bad = [k.undefined(o) for o in _registers(k, i.operands[2], b_count, "B")]
+
+    def shadow(mask: Mask) -> list[Array]:
+        """An undefined element of A spoils its row of D, one of B its column."""
+        warps = np.arange(k.lanes // 32)
+        a = fragment(gathered(a_bad, warps, None)[..., None], m, 1, row_blocks).any(-1)
+        b = fragment(gathered(b_bad, warps, None)[..., None], n, 1, 1).any(-1)
+        return accumulator.shadow(a[:, :, None] | b[:, None, :])
+
+    k.shadowed(accumulator.targets, shadow)
     return collective(k, i, step)
 
 
@@ -256,7 +293,9 @@ class Accumulator:
         packed = type_ == "f16"
         count = numbers // 2 if packed else numbers
         word = "b64" if type_ == "f64" else "b32"
-        self.outs = [k.destination(o, word) for o in _registers(k, target, count, "D")]
+        self.targets = _registers(k, target, count, "D")
+        self.outs = [k.destination(o, word) for o in self.targets]
+        self.bad = [k.undefined(o) for o in _registers(k, source, count, "C")]
         self.sources = [k.full(o, word) for o in _registers(k, source, count, "C")]
 
     def read(self, warps: Array) -> Array:
@@ -272,6 +311,12 @@ class Accumulator:
         # lane = 4 g + q; number = 4 j + 2 (row block) + column bit, with one row block for m 8
         spread = values.reshape(warps.size, 8, 4, self.n // 8, self.m // 8, 2)
         return np.ascontiguousarray(spread.transpose(0, 4, 1, 3, 2, 5)).reshape(warps.size, self.m, self.n)
+
+    def shadow(self, spoiled: Array) -> list[Array]:
+        """Which lanes of D are undefined, when these elements of the product are."""
+        spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
+        lanes = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
+        return [lanes[:, index] | bad() for index, bad in enumerate(self.bad)]
 
     def write(self, warps: Array, matrix: Array) -> None:
         """(warps, m, n) as words of the type."""

@@ -1,7 +1,7 @@
 """State spaces: bytes with bounds, alignment and, at level 2, which bytes are defined and which are in flight.
 
-Addresses. Global and constant variables and buffers share one arena whose addresses start at `GLOBAL_BASE`, so that pointers cut
-to 32 bits miss it. Shared, local and parameter addresses start at 0 in their space; in the generic space each has a window.
+Addresses. Global and constant variables and buffers share one arena whose addresses start at `GLOBAL_BASE`, so that pointers
+cut to 32 bits miss it. Shared, local and parameter addresses start at 0 in their space; in the generic space each has a window.
 """
 
 from __future__ import annotations
@@ -88,9 +88,8 @@ def check_alignment(address: Array, size: int, lanes: Array | None, kind: str) -
         odd = address & address.dtype.type(size - 1)
         if np.count_nonzero(odd):
             bad = np.flatnonzero(odd)
-            raise Fault(
-                "alignment", f"{kind} address {int(address[bad[0]]):#x} is no multiple of {size}", bad if lanes is None else lanes[bad]
-            )
+            text = f"{kind} address {int(address[bad[0]]):#x} is no multiple of {size}"
+            raise Fault("alignment", text, bad if lanes is None else lanes[bad])
 
 
 class SharedMemory(Space):
@@ -152,7 +151,8 @@ class GlobalMemory(Space):
     def _find(self, address: Array, offset: Array, size: int, lanes: Array | None, write: bool, site: Site) -> bool:
         """Several allocations, or another one than the last time."""
         if not self.allocations:
-            raise Fault("bounds", f"global address {int(address[0]):#x}; there is no global memory", _named(lanes, np.array([0])))
+            where = _named(lanes, np.array([0]))
+            raise Fault("bounds", f"global address {int(address[0]):#x}; there is no global memory", where)
         place = np.searchsorted(self.starts, offset, side="right").astype(np.int64) - 1
         known = np.maximum(place, 0)
         room = self.ends[known] - np.uint64(size)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .findings import Fault
-from .memory import GLOBAL_BASE, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .types import Mask, Step
 
 if TYPE_CHECKING:
@@ -138,5 +138,3 @@ def string_at(machine: Machine, lane: int, address: int) -> str:
         found.append(octet)
     return found.decode("utf-8", "replace")
 
-
-_ = GLOBAL_BASE

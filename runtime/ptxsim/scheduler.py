@@ -75,6 +75,7 @@ class Scheduler:
         self.executed = 0
         self.runs: dict[tuple[int, int], int] = {}
         self.pc = 0
+        self.mask: Mask = None
 
     # -- groups
 
@@ -169,6 +170,7 @@ class Scheduler:
                 if self.executed > machine.budget:
                     raise Fault("budget", f"more than {machine.budget} instructions of blocks were executed")
                 self.pc = stop
+                self.mask = mask
                 if not control[stop](group) or group.pc >= limit:
                     return
         except Fault as fault:

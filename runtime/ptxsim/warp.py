@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...lowering.ptx.instructions import WIDTHS
 from ...lowering.ptx.syntax import Instruction, Operand, Pair, Sink
 from .binding import Binding
 from .control import collective
-from .findings import Fault
 from .scheduler import Control
 from .types import Array, Mask, Step, number_type
 from .words import Words
@@ -74,7 +72,13 @@ def shuffle(k: Binding, i: Instruction) -> Control:
         if wants_ok:
             np.copyto(ok, inside, where=mask)
 
-    k.lane_moves = lambda: fixed[0] if fixed is not None else sources()[0]
+    undefined = k.undefined(i.operands[1])
+    nowhere = np.zeros(k.lanes, np.bool_)
+
+    def shadow(mask: Mask) -> list[Array]:
+        return [undefined()[fixed[0] if fixed is not None else sources()[0]], nowhere]
+
+    k.shadowed([value_out, ok_out], shadow)
     return collective(k, i, step, i.operands[4])
 
 
@@ -114,6 +118,7 @@ def vote(k: Binding, i: Instruction) -> Control:
             found = (warp | ~there).all(1) | ~(warp & there).any(1)
         np.copyto(out, found, where=True if mask is None else mask)
 
+    k.of_warps = True
     return collective(k, i, step, i.operands[2])
 
 
@@ -143,6 +148,7 @@ def match(k: Binding, i: Instruction) -> Control:
         np.copyto(out, np.where(equal, (there * weights).sum(1, dtype=np.uint32), np.uint32(0)), where=where)
         np.copyto(ok, equal, where=where)
 
+    k.of_warps = True
     return collective(k, i, step, i.operands[2])
 
 
@@ -167,6 +173,7 @@ def reduce(k: Binding, i: Instruction) -> Control:
         found = ufunc.reduce(np.where(there, warp, dtype.type(neutral)), axis=1, dtype=dtype)
         np.copyto(out, found, where=True if mask is None else mask)
 
+    k.of_warps = True
     return collective(k, i, step, i.operands[2])
 
 
@@ -215,5 +222,3 @@ def active_mask(k: Binding, i: Instruction) -> Step:
 
     return step
 
-
-_ = (Fault, WIDTHS)
