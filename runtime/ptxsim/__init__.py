@@ -3,5 +3,6 @@
 from .arguments import PointerTable
 from .findings import Finding, PtxCheckError
 from .launch import Kernel, Module, Result
+from .tensor_maps import TensorMap
 
-__all__ = ["Finding", "Kernel", "Module", "PointerTable", "PtxCheckError", "Result"]
+__all__ = ["Finding", "Kernel", "Module", "PointerTable", "PtxCheckError", "Result", "TensorMap"]

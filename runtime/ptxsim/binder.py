@@ -10,7 +10,7 @@ from ...lowering.ptx.instructions import FORMS, decode
 from ...lowering.ptx.modules import Function
 from ...lowering.ptx.syntax import Instruction, Special
 from ...promotion.errors import UnsupportedError
-from . import access, atomics, control, copies, matrices, warp
+from . import access, atomics, bulk, clusters, control, copies, matrices, mbarriers, warp, warpgroups
 from .arithmetic import arithmetic
 from .binding import Binding
 from .machine import SPECIALS, Machine
@@ -42,28 +42,43 @@ def _sleep(k: Binding, i: Instruction) -> Step:
 
 
 def _copy(k: Binding, i: Instruction) -> Step:
-    words = i.modifiers
-    if "commit_group" in words and "bulk" not in words:
+    words = set(i.modifiers)
+    if "bulk" in words:
+        if "commit_group" in words:
+            return bulk.commit(k, i)
+        if "wait_group" in words:
+            return bulk.wait(k, i)
+        return bulk.tensor(k, i) if "tensor" in words and "prefetch" not in words else bulk.copy(k, i)
+    if "commit_group" in words:
         return copies.commit(k, i)
-    if ("wait_group" in words or "wait_all" in words) and "bulk" not in words:
+    if words & {"wait_group", "wait_all"}:
         return copies.wait(k, i)
-    return copies.issue(k, i)
+    return copies.arrive(k, i) if "mbarrier" in words else copies.issue(k, i)
 
 
 def _bar(k: Binding, i: Instruction) -> Control:
+    if "cluster" in i.modifiers:
+        return clusters.barrier(k, i)
     return warp.warp_barrier(k, i) if "warp" in i.modifiers else control.barrier(k, i)
+
+
+def _fence(k: Binding, i: Instruction) -> Step:
+    return bulk.fence(k, i, control.nothing(*_FENCES))
 
 
 STEPS: dict[str, StepBuilder] = {
     "ld": access.load, "ldu": access.load, "st": access.store, "cvta": access.convert_address, "isspacep": access.is_space,
     "prefetch": access.prefetch, "prefetchu": access.prefetch, "createpolicy": access.create_policy, "atom": atomics.atomic,
-    "red": atomics.atomic, "membar": control.nothing(*_FENCES), "fence": control.nothing(*_FENCES), "brkpt": control.nothing(),
-    "activemask": warp.active_mask, "nanosleep": _sleep, "cp": _copy,
+    "red": atomics.atomic, "membar": control.nothing(*_FENCES), "fence": _fence, "brkpt": control.nothing(),
+    "activemask": warp.active_mask, "nanosleep": _sleep, "cp": _copy, "mbarrier": mbarriers.mbarrier,
+    "mapa": clusters.map_address, "getctarank": clusters.rank_of, "griddepcontrol": clusters.grid_control,
+    "tensormap": bulk.replace_field,
 }  # fmt: skip
 CONTROLS: dict[str, ControlBuilder] = {
     "bra": control.branch, "brx": control.branch_table, "ret": control.leave, "exit": control.leave, "trap": control.trap,
     "bar": _bar, "barrier": _bar, "shfl": warp.shuffle, "vote": warp.vote, "match": warp.match, "redux": warp.reduce,
     "elect": warp.elect, "ldmatrix": matrices.load_matrix, "mma": matrices.multiply, "stmatrix": matrices.store_matrix,
+    "wgmma": warpgroups.warpgroup, "setmaxnreg": clusters.set_registers, "tensormap": bulk.copy_map,
 }  # fmt: skip
 
 
@@ -103,7 +118,7 @@ def _bind_function(machine: Machine, function: Function) -> None:
             flow, after = control.call(k, instruction)
             add(None, flow, index)
             add(after, None, index)
-        elif instruction.opcode in CONTROLS:
+        elif instruction.opcode in CONTROLS and not (instruction.opcode == "tensormap" and "replace" in instruction.modifiers):
             add(None, CONTROLS[instruction.opcode](k, instruction), index)
         else:
             add(_step(k, instruction), None, index)

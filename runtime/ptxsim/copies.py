@@ -6,6 +6,7 @@ When it lands depends on the policy: "late" at the wait that enforces it, "early
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from ...lowering.ptx.syntax import Instruction, Integer, Register
 from ...promotion.errors import UserError
 from .access import Router, address_of, hints
 from .binding import Binding
-from .memory import Space
+from .mbarriers import Objects, barrier_at, lanes_of
+from .memory import SharedMemory
 from .types import Array, Mask, Step
 from .words import Words
 
@@ -34,17 +36,21 @@ class Copy:
     lanes: Array
     source: Array
     target: Array
-    shared: Space
+    shared: SharedMemory
     size: int
     take: Array
 
 
 @dataclass(slots=True)
 class CopyQueue:
-    """What the lanes of a block have issued. `groups`: per lane the number of groups it has committed."""
+    """What the lanes of a block have issued: copies with their lanes' group numbers, and arrivals that follow them.
+
+    `committed`: the number of groups that each lane has committed.
+    """
 
     committed: Array
     pending: list[tuple[Copy, Array]] = field(default_factory=list)
+    arrivals: list[Callable[[], None]] = field(default_factory=list)
 
 
 def queue_of(machine: Machine, cta: Cta) -> CopyQueue:
@@ -65,6 +71,8 @@ def land(machine: Machine, copy: Copy, chosen: Array) -> None:
     wanted = step < take[:, None]
     octets = np.where(wanted, machine.memory.octets[np.where(wanted, from_places, 0)], 0)
     copy.shared.octets[places] = octets
+    if copy.shared.dirty is not None:
+        copy.shared.dirty[places] = True
     if machine.races is not None and copy.shared is machine.cta.shared:
         machine.races.touch(machine.cta, places.reshape(-1), np.repeat(copy.lanes[chosen] // 32, copy.size), True)
     if copy.shared.flight is not None and copy.shared.defined is not None:
@@ -131,6 +139,7 @@ def issue(k: Binding, i: Instruction) -> Step:
         elif ignore is not None:
             counts = np.where(ignore()[lanes], 0, size)
         space, _, place, _ = next(shared.parts(to(lanes), lanes))
+        assert isinstance(space, SharedMemory)
         target = space.offsets(place, size, lanes, True, shared.site)
         address = source(lanes)
         reading = np.ones(lanes.size, np.bool_) if whole else counts > 0
@@ -216,3 +225,51 @@ def wait(k: Binding, i: Instruction) -> Step:
         deliver(machine, machine.cta, ready)
 
     return step
+
+
+def arrive(k: Binding, i: Instruction) -> Step:
+    """cp.async.mbarrier.arrive: an arrival once the lane's copies so far have landed; without .noinc it adds to the count."""
+    words = Words(i)
+    words.require("async", "mbarrier", "arrive", "b64")
+    expected = words.has("noinc")
+    space = words.choice(("shared", "shared::cta"), "")
+    words.done()
+    words.operands(1)
+    objects = Objects(k, i, i.operands[0], space)
+    machine = k.machine
+
+    def step(mask: Mask) -> None:
+        cta = machine.cta
+        queue = queue_of(machine, cta)
+        own = [(copy, copy.lanes.copy()) for copy, _ in queue.pending]
+        for lane, shared, offset in objects.each(lanes_of(mask, k.lanes)):
+            barrier = barrier_at(shared, offset, lane)
+            if not expected:
+                barrier.pending += 1
+
+            def happen(lane: int = lane, shared: SharedMemory = shared, offset: int = offset) -> None:
+                _land_of(machine, queue, [copy for copy, lanes in own if lane in lanes], lane)
+                found = barrier_at(shared, offset, lane)
+                if machine.races is not None:
+                    machine.races.release(cta, lane // 32, found)
+                found.arrive(machine, 1)
+
+            if machine.delivery == "early":
+                happen()
+            else:
+                queue.arrivals.append(happen)
+
+    return step
+
+
+def _land_of(machine: Machine, queue: CopyQueue, copies: list[Copy], lane: int) -> None:
+    """Land one lane's part of copies, where it is still pending."""
+    for index, (copy, groups) in enumerate(queue.pending):
+        chosen = copy.lanes == lane
+        if not any(copy.shared is other.shared and copy.size == other.size for other in copies) or not chosen.any():
+            continue
+        land(machine, copy, chosen)
+        keep = ~chosen
+        rest = Copy(copy.lanes[keep], copy.source[keep], copy.target[keep], copy.shared, copy.size, copy.take[keep])
+        queue.pending[index] = (rest, groups[keep])
+    queue.pending = [(copy, groups) for copy, groups in queue.pending if copy.lanes.size]

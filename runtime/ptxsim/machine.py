@@ -11,6 +11,7 @@ from ...lowering.ptx.instructions import WIDTHS
 from ...lowering.ptx.modules import Function, PtxModule, Variable
 from ...lowering.ptx.syntax import Instruction, Name, Operand, Register
 from ...promotion.errors import UnsupportedError, UserError
+from . import bulk, clusters
 from .binding import Binding
 from .findings import Fault, Finding, PtxCheckError
 from .memory import GlobalMemory, LocalMemory, ParameterMemory, SharedMemory
@@ -84,8 +85,10 @@ class Machine:
         self.changes = 0
         self.soft_polls = 0
         self.hard_poll = False
+        self.unfenced_maps: set[int] = set()
         self.scheduler = Scheduler(self)
         self.functions = self._reachable()
+        self.asynchronous_products = {f.name for f in self.functions if any(i.opcode == "wgmma" for i in f.code or ())}
         self._extra: list[Array] = []
         self._returns = {f.name: self.lane_array(np.int64) for f in self.functions}
         self.registers = RegisterFile(
@@ -263,6 +266,8 @@ class Machine:
                 array[...] = saved
         else:
             self.registers.clear()
+            for array in self._extra:
+                array.fill(0)
             self.local.octets.fill(0x5A)
             if self.watch is not None:
                 self.watch.clear()
@@ -335,6 +340,8 @@ class Machine:
 
     def lanes_ended(self, cta: Cta) -> None:
         """Lanes have exited."""
+        if "cluster" in cta.others[0].agents:
+            clusters.cluster_barrier(self, cta).check(self, cta)
 
     def synchronised(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
         """A barrier phase of these lanes ended, of which some waited; None for all lanes."""
@@ -346,10 +353,11 @@ class Machine:
 
     def block_ended(self, cta: Cta) -> None:
         """All lanes of a block have exited."""
+        bulk.finish_stores(self, cta)
 
     def wake(self, cta: Cta) -> bool:
-        """Deliver something that is pending, or let groups go on that can; whether anything happened."""
-        return False
+        """Deliver something that is pending; whether anything happened."""
+        return bulk.wake(self, cta)
 
     # -- findings
 
@@ -408,7 +416,8 @@ class Machine:
     def waiting_findings(self, cta: Cta) -> list[Finding]:
         """Who waits where, for a deadlock."""
         found = []
-        groups = [(g, "waits") for g in cta.parked] + [(g, "polls") for g in cta.groups]
+        groups = [(g, "waits for lanes of its warp") for g in cta.parked] + [(g, "polls") for g in cta.groups]
+        groups += [(g, f"waits at {what}") for what, waiting in cta.waiting.items() for g in waiting]
         for number, barrier in cta.barriers.items():
             for group, _ in barrier.waiting:
                 found.append(self.finding(

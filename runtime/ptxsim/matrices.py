@@ -315,7 +315,7 @@ class Accumulator:
     def shadow(self, spoiled: Array) -> list[Array]:
         """Which lanes of D are undefined, when these elements of the product are."""
         spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
-        lanes = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
+        lanes: Array = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
         return [lanes[:, index] | bad() for index, bad in enumerate(self.bad)]
 
     def write(self, warps: Array, matrix: Array) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .mbarriers import MBarrier
 from .memory import GlobalMemory, SharedMemory, Space
 from .types import Array
 
@@ -73,6 +74,54 @@ class Races:
             history.clock[waited] = np.maximum(history.clock[waited], seen)
             history.clock[arrived, arrived] += 1
 
+    # -- asynchronous agents and mbarriers; blocks of clusters are not followed
+
+    def release(self, cta: Cta, warp: int, barrier: MBarrier) -> None:
+        """A warp arrives at an mbarrier."""
+        history = self.history(cta)
+        barrier.learn(history.clock[warp])
+        history.clock[warp, warp] += 1
+
+    def acquire(self, cta: Cta, warp: int, barrier: MBarrier) -> None:
+        """A warp saw a phase of an mbarrier end."""
+        if barrier.clock is not None:
+            history = self.history(cta)
+            history.clock[warp] = np.maximum(history.clock[warp], barrier.clock)
+
+    def _follow(self, cta: Cta, warp: int) -> int:
+        """The asynchronous agent starts something that a warp asked for."""
+        history = self.history(cta)
+        agent = history.clock.shape[0] - 1
+        history.clock[agent] = np.maximum(history.clock[agent], history.clock[warp])
+        history.clock[warp, warp] += 1
+        return agent
+
+    def issue(self, cta: Cta, shared: SharedMemory, warp: int, places: Array) -> None:
+        """A bulk copy into shared memory starts."""
+        if self.machine.cluster_size == 1:
+            agent = self._follow(cta, warp)
+            self.touch(cta, places, np.full(places.size, agent), True)
+
+    def complete(self, cta: Cta, shared: SharedMemory, barrier: MBarrier) -> None:
+        """A bulk copy into shared memory has landed."""
+        history = self.history(cta)
+        agent = history.clock.shape[0] - 1
+        barrier.learn(history.clock[agent])
+        history.clock[agent, agent] += 1
+
+    def read_by(self, cta: Cta, shared: SharedMemory, warp: int, places: Array) -> None:
+        """A bulk copy out of shared memory, or a product, starts."""
+        if self.machine.cluster_size == 1:
+            agent = self._follow(cta, warp)
+            self.touch(cta, places, np.full(places.size, agent), False)
+
+    def caught_up(self, cta: Cta, warps: Array) -> None:
+        """Warps have waited for what the asynchronous agent does."""
+        history = self.history(cta)
+        agent = history.clock.shape[0] - 1
+        history.clock[warps] = np.maximum(history.clock[warps], history.clock[agent])
+        history.clock[agent, agent] += 1
+
     def access(self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, atomic: bool) -> None:
         """An access of lanes; `offset` in bytes."""
         warps = self.warp if lanes is None else self.warp[lanes]
@@ -83,7 +132,7 @@ class Races:
             return
         self._count(self.conflicts, self._bank_passes(offset, size, warps))
         cta = self.machine.cta
-        if space is cta.shared and not atomic:
+        if space is cta.shared and not atomic and self.machine.cluster_size == 1:
             places = offset.astype(np.int64)[:, None] + np.arange(size)
             self.touch(cta, places.reshape(-1), np.repeat(warps, size), write)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...lowering.ptx.syntax import Address, Instruction, Operand, Register
 from .copies import CopyQueue
-from .memory import GlobalMemory, Space
+from .memory import GlobalMemory, SharedMemory, Space
 from .types import Array, Mask, Step
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Watch:
         keys = list(machine.registers.rows)
         self.block = np.ones((len(keys), machine.lanes), np.bool_)
         self.undefined = dict(zip(keys, self.block, strict=True))
+        self.pending: dict[tuple[str, str], Array] = {}
         machine.local.watch(False)
         machine.parameters.watch(True)
 
@@ -56,10 +57,37 @@ class Watch:
     def rows(self, k: Binding, operands: Sequence[Operand]) -> list[Array | None]:
         return [self.row(k, o.name) if isinstance(o, Register) else None for o in operands]
 
+    def flight_row(self, k: Binding, name: str) -> Array:
+        """Per lane, whether a pending product writes a register."""
+        key = (k.function.name, name)
+        if key not in self.pending:
+            self.pending[key] = self.machine.lane_array(np.bool_)
+        return self.pending[key]
+
+    def _in_flight(self, k: Binding, step: Step) -> Step:
+        """Registers of pending products may be neither read nor written."""
+        if k.function.name not in self.machine.asynchronous_products:
+            return step
+        names = sorted(k.reads | k.writes)
+        machine = self.machine
+        keys = [(k.function.name, name) for name in names]
+
+        def checked(mask: Mask) -> None:
+            for key in keys:
+                row = self.pending.get(key)
+                if row is not None and np.count_nonzero(row if mask is None else row & mask):
+                    text = f"register {key[1].split('#')[0]} is used while a wgmma into it is pending"
+                    machine.violation("in flight", text, np.flatnonzero(row))
+            step(mask)
+
+        return checked
+
     # -- instructions
 
     def step(self, k: Binding, i: Instruction, step: Step) -> Step:
         """Carries undefinedness from the registers that an instruction reads to those that it writes."""
+        if k.instruction is not None and k.instruction.opcode != "wgmma":
+            step = self._in_flight(k, step)
         targets = [self.row(k, name) for name in sorted(k.writes)]
         if not targets:
             return step
@@ -127,6 +155,8 @@ class Watch:
                 races.access(space, offset, size, lanes, write, atomic)
             if space.flight is not None and not isinstance(space, GlobalMemory):
                 self._flight(space, offset, size, lanes, write)
+            if (write or atomic) and isinstance(space, SharedMemory) and space.dirty is not None:
+                space.dirty[self._places(offset, size)] = True
             if atomic:
                 self._atomic(space, offset, size, lanes, rows)
             elif write:
@@ -158,7 +188,8 @@ class Watch:
         assert space.flight is not None
         if not np.count_nonzero(space.flight):
             return
-        found = space.flight[offset.astype(np.int64)[:, None] + np.arange(size)].any(1)
+        marks = space.flight[offset.astype(np.int64)[:, None] + np.arange(size)]
+        found = (marks != 0 if write else marks == 1).any(1)  # bytes that a copy reads may be read
         if np.count_nonzero(found):
             bad = np.flatnonzero(found)
             what = "written" if write else "read"
