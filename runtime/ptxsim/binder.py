@@ -132,7 +132,8 @@ def _step(k: Binding, i: Instruction) -> Step:
     if builder is not None:
         step = builder(k, i)
     elif i.opcode in FORMS:
-        step = arithmetic(k, decode(i, k.function.registers, SPECIALS))
+        k.decoded = decode(i, k.function.registers, SPECIALS)
+        step = arithmetic(k, k.decoded)
     else:
         raise UnsupportedError(f"PTX line {i.line}: {i.spelling}: no such instruction is known")
     if any(isinstance(o, Special) and ("clock" in o.name or "globaltimer" in o.name) for o in i.operands):

@@ -33,8 +33,9 @@ class Binding:
         """Begin with an instruction. What its builder notes for level 2 is kept until the next one:
 
         the registers that it reads and writes, whether it is an access that sees to its own shadow, whether a result depends on
-        the whole warp, and `shadow`, which says exactly which lanes of `shadow_targets` become undefined.
+        the whole warp, and `shadow`, which says exactly what of `shadow_targets` becomes undefined: lanes, or bytes as bits.
         """
+        self.decoded: Decoded | None = None
         self.instruction = instruction
         self.pragmas = pragmas
         self.reads: set[str] = set()
@@ -53,10 +54,10 @@ class Binding:
         return UserError(f"{self.where}: {describe(operand)}, expected {expected}")
 
     def undefined(self, operand: Operand) -> Callable[[], Array]:
-        """Which lanes of a source are undefined, for `shadow`."""
+        """Which bytes of a source are undefined per lane, as bits, for `shadow`."""
         watch = self.machine.watch
         if watch is None or not isinstance(operand, Register):
-            nowhere = np.zeros(self.lanes, np.bool_)
+            nowhere = np.zeros(self.lanes, np.uint8)
             return lambda: nowhere
         row = watch.row(self, operand.name)
         return lambda: row

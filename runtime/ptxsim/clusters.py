@@ -165,7 +165,7 @@ def set_registers(k: Binding, i: Instruction) -> Control:
 
     def control(group: Group) -> bool:
         cta = machine.cta
-        if group.mask is not None and machine.scheduler.converge(cta, group, None) is None:
+        if group.mask is not None and machine.scheduler.converge(cta, group, None, 4) is None:
             return False
         warps = machine.scheduler.mask_of(group).reshape(-1, 32).any(1)
         padded = np.append(warps, np.zeros(-warps.size % 4, np.bool_)).reshape(-1, 4)

@@ -52,8 +52,8 @@ def guarded(k: Binding, guard: Callable[[], Array] | None, control: Control, slo
     return choose
 
 
-def collective(k: Binding, i: Instruction, step: Step, members: Operand | None = None) -> Control:
-    """A step of whole warps; with `members`, of the lanes of a member mask, which may differ between lanes."""
+def collective(k: Binding, i: Instruction, step: Step, members: Operand | None = None, warps: int = 1) -> Control:
+    """A step of so many whole warps; with `members`, of the lanes of a member mask, which may differ between lanes."""
     machine = k.machine
     scheduler = machine.scheduler
     step = machine.observed(k, i, step)
@@ -67,7 +67,7 @@ def collective(k: Binding, i: Instruction, step: Step, members: Operand | None =
 
     def control(group: Group) -> bool:
         if group.mask is not None or named is not None:
-            found = scheduler.converge(machine.cta, group, named)
+            found = scheduler.converge(machine.cta, group, named, warps)
             if found is None:
                 return False
             whole = not machine.cta.parked

@@ -8,6 +8,9 @@ from typing import Any
 
 from ...promotion.errors import UserError
 
+MAX_SHOWN = 100
+"""Characters of an instruction that a message shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -31,7 +34,8 @@ class Finding:
     warning: bool = False
 
     def __str__(self) -> str:
-        place = f"PTX line {self.line}: {self.instruction}: " if self.line else ""
+        text = self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …"
+        place = f"PTX line {self.line}: {text}: " if self.line else ""
         source = f" [{self.source[0]}:{self.source[1]}]" if self.source else ""
         lanes = f", lane{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}" if self.lanes else ""
         return f"{place}{self.kind}: {self.message} (CTA {self.cta}{lanes}){source}"

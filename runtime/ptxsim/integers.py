@@ -235,7 +235,7 @@ def _logic(function: Ufunc, on_predicates: Ufunc) -> Builder:
 
         def shadow(mask: Mask) -> list[Array]:
             """A defined operand that decides makes the result defined."""
-            x, y, p, q = first(), second(), bad[0](), bad[1]()
+            x, y, p, q = first(), second(), bad[0]() != 0, bad[1]() != 0
             if d.opcode == "and":
                 return [(p | q) & (p | x) & (q | y)]
             if d.opcode == "or":

@@ -276,9 +276,9 @@ def multiply(k: Binding, i: Instruction) -> Control:
     def shadow(mask: Mask) -> list[Array]:
         """An undefined element of A spoils its row of D, one of B its column."""
         warps = np.arange(k.lanes // 32)
-        a = fragment(gathered(a_bad, warps, None)[..., None], m, 1, row_blocks).any(-1)
-        b = fragment(gathered(b_bad, warps, None)[..., None], n, 1, 1).any(-1)
-        return accumulator.shadow(a[:, :, None] | b[:, None, :])
+        a = np.asarray(fragment(gathered(a_bad, warps, None)[..., None], m, 1, row_blocks) != 0).any(-1)
+        b = np.asarray(fragment(gathered(b_bad, warps, None)[..., None], n, 1, 1) != 0).any(-1)
+        return accumulator.shadow(np.asarray(a)[:, :, None] | np.asarray(b)[:, None, :])
 
     k.shadowed(accumulator.targets, shadow)
     return collective(k, i, step)
@@ -316,7 +316,7 @@ class Accumulator:
         """Which lanes of D are undefined, when these elements of the product are."""
         spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
         lanes: Array = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
-        return [lanes[:, index] | bad() for index, bad in enumerate(self.bad)]
+        return [lanes[:, index] | (bad() != 0) for index, bad in enumerate(self.bad)]
 
     def write(self, warps: Array, matrix: Array) -> None:
         """(warps, m, n) as words of the type."""

@@ -217,8 +217,8 @@ class Scheduler:
             barrier.check(self, cta)
         machine.lanes_ended(cta)
 
-    def converge(self, cta: Cta, group: Group, members: Array | None) -> Group | None:
-        """Bring the lanes together that a warp-wide instruction needs: the live ones of its member mask, or of the warp.
+    def converge(self, cta: Cta, group: Group, members: Array | None, warps: int = 1) -> Group | None:
+        """Bring the lanes together that an instruction needs: the live ones of its member mask, or of so many whole warps.
 
         Gives the group without the warps that are not complete, which wait; None if no warp is complete.
         """
@@ -229,14 +229,17 @@ class Scheduler:
         executing = np.packbits(here, bitorder="little").view(np.uint32)
         needed = np.packbits(cta.live, bitorder="little").view(np.uint32)
         if members is None:
-            incomplete = np.repeat((executing != 0) & ((needed & ~executing) != 0), 32) & here
+            missing = (needed & ~executing) != 0
+            if warps > 1:
+                padded = np.append(missing, np.zeros(-missing.size % warps, np.bool_)).reshape(-1, warps)
+                missing = np.repeat(padded.any(1), warps)[: missing.size]
+            incomplete = np.repeat(missing, 32) & here
         else:
             lane_bit = np.uint32(1) << (np.arange(here.size, dtype=np.uint32) & np.uint32(31))
             outside = here & ((members & lane_bit) == 0)
             if np.count_nonzero(outside):
                 raise Fault("member mask", "a lane that executes this is not in its member mask", np.flatnonzero(outside))
-            missing = members & np.repeat(needed & ~executing, 32)
-            incomplete = here & (missing != 0)
+            incomplete = here & ((members & np.repeat(needed & ~executing, 32)) != 0)
         count = int(np.count_nonzero(incomplete))
         if not count:
             return group

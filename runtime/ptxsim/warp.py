@@ -73,7 +73,7 @@ def shuffle(k: Binding, i: Instruction) -> Control:
             np.copyto(ok, inside, where=mask)
 
     undefined = k.undefined(i.operands[1])
-    nowhere = np.zeros(k.lanes, np.bool_)
+    nowhere = np.zeros(k.lanes, np.uint8)
 
     def shadow(mask: Mask) -> list[Array]:
         return [undefined()[fixed[0] if fixed is not None else sources()[0]], nowhere]

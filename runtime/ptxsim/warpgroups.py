@@ -157,7 +157,8 @@ def multiply(k: Binding, i: Instruction) -> Control:
     signs = (rest[0], rest[1]) if len(rest) >= 2 else (1, 1)
     trans = rest[2:] if element.bits == 16 else []
     trans_a, trans_b = (0 if in_registers else (trans[0] if trans else 0)), (trans[-1] if trans else 0)
-    if (element.kind == "i" and rest) or (len(trans) != (0 if element.bits != 16 else 1 if in_registers else 2) and element.kind == "f"):
+    immediates = 0 if element.kind == "i" else 2 + (2 - in_registers if element.bits == 16 else 0)
+    if len(rest) != immediates:
         raise UserError(f"{words.where}: {len(rest)} immediates do not fit these types")
     if not {*signs} <= {-1, 1}:
         raise UserError(f"{words.where}: the operands' signs are 1 or -1")
@@ -199,7 +200,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
 
     names_written = list(k.writes)
     k.writes.clear()
-    control = collective(k, i, step)
+    control = collective(k, i, step, warps=4)
     k.writes.update(names_written)
     return control
 
@@ -230,7 +231,7 @@ def commit(k: Binding, i: Instruction) -> Control:
         for index in _warpgroups(machine, mask):
             groups_of(machine.cta, index).committed += 1
 
-    return collective(k, i, step)
+    return collective(k, i, step, warps=4)
 
 
 def fence(k: Binding, i: Instruction) -> Control:
@@ -239,7 +240,7 @@ def fence(k: Binding, i: Instruction) -> Control:
     words.require("fence", "sync", "aligned")
     words.done()
     words.operands(0)
-    return collective(k, i, lambda mask: None)
+    return collective(k, i, lambda mask: None, warps=4)
 
 
 def wait(k: Binding, i: Instruction) -> Control:
@@ -267,7 +268,7 @@ def wait(k: Binding, i: Instruction) -> Control:
                     chain.products = [entry for entry in chain.products if entry[0] >= ready]
                     chain.start = _accumulated(machine, chain, done)
 
-    return collective(k, i, step)
+    return collective(k, i, step, warps=4)
 
 
 def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Product]]) -> Array:

@@ -1,6 +1,6 @@
 """Level 2: values that nothing has written, and bytes in flight.
 
-Every register has a bit per lane, and every byte of shared and local memory one, that says whether it holds a defined value.
+Every byte of a register, per lane, and every byte of shared and local memory has a bit that says whether it is defined.
 Undefined values may be moved and computed with; what comes out is undefined. It is a violation to branch on one, to use one
 as an address, and to store one to global memory.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from ...lowering.ptx.syntax import Address, Instruction, Operand, Register
 from .copies import CopyQueue
 from .memory import GlobalMemory, SharedMemory, Space
+from .shadows import ALL, as_bits, result_bits, targets_of
 from .types import Array, Mask, Step
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Watch:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         keys = list(machine.registers.rows)
-        self.block = np.ones((len(keys), machine.lanes), np.bool_)
+        self.block = np.full((len(keys), machine.lanes), ALL)
         self.undefined = dict(zip(keys, self.block, strict=True))
         self.pending: dict[tuple[str, str], Array] = {}
         machine.local.watch(False)
@@ -48,7 +49,7 @@ class Watch:
         return [self.block, defined]
 
     def clear(self) -> None:
-        self.block.fill(True)
+        self.block.fill(ALL)
         self.arrays[1].fill(False)
 
     def row(self, k: Binding, name: str) -> Array:
@@ -99,26 +100,51 @@ class Watch:
                 found = shadow(mask)
                 step(mask)
                 for target, value in zip(ordered, found, strict=True):
-                    np.copyto(target, value, where=True if mask is None else mask)
+                    np.copyto(target, as_bits(value), where=True if mask is None else mask)
 
             return exact
         if k.accesses:  # the access itself writes the shadow
             return step
+        if k.decoded is not None:
+            return self._arithmetic(k, step)
         sources = [self.row(k, name) for name in sorted(k.reads)]
         warps = k.of_warps
 
         def carried(mask: Mask) -> None:
-            found: Array | bool = False
+            found: Array = np.zeros(k.lanes, np.bool_)
             for source in sources:
-                found = source | found if found is not False else source.copy()
-            if warps and found is not False:
+                found = found | (source != 0)
+            if warps:
                 there = found if mask is None else found & mask
-                found = np.repeat(np.asarray(there).reshape(-1, 32).any(1), 32)
+                found = np.repeat(there.reshape(-1, 32).any(1), 32)
             step(mask)
             for target in targets:
-                np.copyto(target, found, where=True if mask is None else mask)
+                np.copyto(target, as_bits(found), where=True if mask is None else mask)
 
         return carried
+
+    def _arithmetic(self, k: Binding, step: Step) -> Step:
+        assert k.decoded is not None
+        bits = result_bits(k, k.decoded)
+        targets = [(self.row(k, name), np.uint8(place), size) for name, place, size in targets_of(k.decoded)]
+        if len(targets) == 1 and targets[0][1] == 0:
+            row = targets[0][0]
+
+            def single(mask: Mask) -> None:
+                found = bits()
+                step(mask)
+                np.copyto(row, found, where=True if mask is None else mask)
+
+            return single
+
+        def several(mask: Mask) -> None:
+            found = np.array(bits())
+            step(mask)
+            for row, place, size in targets:
+                part = (found >> place) & np.uint8((1 << size) - 1)
+                np.copyto(row, part, where=True if mask is None else mask)
+
+        return several
 
     def guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
         undefined = self.row(k, guard.name)
@@ -126,7 +152,7 @@ class Watch:
 
         def checked() -> Array:
             mask = machine.scheduler.mask
-            bad = undefined if mask is None else undefined & mask
+            bad = undefined != 0 if mask is None else (undefined != 0) & mask
             if np.count_nonzero(bad):
                 message = f"the predicate {guard.name.split('#')[0]} was never assigned, or computed from undefined values"
                 machine.violation("uninitialised", message, np.flatnonzero(bad))
@@ -205,14 +231,17 @@ class Watch:
         if not rows:
             return
         defined = space.defined
-        whole: Array | None = None
-        if defined is not None and not isinstance(space, GlobalMemory):
-            whole = defined[self._places(offset, size)] | ~used
         each = size // len(rows)
+        known: Array | None = None
+        if defined is not None and not isinstance(space, GlobalMemory):
+            known = defined[self._places(offset, size)] | ~used
+        weights = np.uint8(1) << np.arange(each, dtype=np.uint8)
         for index, row in enumerate(rows):
             if row is None:
                 continue
-            bad: Any = False if whole is None else ~whole[:, index * each : (index + 1) * each].all(1)
+            bad: Any = np.uint8(0)
+            if known is not None:
+                bad = (~known[:, index * each : (index + 1) * each] * weights).sum(1, dtype=np.uint8)
             if lanes is None:
                 row[...] = bad
             else:
@@ -222,13 +251,16 @@ class Watch:
         if not rows:
             return
         each = size // len(rows)
+        bits = np.uint8(1) << np.arange(each, dtype=np.uint8)
         for index, row in enumerate(rows):
             bad: Array | None = None if row is None else (row if lanes is None else row[lanes])
-            if bad is not None and isinstance(space, GlobalMemory) and np.count_nonzero(bad):
-                self._report("an undefined value is stored to global memory", bad, lanes)
-            if space.defined is not None and not isinstance(space, GlobalMemory):
+            undefined = None if bad is None else (bad[:, None] & bits) != 0
+            if isinstance(space, GlobalMemory):
+                if undefined is not None and np.count_nonzero(undefined):
+                    self._report("an undefined value is stored to global memory", undefined.any(1), lanes)
+            elif space.defined is not None:
                 places = self._places(offset, each) + index * each
-                space.defined[places] = True if bad is None else ~bad[:, None]
+                space.defined[places] = True if undefined is None else ~undefined
 
     def _atomic(self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]) -> None:
         for row in rows:
