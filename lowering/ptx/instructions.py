@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 
 from ...promotion.errors import UnsupportedError, UserError
 from .syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special, Vector
@@ -230,9 +231,7 @@ def decode(
         near = get_close_matches(instruction.opcode, FORMS, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise UnsupportedError(f"{where}: no such instruction is known{hint}")
-    types = tuple(word for word in instruction.modifiers if word in WIDTHS)
-    flags = [word for word in instruction.modifiers if word not in WIDTHS]
-    matching = [form for form in forms if _matches(form, types, flags)]
+    types, flags, matching = _forms_of(instruction.opcode, instruction.modifiers)
     if not matching:
         known = sorted({" ".join(choices) for form in forms for choices in form.types})
         raise UnsupportedError(f"{where}: this combination of modifiers is not known; types: {'; '.join(known)}")
@@ -240,9 +239,17 @@ def decode(
     for form in matching:
         least = len(form.results) + sum(not word.endswith("?") for word in form.sources)
         if least <= counts <= len(form.results) + len(form.sources):
-            return _bind(instruction, form, types, frozenset(flags), registers, where, specials)
+            return _bind(instruction, form, types, flags, registers, where, specials)
     form = matching[0]
     raise UserError(f"{where}: {counts} operands, expected {len(form.results) + len(form.sources)}")
+
+
+@lru_cache(maxsize=4096)
+def _forms_of(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str], tuple[Form, ...]]:
+    """The types and the other modifiers, and the rows that they fit."""
+    types = tuple(word for word in modifiers if word in WIDTHS)
+    flags = [word for word in modifiers if word not in WIDTHS]
+    return types, frozenset(flags), tuple(form for form in FORMS[opcode] if _matches(form, types, flags))
 
 
 def _matches(form: Form, types: tuple[str, ...], flags: list[str]) -> bool:

@@ -6,6 +6,7 @@ statements and nesting are limited (`parser.py`), and what is not known is an er
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -28,6 +29,9 @@ _BOUNDS = frozenset([
     "reqntid", "maxntid", "minnctapersm", "maxnctapersm", "maxnreg", "reqnctapercluster", "maxclusterrank", "explicitcluster",
     "blocksareclusters", "noreturn",
 ])  # fmt: skip
+
+_DEBUG_SECTION = re.compile(r"^[ \t]*\.section[ \t]+\.debug\w*\s*\{[^{}\"/]*(?://[^\n]*\n[^{}\"/]*)*\}", re.MULTILINE)
+"""Sections that only debuggers read, cut out before anything else for speed."""
 
 
 def parse_module(text: str) -> PtxModule:
@@ -53,7 +57,8 @@ class _ModuleParser(StatementParser):
     max_statements = MAX_MODULE_STATEMENTS
 
     def __init__(self, text: str) -> None:
-        super().__init__(tokens_of(text, MAX_MODULE_TEXT), {})
+        blank = _DEBUG_SECTION.sub(lambda match: "\n" * match[0].count("\n"), text[: MAX_MODULE_TEXT + 1])
+        super().__init__(tokens_of(blank, MAX_MODULE_TEXT), {})
         self.files: dict[int, str] = {}
         self.place: tuple[str, int] | None = None
         self.pragmas: list[str] = []

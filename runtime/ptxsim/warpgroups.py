@@ -67,13 +67,14 @@ class Product:
 
 @dataclass(slots=True)
 class Chain:
-    """Products into the same registers of one warpgroup: (function, names) → what is pending."""
+    """Pending products into the same registers of one warpgroup. `start`: what D held; `flight`, `undefined`: shadows of D."""
 
     outs: list[Array]
     start: Array
     type: str
     columns: int
     flight: list[Array]
+    undefined: list[Array]
     products: list[tuple[int, Product]] = field(default_factory=list)
 
 
@@ -164,7 +165,9 @@ def multiply(k: Binding, i: Instruction) -> Control:
         raise UserError(f"{words.where}: the operands' signs are 1 or -1")
     names = tuple(o.name for o in targets if isinstance(o, Register))
     machine = k.machine
-    flight = [machine.watch.flight_row(k, name) for name in names] if machine.watch is not None else []
+    watch = machine.watch
+    flight = [watch.flight_row(k, name) for name in names] if watch is not None else []
+    undefined = [watch.row(k, name) for name in names] if watch is not None else []
 
     def step(mask: Mask) -> None:
         cta = machine.cta
@@ -186,7 +189,8 @@ def multiply(k: Binding, i: Instruction) -> Control:
                     raise Fault("in flight", "registers of D that a pending wgmma of another shape writes")
                 start = np.stack([out[lanes] for out in outs], axis=-1)
                 parts, rows = [out[lanes] for out in outs], [row[lanes] for row in flight]
-                chain = groups.chains[names] = Chain(parts, start, d_type, columns, rows)
+                spoiled = [row[lanes] for row in undefined]
+                chain = groups.chains[names] = Chain(parts, start, d_type, columns, rows, spoiled)
                 for part in chain.outs:
                     part[...] = _PATTERN
                 for row in chain.flight:
@@ -303,6 +307,9 @@ def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Produ
 
 def _finish(machine: Machine, chain: Chain, products: list[tuple[int, Product]]) -> None:
     words = _accumulated(machine, chain, products)
+    if products and not products[0][1].scale.all():
+        for row in chain.undefined:  # what D held does not matter
+            row[...] = 0
     for index, out in enumerate(chain.outs):
         out[...] = words[:, index]
 
