@@ -168,7 +168,7 @@ def _directed(k: Binding, d: Decoded, mode: str) -> Step | None:
         xs = [np.asarray(flush(x) if ftz else x).astype(np.float64) for x in sources]
         if d.opcode == "mul":
             wide = xs[0] * xs[1]
-        elif d.opcode == "fma":
+        elif d.opcode in ("fma", "mad"):
             wide = odd_sum(xs[0] * xs[1], xs[2])
         else:
             wide = odd_sum(xs[0], xs[1] if d.opcode == "add" else -xs[1])
