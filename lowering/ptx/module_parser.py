@@ -85,6 +85,9 @@ class _ModuleParser(StatementParser):
                 self.declaration_at_top()
         if version == (0, 0) or not target[0]:
             self.fail("a module starts with .version and .target")
+        named = {f"file {number}": name for number, name in self.files.items()}  # .file stands behind the functions
+        for function in self.functions.values():
+            function.places = [place and (named.get(place[0], place[0]), place[1]) for place in function.places]
         return PtxModule(version, target, self.variables, self.functions)
 
     def unknown(self, problem: str) -> NoReturn:
@@ -164,7 +167,7 @@ class _ModuleParser(StatementParser):
                 self.take()
             if self.optional("+"):
                 self.take()
-        self.place = (self.files.get(numbers[0], f"file {numbers[0]}"), numbers[1])
+        self.place = (f"file {numbers[0]}", numbers[1])
 
     def declaration_at_top(self) -> None:
         extern = False
