@@ -1,0 +1,330 @@
+"""ldmatrix, stmatrix and mma.sync.
+
+Source: PTX ISA, "Warp Level Matrix Instructions". One rule gives every fragment (g = lane / 4, q = lane % 4, E elements per
+register, e = 0 … E-1 from the low bits): register r of A is row g + 8(r & 1) (with two row blocks), k = E q + e + 4 E (r >> 1);
+register r of B is column g, k = E q + e + 4 E r; C and D number i are row g + 8 (i >> 1), column 2 q + (i & 1).
+
+Products are exact and summed in float64, then rounded once; hardware leaves order, rounding and alignment of the sum open.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ...lowering.ptx.syntax import Instruction, Operand, Vector
+from ...promotion.errors import UnsupportedError
+from .access import Router, address_of
+from .binding import Binding
+from .control import collective
+from .findings import Fault
+from .floats import finish, from_bf16
+from .memory import RANK_SHIFT
+from .scheduler import Control
+from .types import Array, Mask
+from .words import Words
+
+
+def _registers(k: Binding, operand: Operand, count: int, what: str) -> tuple[Operand, ...]:
+    elements = operand.elements if isinstance(operand, Vector) else (operand,)
+    if len(elements) != count:
+        raise k.refuse(operand, f"{count} registers for {what}")
+    return elements
+
+
+def _whole_warps(mask: Mask, lanes: int) -> Array:
+    """Which warps execute; the caller has brought their lanes together."""
+    return np.arange(lanes // 32) if mask is None else np.flatnonzero(mask.reshape(-1, 32).any(1))
+
+
+def load_matrix(k: Binding, i: Instruction) -> Control:
+    words = Words(i)
+    words.require("sync", "aligned", "m8n8", "b16")
+    count = int(words.choice(("x1", "x2", "x4"))[1:])
+    trans = words.has("trans")
+    words.choice(("shared", "shared::cta"), "")
+    words.done()
+    words.operands(2)
+    targets = _registers(k, i.operands[0], count, "the matrices")
+    outs = [k.destination(o, "b32") for o in targets]
+    rows = _RowAccess(k, i, i.operands[1], count, False)
+    lane = np.arange(32)
+    if trans:
+        row = 2 * (lane % 4)[:, None] + np.arange(2)
+        column = np.repeat((lane // 4)[:, None], 2, axis=1)
+    else:
+        row = np.repeat((lane // 4)[:, None], 2, axis=1)
+        column = 2 * (lane % 4)[:, None] + np.arange(2)
+
+    def step(mask: Mask) -> None:
+        warps = _whole_warps(mask, k.lanes)
+        matrices = rows.read(warps)  # warps × count × 8 rows × 8 elements
+        for index, out in enumerate(outs):
+            found = np.ascontiguousarray(matrices[:, index][:, row, column]).view(np.uint32)[:, :, 0]
+            if mask is None:
+                np.copyto(out, found.reshape(-1))
+            else:
+                out.reshape(-1, 32)[warps] = found
+
+    def shadow(mask: Mask) -> list[Array]:
+        warps = _whole_warps(mask, k.lanes)
+        known = rows.defined(warps)
+        found = [np.zeros(k.lanes, np.bool_) for _ in outs]
+        for index, bad in enumerate(found):
+            pairs = np.asarray(known[:, index][:, row, column].all(-1))
+            bad.reshape(-1, 32)[warps] = ~pairs
+        return found
+
+    k.shadowed(targets, shadow)
+    return collective(k, i, step)
+
+
+def store_matrix(k: Binding, i: Instruction) -> Control:
+    words = Words(i)
+    words.require("sync", "aligned", "m8n8", "b16")
+    count = int(words.choice(("x1", "x2", "x4"))[1:])
+    trans = words.has("trans")
+    words.choice(("shared", "shared::cta"), "")
+    words.done()
+    words.operands(2)
+    values = [np.asarray(k.source(o, "b32")) for o in _registers(k, i.operands[1], count, "the matrices")]
+    rows = _RowAccess(k, i, i.operands[0], count, True)
+    lane = np.arange(32)
+
+    def step(mask: Mask) -> None:
+        warps = _whole_warps(mask, k.lanes)
+        matrices = np.empty((warps.size, count, 8, 8), np.uint16)
+        for index, value in enumerate(values):
+            whole = np.ascontiguousarray(np.broadcast_to(value, (k.lanes,))).reshape(-1, 32)[warps]
+            halves = whole[:, :, None].view(np.uint16)
+            for e in range(2):
+                if trans:
+                    matrices[:, index, 2 * (lane % 4) + e, lane // 4] = halves[:, :, e]
+                else:
+                    matrices[:, index, lane // 4, 2 * (lane % 4) + e] = halves[:, :, e]
+        rows.write(warps, matrices)
+
+    return collective(k, i, step)
+
+
+class _RowAccess:
+    """The rows of 16 bytes whose addresses lanes 8 m … 8 m + 7 of a warp give for matrix m."""
+
+    def __init__(self, k: Binding, i: Instruction, operand: Operand, count: int, write: bool) -> None:
+        values: list[Operand] = []
+        self.k, self.count, self.writing = k, count, write
+        self.address = address_of(k, operand)
+        generic = not {"shared", "shared::cta"} & set(i.modifiers)
+        self.router = Router(k, "" if generic else "shared")
+        self.watch = k.machine.watcher(k, operand, values, 16, write)
+
+    def offsets(self, warps: Array) -> tuple[Any, Array, Array]:
+        lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)
+        address = self.address(None)[lanes]
+        parts = list(self.router.parts(address, lanes))
+        if len(parts) != 1 or parts[0][0] is not self.k.machine.cta.shared:
+            raise Fault("bounds", "a matrix row outside the block's shared memory", lanes[:1])
+        space, _, place, _ = parts[0]
+        offset = space.offsets(place, 16, lanes, self.writing, self.router.site)
+        self.k.machine.count_conflicts(offset.reshape(warps.size, -1), 16)
+        if self.watch is not None:
+            self.watch(space, offset, lanes)
+        return space, offset, lanes
+
+    def defined(self, warps: Array) -> Array:
+        """Which elements are defined, like `read`."""
+        lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)
+        shared = self.k.machine.cta.shared
+        place = self.address(None)[lanes].astype(np.int64) & ((1 << RANK_SHIFT) - 1)
+        if shared.defined is None or place.max() + 16 > shared.octets.size:
+            return np.ones((warps.size, self.count, 8, 8), np.bool_)
+        octets = shared.defined[place[:, None] + np.arange(16)].reshape(warps.size, self.count, 8, 8, 2)
+        return np.asarray(octets.all(-1))
+
+    def read(self, warps: Array) -> Array:
+        space, offset, _ = self.offsets(warps)
+        found = space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)]
+        return np.asarray(found).reshape(warps.size, self.count, 8, 8)
+
+    def write(self, warps: Array, matrices: Array) -> None:
+        space, offset, _ = self.offsets(warps)
+        space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)] = matrices.reshape(-1, 8)
+        if space.defined is not None:
+            space.defined[offset.astype(np.int64)[:, None] + np.arange(16)] = True
+
+
+# -- mma
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """How operands of a type lie in registers. `kind`: "f" (float), "i", or "d" (float64)."""
+
+    bits: int
+    kind: str
+
+    @property
+    def per_register(self) -> int:
+        return 1 if self.bits >= 32 else 32 // self.bits
+
+
+ELEMENTS: dict[str, Element] = {
+    "f16": Element(16, "f"), "bf16": Element(16, "f"), "tf32": Element(32, "f"), "e4m3": Element(8, "f"),
+    "e5m2": Element(8, "f"), "s8": Element(8, "i"), "u8": Element(8, "i"), "f64": Element(64, "d"),
+}  # fmt: skip
+_EIGHT: dict[str, Any] = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+
+SHAPES: dict[str, frozenset[str]] = {
+    "m16n8k16": frozenset(["f16", "bf16", "s8", "u8", "f64", "e4m3", "e5m2"]),
+    "m16n8k8": frozenset(["f16", "bf16", "tf32", "f64"]), "m16n8k4": frozenset(["tf32", "f64"]),
+    "m16n8k32": frozenset(["s8", "u8", "e4m3", "e5m2"]), "m8n8k16": frozenset(["s8", "u8"]),
+    "m8n8k4": frozenset(["f64"]),
+}  # fmt: skip
+
+
+def decoded(words: Array, type_: str) -> Array:
+    """Registers (…) as elements (…, E): float64 for floats, int64 for integers."""
+    element = ELEMENTS[type_]
+    if element.kind == "d":
+        return words.view(np.float64)[..., None]
+    if type_ == "tf32":
+        return (words & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)[..., None]
+    parts = np.ascontiguousarray(words)[..., None].view(f"u{element.bits // 8}")
+    if type_ == "f16":
+        return parts.view(np.float16).astype(np.float64)
+    if type_ == "bf16":
+        return from_bf16(parts).astype(np.float64)
+    if element.kind == "i":
+        return parts.view(np.int8 if type_ == "s8" else np.uint8).astype(np.int64)
+    return np.asarray(parts.view(_EIGHT[type_]).astype(np.float64))
+
+
+def fragment(values: Array, rows: int, per: int, row_blocks: int) -> Array:
+    """Register elements (warps, 32 lanes, registers, E) → matrix (warps, rows, k)."""
+    warps, _, registers, _ = values.shape
+    blocks = registers // row_blocks
+    # lane = 4 g + q, register = row block + row_blocks · k block, k = 4 E (k block) + E q + e
+    spread = values.reshape(warps, 8, 4, blocks, row_blocks, per).transpose(0, 4, 1, 3, 2, 5)
+    return np.ascontiguousarray(spread).reshape(warps, rows, blocks * 4 * per)
+
+
+def accumulate(a: Array, b: Array, c: Array, kind: str) -> Array:
+    """a (…, m, k) · b (…, n, k)ᵀ + c (…, m, n)."""
+    if kind == "d":  # a chain of fused operations in double; the plain sum is within its rounding
+        return np.asarray(np.einsum("wmk,wnk->wmn", a, b) + c)
+    return np.asarray(np.matmul(a, np.swapaxes(b, -1, -2)) + c)
+
+
+def rounded(total: Array, type_: str) -> Array:
+    """A float64 sum in the type of D, as words."""
+    if type_ == "f16":
+        return finish(total.astype(np.float16), "f16", frozenset()).view(np.uint16)
+    if type_ == "f32":
+        return finish(total.astype(np.float32), "f32", frozenset()).view(np.uint32)
+    return total
+
+
+def multiply(k: Binding, i: Instruction) -> Control:
+    words = Words(i)
+    words.require("sync", "aligned", "row", "col")
+    words.drop("kind::f8f6f4")
+    saturate = words.has("satfinite")
+    shape = words.choice(SHAPES)
+    types = words.left
+    words.left = []
+    if len(types) != 4 or types[1] not in SHAPES[shape] or types[2] not in SHAPES[shape]:
+        raise UnsupportedError(f"{words.where}: this combination of shape and types is not known")
+    d_type, a_type, b_type, c_type = types
+    a_element = ELEMENTS[a_type]
+    outputs = {"i": ("s32",), "d": ("f64",), "f": ("f32", "f16")}[a_element.kind]
+    mixed = a_type != b_type and {a_type, b_type} not in ({"s8", "u8"}, {"e4m3", "e5m2"})
+    only_f32 = a_type in ("bf16", "tf32") and d_type != "f32"
+    if d_type not in outputs or c_type != d_type or mixed or only_f32 or (saturate and a_element.kind != "i"):
+        raise UnsupportedError(f"{words.where}: this combination of types is not known")
+    words.operands(4)
+    m, n, depth = (int(x) for x in re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape).groups())  # type: ignore[union-attr]
+    per = a_element.per_register
+    row_blocks = m // 8
+    a_count, b_count = m * depth // (32 * per), n * depth // (32 * per)
+    word = {"d": "b64"}.get(a_element.kind, "b32")
+    a_registers = [k.full(o, word) for o in _registers(k, i.operands[1], a_count, "A")]
+    b_registers = [k.full(o, word) for o in _registers(k, i.operands[2], b_count, "B")]
+    accumulator = Accumulator(k, i.operands[0], i.operands[3], d_type, m, n)
+
+    def gathered(registers: list[Any], warps: Array, mask: Mask) -> Array:
+        stacked = np.stack([register() for register in registers], axis=-1).reshape(-1, 32, len(registers))
+        return stacked if mask is None else stacked[warps]
+
+    def step(mask: Mask) -> None:
+        warps = _whole_warps(mask, k.lanes)
+        a = fragment(decoded(gathered(a_registers, warps, mask), a_type), m, per, row_blocks)
+        b = fragment(decoded(gathered(b_registers, warps, mask), b_type), n, per, 1)
+        total = accumulate(a, b, accumulator.read(warps), a_element.kind)
+        if a_element.kind == "i":
+            total = np.clip(total, -(1 << 31), (1 << 31) - 1) if saturate else total
+            accumulator.write(warps, (total & 0xFFFFFFFF).astype(np.uint32))
+        else:
+            accumulator.write(warps, rounded(total, d_type))
+
+    a_bad = [k.undefined(o) for o in _registers(k, i.operands[1], a_count, "A")]
+    b_bad = [k.undefined(o) for o in _registers(k, i.operands[2], b_count, "B")]
+
+    def shadow(mask: Mask) -> list[Array]:
+        """An undefined element of A spoils its row of D, one of B its column."""
+        warps = np.arange(k.lanes // 32)
+        a = np.asarray(fragment(gathered(a_bad, warps, None)[..., None], m, 1, row_blocks) != 0).any(-1)
+        b = np.asarray(fragment(gathered(b_bad, warps, None)[..., None], n, 1, 1) != 0).any(-1)
+        return accumulator.shadow(np.asarray(a)[:, :, None] | np.asarray(b)[:, None, :])
+
+    k.shadowed(accumulator.targets, shadow)
+    return collective(k, i, step)
+
+
+class Accumulator:
+    """C and D of mma: numbers 4 j + i of a lane are row g + 8 (i >> 1), column 8 j + 2 q + (i & 1)."""
+
+    def __init__(self, k: Binding, target: Operand, source: Operand, type_: str, m: int, n: int) -> None:
+        self.type, self.lanes, self.m, self.n = type_, k.lanes, m, n
+        numbers = m * n // 32
+        packed = type_ == "f16"
+        count = numbers // 2 if packed else numbers
+        word = "b64" if type_ == "f64" else "b32"
+        self.targets = _registers(k, target, count, "D")
+        self.outs = [k.destination(o, word) for o in self.targets]
+        self.bad = [k.undefined(o) for o in _registers(k, source, count, "C")]
+        self.sources = [k.full(o, word) for o in _registers(k, source, count, "C")]
+
+    def read(self, warps: Array) -> Array:
+        """(warps, m, n) as float64 or int64."""
+        stacked = np.stack([source() for source in self.sources], axis=-1).reshape(-1, 32, len(self.sources))
+        stacked = stacked if warps.size == self.lanes // 32 else stacked[warps]
+        if self.type == "f16":
+            values: Array = np.ascontiguousarray(stacked).view(np.float16).astype(np.float64)
+        elif self.type == "f32":
+            values = stacked.view(np.float32).astype(np.float64)
+        else:
+            values = stacked.view(np.float64) if self.type == "f64" else stacked.view(np.int32).astype(np.int64)
+        # lane = 4 g + q; number = 4 j + 2 (row block) + column bit, with one row block for m 8
+        spread = values.reshape(warps.size, 8, 4, self.n // 8, self.m // 8, 2)
+        return np.ascontiguousarray(spread.transpose(0, 4, 1, 3, 2, 5)).reshape(warps.size, self.m, self.n)
+
+    def shadow(self, spoiled: Array) -> list[Array]:
+        """Which lanes of D are undefined, when these elements of the product are."""
+        spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
+        lanes: Array = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
+        return [lanes[:, index] | (bad() != 0) for index, bad in enumerate(self.bad)]
+
+    def write(self, warps: Array, matrix: Array) -> None:
+        """(warps, m, n) as words of the type."""
+        spread = matrix.reshape(warps.size, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
+        words = np.ascontiguousarray(spread).reshape(warps.size, 32, -1)
+        words = words.view(np.uint64 if self.type == "f64" else np.uint32)
+        for index, out in enumerate(self.outs):
+            if warps.size == self.lanes // 32:
+                np.copyto(out, words[:, :, index].reshape(-1))
+            else:
+                out.reshape(-1, 32)[warps] = words[:, :, index]

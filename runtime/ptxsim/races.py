@@ -1,0 +1,218 @@
+"""Level 3: races in shared memory, bank conflicts and sectors.
+
+Every warp has a vector clock; barriers and mbarriers order warps by joining them. For every byte of shared memory the last
+writer and the last reads of every warp are kept: two accesses by different warps, one of them a write, that no barrier orders
+are a race. Asynchronous copies are accesses of a further agent that mbarriers order.
+
+Source: C. Flanagan, S. N. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009; CUDA C++ Best Practices
+Guide, "Shared Memory and Memory Banks", "Coalesced Access to Global Memory".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .mbarriers import MBarrier
+from .memory import GlobalMemory, SharedMemory, Space
+from .types import Array
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .scheduler import Cta
+
+Statistics = dict[int, tuple[int, int, int]]
+"""PTX line → (executions by warps, passes at least, passes needed)."""
+
+
+class History:
+    """Who touched the bytes of one block's shared memory. Agent `warps` is everything asynchronous."""
+
+    def __init__(self, machine: Machine, size: int) -> None:
+        warps = machine.lanes // 32
+        agents = warps + 1
+        self.clock = np.zeros((agents, agents), np.int64)
+        np.fill_diagonal(self.clock, 1)
+        self.writer = np.zeros(size, np.int64)
+        self.written = np.zeros(size, np.int32)
+        self.write_line = np.zeros(size, np.int32)
+        self.read = np.zeros((size, agents), np.int32)
+        self.read_line = np.zeros(size, np.int32)
+
+    def join(self, warps: Array) -> None:
+        """A barrier among warps: everything before it is ordered before everything behind it."""
+        self.clock[warps] = self.clock[warps].max(0)
+        self.clock[warps, warps] += 1
+
+
+class Races:
+    """Races and statistics of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.conflicts: Statistics = {}
+        self.sectors: Statistics = {}
+        self.warp = np.arange(machine.lanes) // 32
+
+    def history(self, cta: Cta) -> History:
+        found = cta.agents.get("history")
+        if not isinstance(found, History):
+            found = cta.agents["history"] = History(self.machine, cta.shared.octets.size)
+        return found
+
+    def barrier(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
+        history = self.history(cta)
+        warps = self.machine.lanes // 32
+        if lanes is None or waiting is None:
+            history.join(np.flatnonzero(cta.live.reshape(-1, 32).any(1)))
+            return
+        arrived = np.flatnonzero(lanes.reshape(warps, 32).any(1))
+        waited = np.flatnonzero(waiting.reshape(warps, 32).any(1))
+        if arrived.size:
+            seen = history.clock[arrived].max(0)
+            history.clock[waited] = np.maximum(history.clock[waited], seen)
+            history.clock[arrived, arrived] += 1
+
+    # -- asynchronous agents and mbarriers; blocks of clusters are not followed
+
+    def release(self, cta: Cta, warp: int, barrier: MBarrier) -> None:
+        """A warp arrives at an mbarrier."""
+        history = self.history(cta)
+        barrier.learn(history.clock[warp])
+        history.clock[warp, warp] += 1
+
+    def acquire(self, cta: Cta, warp: int, barrier: MBarrier) -> None:
+        """A warp saw a phase of an mbarrier end."""
+        if barrier.clock is not None:
+            history = self.history(cta)
+            history.clock[warp] = np.maximum(history.clock[warp], barrier.clock)
+
+    def _follow(self, cta: Cta, warp: int) -> int:
+        """The asynchronous agent starts something that a warp asked for."""
+        history = self.history(cta)
+        agent = history.clock.shape[0] - 1
+        history.clock[agent] = np.maximum(history.clock[agent], history.clock[warp])
+        history.clock[warp, warp] += 1
+        return agent
+
+    def issue(self, cta: Cta, shared: SharedMemory, warp: int, places: Array) -> None:
+        """A bulk copy into shared memory starts."""
+        if self.machine.cluster_size == 1:
+            agent = self._follow(cta, warp)
+            self.touch(cta, places, np.full(places.size, agent), True)
+
+    def complete(self, cta: Cta, shared: SharedMemory, barrier: MBarrier) -> None:
+        """A bulk copy into shared memory has landed."""
+        history = self.history(cta)
+        agent = history.clock.shape[0] - 1
+        barrier.learn(history.clock[agent])
+        history.clock[agent, agent] += 1
+
+    def read_by(self, cta: Cta, shared: SharedMemory, warp: int, places: Array) -> None:
+        """A bulk copy out of shared memory, or a product, starts."""
+        if self.machine.cluster_size == 1:
+            agent = self._follow(cta, warp)
+            self.touch(cta, places, np.full(places.size, agent), False)
+
+    def caught_up(self, cta: Cta, warps: Array) -> None:
+        """Warps have waited for what the asynchronous agent does."""
+        history = self.history(cta)
+        agent = history.clock.shape[0] - 1
+        history.clock[warps] = np.maximum(history.clock[warps], history.clock[agent])
+        history.clock[agent, agent] += 1
+
+    def access(self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, atomic: bool) -> None:
+        """An access of lanes; `offset` in bytes."""
+        warps = self.warp if lanes is None else self.warp[lanes]
+        if isinstance(space, GlobalMemory):
+            self._count(self.sectors, self._sector_passes(offset, size, warps))
+            return
+        if not isinstance(space, SharedMemory):
+            return
+        self._count(self.conflicts, self._bank_passes(offset, size, warps))
+        cta = self.machine.cta
+        if space is cta.shared and not atomic and self.machine.cluster_size == 1:
+            places = offset.astype(np.int64)[:, None] + np.arange(size)
+            self.touch(cta, places.reshape(-1), np.repeat(warps, size), write)
+
+    def touch(self, cta: Cta, places: Array, agents: Array, write: bool) -> None:
+        """Check and note accesses to bytes."""
+        history = self.history(cta)
+        line = self.machine.instruction_at(self.machine.scheduler.pc).line
+        clock = history.clock
+        writer, written = history.writer[places], history.written[places]
+        race = (writer != agents) & (written > clock[agents, writer])
+        if np.count_nonzero(race):
+            first = int(np.flatnonzero(race)[0])
+            place = int(places[first])
+            self._report(write, place, int(agents[first]), "written", int(writer[first]), int(history.write_line[place]))
+        if write:
+            reads = history.read[places] > clock[agents]
+            reads[np.arange(places.size), agents] = False
+            if np.count_nonzero(reads):
+                first = int(np.flatnonzero(reads.any(1))[0])
+                other = int(np.flatnonzero(reads[first])[0])
+                place = int(places[first])
+                self._report(write, place, int(agents[first]), "read", other, int(history.read_line[place]))
+            history.writer[places] = agents
+            history.written[places] = clock[agents, agents]
+            history.write_line[places] = line
+        else:
+            history.read[places, agents] = clock[agents, agents]
+            history.read_line[places] = line
+
+    def _report(self, write: bool, place: int, agent: int, other_verb: str, other: int, other_line: int) -> None:
+        warps = self.machine.lanes // 32
+
+        def name(index: int) -> str:
+            return "an asynchronous copy" if index == warps else f"warp {index}"
+
+        verb = "writes" if write else "reads"
+        message = (
+            f"{name(agent)} {verb} shared byte {place}, {other_verb} by {name(other)} at PTX line {other_line}; "
+            "no barrier orders them"
+        )
+        self.machine.violation("race", message, [32 * agent] if agent < warps else [])
+
+    # -- statistics
+
+    def _count(self, table: Statistics, passes: tuple[int, int, int]) -> None:
+        line = self.machine.instruction_at(self.machine.scheduler.pc).line
+        old = table.get(line, (0, 0, 0))
+        table[line] = (old[0] + passes[0], old[1] + passes[1], old[2] + passes[2])
+
+    def rows(self, offsets: Array, size: int) -> None:
+        """ldmatrix and stmatrix: every eight rows of 16 bytes are one pass."""
+        groups = offsets.reshape(-1, 8)
+        words = groups.astype(np.int64)[:, :, None] // 4 + np.arange(size // 4)
+        needed = sum(_passes(group.reshape(-1)) for group in words)
+        self._count(self.conflicts, (offsets.shape[0], groups.shape[0], needed))
+
+    def _bank_passes(self, offset: Array, size: int, warps: Array) -> tuple[int, int, int]:
+        together = 32 if size <= 4 else 32 * 4 // size
+        executions = least = needed = 0
+        for warp in np.unique(warps).tolist():
+            own = offset[warps == warp].astype(np.int64)
+            executions += 1
+            for start in range(0, own.size, together):
+                words = own[start : start + together, None] // 4 + np.arange(-(-size // 4))
+                least += 1
+                needed += _passes(words.reshape(-1))
+        return executions, least, needed
+
+    def _sector_passes(self, offset: Array, size: int, warps: Array) -> tuple[int, int, int]:
+        executions = least = touched = 0
+        for warp in np.unique(warps).tolist():
+            own = offset[warps == warp].astype(np.int64)
+            sectors = np.unique(own[:, None] // 32 + np.arange(-(-size // 32)))
+            octets = np.unique(own).size * size
+            executions += 1
+            least += -(-octets // 32)
+            touched += sectors.size
+        return executions, least, touched
+
+
+def _passes(words: Array) -> int:
+    """How often the banks must be read: the largest number of different words in one bank."""
+    return int(np.bincount(np.unique(words) % 32, minlength=32).max())
