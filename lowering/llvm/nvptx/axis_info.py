@@ -7,7 +7,7 @@ The analysis runs forward over a function; values carried by loops are met with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -17,8 +17,6 @@ from ..syntax import attribute, attributes, constant_value, element_name, is_ten
 
 MOST = 1 << 30
 """Stands for every power of two: the divisibility of 0."""
-POINTER_DIVISIBILITY = 16
-"""Bytes that the address of an array is a multiple of where nothing is said about a pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +67,13 @@ def _of_groups(info: AxisInfo, dim: int, contiguity: int, unit: int = 1) -> int:
 class AxisAnalysis:
     """`of(value)` for every value of a function.  `multiples`: parameter number → what its address or number is a multiple of."""
 
-    def __init__(self, function: Any, multiples: dict[int, int] | None = None) -> None:
+    def __init__(self, function: Any, multiples: Mapping[int, int] | None = None) -> None:
         self._infos: dict[Any, AxisInfo] = {}
         details = attribute(function, "arg_attrs")
         for i, argument in enumerate(function.body.blocks[0].args):
             facts = attributes(details.data[i]) if details is not None else {}
-            default = POINTER_DIVISIBILITY if element_name(argument.type) == "ptr" else 1
-            known = max(int(facts.get("tt.divisibility", default)), (multiples or {}).get(i, 1))
+            least = memory_size(pointee_name(argument.type)) if element_name(argument.type) == "ptr" else 1
+            known = max(int(facts.get("tt.divisibility", 1)), (multiples or {}).get(i, 1), least)
             self._infos[argument] = _scalar(_power(known))
         changed = True
         while changed:

@@ -6,7 +6,7 @@ inserted where they differ. Control flow is that of the program: all threads tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,17 @@ class GpuKernel:
         return self.warps * WARP_SIZE
 
 
-def lower_to_threads(function: Any, target: GpuTarget, warps: int = 4) -> GpuKernel:
+def lower_to_threads(
+    function: Any, target: GpuTarget, warps: int = 4, multiples: Mapping[int, int] | None = None
+) -> GpuKernel:
     """The code of one thread of `warps` warps that run one program together.
+
+    multiples: parameter number → what its address or its value is known to be a multiple of, beyond what the text says.
 
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
-    kernel = KernelLowering(function, target, warps)
+    kernel = KernelLowering(function, target, warps, multiples)
     kernel.run()
     if kernel.shared.bytes > target.shared_bytes:
         raise UnsupportedError(
@@ -76,7 +80,7 @@ def parameter_type(type_: Any) -> str:
 class KernelLowering:
     """State of the lowering of one function."""
 
-    def __init__(self, function: Any, target: GpuTarget, warps: int) -> None:
+    def __init__(self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None) -> None:
         self.function = function
         self.target = target
         self.name: str = function.sym_name.data
@@ -90,7 +94,7 @@ class KernelLowering:
         self.moves = Moves(self.t, self.shared)
         self.ev = Evaluator(self.t, self.moves)
         self.memory = GlobalMemory(self.t)
-        self.axes = AxisAnalysis(function)
+        self.axes = AxisAnalysis(function, multiples)
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.nodes: dict[Any, Node] = {}
