@@ -17,6 +17,7 @@ from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
+from .dots import DOTS
 from .evaluate import Evaluator
 from .global_memory import Facts, GlobalMemory, coalesced, widest
 from .moves import Moves
@@ -370,5 +371,5 @@ HANDLERS: dict[str, Handler] = {
     "tt.make_range": _make_range, "tt.splat": _splat, "tt.unsplat": _unsplat, "tt.expand_dims": _view("reshape"),
     "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"), "tt.join": _join,
     "tt.cat": _cat, "tt.split": _split, "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing,
-    **CONTROL, **REDUCTIONS,
+    **CONTROL, **DOTS, **REDUCTIONS,
 }  # fmt: skip
