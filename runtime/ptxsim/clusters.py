@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...lowering.ptx.syntax import Instruction
+from ...promotion.errors import UserError
 from .access import address_of
 from .binding import Binding
 from .control import guard_of, guarded
@@ -161,7 +162,7 @@ def set_registers(k: Binding, i: Instruction) -> Control:
     count = k.constant(i.operands[0], "a number of registers")
     machine = k.machine
     if not 24 <= count <= 256 or count % 8:
-        raise Fault("setmaxnreg", f"{count} registers; expected a multiple of 8 from 24 to 256")
+        raise UserError(f"{words.where}: {count} registers; expected a multiple of 8 from 24 to 256")
 
     def control(group: Group) -> bool:
         cta = machine.cta

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-
 from joinery.lowering.ptx.module_parser import parse_module
 from joinery.lowering.ptx.modules import SymbolValue
 from joinery.lowering.ptx.parser import MAX_DEPTH

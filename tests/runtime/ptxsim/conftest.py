@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-
 from joinery.runtime.ptxsim import Module, Result
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -26,6 +25,12 @@ def kernel_text(body: str, pointers: int = 2, threads: int = 32, before: str = "
 
 
 Run = Callable[..., Result]
+
+
+@pytest.fixture
+def build() -> Callable[..., str]:
+    """`kernel_text`."""
+    return kernel_text
 
 
 @pytest.fixture

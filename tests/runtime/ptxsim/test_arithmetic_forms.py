@@ -7,7 +7,6 @@ from itertools import product
 import ml_dtypes
 import numpy as np
 import pytest
-
 from joinery.lowering.ptx.evaluate import compute
 from joinery.lowering.ptx.instructions import FORMS, WIDTHS, Form, decode
 from joinery.lowering.ptx.module_parser import parse_module

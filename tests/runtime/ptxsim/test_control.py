@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from joinery.promotion.errors import UnsupportedError, UserError
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
-from .conftest import HEADER, kernel_text  # type: ignore[import-not-found]
+HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+
 
 
 def lanes(threads: int) -> np.ndarray:
@@ -299,16 +299,16 @@ def test_indirect_and_predicated_calls(run: Any) -> None:
         run(body.replace("ld.global.u64 %rd7, [%rd5]", "mov.u64 %rd7, 12"), [out], before=CALLS)
 
 
-def test_recursion_and_missing_functions_are_refused() -> None:
+def test_recursion_and_missing_functions_are_refused(build: Any) -> None:
     loop = ".func f () { call.uni g; ret; }\n.func g () { call.uni f; ret; }\n"
     with pytest.raises(UnsupportedError, match="calls itself"):
-        Module(kernel_text("call.uni f; ret;", 0, before=loop)).kernel().launch(1)
+        Module(build("call.uni f; ret;", 0, before=loop)).kernel().launch(1)
     with pytest.raises(UserError, match="no function nowhere"):
-        Module(kernel_text("call.uni nowhere; ret;", 0)).kernel().launch(1)
+        Module(build("call.uni nowhere; ret;", 0)).kernel().launch(1)
     with pytest.raises(UnsupportedError, match="has no body"):
-        Module(kernel_text("call.uni f; ret;", 0, before=".extern .func f ();")).kernel().launch(1)
+        Module(build("call.uni f; ret;", 0, before=".extern .func f ();")).kernel().launch(1)
     with pytest.raises(UserError, match="takes 1 arguments"):
-        Module(kernel_text("call.uni twice; ret;", 0, before=CALLS)).kernel().launch(1)
+        Module(build("call.uni twice; ret;", 0, before=CALLS)).kernel().launch(1)
 
 
 @pytest.mark.parametrize(
@@ -319,19 +319,19 @@ def test_recursion_and_missing_functions_are_refused() -> None:
      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16.frob {%r1,%r2,%r3,%r4}, %rd1, %rd2, %p1;", "tcgen05.wait::ld.sync.aligned;",
      "fence.frob;", "mbarrier.frob.b64 [%r1];", "ld.global.v4.b64 {%rd1, %rd2}, [%rd1];"],
 )  # fmt: skip
-def test_what_is_not_known_is_named_with_its_line_before_anything_runs(text: str) -> None:
+def test_what_is_not_known_is_named_with_its_line_before_anything_runs(text: str, build: Any) -> None:
     out = np.zeros(32, np.uint32)
     body = f"  st.global.u32 [%rd1], 1;\n  {text}\n  ret;"
     with pytest.raises((UserError, UnsupportedError), match=r"PTX line \d+: "):
-        Module(kernel_text(body, 1)).kernel().launch(1, None, [out])
+        Module(build(body, 1)).kernel().launch(1, None, [out])
     assert not out.any()
 
 
-def test_special_registers(run: Any) -> None:
+def test_special_registers(run: Any, build: Any) -> None:
     out = np.zeros((8, 2, 64), np.uint32)
     names = ["%tid.x", "%tid.y", "%ctaid.x", "%ntid.y", "%nctaid.x", "%laneid", "%warpid", "%lanemask_lt"]
     stores = "".join(f"mov.u32 %r1, {name}; st.global.u32 [%rd1+{i * 512}], %r1;\n" for i, name in enumerate(names))
-    text = kernel_text(
+    text = build(
         "mov.u32 %r5, %tid.y; mad.lo.u32 %r0, %r5, 16, %r0; mov.u32 %r6, %ctaid.x; mad.lo.u32 %r0, %r6, 64, %r0;"
         f"mul.wide.u32 %rd0, %r0, 4; add.u64 %rd1, %rd1, %rd0; {stores} ret;", 1, 32
     ).replace(".reqntid 32", ".maxntid 16, 4")  # fmt: skip

@@ -41,7 +41,7 @@ def round_to(value: Fraction, precision: int, least: int, largest: Fraction, mod
         low += rest > 0
     found = low * step
     if found > largest:
-        return "inf" if mode == "rn" or (mode == "rp") == (value > 0) and mode != "rz" else f"{largest}"
+        return "inf" if mode == "rn" or ((mode == "rp") == (value > 0) and mode != "rz") else f"{largest}"
     return found if value > 0 else -found
 
 
