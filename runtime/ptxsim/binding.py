@@ -158,7 +158,9 @@ class Binding:
         if out.dtype.itemsize > words.itemsize and out.dtype.kind == "u":
 
             def widened(value: Any, mask: Mask) -> None:
-                np.copyto(out, np.asarray(value).view(words), casting="unsafe", where=True if mask is None else mask)
+                np.copyto(
+                    out, np.asarray(value).view(words), casting="unsafe", where=True if mask is None else mask
+                )
 
             return widened
 
@@ -200,9 +202,9 @@ def unary(function: Ufunc, x: Any, out: Array) -> Step:
 def binary(function: Ufunc, x: Any, y: Any, out: Array) -> Step:
     def step(mask: Mask) -> None:
         if mask is None:
-            function(x, y, out)
+            function(x, y, out=out)
         else:
-            function(x, y, out, where=mask)
+            function(x, y, out=out, where=mask)
 
     return step
 

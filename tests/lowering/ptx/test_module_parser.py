@@ -128,7 +128,7 @@ def test_everything_that_producers_write() -> None:
         (HEADER + ".entry k() { a: a: ret; }", "a is declared twice"),
         (HEADER + ".entry k() { ret }", "expected"),
         (HEADER + ".entry k() { ret; }\n.entry k() { ret; }", "k is defined twice"),
-        (HEADER + ".entry k() {\n.pragma \"x\" }", "does not end|expected"),
+        (HEADER + '.entry k() {\n.pragma "x" }', "does not end|expected"),
         (HEADER + ".entry k() { t: .branchtargets nowhere; }", "no label nowhere"),
         (HEADER + ".tex .u32 t;", "no declaration that is known"),
         (HEADER + ".entry k() .frobnicate 3 { ret; }", "frobnicate"),

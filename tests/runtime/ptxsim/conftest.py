@@ -15,7 +15,7 @@ REGISTERS = """
 
 
 def kernel_text(body: str, pointers: int = 2, threads: int = 32, before: str = "", more: str = "") -> str:
-    """A kernel `k`: pointers in %rd1 …, %tid.x in %r0, 4 · tid in %rd0; `more` are further parameters, `before` declarations."""
+    """A kernel `k`: pointers in %rd1 …, %tid.x in %r0, 4 · tid in %rd0; `more`: parameters, `before`: declarations."""
     parameters = [f".param .u64 p{i}" for i in range(1, pointers + 1)] + ([more] if more else [])
     loads = "".join(f"  ld.param.u64 %rd{i}, [p{i}];\n" for i in range(1, pointers + 1))
     return (

@@ -17,8 +17,8 @@ def u32(n: int) -> np.ndarray:
     return np.arange(n, dtype=np.uint32)
 
 
-@pytest.mark.parametrize(("vector", "type_"), [("", "b8"), ("", "b16"), ("", "b64"), (".v2", "b8"), (".v4", "b16"), (".v2", "b32"),
-                                               (".v4", "b32"), (".v2", "b64"), (".v4", "b8")])  # fmt: skip
+@pytest.mark.parametrize(("vector", "type_"), [("", "b8"), ("", "b16"), ("", "b64"), (".v2", "b8"), (".v4", "b16"),
+                                               (".v2", "b32"), (".v4", "b32"), (".v2", "b64"), (".v4", "b8")])  # fmt: skip
 @pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
 def test_vectors_of_all_widths_through_all_spaces(run: Any, vector: str, type_: str, space: str) -> None:
     rng = np.random.default_rng(1)
@@ -30,12 +30,14 @@ def test_vectors_of_all_widths_through_all_spaces(run: Any, vector: str, type_: 
     value = "{" + ", ".join(names) + "}" if count > 1 else names[0]
     middle = {
         "global": "", "local": f"mov.u64 %rd5, depot; st.local{vector}.{type_} [%rd5+32], {value}; ",
-        "shared": f"mov.u32 %r5, tile; mad.lo.u32 %r5, %r0, {size}, %r5; st.shared{vector}.{type_} [%r5+32], {value}; bar.sync 0; ",
+        "shared": f"mov.u32 %r5, tile; mad.lo.u32 %r5, %r0, {size}, %r5; st.shared{vector}.{type_} [%r5+32], {value}; "
+                  "bar.sync 0; ",
         "generic": f"mov.u64 %rd6, tile; cvta.shared.u64 %rd5, %rd6; mad.wide.u32 %rd5, %r0, {size}, %rd5; "
                    f"st{vector}.{type_} [%rd5+32], {value}; bar.sync 0; ",
     }[space]  # fmt: skip
     back = {
-        "global": "", "local": f"ld.local{vector}.{type_} {value}, [%rd5+32];", "generic": f"ld{vector}.{type_} {value}, [%rd5+32];",
+        "global": "", "local": f"ld.local{vector}.{type_} {value}, [%rd5+32];",
+        "generic": f"ld{vector}.{type_} {value}, [%rd5+32];",
         "shared": f"ld.shared{vector}.{type_} {value}, [%r5+32];",
     }[space]  # fmt: skip
     clear = "".join(f"mov.b{max(width, 16)} {name}, 0;" for name in names) if back else ""
@@ -69,14 +71,20 @@ def test_loads_extend_and_stores_cut(run: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("add.u64 %rd1, %rd1, %rd0; ld.global.u32 %r1, [%rd1+4];", r"bounds: 4 bytes at .* byte 128 of argument 0 with 128 bytes.*lane 31"),
+        (
+            "add.u64 %rd1, %rd1, %rd0; ld.global.u32 %r1, [%rd1+4];",
+            r"bounds: 4 bytes at .* byte 128 of argument 0 with 128 bytes.*lane 31",
+        ),
         ("add.u64 %rd1, %rd1, %rd0; ld.global.u32 %r1, [%rd1+-4];", "byte -4 of argument 0.*lane 0"),
         ("ld.global.u32 %r1, [%rd1+2];", "alignment: .* no multiple of 4"),
         ("ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%rd1+8];", "no multiple of 16"),
         ("ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%rd1+120];", "bounds"),
         ("mov.u64 %rd5, 0; ld.global.u32 %r1, [%rd5];", "bounds: 4 bytes at global address 0x0"),
         ("cvt.u32.u64 %r5, %rd1; cvt.u64.u32 %rd5, %r5; ld.global.u32 %r1, [%rd5];", "bounds"),
-        ("mov.u32 %r5, tile; ld.shared.u32 %r1, [%r5+64];", "bounds: 4 bytes at shared address 0x40; 64 bytes of shared"),
+        (
+            "mov.u32 %r5, tile; ld.shared.u32 %r1, [%r5+64];",
+            "bounds: 4 bytes at shared address 0x40; 64 bytes of shared",
+        ),
         ("mov.u32 %r5, tile; st.shared.u32 [%r5+-4], %r0;", "bounds"),
         ("mov.u32 %r5, tile; st.shared.v2.u32 [%r5+4], {%r0, %r0};", "alignment"),
         ("mov.u64 %rd5, depot; st.local.u32 [%rd5+100], %r0;", "bounds: 4 bytes at local"),
@@ -128,7 +136,9 @@ def test_tables_of_pointers_and_null(run: Any) -> None:
 
 def test_scalars_take_the_width_of_the_parameter(run: Any, build: Any) -> None:
     out = np.zeros(6, np.uint64)
-    more = ".param .u32 a, .param .u64 b, .param .f32 c, .param .f64 d, .param .u8 e, .param .align 2 .b8 f[2]"
+    more = (
+        ".param .u32 a, .param .u64 b, .param .f32 c, .param .f64 d, .param .u8 e, .param .align 2 .b8 f[2]"
+    )
     body = """
       ld.param.u32 %r1, [a]; ld.param.u64 %rd5, [b]; ld.param.b32 %r2, [c]; ld.param.b64 %rd6, [d]; ld.param.u8 %r3, [e];
       ld.param.b16 %h1, [f];
@@ -174,14 +184,17 @@ ATOMICS = [
     ("add.u32", np.uint32, lambda old, v: (old + v) & 0xFFFFFFFF), ("min.s32", np.int32, min), ("max.u32", np.uint32, max),
     ("and.b32", np.uint32, lambda old, v: old & v), ("xor.b32", np.uint32, lambda old, v: old ^ v),
     ("exch.b32", np.uint32, lambda old, v: v), ("inc.u32", np.uint32, lambda old, v: 0 if old >= v else old + 1),
-    ("dec.u32", np.uint32, lambda old, v: v if old == 0 or old > v else old - 1), ("add.u64", np.uint64, lambda old, v: old + v),
+    ("dec.u32", np.uint32, lambda old, v: v if old == 0 or old > v else old - 1),
+    ("add.u64", np.uint64, lambda old, v: old + v),
     ("add.f32", np.float32, lambda old, v: np.float32(old) + np.float32(v)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "dtype", "function"), ATOMICS, ids=[row[0] for row in ATOMICS])
 @pytest.mark.parametrize("space", ["global", "shared"])
-def test_lanes_that_share_an_address_take_turns(run: Any, name: str, dtype: Any, function: Any, space: str) -> None:
+def test_lanes_that_share_an_address_take_turns(
+    run: Any, name: str, dtype: Any, function: Any, space: str
+) -> None:
     rng = np.random.default_rng(4)
     values = rng.integers(0, 50, 64).astype(dtype)
     cells, old = np.full(3, 7, dtype), np.zeros(64, dtype)
@@ -192,7 +205,7 @@ def test_lanes_that_share_an_address_take_turns(run: Any, name: str, dtype: Any,
     body = f"""
       .shared .align 8 .b8 cell[24];
       rem.u32 %r1, %r0, 3; mad.wide.u32 %rd5, %r1, {size}, %rd1; mad.wide.u32 %rd2, %r0, {size}, %rd2;
-      mad.wide.u32 %rd3, %r0, {size}, %rd3; ld.global.{word} {v}, [%rd2]; {load if space == 'shared' else ''}
+      mad.wide.u32 %rd3, %r0, {size}, %rd3; ld.global.{word} {v}, [%rd2]; {load if space == "shared" else ""}
       atom.{space}.{name} {r}, [%rd5], {v}; st.global.{word} [%rd3], {r}; ret;
     """
     run(body, [cells, values, old], threads=64)
@@ -219,7 +232,9 @@ def test_compare_and_swap_and_packed_reductions(run: Any) -> None:
     run("mov.b32 %r1, 0x3C003800; red.global.gpu.add.noftz.f16x2 [%rd1], %r1; ret;", [halves])
     assert halves.tolist() == [16.0, 32.0]
     four = np.zeros(4, np.float32)
-    run("mov.b32 %f1, 0f3F800000; red.global.gpu.add.v4.f32 [%rd1], {%f1, %f1, 0f00000000, %f1}; ret;", [four])
+    run(
+        "mov.b32 %f1, 0f3F800000; red.global.gpu.add.v4.f32 [%rd1], {%f1, %f1, 0f00000000, %f1}; ret;", [four]
+    )
     assert four.tolist() == [32.0, 32.0, 0.0, 32.0]
 
 

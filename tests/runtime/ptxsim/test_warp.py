@@ -7,7 +7,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
 from joinery.runtime.ptxsim import PtxCheckError
 
 STORE = "add.u64 %rd1, %rd1, %rd0; st.global.u32 [%rd1], %r9; st.global.u32 [%rd1+256], %r8; ret;"
@@ -17,19 +16,30 @@ def shuffled(mode: str, lane: int, amount: int, control: int) -> tuple[int, bool
     segment, clamp, amount = control >> 8 & 31, control & 31, amount & 31
     low = lane & segment
     high = low | (clamp & ~segment)
-    source = {"up": lane - amount, "down": lane + amount, "bfly": lane ^ amount, "idx": low | (amount & ~segment)}[mode]
+    source = {
+        "up": lane - amount,
+        "down": lane + amount,
+        "bfly": lane ^ amount,
+        "idx": low | (amount & ~segment),
+    }[mode]
     inside = source >= high if mode == "up" else source <= high
     return (source if inside else lane), inside
 
 
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
-@pytest.mark.parametrize(("amount", "control"), [(1, 31), (5, 0x1C1F), (16, 31), (3, 0), (2, 0x181F), (9, 0x0807)])
+@pytest.mark.parametrize(
+    ("amount", "control"), [(1, 31), (5, 0x1C1F), (16, 31), (3, 0), (2, 0x181F), (9, 0x0807)]
+)
 @pytest.mark.parametrize("own", [False, True])
 def test_shuffles(run: Any, mode: str, amount: int, control: int, own: bool) -> None:
     out = np.zeros((2, 64), np.uint32)
     by = f"add.u32 %r3, %r0, {amount}; mov.u32 %r4, {control};" if own else ""
     operands = "%r3, %r4" if own else f"{amount}, {control}"
-    run(f"add.u32 %r1, %r0, 100; {by} shfl.sync.{mode}.b32 %r9|%p1, %r1, {operands}, -1; selp.u32 %r8, 1, 0, %p1; {STORE}", [out], 64)
+    run(
+        f"add.u32 %r1, %r0, 100; {by} shfl.sync.{mode}.b32 %r9|%p1, %r1, {operands}, -1; selp.u32 %r8, 1, 0, %p1; {STORE}",
+        [out],
+        64,
+    )
     for i in range(64):
         source, inside = shuffled(mode, i % 32, amount + (i if own else 0), control)
         assert (int(out[0, i]), int(out[1, i])) == (100 + i // 32 * 32 + source, inside), (i, mode)
@@ -45,7 +55,11 @@ def test_votes_matches_and_reductions(run: Any, half: bool) -> None:
 
     def check(text: str, want: Any) -> None:
         out[:] = 0
-        run(f"{before} mul.lo.u32 %r1, %r0, %r0; and.b32 %r2, %r1, 7; setp.lt.u32 %p1, %r2, 2; mov.u32 %r8, 0; {text} {STORE}", [out], 64)
+        run(
+            f"{before} mul.lo.u32 %r1, %r0, %r0; and.b32 %r2, %r1, 7; setp.lt.u32 %p1, %r2, 2; mov.u32 %r8, 0; {text} {STORE}",
+            [out],
+            64,
+        )
         for group in groups:
             for i in group:
                 assert (int(out[0, i]), int(out[1, i])) == tuple(want(group, i)), (text, i)
@@ -57,15 +71,36 @@ def test_votes_matches_and_reductions(run: Any, half: bool) -> None:
         return sum(1 << (i & 31) for i in lanes)
 
     check(f"vote.sync.ballot.b32 %r9, %p1, {members};", lambda g, i: (bits(j for j in g if p(j)), 0))
-    check(f"vote.sync.any.pred %p2, !%p1, {members}; selp.u32 %r9, 1, 0, %p2;", lambda g, i: (any(not p(j) for j in g), 0))
-    check(f"vote.sync.all.pred %p2, %p1, {members}; selp.u32 %r9, 1, 0, %p2;", lambda g, i: (all(p(j) for j in g), 0))
-    check(f"vote.sync.uni.pred %p2, %p1, {members}; selp.u32 %r9, 1, 0, %p2;", lambda g, i: (len({p(j) for j in g}) == 1, 0))
-    check(f"match.any.sync.b32 %r9, %r2, {members};", lambda g, i: (bits(j for j in g if (j * j & 7) == (i * i & 7)), 0))
+    check(
+        f"vote.sync.any.pred %p2, !%p1, {members}; selp.u32 %r9, 1, 0, %p2;",
+        lambda g, i: (any(not p(j) for j in g), 0),
+    )
+    check(
+        f"vote.sync.all.pred %p2, %p1, {members}; selp.u32 %r9, 1, 0, %p2;",
+        lambda g, i: (all(p(j) for j in g), 0),
+    )
+    check(
+        f"vote.sync.uni.pred %p2, %p1, {members}; selp.u32 %r9, 1, 0, %p2;",
+        lambda g, i: (len({p(j) for j in g}) == 1, 0),
+    )
+    check(
+        f"match.any.sync.b32 %r9, %r2, {members};",
+        lambda g, i: (bits(j for j in g if (j * j & 7) == (i * i & 7)), 0),
+    )
     check(f"match.all.sync.b32 %r9|%p2, %r2, {members}; selp.u32 %r8, 1, 0, %p2;", lambda g, i: (0, 0))
-    check(f"mov.u32 %r2, 5; match.all.sync.b32 %r9|%p2, %r2, {members}; selp.u32 %r8, 1, 0, %p2;", lambda g, i: (bits(g), 1))
+    check(
+        f"mov.u32 %r2, 5; match.all.sync.b32 %r9|%p2, %r2, {members}; selp.u32 %r8, 1, 0, %p2;",
+        lambda g, i: (bits(g), 1),
+    )
     check(f"redux.sync.add.u32 %r9, %r1, {members};", lambda g, i: (sum(j * j for j in g) & 0xFFFFFFFF, 0))
-    check(f"sub.s32 %r1, 40, %r1; redux.sync.min.s32 %r9, %r1, {members};", lambda g, i: ((40 - g[-1] ** 2) & 0xFFFFFFFF, 0))
-    check(f"redux.sync.xor.b32 %r9, %r1, {members};", lambda g, i: (np.bitwise_xor.reduce([j * j for j in g]), 0))
+    check(
+        f"sub.s32 %r1, 40, %r1; redux.sync.min.s32 %r9, %r1, {members};",
+        lambda g, i: ((40 - g[-1] ** 2) & 0xFFFFFFFF, 0),
+    )
+    check(
+        f"redux.sync.xor.b32 %r9, %r1, {members};",
+        lambda g, i: (np.bitwise_xor.reduce([j * j for j in g]), 0),
+    )
     check(f"elect.sync %r9|%p2, {members}; selp.u32 %r8, 1, 0, %p2;", lambda g, i: (g[0] & 31, i == g[0]))
 
 
@@ -97,7 +132,7 @@ def test_ldmatrix_gives_every_lane_its_elements(run: Any, count: int, trans: boo
     stores = "".join(f"st.global.u32 [%rd3+{4 * i}], %r{20 + i};" for i in range(count))
     body = f"""
       {FILL} add.u64 %rd2, %rd2, %rd0; ld.global.u32 %r4, [%rd2]; add.u32 %r4, %r4, %r1;
-      ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 {{{registers}}}, [%r4];
+      ldmatrix.sync.aligned.m8n8.x{count}{".trans" if trans else ""}.shared.b16 {{{registers}}}, [%r4];
       mad.wide.u32 %rd3, %r0, {4 * count}, %rd3; {stores} ret;
     """
     for level in (1, 2):
@@ -105,7 +140,9 @@ def test_ldmatrix_gives_every_lane_its_elements(run: Any, count: int, trans: boo
         for lane in range(32):
             for i in range(count):
                 for e in range(2):
-                    row, column = (2 * (lane % 4) + e, lane // 4) if trans else (lane // 4, 2 * (lane % 4) + e)
+                    row, column = (
+                        (2 * (lane % 4) + e, lane // 4) if trans else (lane // 4, 2 * (lane % 4) + e)
+                    )
                     assert out[lane, i, e] == tile[i, row, column]
 
 
@@ -155,20 +192,28 @@ def a_place(lane: int, r: int, e: int, m: int, per: int) -> tuple[int, int]:
 
 def fragments(matrix: np.ndarray, count: int, per: int, place: Any) -> np.ndarray:
     """Register contents, lanes × registers × elements."""
-    return np.array([[[matrix[place(lane, r, e)] for e in range(per)] for r in range(count)] for lane in range(32)], matrix.dtype)
+    return np.array(
+        [[[matrix[place(lane, r, e)] for e in range(per)] for r in range(count)] for lane in range(32)],
+        matrix.dtype,
+    )
 
 
 CASES = [(*row, 32) for row in MMA] + [(*MMA[0], 96)]
 
 
-@pytest.mark.parametrize(("shape", "a_type", "b_type", "d_type", "threads"), CASES, ids=["-".join(map(str, row)) for row in CASES])
-def test_mma_multiplies_what_the_fragments_hold(run: Any, shape: str, a_type: str, b_type: str, d_type: str, threads: int) -> None:
+@pytest.mark.parametrize(
+    ("shape", "a_type", "b_type", "d_type", "threads"), CASES, ids=["-".join(map(str, row)) for row in CASES]
+)
+def test_mma_multiplies_what_the_fragments_hold(
+    run: Any, shape: str, a_type: str, b_type: str, d_type: str, threads: int
+) -> None:
     m, n, k = int(shape[1:].split("n")[0]), 8, int(shape.split("k")[1])
     rng = np.random.default_rng(k + m)
     warps = threads // 32
     small = {"s8": (-128, 128), "u8": (0, 256)}
     a, b = (
-        rng.integers(*small.get(t, (-4, 5)), (warps, *s)).astype(DTYPES[t]) for t, s in ((a_type, (m, k)), (b_type, (k, n)))
+        rng.integers(*small.get(t, (-4, 5)), (warps, *s)).astype(DTYPES[t])
+        for t, s in ((a_type, (m, k)), (b_type, (k, n)))
     )
     c = rng.integers(-9, 10, (warps, m, n)).astype(DTYPES[d_type])
     per = max(32 // BITS[a_type], 1)
@@ -197,10 +242,13 @@ def test_mma_multiplies_what_the_fragments_hold(run: Any, shape: str, a_type: st
     stores = f"mad.wide.u32 %rd10, %r0, {len(names['d']) * size}, %rd4;" + "".join(
         f"st.global.{word} [%rd10+{size * i}], {name};" for i, name in enumerate(names["d"])
     )
-    mma = f"mma.sync.aligned.{shape}.row.col.{d_type}.{a_type}.{b_type}.{d_type} {group['d']}, {group['a']}, {group['b']}, {group['c']};"
+    types = f"{d_type}.{a_type}.{b_type}.{d_type}"
+    mma = f"mma.sync.aligned.{shape}.row.col.{types} {group['d']}, {group['a']}, {group['b']}, {group['c']};"
     run(f"{loads} {mma} {stores} ret;", [a_regs, b_regs, c_regs, out], threads=threads, level=2)
     work = np.int64 if d_type == "s32" else np.float64
-    want = np.stack([x.astype(work) @ y.astype(work) + z.astype(work) for x, y, z in zip(a, b, c, strict=True)])
+    want = np.stack(
+        [x.astype(work) @ y.astype(work) + z.astype(work) for x, y, z in zip(a, b, c, strict=True)]
+    )
     want_regs = np.stack([fragments(x, numbers, 1, c_place) for x in want]).reshape(threads, numbers)
     assert np.array_equal(out.astype(work), want_regs)
 
