@@ -100,7 +100,9 @@ class Binding:
                     return np.frombuffer(word.to_bytes(8, "little"), np.float64).astype(np.float32)[0]
                 return self.scalar(word & ((1 << WIDTHS[type_]) - 1), dtype)
             case Special(name):
-                return self.machine.special(name, self.where).view(dtype)
+                special = self.machine.special(name, self.where)
+                ratio = special.dtype.itemsize // dtype.itemsize  # the low half of %clock64 and %gridid may be read
+                return special.reshape(-1).view(dtype)[::ratio].reshape(special.shape)
             case Name(text):
                 address = self.machine.symbol(self.function, text, self.where)
                 return self.scalar(address & ((1 << WIDTHS[type_]) - 1), dtype)
