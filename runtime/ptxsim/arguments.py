@@ -93,7 +93,9 @@ def _buffers(arrays: list[tuple[str, NDArray[Any]]]) -> list[_Buffer]:
 def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: int) -> Arena:
     """Place arrays, variables and parameters."""
     if len(args) != len(function.parameters):
-        raise UserError(f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given")
+        raise UserError(
+            f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
+        )
     arrays: list[tuple[str, NDArray[Any]]] = []
     for number, value in enumerate(args):
         what = f"argument {number}"
@@ -129,10 +131,14 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: i
         place = -(-(start + size + GAP) // _ALIGN) * _ALIGN
         return start
 
-    variables = [v for v in module.variables.values() if v.space in ("global", "const") and v.size is not None]
+    variables = [
+        v for v in module.variables.values() if v.space in ("global", "const") and v.size is not None
+    ]
     for variable in variables:
         assert variable.size is not None
-        start = reserve(f"variable {variable.name}", variable.size, variable.align, variable.space == "global")
+        start = reserve(
+            f"variable {variable.name}", variable.size, variable.align, variable.space == "global"
+        )
         addresses[variable.name] = GLOBAL_BASE + start
     tables = {
         n: reserve(f"argument {n}", 8 * len(_table(v).arrays), 8, False) for n, v in enumerate(args) if _is_table(v)
@@ -150,7 +156,9 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: i
             if array.flags.writeable:
                 arena.copies.append((array, start))
     for variable in variables:
-        _initialise(arena, module, addresses[variable.name] - GLOBAL_BASE, SIZES[variable.type], variable.values)
+        _initialise(
+            arena, module, addresses[variable.name] - GLOBAL_BASE, SIZES[variable.type], variable.values
+        )
 
     def address(array: NDArray[Any] | None) -> int:
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + place if array.nbytes == 0 else 0)
@@ -214,7 +222,9 @@ def _scalar(value: Any, parameter: Parameter, what: str) -> bytes:
         if len(value) != size:
             raise UserError(f"{what}: {len(value)} bytes for a parameter of {size}")
         return bytes(value)
-    if isinstance(value, (np.generic, np.ndarray)) and (value.dtype.kind in "fV" or value.dtype.itemsize == size):
+    if isinstance(value, (np.generic, np.ndarray)) and (
+        value.dtype.kind in "fV" or value.dtype.itemsize == size
+    ):
         if value.dtype.itemsize == size:
             return value.tobytes()
         value = float(value)

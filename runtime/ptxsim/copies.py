@@ -74,11 +74,15 @@ def land(machine: Machine, copy: Copy, chosen: Array) -> None:
     if copy.shared.dirty is not None:
         copy.shared.dirty[places] = True
     if machine.races is not None and copy.shared is machine.cta.shared:
-        machine.races.touch(machine.cta, places.reshape(-1), np.repeat(copy.lanes[chosen] // 32, copy.size), True)
+        machine.races.touch(
+            machine.cta, places.reshape(-1), np.repeat(copy.lanes[chosen] // 32, copy.size), True
+        )
     if copy.shared.flight is not None and copy.shared.defined is not None:
         copy.shared.flight[places] = 0
         known = machine.memory.defined
-        copy.shared.defined[places] = True if known is None else known[np.where(wanted, from_places, 0)] | ~wanted
+        copy.shared.defined[places] = (
+            True if known is None else known[np.where(wanted, from_places, 0)] | ~wanted
+        )
 
 
 def deliver(machine: Machine, cta: Cta, ready: Array) -> None:
@@ -145,7 +149,9 @@ def issue(k: Binding, i: Instruction) -> Step:
         reading = np.ones(lanes.size, np.bool_) if whole else counts > 0
         offset = np.zeros(lanes.size, np.uint64)
         if np.count_nonzero(reading):
-            offset[reading] = _source_offsets(machine, memory, address[reading], counts[reading], size, lanes[reading])
+            offset[reading] = _source_offsets(
+                machine, memory, address[reading], counts[reading], size, lanes[reading]
+            )
         if watch_to is not None and watch_from is not None:
             watch_to(space, target, lanes)
             watch_from(machine.memory, offset[reading & (counts == size)], lanes[reading & (counts == size)])
@@ -165,7 +171,9 @@ def issue(k: Binding, i: Instruction) -> Step:
     return step
 
 
-def _source_offsets(machine: Machine, router: Router, address: Array, counts: Array, size: int, lanes: Array) -> Array:
+def _source_offsets(
+    machine: Machine, router: Router, address: Array, counts: Array, size: int, lanes: Array
+) -> Array:
     """Whole reads are checked as such; a read that is cut short may end where the buffer ends."""
     full = counts == size
     offset = np.empty(address.size, np.uint64)
@@ -266,10 +274,15 @@ def _land_of(machine: Machine, queue: CopyQueue, copies: list[Copy], lane: int) 
     """Land one lane's part of copies, where it is still pending."""
     for index, (copy, groups) in enumerate(queue.pending):
         chosen = copy.lanes == lane
-        if not any(copy.shared is other.shared and copy.size == other.size for other in copies) or not chosen.any():
+        if (
+            not any(copy.shared is other.shared and copy.size == other.size for other in copies)
+            or not chosen.any()
+        ):
             continue
         land(machine, copy, chosen)
         keep = ~chosen
-        rest = Copy(copy.lanes[keep], copy.source[keep], copy.target[keep], copy.shared, copy.size, copy.take[keep])
+        rest = Copy(
+            copy.lanes[keep], copy.source[keep], copy.target[keep], copy.shared, copy.size, copy.take[keep]
+        )
         queue.pending[index] = (rest, groups[keep])
     queue.pending = [(copy, groups) for copy, groups in queue.pending if copy.lanes.size]

@@ -307,7 +307,9 @@ class Accumulator:
         elif self.type == "f32":
             values = stacked.view(np.float32).astype(np.float64)
         else:
-            values = stacked.view(np.float64) if self.type == "f64" else stacked.view(np.int32).astype(np.int64)
+            values = (
+                stacked.view(np.float64) if self.type == "f64" else stacked.view(np.int32).astype(np.int64)
+            )
         # lane = 4 g + q; number = 4 j + 2 (row block) + column bit, with one row block for m 8
         spread = values.reshape(warps.size, 8, 4, self.n // 8, self.m // 8, 2)
         return np.ascontiguousarray(spread.transpose(0, 4, 1, 3, 2, 5)).reshape(warps.size, self.m, self.n)
@@ -315,7 +317,9 @@ class Accumulator:
     def shadow(self, spoiled: Array) -> list[Array]:
         """Which lanes of D are undefined, when these elements of the product are."""
         spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
-        lanes: Array = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
+        lanes: Array = np.asarray(
+            np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1)
+        )
         return [lanes[:, index] | (bad() != 0) for index, bad in enumerate(self.bad)]
 
     def write(self, warps: Array, matrix: Array) -> None:

@@ -159,7 +159,9 @@ class GlobalMemory(Space):
         check_alignment(address, size, lanes, self.kind)
         return offset
 
-    def _find(self, address: Array, offset: Array, size: int, lanes: Array | None, write: bool, site: Site) -> bool:
+    def _find(
+        self, address: Array, offset: Array, size: int, lanes: Array | None, write: bool, site: Site
+    ) -> bool:
         """Several allocations, or another one than the last time."""
         if not self.allocations:
             where = _named(lanes, np.array([0]))
@@ -182,7 +184,11 @@ class GlobalMemory(Space):
         for index in np.unique(place).tolist():
             if not self.allocations[index].writable:
                 bad = np.flatnonzero(place == index)
-                raise Fault("read-only", f"a write to {self.allocations[index].name}, which is read-only", _named(lanes, bad))
+                raise Fault(
+                    "read-only",
+                    f"a write to {self.allocations[index].name}, which is read-only",
+                    _named(lanes, bad),
+                )
 
     def _outside(self, address: int, size: int, lanes: Array) -> None:
         offset = address - GLOBAL_BASE

@@ -122,7 +122,9 @@ class Races:
         history.clock[warps] = np.maximum(history.clock[warps], history.clock[agent])
         history.clock[agent, agent] += 1
 
-    def access(self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, atomic: bool) -> None:
+    def access(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, atomic: bool
+    ) -> None:
         """An access of lanes; `offset` in bytes."""
         warps = self.warp if lanes is None else self.warp[lanes]
         if isinstance(space, GlobalMemory):
@@ -146,7 +148,14 @@ class Races:
         if np.count_nonzero(race):
             first = int(np.flatnonzero(race)[0])
             place = int(places[first])
-            self._report(write, place, int(agents[first]), "written", int(writer[first]), int(history.write_line[place]))
+            self._report(
+                write,
+                place,
+                int(agents[first]),
+                "written",
+                int(writer[first]),
+                int(history.write_line[place]),
+            )
         if write:
             reads = history.read[places] > clock[agents]
             reads[np.arange(places.size), agents] = False
@@ -162,7 +171,9 @@ class Races:
             history.read[places, agents] = clock[agents, agents]
             history.read_line[places] = line
 
-    def _report(self, write: bool, place: int, agent: int, other_verb: str, other: int, other_line: int) -> None:
+    def _report(
+        self, write: bool, place: int, agent: int, other_verb: str, other: int, other_line: int
+    ) -> None:
         warps = self.machine.lanes // 32
 
         def name(index: int) -> str:

@@ -182,7 +182,11 @@ def targets_of(d: Decoded) -> list[tuple[str, int, int]]:
             found.append((operand.name, 0, max(WIDTHS[type_] // 8, 1)))
         elif isinstance(operand, Vector):
             each = WIDTHS[type_] // len(operand.elements) // 8
-            found += [(o.name, index * each, each) for index, o in enumerate(operand.elements) if isinstance(o, Register)]
+            found += [
+                (o.name, index * each, each)
+                for index, o in enumerate(operand.elements)
+                if isinstance(o, Register)
+            ]
         else:
             pair = (getattr(operand, "first", None), getattr(operand, "second", None))
             found += [(o.name, 0, 1) for o in pair if isinstance(o, Register)]

@@ -162,7 +162,9 @@ class Watch:
 
     # -- memory
 
-    def access(self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool) -> Access:
+    def access(
+        self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool
+    ) -> Access:
         k.accesses = True
         base = address.base if isinstance(address, Address) else address
         pointer = self.row(k, base.name) if isinstance(base, Register) else None
@@ -176,7 +178,9 @@ class Watch:
             if pointer is not None:
                 bad = pointer if lanes is None else pointer[lanes]
                 if np.count_nonzero(bad):
-                    self._report("an address that was never assigned, or computed from undefined values", bad, lanes)
+                    self._report(
+                        "an address that was never assigned, or computed from undefined values", bad, lanes
+                    )
             if races is not None:
                 races.access(space, offset, size, lanes, write, atomic)
             if space.flight is not None and not isinstance(space, GlobalMemory):
@@ -226,7 +230,13 @@ class Watch:
         return np.asarray(offset.astype(np.int64)[:, None] + np.arange(size))
 
     def _read(
-        self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None], used: Array
+        self,
+        space: Space,
+        offset: Array,
+        size: int,
+        lanes: Array | None,
+        rows: list[Array | None],
+        used: Array,
     ) -> None:
         if not rows:
             return
@@ -247,7 +257,9 @@ class Watch:
             else:
                 row[lanes] = bad
 
-    def _write(self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]) -> None:
+    def _write(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]
+    ) -> None:
         if not rows:
             return
         each = size // len(rows)
@@ -262,7 +274,9 @@ class Watch:
                 places = self._places(offset, each) + index * each
                 space.defined[places] = True if undefined is None else ~undefined
 
-    def _atomic(self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]) -> None:
+    def _atomic(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]
+    ) -> None:
         for row in rows:
             if row is not None:
                 bad = row if lanes is None else row[lanes]
@@ -281,4 +295,6 @@ class Watch:
             lanes = np.concatenate([copy.lanes for copy, _ in queue.pending])
             left = lanes if mask is None else lanes[mask[lanes]]
             if left.size:
-                self.machine.warn("in flight", "lanes end with cp.async copies that were never waited for", np.unique(left))
+                self.machine.warn(
+                    "in flight", "lanes end with cp.async copies that were never waited for", np.unique(left)
+                )
