@@ -300,10 +300,11 @@ def _lower_graph(k: KernelLowering, region: Any) -> None:
                 k.block_without_end(block)
                 _leave(k, block.last_op, labels, layouts, incoming)
     for block, (slot, registers) in slots.items():
-        f.lines[slot] = "\n".join(
-            f"  {value.ref} = phi {value.type} " + ", ".join(f"[ {values[i].ref}, %{source} ]" for source, values in incoming[block])
-            for i, value in enumerate(registers)
-        )
+        phis = []
+        for i, value in enumerate(registers):
+            ways = ", ".join(f"[ {values[i].ref}, %{source} ]" for source, values in incoming[block])
+            phis.append(f"  {value.ref} = phi {value.type} {ways}")
+        f.lines[slot] = "\n".join(phis)
 
 
 def _leave(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:

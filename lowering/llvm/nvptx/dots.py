@@ -3,8 +3,8 @@
 Fragments are those of NVIDIA, "PTX ISA", "Matrix fragments for mma.m16n8k8 / m16n8k16 / m16n8k32 / m8n8k4"; they are linear
 layouts (`linear_layouts.distributed`), so an operand gets there by a conversion like any other.
 
-float32 in full precision and what is too small for an instruction is multiplied thread by thread, from shared memory. float32 as
-tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three products keep 22 bits.
+float32 in full precision and what is too small for an instruction is multiplied thread by thread, from shared memory. float32
+as tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three products keep 22 bits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.arithmetic import flat_arithmetic
+from ...linear_layouts.conversion import is_warp_local
 from ...linear_layouts.distributed import (
     accumulator_fragment,
     blocked,
@@ -30,7 +31,9 @@ from .. import conversions
 from ..elementwise import emit_map, register_element
 from ..ir import V, const, element
 from ..syntax import attributes, element_name, shape_of
-from .nodes import Held, Shape
+from .matrix_loads import OperandLoad, plan_operand
+from .nodes import Held, Node, Shape
+from .shared import ALIGNMENT
 from .threads import bits_of
 
 if TYPE_CHECKING:
@@ -71,7 +74,8 @@ def _dot(k: KernelLowering, op: Any) -> None:
     kind = _kind(elems, elem, precision)
     instruction = _INSTRUCTIONS.get(kind or "")
     if instruction is not None and _fits(instruction, (*shape[-2:], depth)):
-        layout = with_batches(mma_accumulator(shape[-2:], _warps(k.warps, shape[-2:], instruction), element_bits=_own_bits(elem)), shape)
+        warps = _warps(k.warps, shape[-2:], instruction)
+        layout = with_batches(mma_accumulator(shape[-2:], warps, element_bits=64 if elem == "f64" else 32), shape)
     else:
         instruction = None
         layout = with_batches(_thread_tiles(shape[-2:], k.warps), shape)
@@ -105,10 +109,6 @@ def _kind(elems: tuple[str, str], elem: str, precision: str) -> str | None:
     if elems[0] == "f32":
         return "tf32" if precision == "tf32" or precision in _SPLIT else None
     return elems[0] if elems[0] in _INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
-
-
-def _own_bits(elem: str) -> int:
-    return 64 if elem == "f64" else 32
 
 
 def _fits(instruction: Instruction, sizes: Sequence[int]) -> bool:
@@ -151,13 +151,14 @@ def _operands(
 ) -> list[tuple[Registers, Registers]]:
     """Pairs of operands in fragments; the result is the sum of their products, the smallest first."""
     warps = _warps(k.warps, shape[-2:], instruction)
-    sides = []
+    wanted: list[tuple[Node, LinearLayout]] = []
     for name, operand, matrix in (("a", op.operands[0], (shape[-2], depth)), ("b", op.operands[1], (depth, shape[-1]))):
         layout = with_batches(dot_operand(matrix, name, warps, instruction.bits), shape_of(operand.type))
         node, elem = k.node(operand), element_name(operand.type)
         if elem.startswith("f8"):
             node = k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
-        sides.append(list(k.ev.at(node, layout)))
+        wanted.append((node, layout))
+    sides = _fragments(k, wanted)
     if kind != "tf32":
         return [(sides[0], sides[1])]
     if precision not in _SPLIT:
@@ -168,6 +169,38 @@ def _operands(
         for side, rough in zip(sides, big, strict=True)
     ]
     return [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
+
+
+def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
+    """Operands in fragments. Those that go by ldmatrix are stored together, behind one barrier."""
+    loads = [_by_matrices(k, node, layout) for node, layout in wanted]
+    starts, size = [], 0
+    for load in loads:
+        starts.append(size)
+        size += -(-load.bytes // ALIGNMENT) * ALIGNMENT if load is not None else 0
+    if not size:
+        return [list(k.ev.at(node, layout)) for node, layout in wanted]
+    base = k.shared.reserve(size)
+    places = [k.shared.at(base, const(start, "i32")) for start in starts]
+    k.shared.before_writing()
+    for load, place in zip(loads, places, strict=True):
+        if load is not None:
+            load.store(k, place)
+    k.shared.between()
+    fetched = [None if load is None else load.fetch(k, place) for load, place in zip(loads, places, strict=True)]
+    k.shared.after_reading()
+    return [
+        list(k.ev.at(node, layout)) if found is None else found
+        for found, (node, layout) in zip(fetched, wanted, strict=True)
+    ]
+
+
+def _by_matrices(k: KernelLowering, node: Node, layout: LinearLayout) -> OperandLoad | None:
+    """The way by ldmatrix where that fits and values have to move between warps anyway."""
+    own = k.ev.choose_layout([node])
+    if own is None or len(node.shape) != 2 or is_warp_local(own, layout):
+        return None
+    return plan_operand(k.ev.at(node, own), node.elem, own, layout)
 
 
 class _Instructions:
@@ -227,7 +260,7 @@ def _thread_tiles(shape: Sequence[int], warps: int) -> LinearLayout:
     rows, columns = shape
     tile = [1, 1]
     while tile[0] * tile[1] * 32 * warps < rows * columns and tile != [4, 4]:
-        tile[1 if tile[1] <= tile[0] and tile[1] < min(4, columns) or tile[0] >= min(4, rows) else 0] *= 2
+        tile[1 if (tile[1] <= tile[0] and tile[1] < min(4, columns)) or tile[0] >= min(4, rows) else 0] *= 2
         if tile[0] >= min(4, rows) and tile[1] >= min(4, columns):
             break
     lanes = [1, 32]

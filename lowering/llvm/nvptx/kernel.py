@@ -1,7 +1,8 @@
 """Lowers a block function to the code of one thread: LLVM IR for NVPTX.
 
-A program is a block of `warps` warps. Operations are lowered in order; what each needs of layouts it says itself, conversions are
-inserted where they differ. Control flow is that of the program: all threads take the same way, so barriers may stand anywhere.
+A program is a block of `warps` warps. Operations are lowered in order; what each needs of layouts it says itself, conversions
+are inserted where they differ. Control flow is that of the program: all threads take the same way, so barriers may stand
+anywhere.
 """
 
 from __future__ import annotations
