@@ -274,7 +274,8 @@ def multiply(k: Binding, i: Instruction) -> Control:
     def shadow(mask: Mask) -> list[Array]:
         """An undefined element of A spoils its row of D, one of B its column."""
         rows, columns = (
-            np.stack([bad() for bad in bads], axis=-1).reshape(-1, 32, len(bads))[..., None] for bads in (a_bad, b_bad)
+            np.stack([bad() for bad in bads], axis=-1).reshape(-1, 32, len(bads))[..., None]
+            for bads in (a_bad, b_bad)
         )
         spoiled = np.asarray(fragment(rows, m, 1, row_blocks) != 0).any(-1)
         across = np.asarray(fragment(columns, n, 1, 1) != 0).any(-1)
@@ -319,7 +320,9 @@ class _Fragment:
 
 
 _HALF, _TF32 = np.uint32(16), np.uint32(0xFFFFE000)
-_TABLES = {name: np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32) for name, dtype in _EIGHT.items()}
+_TABLES = {
+    name: np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32) for name, dtype in _EIGHT.items()
+}
 _OUTPUTS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
 
 
@@ -369,5 +372,7 @@ class _Accumulator:
     def shadow(self, spoiled: Array) -> list[Array]:
         """Which lanes of D are undefined, when these elements of the product are."""
         spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
-        lanes: Array = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
+        lanes: Array = np.asarray(
+            np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1)
+        )
         return [lanes[:, index] | (bad() != 0) for index, bad in enumerate(self.bad)]

@@ -39,7 +39,6 @@ class Watch:
         self.undefined = dict(zip(keys, self.block, strict=True))
         self.pending: dict[tuple[str, str], Array] = {}
         machine.local.watch(False)
-        machine.parameters.watch(True)
 
     @property
     def arrays(self) -> list[Array]:
