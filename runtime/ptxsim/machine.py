@@ -442,11 +442,6 @@ class Machine:
     def observed_guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
         return value if self.watch is None else self.watch.guard(k, guard, value)
 
-    def count_conflicts(self, offsets: Array, size: int) -> None:
-        """Rows of matrices in shared memory that a warp reads or writes together: offsets of warps × rows."""
-        if self.races is not None:
-            self.races.rows(offsets, size)
-
     def statistics(self) -> tuple[Statistics, Statistics]:
         return ({}, {}) if self.races is None else (self.races.conflicts, self.races.sectors)
 

@@ -93,22 +93,30 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
     words.choice(("shared", "shared::cta"), "")
     words.done()
     words.operands(2)
-    values = [np.asarray(k.source(o, "b32")) for o in _registers(k, i.operands[1], count, "the matrices")]
+    operands = _registers(k, i.operands[1], count, "the matrices")
+    values = [k.full(o, "b32") for o in operands]
+    undefined = [k.undefined(o) for o in operands]
     rows = _RowAccess(k, i, i.operands[0], count, True)
     lane = np.arange(32)
+    across, down = 2 * (lane % 4), lane // 4
+
+    def spread(halves: list[Array], dtype: Any) -> Array:
+        """Per register (warps, 32 lanes, 2 halves) → matrices."""
+        found = np.empty((halves[0].shape[0], count, 8, 8), dtype)
+        for index, part in enumerate(halves):
+            for e in range(2):
+                place = (across + e, down) if trans else (down, across + e)
+                found[:, index, place[0], place[1]] = part[:, :, e]
+        return found
 
     def step(mask: Mask) -> None:
         warps = _whole_warps(mask, k.lanes)
-        matrices = np.empty((warps.size, count, 8, 8), np.uint16)
-        for index, value in enumerate(values):
-            whole = np.ascontiguousarray(np.broadcast_to(value, (k.lanes,))).reshape(-1, 32)[warps]
-            halves = whole[:, :, None].view(np.uint16)
-            for e in range(2):
-                if trans:
-                    matrices[:, index, 2 * (lane % 4) + e, lane // 4] = halves[:, :, e]
-                else:
-                    matrices[:, index, lane // 4, 2 * (lane % 4) + e] = halves[:, :, e]
-        rows.write(warps, matrices)
+        words_ = [np.ascontiguousarray(value()).reshape(-1, 32, 1)[warps] for value in values]
+        defined = None
+        if k.machine.watch is not None:
+            halves = np.array([3, 12], np.uint8)
+            defined = spread([(bad().reshape(-1, 32, 1)[warps] & halves) == 0 for bad in undefined], np.bool_)
+        rows.write(warps, spread([word.view(np.uint16) for word in words_], np.uint16), defined)
 
     return collective(k, i, step)
 
@@ -132,7 +140,6 @@ class _RowAccess:
             raise Fault("bounds", "a matrix row outside the block's shared memory", lanes[:1])
         space, _, place, _ = parts[0]
         offset = space.offsets(place, 16, lanes, self.writing, self.router.site)
-        self.k.machine.count_conflicts(offset.reshape(warps.size, -1), 16)
         if self.watch is not None:
             self.watch(space, offset, lanes)
         return space, offset, lanes
@@ -152,11 +159,12 @@ class _RowAccess:
         found = space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)]
         return np.asarray(found).reshape(warps.size, self.count, 8, 8)
 
-    def write(self, warps: Array, matrices: Array) -> None:
+    def write(self, warps: Array, matrices: Array, defined: Array | None) -> None:
         space, offset, _ = self.offsets(warps)
         space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)] = matrices.reshape(-1, 8)
         if space.defined is not None:
-            space.defined[offset.astype(np.int64)[:, None] + np.arange(16)] = True
+            known = True if defined is None else np.repeat(defined.reshape(-1, 8), 2, axis=1)
+            space.defined[offset.astype(np.int64)[:, None] + np.arange(16)] = known
 
 
 # -- mma

@@ -193,13 +193,6 @@ class Races:
         old = table.get(line, (0, 0, 0))
         table[line] = (old[0] + passes[0], old[1] + passes[1], old[2] + passes[2])
 
-    def rows(self, offsets: Array, size: int) -> None:
-        """ldmatrix and stmatrix: every eight rows of 16 bytes are one pass."""
-        groups = offsets.reshape(-1, 8)
-        words = groups.astype(np.int64)[:, :, None] // 4 + np.arange(size // 4)
-        needed = sum(_passes(group.reshape(-1)) for group in words)
-        self._count(self.conflicts, (offsets.shape[0], groups.shape[0], needed))
-
     def _bank_passes(self, offset: Array, size: int, warps: Array) -> tuple[int, int, int]:
         together = 32 if size <= 4 else 32 * 4 // size
         executions = least = needed = 0

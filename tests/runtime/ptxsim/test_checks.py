@@ -296,6 +296,28 @@ def test_bank_conflicts_and_sectors(run: Any, stride: int, word: str, passes: An
     assert list(result.sectors.values()) == [sectors]
 
 
+def test_bank_conflicts_of_matrix_rows(run: Any) -> None:
+    """Rows of 16 bytes: 32 apart twice as many passes as side by side, 128 apart eight times."""
+    for distance, passes in ((16, 4), (32, 8), (128, 32)):
+        body = f"""
+          .shared .align 128 .b8 tile[4096]; mov.u32 %r1, tile; mad.lo.u32 %r2, %r0, {distance}, %r1;
+          ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r4, %r5, %r6, %r7}}, [%r2]; ret;
+        """
+        assert list(run(body, [], level=3).conflicts.values()) == [(1, 4, passes)]
+
+
+def test_undefined_elements_travel_through_matrix_stores(run: Any) -> None:
+    body = """
+      .shared .align 128 .b8 tile[512]; mov.u32 %r1, tile; shl.b32 %r2, %r0, 4; add.u32 %r2, %r2, %r1; mov.u16 %h1, 5;
+      mov.b32 %r3, {%h1, %h2};
+      stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3}; bar.sync 0; ld.shared.u16 %h3, [%r2+PLACE];
+      st.global.u16 [%rd1], %h3; ret;
+    """
+    first = body.replace("st.global", "setp.eq.u32 %p1, %r0, 0; @%p1 st.global")
+    assert kinds(run, first.replace("PLACE", "0"), [np.zeros(2, np.uint16)], level=2) == set()
+    assert kinds(run, first.replace("PLACE", "2"), [np.zeros(2, np.uint16)], level=2) == {"uninitialised"}
+
+
 def test_division_by_zero_is_a_warning(run: Any) -> None:
     out = np.zeros(4, np.uint32)
     body = "setp.gt.u32 %p1, %r0, 3; @%p1 ret; div.u32 %r1, 8, %r0; add.u64 %rd1, %rd1, %rd0; st.global.u32 [%rd1], %r1; ret;"

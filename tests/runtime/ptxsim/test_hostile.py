@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from joinery.promotion.errors import JoineryError, UserError
 from joinery.runtime.ptxsim import Module
 
 BODY = """
   .shared .align 128 .b8 ring[1536]; .local .align 16 .b8 depot[32];
   mov.u32 %r1, ring; shl.b32 %r2, %r0, 2; xor.b32 %r3, %r2, 64; mov.u32 %r4, 0; mov.u32 %r9, 0; add.u64 %rd1, %rd1, %rd0;
-  add.u64 %rd2, %rd2, %rd0; add.u32 %r5, %r1, %r2; add.u32 %r6, %r1, %r3; mov.u64 %rd9, depot; st.local.v2.u32 [%rd9+8], {%r1, %r2};
+  add.u64 %rd2, %rd2, %rd0; add.u32 %r5, %r1, %r2; add.u32 %r6, %r1, %r3; mov.u64 %rd9, depot;
+  st.local.v2.u32 [%rd9+8], {%r1, %r2};
   cp.async.ca.shared.global [%r5], [%rd1], 4; cp.async.commit_group;
 LOOP:
   cp.async.wait_group 0; bar.sync 0; ld.shared.u32 %r10, [%r6]; add.u32 %r9, %r9, %r10; bar.sync 0;
@@ -76,7 +76,8 @@ def test_the_undamaged_one_runs(build: Any) -> None:
 @pytest.mark.parametrize(
     ("declared", "problem"),
     [
-        (".local .align 16 .b8 big[600000];", "bytes of local memory"), (".shared .align 16 .b8 big[300000];", "bytes of shared memory"),
+        (".local .align 16 .b8 big[600000];", "bytes of local memory"),
+        (".shared .align 16 .b8 big[300000];", "bytes of shared memory"),
         (".local .align 16 .b8 big[400000];", "bytes of local memory"),
     ],
 )  # fmt: skip
