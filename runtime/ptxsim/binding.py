@@ -101,7 +101,9 @@ class Binding:
                 return self.scalar(word & ((1 << WIDTHS[type_]) - 1), dtype)
             case Special(name):
                 special = self.machine.special(name, self.where)
-                ratio = special.dtype.itemsize // dtype.itemsize  # the low half of %clock64 and %gridid may be read
+                ratio = (
+                    special.dtype.itemsize // dtype.itemsize
+                )  # the low half of %clock64 and %gridid may be read
                 return special.reshape(-1).view(dtype)[::ratio].reshape(special.shape)
             case Name(text):
                 address = self.machine.symbol(self.function, text, self.where)

@@ -127,7 +127,7 @@ class Kernel:
             "cluster", cluster if cluster is not None else bounds.get("reqnctapercluster", (1,))
         )
         self._check_shape(extents, threads, blocks)
-        arena = lay_out(self.function, self.module.ptx, args, level)
+        arena = lay_out(self.function, self.module.ptx, args)
         machine = Machine(
             self.module.ptx, self.function, self.module.lines, threads, extents, blocks, arena.memory, arena.addresses,
             arena.parameters, arena.places, shared, level, delivery, seed, budget,

@@ -27,6 +27,7 @@ FUNCTION_WINDOW = 15 << 56
 MAX_SHARED = 232_448
 """Bytes of shared memory that a block can have on any architecture (227 KiB on sm_90)."""
 MAX_LOCAL = 1 << 19
+MAX_LOCAL_OF_BLOCK = 1 << 28
 MAX_VIOLATIONS = 16
 """Violations after which a launch is given up."""
 
@@ -175,10 +176,9 @@ class Machine:
             for variable in f.variables.values():
                 if variable.space == "local":
                     self.locals[f.name, variable.name] = put(variable.size or 0, max(variable.align, 16))
-        if place > MAX_LOCAL:
-            raise UserError(
-                f"kernel {self.function.name}: {place} bytes of local memory, at most {MAX_LOCAL}"
-            )
+        if place > MAX_LOCAL or place * self.lanes > MAX_LOCAL_OF_BLOCK:
+            text = f"{place} bytes of local memory, at most {MAX_LOCAL} per thread and {MAX_LOCAL_OF_BLOCK} per block"
+            raise UserError(f"kernel {self.function.name}: {text}")
         return -(-place // 64) * 64
 
     def _lay_out_shared(self, dynamic: int) -> int:
@@ -441,11 +441,6 @@ class Machine:
 
     def observed_guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
         return value if self.watch is None else self.watch.guard(k, guard, value)
-
-    def count_conflicts(self, offsets: Array, size: int) -> None:
-        """Rows of matrices in shared memory that a warp reads or writes together: offsets of warps × rows."""
-        if self.races is not None:
-            self.races.rows(offsets, size)
 
     def statistics(self) -> tuple[Statistics, Statistics]:
         return ({}, {}) if self.races is None else (self.races.conflicts, self.races.sectors)

@@ -35,8 +35,7 @@ def new_site() -> Site:
 
 def aligned_bytes(size: int, fill: int = 0) -> Array:
     """Bytes that start at a multiple of 128."""
-    raw = np.empty(size + 128, np.uint8)
-    raw.fill(fill)
+    raw = np.full(size + 128, fill, np.uint8) if fill else np.zeros(size + 128, np.uint8)
     start = -raw.ctypes.data % 128
     return raw[start : start + size]
 

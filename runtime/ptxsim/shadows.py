@@ -24,6 +24,9 @@ Bits = Callable[[], Any]
 
 ALL = np.uint8(0xFF)
 _NONE = np.uint8(0)
+_VIDEO = frozenset(
+    f"v{name}{count}" for name in ("add", "sub", "avrg", "absdiff", "min", "max") for count in (2, 4)
+)
 _BYTEWISE = frozenset(["and", "or", "xor", "not", "lop3", "mov"])
 
 
@@ -90,6 +93,8 @@ def result_bits(k: Binding, d: Decoded) -> Bits:
         return lambda: whole(s[0]() & field)
     if d.types and d.types[0].endswith("x2") and width == 32 and d.opcode not in ("set", "setp"):
         return lambda: _halves(s)
+    if d.opcode in _VIDEO and "add" not in d.flags:
+        return lambda: _halves(s) if d.opcode.endswith("2") else s[0]() | s[1]()
     return sources.any
 
 

@@ -153,6 +153,33 @@ def test_races_between_warps(run: Any, missing: str, other: int) -> None:
     assert found == ({"race"} if missing and other == 128 else set())
 
 
+LOCKED = """
+  .shared .align 4 .b8 lock[4]; .shared .align 4 .b8 total[4]; setp.ne.u32 %p1, %r0, 0; @%p1 bra READY;
+  st.shared.u32 [lock], 0; st.shared.u32 [total], 0;
+READY: bar.sync 0; and.b32 %r1, %r0, 31; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;
+SPIN: ATOM; setp.ne.u32 %p2, %r2, 0; @%p2 bra SPIN;
+  ld.shared.u32 %r3, [total]; add.u32 %r3, %r3, %r0; st.shared.u32 [total], %r3;
+  atom.shared.exch.b32 %r4, [lock], 0;
+END: bar.sync 0; ld.shared.u32 %r5, [total]; add.u64 %rd1, %rd1, %rd0; st.global.u32 [%rd1], %r5; ret;
+"""
+
+
+def test_a_lock_orders_warps(run: Any) -> None:
+    out = np.zeros(96, np.uint32)
+    body = LOCKED.replace("ATOM", "atom.shared.cas.b32 %r2, [lock], 0, 1")
+    assert kinds(run, body, [out], threads=96, level=3) == set()
+    assert out.tolist() == [96] * 96
+    without = LOCKED.replace("ATOM", "mov.u32 %r2, 0").replace("atom.shared.exch.b32 %r4, [lock], 0;", "")
+    assert kinds(run, without, [out], threads=96, level=3) == {"race"}
+
+
+def test_bytes_that_the_grid_writes_are_not_loaded_as_constant(run: Any) -> None:
+    body = "add.u64 %rd1, %rd1, %rd0; ld.global.nc.u32 %r1, [%rd1]; st.global.u32 [%rd1+PLACE], %r1; ret;"
+    assert kinds(run, body.replace("PLACE", "128"), [np.zeros(64, np.uint32)], level=2) == set()
+    assert kinds(run, body.replace("PLACE", "0"), [np.zeros(64, np.uint32)], level=2) == {"non-coherent"}
+    assert kinds(run, body.replace("PLACE", "4"), [np.zeros(64, np.uint32)], grid=2, level=2) == {"non-coherent"}
+
+
 def test_a_race_names_both_places(run: Any) -> None:
     body = EXCHANGE.replace("OTHER", "128").format(first="", second="bar.sync 0;", third="bar.sync 0;")
     with pytest.raises(PtxCheckError) as error:
@@ -294,6 +321,28 @@ def test_bank_conflicts_and_sectors(run: Any, stride: int, word: str, passes: An
     result = run(text, [np.zeros(4096, np.uint32)], threads=64, level=3)
     assert list(result.conflicts.values()) == [passes]
     assert list(result.sectors.values()) == [sectors]
+
+
+def test_bank_conflicts_of_matrix_rows(run: Any) -> None:
+    """Rows of 16 bytes: 32 apart twice as many passes as side by side, 128 apart eight times."""
+    for distance, passes in ((16, 4), (32, 8), (128, 32)):
+        body = f"""
+          .shared .align 128 .b8 tile[4096]; mov.u32 %r1, tile; mad.lo.u32 %r2, %r0, {distance}, %r1;
+          ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r4, %r5, %r6, %r7}}, [%r2]; ret;
+        """
+        assert list(run(body, [], level=3).conflicts.values()) == [(1, 4, passes)]
+
+
+def test_undefined_elements_travel_through_matrix_stores(run: Any) -> None:
+    body = """
+      .shared .align 128 .b8 tile[512]; mov.u32 %r1, tile; shl.b32 %r2, %r0, 4; add.u32 %r2, %r2, %r1; mov.u16 %h1, 5;
+      mov.b32 %r3, {%h1, %h2};
+      stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3}; bar.sync 0; ld.shared.u16 %h3, [%r2+PLACE];
+      st.global.u16 [%rd1], %h3; ret;
+    """
+    first = body.replace("st.global", "setp.eq.u32 %p1, %r0, 0; @%p1 st.global")
+    assert kinds(run, first.replace("PLACE", "0"), [np.zeros(2, np.uint16)], level=2) == set()
+    assert kinds(run, first.replace("PLACE", "2"), [np.zeros(2, np.uint16)], level=2) == {"uninitialised"}
 
 
 def test_division_by_zero_is_a_warning(run: Any) -> None:

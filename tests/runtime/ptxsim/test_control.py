@@ -141,7 +141,8 @@ def test_a_lane_waits_for_another_lane_of_its_warp(run: Any) -> None:
     assert out[0] == 77
 
 
-def test_blocks_that_wait_for_each_other_take_turns(run: Any) -> None:
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_blocks_that_wait_for_each_other_take_turns(run: Any, level: int) -> None:
     """A grid barrier: every block waits until all have arrived."""
     counter, out = np.zeros(1, np.uint32), np.zeros(6, np.uint32)
     body = """
@@ -153,7 +154,7 @@ def test_blocks_that_wait_for_each_other_take_turns(run: Any) -> None:
       bar.sync 0; ld.global.u32 %r3, [%rd1]; mul.wide.u32 %rd5, %r1, 4; add.u64 %rd2, %rd2, %rd5;
       @!%p1 st.global.u32 [%rd2], %r3; ret;
     """
-    run(body, [counter, out], threads=64, grid=6)
+    run(body, [counter, out], threads=64, grid=6, level=level)
     assert out.tolist() == [6] * 6
 
 
