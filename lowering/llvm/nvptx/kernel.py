@@ -15,6 +15,7 @@ from ...linear_layouts.layout import LinearLayout
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
+from .atomics import ATOMICS
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
 from .evaluate import Evaluator
@@ -98,6 +99,7 @@ class KernelLowering:
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.nodes: dict[Any, Node] = {}
+        self.per_element = False  # whether threads run on their own, for one element after the other
         self._loops = 0
         self._elements = self._elements_per_thread()
 
@@ -204,6 +206,17 @@ class KernelLowering:
 
     def unsupported(self, op: Any, what: str = "") -> UnsupportedError:
         return UnsupportedError(f"nvptx lowering: operation {op.name}{what and ': ' + what}")
+
+    def both(self, left: V | None, right: V | None) -> V | None:
+        """The conjunction of two conditions; None holds always."""
+        if left is None or right is None or left.ref == right.ref:
+            return right if left is None else left
+        return self.f.binary("and", left, right)
+
+    def forbid_in_region(self, op: Any) -> None:
+        """For operations of the whole program: a region that runs for each element of a thread cannot hold them."""
+        if self.per_element:
+            raise self.unsupported(op, "in a region that runs for each element")
 
     def elementwise(self, op: Any) -> None:
         result = op.results[0]
@@ -370,5 +383,5 @@ HANDLERS: dict[str, Handler] = {
     "tt.make_range": _make_range, "tt.splat": _splat, "tt.unsplat": _unsplat, "tt.expand_dims": _view("reshape"),
     "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"), "tt.join": _join,
     "tt.cat": _cat, "tt.split": _split, "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing,
-    **CONTROL, **REDUCTIONS,
+    **CONTROL, **REDUCTIONS, **ATOMICS,
 }  # fmt: skip
