@@ -12,7 +12,6 @@ Sources: NVIDIA, "PTX ISA", "Parallel Synchronization and Communication Instruct
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +102,6 @@ def _described(op: Any) -> _Atomic:
 def _atomic(k: KernelLowering, op: Any) -> None:
     """Read-modify-write, compare and swap, load and store, on a scalar or a block."""
     a = _described(op)
-    k.forbid_in_region(op)
     pointer = op.operands[0]
     layout = _layout(k, pointer)
     count = {"tt.atomic_cas": 2, "tt.atomic_load": 0}.get(op.name, 1)
@@ -116,7 +114,7 @@ def _atomic(k: KernelLowering, op: Any) -> None:
     elected = _elected(k, layout)
     found: list[V] = []
     for register, address in enumerate(addresses):
-        guard = k.both(elected, None if mask is None else mask[register])
+        guard = k.t.both(elected, None if mask is None else mask[register])
         old = _one(k, a, address, [column[register] for column in columns], guard)
         found.append(const(0, f"i{a.bits}") if old is None else old)
     _finish(k, op, a, layout, found)
@@ -125,7 +123,6 @@ def _atomic(k: KernelLowering, op: Any) -> None:
 def _poll(k: KernelLowering, op: Any) -> None:
     """Every acting thread waits for its elements; the timeout counts for all of them together."""
     a = _described(op)
-    k.forbid_in_region(op)
     f, layout = k.f, _layout(k, op.ptr)
     addresses, wanted = _column(k, op.ptr, layout), _column(k, op.expected, layout)
     k.order.before(op, None)
@@ -238,7 +235,7 @@ def _loop(k: KernelLowering, a: _Atomic, address: V, value: V, guard: V | None) 
     f, type_ = k.f, f"i{a.bits}"
     before = f.block
     relaxed = _Atomic("tt.atomic_load", "", a.elem, "relaxed", a.scope, True)
-    with nullcontext() if guard is None else f.when(guard):
+    with k.t.where(guard):
         first = _read(k, relaxed, address)
         entry, again, done = f.block, f.label("again"), f.label("combined")
         f.branch(again)
@@ -270,7 +267,7 @@ def _combined(k: KernelLowering, a: _Atomic, old: V, value: V) -> V:
 def _asm(
     k: KernelLowering, text: str, width: int | None, address: V, values: Sequence[V], guard: V | None
 ) -> V | None:
-    """One instruction: {r} is the result of `width` bits (0 where the guard is false), {a} the address, {0} and {1} the values."""
+    """One instruction: {r} is the result of `width` bits (0 where the guard is false), {a} the address, {0}, {1} the values."""
     f = k.f
     if guard is not None and guard.ref == "true":
         guard = None
@@ -301,7 +298,6 @@ def _nanoseconds(k: KernelLowering) -> V:
 
 def _barrier(k: KernelLowering, op: Any) -> None:
     """All threads of the program, and their memory accesses, wait for each other."""
-    k.forbid_in_region(op)
     k.shared.barrier()
 
 

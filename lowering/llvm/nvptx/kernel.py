@@ -19,11 +19,14 @@ from .atomics import ATOMICS
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
 from .evaluate import Evaluator
+from .gathers import GATHERS
 from .global_memory import Facts, GlobalMemory, coalesced, widest
+from .maps import MAPS
 from .moves import Moves
 from .nodes import Held, Node, Range, Shape, Splat, View
 from .ordering import MemoryOrder
 from .reductions import REDUCTIONS
+from .scans import SCANS
 from .shared import SharedMemory
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
@@ -207,17 +210,6 @@ class KernelLowering:
     def unsupported(self, op: Any, what: str = "") -> UnsupportedError:
         return UnsupportedError(f"nvptx lowering: operation {op.name}{what and ': ' + what}")
 
-    def both(self, left: V | None, right: V | None) -> V | None:
-        """The conjunction of two conditions; None holds always."""
-        if left is None or right is None or left.ref == right.ref:
-            return right if left is None else left
-        return self.f.binary("and", left, right)
-
-    def forbid_in_region(self, op: Any) -> None:
-        """For operations of the whole program: a region that runs for each element of a thread cannot hold them."""
-        if self.per_element:
-            raise self.unsupported(op, "in a region that runs for each element")
-
     def elementwise(self, op: Any) -> None:
         result = op.results[0]
         elem, shape = element_name(result.type), shape_of(result.type)
@@ -383,5 +375,5 @@ HANDLERS: dict[str, Handler] = {
     "tt.make_range": _make_range, "tt.splat": _splat, "tt.unsplat": _unsplat, "tt.expand_dims": _view("reshape"),
     "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"), "tt.join": _join,
     "tt.cat": _cat, "tt.split": _split, "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing,
-    **CONTROL, **REDUCTIONS, **ATOMICS,
+    **CONTROL, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS,
 }  # fmt: skip
