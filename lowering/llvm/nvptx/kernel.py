@@ -7,7 +7,7 @@ inserted where they differ. Control flow is that of the program: all threads tak
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
@@ -18,6 +18,7 @@ from ..syntax import attributes, constant_value, element_name, is_tensor, pointe
 from .atomics import ATOMICS
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
+from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
 from .gathers import GATHERS
 from .global_memory import Facts, GlobalMemory, coalesced, widest
@@ -39,6 +40,7 @@ class GpuKernel:
     """LLVM IR of a block function for a GPU, and what a launch has to know.
 
     parameters: LLVM types of the parameters, in order.
+    assertions: what a failed assertion reports → which one it was.
     """
 
     name: str
@@ -47,6 +49,7 @@ class GpuKernel:
     warps: int
     shared_bytes: int
     parameters: tuple[str, ...]
+    assertions: Mapping[str, Assertion] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -71,7 +74,7 @@ def lower_to_threads(
             "smaller blocks"
         )
     types = tuple(v.type for v in kernel.f.params)
-    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types)
+    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, kernel.assertions)
 
 
 def parameter_type(type_: Any) -> str:
@@ -102,6 +105,8 @@ class KernelLowering:
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.nodes: dict[Any, Node] = {}
+        self.assertions: dict[str, Assertion] = {}
+        self.texts: dict[str, str] = {}  # of the kernel's messages, → names
         self.per_element = False  # whether threads run on their own, for one element after the other
         self._loops = 0
         self._elements = self._elements_per_thread()
@@ -375,5 +380,5 @@ HANDLERS: dict[str, Handler] = {
     "tt.make_range": _make_range, "tt.splat": _splat, "tt.unsplat": _unsplat, "tt.expand_dims": _view("reshape"),
     "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"), "tt.join": _join,
     "tt.cat": _cat, "tt.split": _split, "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing,
-    **CONTROL, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS,
+    **CONTROL, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
 }  # fmt: skip
