@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ from .lowering.llvm.nvptx.targets import gpu_target
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
+from .lowering.tt.effects import assertion_error
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
-from .promotion.errors import UnsupportedError
+from .promotion.errors import KernelAssertionError, UnsupportedError
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
+from .runtime.ptxsim.findings import Finding as PtxFinding
+from .runtime.ptxsim.findings import PtxCheckError
 from .runtime.ptxsim.launch import Module, Result
 
 DEFAULT_TARGET = "sm_80"
@@ -54,13 +58,34 @@ class GpuKernels:
             return self._codes[key]
 
     def simulate(self, grid: tuple[int, int, int], values: Sequence[Any], target: str, level: int) -> Result | None:
-        """Run the PTX on arrays; None for an empty grid."""
+        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`.
+
+        Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX.
+        """
         if 0 in grid:
             return None
         multiples = tuple(i for i, value in enumerate(values) if _is_multiple(value))
         code = self.code(target, DEFAULT_WARPS, multiples)
         kernel = Module(code.ptx).kernel(code.lowered.name)
-        return kernel.launch(grid, None, values, shared=code.lowered.shared_bytes, level=level)
+        try:
+            result = kernel.launch(grid, None, values, shared=code.lowered.shared_bytes, level=level)
+        except PtxCheckError as error:
+            sys.stdout.write(error.printed)
+            failed = _failed_assertion(error.findings[0], code.lowered)
+            if failed is None:
+                raise
+            raise failed from error
+        sys.stdout.write(result.printed)
+        return result
+
+
+def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertionError | None:
+    """The kernel's own assertion behind a finding."""
+    what = lowered.assertions.get(finding.message) if finding.kind == "assert" else None
+    if what is None:
+        return None
+    lane = tuple(int(i) for i in np.unravel_index(what.first + finding.lanes[0], what.shape)) if what.shape else ()
+    return assertion_error(what.message, what.place, finding.cta, lane)
 
 
 def _is_multiple(value: Any) -> bool:

@@ -46,12 +46,13 @@ class Finding:
 
 
 class PtxCheckError(UserError):
-    """A simulated kernel broke a rule. `findings` holds what was found, the first one first."""
+    """A simulated kernel broke a rule. `findings` holds what was found, the first one first; `printed` what vprintf wrote."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
         super().__init__(f"{findings[0]}{more}")
         self.findings = tuple(findings)
+        self.printed = ""
 
 
 class Fault(Exception):

@@ -137,11 +137,14 @@ class Kernel:
         try:
             with np.errstate(all="ignore"):
                 _Launch(machine, arena).run()
+            violations = [finding for finding in machine.findings if not finding.warning]
+            if violations:
+                raise PtxCheckError(violations)
+        except PtxCheckError as error:
+            error.printed = machine.printer.text
+            raise
         finally:
             arena.write_back()
-        violations = [finding for finding in machine.findings if not finding.warning]
-        if violations:
-            raise PtxCheckError(violations)
         return self._result(machine)
 
     def _block(self, block: int | Sequence[int] | None) -> int | Sequence[int]:

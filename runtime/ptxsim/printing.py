@@ -6,6 +6,7 @@ Arguments of vprintf lie in a local buffer, each at its natural alignment, float
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ class Printer:
             if letter in "eEfFgGaA":
                 number = float(np.frombuffer(argument(8), np.float64)[0])
                 if letter in "aA":
-                    return number.hex()
+                    return _hexadecimal(number)
                 return f"%{flags}{width}{precision}{letter}" % number
             if letter == "s":
                 return f"%{flags}{width}{precision}s" % string_at(
@@ -109,6 +110,14 @@ class Printer:
             self.parts.append(text)
             self.size += len(text)
         return count
+
+
+def _hexadecimal(number: float) -> str:
+    """As C's %a: no zeros at the end of the digits."""
+    if not math.isfinite(number):
+        return f"{number:f}"
+    digits, exponent = number.hex().split("p")
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}p{exponent}"
 
 
 def bytes_at(machine: Machine, lane: int, address: int, size: int) -> bytes:

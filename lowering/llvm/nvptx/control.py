@@ -32,7 +32,7 @@ def lower_body(k: KernelLowering) -> None:
         k.block(region.blocks[0])
         k.f.ret()
     else:
-        _lower_graph(k, region)
+        lower_graph(k, region, k.function, lambda last: k.f.ret())
 
 
 # -- values in registers -------------------------------------------------------------------
@@ -269,9 +269,9 @@ def _execute_region(k: KernelLowering, op: Any) -> None:
 # -- graphs ----------------------------------------------------------------------------------
 
 
-def _lower_graph(k: KernelLowering, region: Any) -> None:
+def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[Any], None]) -> None:
     """Blocks one after the other, in an order in which values are defined before they are used. Arguments of blocks lie where
-    accesses want them."""
+    accesses want them. `leave` ends the code of blocks that end the region `around` an operation."""
     f = k.f
     order = _reverse_postorder(region.blocks[0])
     labels = {block: f.label("block") for block in order}
@@ -280,7 +280,7 @@ def _lower_graph(k: KernelLowering, region: Any) -> None:
     }
     slots: dict[Any, tuple[int, list[V]]] = {}
     incoming: dict[Any, list[tuple[str, list[V]]]] = {block: [] for block in order}
-    with k.order.several_ways(k.function):
+    with k.order.several_ways(around):
         for block in order:
             if block is not order[0]:
                 f.start(labels[block])
@@ -291,7 +291,10 @@ def _lower_graph(k: KernelLowering, region: Any) -> None:
             k.shared.somebody_reads()
             with k.ev.scope():
                 k.block_without_end(block)
-                _leave(k, block.last_op, labels, layouts, incoming)
+                if block.last_op.successors:
+                    _branch(k, block.last_op, labels, layouts, incoming)
+                else:
+                    leave(block.last_op)
     for block, (slot, registers) in slots.items():
         phis = []
         for i, value in enumerate(registers):
@@ -300,7 +303,7 @@ def _lower_graph(k: KernelLowering, region: Any) -> None:
         f.lines[slot] = "\n".join(phis)
 
 
-def _leave(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:
+def _branch(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:
     f = k.f
 
     def go(block: Any, values: Sequence[Any]) -> str:
@@ -308,8 +311,6 @@ def _leave(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: An
         return str(labels[block])
 
     match last.name:
-        case "tt.return":
-            f.ret()
         case "cf.br":
             found = go(last.successors[0], last.operands)
             f.branch(found)

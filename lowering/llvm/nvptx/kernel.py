@@ -8,7 +8,7 @@ anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
@@ -16,15 +16,20 @@ from ...linear_layouts.layout import LinearLayout
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
+from .atomics import ATOMICS
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
 from .dots import DOTS
+from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
+from .gathers import GATHERS
 from .global_memory import Facts, GlobalMemory, coalesced, widest
+from .maps import MAPS
 from .moves import Moves
 from .nodes import Held, Node, Range, Shape, Splat, View
 from .ordering import MemoryOrder
 from .reductions import REDUCTIONS
+from .scans import SCANS
 from .shared import SharedMemory
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
@@ -42,6 +47,7 @@ class GpuKernel:
     """LLVM IR of a block function for a GPU, and what a launch has to know.
 
     parameters: LLVM types of the parameters, in order.
+    assertions: what a failed assertion reports → which one it was.
     """
 
     name: str
@@ -50,6 +56,7 @@ class GpuKernel:
     warps: int
     shared_bytes: int
     parameters: tuple[str, ...]
+    assertions: Mapping[str, Assertion] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -74,7 +81,7 @@ def lower_to_threads(
             "smaller blocks"
         )
     types = tuple(v.type for v in kernel.f.params)
-    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types)
+    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, kernel.assertions)
 
 
 def parameter_type(type_: Any) -> str:
@@ -105,6 +112,9 @@ class KernelLowering:
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.nodes: dict[Any, Node] = {}
+        self.assertions: dict[str, Assertion] = {}
+        self.texts: dict[str, str] = {}  # of the kernel's messages, → names
+        self.per_element = False  # whether threads run on their own, for one element after the other
         self._loops = 0
         self._elements = self._elements_per_thread()
 
@@ -395,5 +405,5 @@ HANDLERS: dict[str, Handler] = {
     "tt.cat": _cat, "tt.split": _split, "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing,
     "tt.grid_dependency_wait": _nothing, "tt.grid_dependency_launch_dependents": _nothing, "ttg.barrier": _barrier,
     "ub.poison": _poison,
-    **CONTROL, **DOTS, **REDUCTIONS,
+    **CONTROL, **DOTS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
 }  # fmt: skip

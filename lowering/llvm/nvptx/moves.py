@@ -97,14 +97,15 @@ class Moves:
         for stored, loaded in plan.repetitions:
             base = self.shared.reserve(plan.bytes)
             self.shared.before_writing(plan.is_warp_local)
-            self._store(base, plan.store, {register: bits[register ^ stored] for register in bits})
+            self.store(base, plan.store, {register: bits[register ^ stored] for register in bits})
             self.shared.between(plan.is_warp_local)
             for register, value in self._load(base, plan.load, width).items():
                 fetched[register ^ loaded] = value
             self.shared.after_reading(plan.is_warp_local)
         return tuple(self.t.from_bits(fetched[each], elem) for each in plan.destination_registers)
 
-    def _store(self, base: V, accesses: Accesses, values: Mapping[int, V]) -> None:
+    def store(self, base: V, accesses: Accesses, values: Mapping[int, V]) -> None:
+        """The stores of a plan; `values` are the bits of registers."""
         f = self.f
         address = self._thread_address(base, accesses)
         elected = self.t.elected(accesses.elected)

@@ -28,16 +28,40 @@ class MemoryOrder:
         self._shared = shared
         self._since: list[Access] = []
         self._barriers = shared.barriers
+        self._apart = False
 
     def before(self, op: Any, layout: LinearLayout | None) -> None:
         """Make an access wait for those it could meet."""
-        if self._barriers != self._shared.barriers:
-            self._since, self._barriers = [], self._shared.barriers
+        if self._apart:
+            return
+        self._forget_ordered()
         own = (op.name in WRITES, self._places.of(op.operands[0]), op.operands[0], layout)
         if any(_conflict(own, earlier) for earlier in self._since):
             self._shared.barrier()
-            self._since, self._barriers = [], self._shared.barriers
+            self._forget_ordered()
         self._since.append(own)
+
+    @contextmanager
+    def apart(self, op: Any) -> Iterator[None]:
+        """Around an operation whose regions threads run on their own: nobody can wait inside, so all wait before it."""
+        for inner in op.walk():
+            if inner.name in _READS:
+                self.before(inner, None)
+        self._apart = True
+        yield
+        self._apart = False
+
+    def release(self) -> None:
+        """Make all threads wait for each other if any of them accessed memory: what they did is done then."""
+        self._forget_ordered()
+        if self._since:
+            self._shared.barrier()
+            self._forget_ordered()
+
+    def _forget_ordered(self) -> None:
+        """What was before the last barrier needs no other one."""
+        if self._barriers != self._shared.barriers:
+            self._since, self._barriers = [], self._shared.barriers
 
     @contextmanager
     def several_ways(self, op: Any) -> Iterator[None]:

@@ -11,6 +11,7 @@ from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, constant_value, element_name, is_tensor, shape_of
 from .nodes import Held
+from .regions import region_values
 from .threads import bits_of, i32
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def combine(k: KernelLowering, op: Any, left: Sequence[V], right: Sequence[V]) -
     """The combine region of a reduction or scan, on scalars."""
     region = op.regions[0]
     if len(region.blocks) != 1:
-        raise k.unsupported(op, "a combine region of several blocks")
+        return region_values(k, region, [*left, *right])
     block = region.blocks[0]
     saved = dict(k.scalars)
     k.scalars.update(zip(block.args, [*left, *right], strict=True))

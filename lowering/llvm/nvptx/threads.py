@@ -6,7 +6,7 @@ Elements travel as bits: integers of 8, 16, 32 or 64 bits, in words of 32 where 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from ...linear_layouts.arithmetic import IndexExpression, index_arithmetic
 from ...linear_layouts.layout import LANE, LinearLayout
@@ -160,6 +160,16 @@ class Threads:
         if not tests:
             return None
         return tests[0] if len(tests) == 1 else self.f.binary("and", tests[0], tests[1])
+
+    def both(self, left: V | None, right: V | None) -> V | None:
+        """The conjunction of two conditions; None holds always."""
+        if left is None or right is None or left.ref == right.ref:
+            return right if left is None else left
+        return self.f.binary("and", left, right)
+
+    def where(self, guard: V | None) -> AbstractContextManager[None]:
+        """What is inside happens where the condition holds; None holds always."""
+        return nullcontext() if guard is None else self.f.when(guard)
 
     # -- elements as bits ------------------------------------------------------------
 
