@@ -64,11 +64,13 @@ def wake(machine: Machine, cta: Cta) -> bool:
     return False
 
 
-def finish_stores(machine: Machine, cta: Cta) -> None:
-    """At the end of a block every store happens."""
+def finish(machine: Machine, cta: Cta) -> None:
+    """At the end of a block every store happens, and loads are lost."""
     queue = cta.agents.get("bulk")
     if not isinstance(queue, BulkQueue):
         return
+    if queue.loads:
+        machine.warn("in flight", "the block ends with copies into shared memory that were never waited for")
     if queue.stores:
         lanes = [lane for lane, _, _ in queue.stores]
         late = [lane for lane, group, _ in queue.stores if group >= queue.committed[lane]]

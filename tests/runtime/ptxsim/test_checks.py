@@ -224,6 +224,7 @@ TMA_BUGS = {
                          {"in flight", "mbarrier", "uninitialised"}),
     "no fence before the store": ("fence.proxy.async.shared::cta;\n", "", 2, {"proxy"}),
     "no wait for the store": ("cp.async.bulk.wait_group.read 0;\n", "", 2, {"in flight"}),
+    "no wait for the load": ("WAIT;\n  ld.shared", "NOTHING; NOTHING:\n  ld.shared", 2, {"in flight"}),
     "store not committed": ("1024; cp.async.bulk.commit_group;", "1024;", 2, {"in flight"}),
     "no barrier before the store": ("bar.sync 0;\n  @%p1 bra NEXT;", "@%p1 bra NEXT;", 3, {"race", "proxy", "in flight"}),
     "initialised twice": ("fence.mbarrier_init", "mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init", 1, {"mbarrier"}),
