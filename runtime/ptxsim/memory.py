@@ -193,7 +193,11 @@ class GlobalMemory(Space):
         offset = address - GLOBAL_BASE
         near = min(self.allocations, key=lambda a: min(abs(offset - a.start), abs(offset - a.start - a.size)))
         where = offset - near.start
-        place = f"byte {where} of {near.name} with {near.size} bytes" if abs(where) < 1 << 32 else "outside all buffers"
+        place = (
+            f"byte {where} of {near.name} with {near.size} bytes"
+            if abs(where) < 1 << 32
+            else "outside all buffers"
+        )
         raise Fault("bounds", f"{size} bytes at global address {address:#x}, which is {place}", lanes)
 
     def one(self, address: int, size: int, write: bool) -> int:
