@@ -210,15 +210,20 @@ def _wait(k: Binding, i: Instruction, words: Words, space: str, parity: bool) ->
     machine = k.machine
 
     def step(mask: Mask) -> None:
+        lanes = lanes_of(mask, k.lanes)
+        where, values = objects.address(lanes), state()[lanes]
+        alike = not np.count_nonzero(where != where[0]) and not np.count_nonzero(values != values[0])
         failed = False
-        for lane, shared, offset in objects.each(lanes_of(mask, k.lanes)):
+        for lane, shared, offset in objects.each(lanes[:1] if alike else lanes):
             barrier = barrier_at(shared, offset, lane)
             value = int(state()[lane])
             done = (barrier.phase & 1) != (value & 1) if parity else barrier.phase > value >> 20
-            out[lane] = done
+            who = lanes if alike else np.array([lane])
+            out[who] = done
             failed = failed or not done
             if done and machine.races is not None:
-                machine.races.acquire(machine.cta, lane // 32, barrier)
+                for warp in np.unique(who // 32).tolist():
+                    machine.races.acquire(machine.cta, warp, barrier)
         if failed:
             machine.hard_poll = True
 
