@@ -151,6 +151,8 @@ def _initialise(machine: Machine, shared: SharedMemory, offset: int, count: int,
         )
     shared.mbarriers[offset] = MBarrier(count)
     shared.octets[offset : offset + 8] = _PATTERN
+    if machine.races is not None:
+        machine.races.word(shared, offset, lane // 32, True)
     if shared.defined is not None:
         shared.defined[offset : offset + 8] = True
     machine.changes += 1
@@ -187,6 +189,7 @@ def _arrive(
             value = int(amount()[lane]) if amount is not None else 1
             arrivals = 1 if expect else value
             if machine.races is not None:
+                machine.races.word(shared, offset, lane // 32, False)
                 machine.races.release(machine.cta, lane // 32, barrier)
             if expect:
                 barrier.bytes += value
@@ -221,9 +224,11 @@ def _wait(k: Binding, i: Instruction, words: Words, space: str, parity: bool) ->
             who = lanes if alike else np.array([lane])
             out[who] = done
             failed = failed or not done
-            if done and machine.races is not None:
+            if machine.races is not None:
                 for warp in np.unique(who // 32).tolist():
-                    machine.races.acquire(machine.cta, warp, barrier)
+                    machine.races.word(shared, offset, warp, False)
+                    if done:
+                        machine.races.acquire(machine.cta, warp, barrier)
         if failed:
             machine.hard_poll = True
 
