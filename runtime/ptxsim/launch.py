@@ -37,7 +37,7 @@ class Result:
         families: the same by opcode.
         findings: warnings; violations raise `PtxCheckError` instead.
         printed: what vprintf wrote.
-        conflicts: at level 3, per PTX line of shared-memory accesses: executions by warps, passes without bank conflicts, passes.
+        conflicts: at level 3, per PTX line of shared-memory accesses: executions by warps, passes at least, passes needed.
         sectors: at level 3, per PTX line of global accesses: executions by warps, 32-byte sectors at least, sectors touched.
     """
 
