@@ -15,7 +15,6 @@ from ...lowering.ptx.modules import SIZES
 from ...lowering.ptx.syntax import Address, Instruction, Integer, Name, Operand, Register, Vector
 from ...promotion.errors import UnsupportedError, UserError
 from .binding import Binding
-from .findings import Fault
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, Site, Space, new_site
 from .types import Array, Mask, Step, number_type
 from .words import Words
@@ -406,6 +405,3 @@ def create_policy(k: Binding, i: Instruction) -> Step:
         np.copyto(out, np.uint64(0x10F0000000000000), where=True if mask is None else mask)
 
     return step
-
-
-__all__ = ["Fault", "address_of", "convert_address", "create_policy", "is_space", "load", "prefetch", "store"]

@@ -121,7 +121,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
         skew = (buffer.low - _root(buffer.members[0][1])) % _ALIGN
         buffer.start = place + skew
         size = buffer.high - buffer.low
-        writable = all(array.flags.writeable for _, array in buffer.members)
+        writable = any(array.flags.writeable for _, array in buffer.members)
         allocations.append(Allocation(buffer.name, buffer.start, size, writable))
         place = -(-(buffer.start + size + GAP) // _ALIGN) * _ALIGN
 
@@ -133,7 +133,9 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
         return start
 
     if sum(v.size or 0 for v in module.variables.values()) > MAX_VARIABLES:
-        raise UserError(f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes")
+        raise UserError(
+            f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes"
+        )
     variables = [
         v for v in module.variables.values() if v.space in ("global", "const") and v.size is not None
     ]

@@ -139,7 +139,7 @@ def atomic(k: Binding, i: Instruction) -> Step:
         lanes = np.arange(k.lanes) if mask is None else np.flatnonzero(mask)
         where = address(lanes)
         changed = False
-        for space_, chosen, inner, who in router.parts(where, lanes):
+        for space_, _, inner, who in router.parts(where, lanes):
             own = who if who is not None else lanes
             offset = space_.offsets(inner, size * count, own, True, router.site)
             if watch is not None:
@@ -151,7 +151,6 @@ def atomic(k: Binding, i: Instruction) -> Step:
                 changed = changed or not np.array_equal(view[index].view(f"u{size}"), old.view(f"u{size}"))
                 if outs:
                     outs[j][own] = old
-            del chosen
         if changed:
             machine.changes += 1
         else:

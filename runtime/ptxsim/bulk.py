@@ -27,6 +27,7 @@ from .words import Words
 
 if TYPE_CHECKING:
     from .machine import Machine
+    from .races import Wait
     from .scheduler import Cta
 
 _IN_FLIGHT = 0xA9
@@ -64,11 +65,13 @@ def wake(machine: Machine, cta: Cta) -> bool:
     return False
 
 
-def finish_stores(machine: Machine, cta: Cta) -> None:
-    """At the end of a block every store happens."""
+def finish(machine: Machine, cta: Cta) -> None:
+    """At the end of a block every store happens, and loads are lost."""
     queue = cta.agents.get("bulk")
     if not isinstance(queue, BulkQueue):
         return
+    if queue.loads:
+        machine.warn("in flight", "the block ends with copies into shared memory that were never waited for")
     if queue.stores:
         lanes = [lane for lane, _, _ in queue.stores]
         late = [lane for lane, group, _ in queue.stores if group >= queue.committed[lane]]
@@ -95,13 +98,14 @@ def _mark(machine: Machine, shared: SharedMemory, places: Array, mark: int) -> N
     shared.flight[places] = mark
 
 
-def asynchronous_read(machine: Machine, shared: SharedMemory, places: Array, warp: int) -> None:
+def asynchronous_read(machine: Machine, shared: SharedMemory, places: Array, warpgroup: int) -> Wait:
     """Checks on bytes that a product of a warpgroup reads."""
     _proxy(machine, shared, places)
     if shared.flight is not None and np.count_nonzero(shared.flight[places] == WRITING):
         machine.violation("in flight", "an asynchronous read of shared bytes that a pending copy writes")
-    if machine.races is not None:
-        machine.races.read_by(machine.cta, shared, warp, places)
+    if machine.races is None:
+        return 0, 0
+    return machine.races.read_by(machine.cta, shared, 4 * warpgroup, places, warpgroup)
 
 
 def _proxy(machine: Machine, shared: SharedMemory, places: Array) -> None:
@@ -302,8 +306,9 @@ def store_from(
 ) -> None:
     """A copy out of shared memory, in the bulk group that the lane commits next."""
     _proxy(machine, shared, places)
-    if machine.races is not None:
-        machine.races.read_by(machine.cta, shared, lane // 32, places)
+    cta, races = machine.cta, machine.races
+    wait = races.read_by(cta, shared, lane // 32, places, None) if races is not None else (0, 0)
+    early = machine.delivery == "early"
 
     def perform() -> None:
         if shared.flight is not None:
@@ -311,13 +316,18 @@ def store_from(
         action()
         machine.changes += 1
 
-    if machine.delivery == "early":
-        action()
-        machine.changes += 1
-        return
-    _mark(machine, shared, places, READING)
-    queue = bulk_of(machine, machine.cta)
-    queue.stores.append((lane, int(queue.committed[lane]), perform))
+    def waited() -> None:
+        if not early:
+            perform()
+        if races is not None:
+            races.caught_up(cta, np.array([lane // 32]), wait)
+
+    if early:
+        perform()
+    else:
+        _mark(machine, shared, places, READING)
+    queue = bulk_of(machine, cta)
+    queue.stores.append((lane, int(queue.committed[lane]), waited))
 
 
 def writer(
@@ -373,8 +383,6 @@ def wait(k: Binding, i: Instruction) -> Step:
 
     def step(mask: Mask) -> None:
         queue = bulk_of(machine, machine.cta)
-        if machine.races is not None:
-            machine.races.caught_up(machine.cta, np.unique(lanes_of(mask, k.lanes) // 32))
         if not queue.stores:
             return
         here = np.zeros(k.lanes, np.bool_)

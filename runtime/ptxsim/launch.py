@@ -37,8 +37,8 @@ class Result:
         families: the same by opcode.
         findings: warnings; violations raise `PtxCheckError` instead.
         printed: what vprintf wrote.
-        conflicts: per PTX line of shared-memory accesses: (executions, conflict-free passes, passes needed).
-        sectors: per PTX line of global accesses: (executions, 32-byte sectors touched, sectors needed at least).
+        conflicts: at level 3, per PTX line of shared-memory accesses: executions by warps, passes at least, passes needed.
+        sectors: at level 3, per PTX line of global accesses: executions by warps, 32-byte sectors at least, sectors touched.
     """
 
     executed: int

@@ -11,7 +11,7 @@ from ...lowering.ptx.instructions import WIDTHS
 from ...lowering.ptx.modules import Function, PtxModule, Variable
 from ...lowering.ptx.syntax import Instruction, Name, Operand, Register
 from ...promotion.errors import UnsupportedError, UserError
-from . import bulk, clusters
+from . import bulk, clusters, warpgroups
 from .binding import Binding
 from .findings import Fault, Finding, PtxCheckError
 from .memory import GlobalMemory, LocalMemory, ParameterMemory, SharedMemory
@@ -374,7 +374,9 @@ class Machine:
 
     def block_ended(self, cta: Cta) -> None:
         """All lanes of a block have exited."""
-        bulk.finish_stores(self, cta)
+        bulk.finish(self, cta)
+        if warpgroups.pending(cta):
+            self.warn("in flight", "the block ends with products of warpgroups that were never waited for")
 
     def wake(self, cta: Cta) -> bool:
         """Deliver something that is pending; whether anything happened."""
@@ -421,13 +423,17 @@ class Machine:
     ) -> Finding:
         function, index = self.places[min(pc, len(self.places) - 1)]
         instruction = self.instruction_at(pc)
-        text = (
-            self.lines[instruction.line - 1].strip()
-            if instruction.line <= len(self.lines)
-            else instruction.spelling
-        )
+        text = self._statement(instruction)
         source = function.places[index] if index < len(function.places) else None
         return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)
+
+    def _statement(self, instruction: Instruction) -> str:
+        """The instruction as the text spells it; where a line holds several, the first that starts like it."""
+        line = self.lines[instruction.line - 1].strip() if instruction.line <= len(self.lines) else ""
+        for part in line.split(";"):
+            if instruction.spelling in part:
+                return part.strip()
+        return line or instruction.spelling
 
     def watcher(
         self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool

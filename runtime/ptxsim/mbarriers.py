@@ -151,6 +151,8 @@ def _initialise(machine: Machine, shared: SharedMemory, offset: int, count: int,
         )
     shared.mbarriers[offset] = MBarrier(count)
     shared.octets[offset : offset + 8] = _PATTERN
+    if machine.races is not None:
+        machine.races.word(shared, offset, lane // 32, True)
     if shared.defined is not None:
         shared.defined[offset : offset + 8] = True
     machine.changes += 1
@@ -187,6 +189,7 @@ def _arrive(
             value = int(amount()[lane]) if amount is not None else 1
             arrivals = 1 if expect else value
             if machine.races is not None:
+                machine.races.word(shared, offset, lane // 32, False)
                 machine.races.release(machine.cta, lane // 32, barrier)
             if expect:
                 barrier.bytes += value
@@ -210,15 +213,22 @@ def _wait(k: Binding, i: Instruction, words: Words, space: str, parity: bool) ->
     machine = k.machine
 
     def step(mask: Mask) -> None:
+        lanes = lanes_of(mask, k.lanes)
+        where, values = objects.address(lanes), state()[lanes]
+        alike = not np.count_nonzero(where != where[0]) and not np.count_nonzero(values != values[0])
         failed = False
-        for lane, shared, offset in objects.each(lanes_of(mask, k.lanes)):
+        for lane, shared, offset in objects.each(lanes[:1] if alike else lanes):
             barrier = barrier_at(shared, offset, lane)
             value = int(state()[lane])
             done = (barrier.phase & 1) != (value & 1) if parity else barrier.phase > value >> 20
-            out[lane] = done
+            who = lanes if alike else np.array([lane])
+            out[who] = done
             failed = failed or not done
-            if done and machine.races is not None:
-                machine.races.acquire(machine.cta, lane // 32, barrier)
+            if machine.races is not None:
+                for warp in np.unique(who // 32).tolist():
+                    machine.races.word(shared, offset, warp, False)
+                    if done:
+                        machine.races.acquire(machine.cta, warp, barrier)
         if failed:
             machine.hard_poll = True
 

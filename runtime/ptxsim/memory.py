@@ -193,11 +193,12 @@ class GlobalMemory(Space):
         offset = address - GLOBAL_BASE
         near = min(self.allocations, key=lambda a: min(abs(offset - a.start), abs(offset - a.start - a.size)))
         where = offset - near.start
-        raise Fault(
-            "bounds",
-            f"{size} bytes at global address {address:#x}, which is byte {where} of {near.name} with {near.size} bytes",
-            lanes,
+        place = (
+            f"byte {where} of {near.name} with {near.size} bytes"
+            if abs(where) < 1 << 32
+            else "outside all buffers"
         )
+        raise Fault("bounds", f"{size} bytes at global address {address:#x}, which is {place}", lanes)
 
     def one(self, address: int, size: int, write: bool) -> int:
         """The offset of one range of any size and alignment."""

@@ -2,7 +2,7 @@
 
 Every warp has a vector clock; barriers, mbarriers, atomics and accesses with an order join them. For every byte of shared
 memory the last writer and the last reads of every warp are kept: two accesses by different warps, one of them a write, that
-nothing orders are a race. Asynchronous copies are accesses of a further agent that mbarriers order.
+nothing orders are a race. Asynchronous copies and products are accesses of further agents, ordered by mbarriers and waits.
 
 Source: C. Flanagan, S. N. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009; CUDA C++ Best Practices
 Guide, "Shared Memory and Memory Banks", "Coalesced Access to Global Memory".
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
 Statistics = dict[int, tuple[int, int, int]]
 """PTX line → (executions by warps, passes at least, passes needed)."""
+Wait = tuple[int, int]
+"""An agent, and its clock when it did something."""
 
 
 class History:
-    """Who touched the bytes of one block's shared memory. Agent `warps` is everything asynchronous."""
+    """Who touched the bytes of one block's shared memory.
+
+    Agents are the warps, then copies into shared memory, copies out of it, and the products of every warpgroup.
+    """
 
     def __init__(self, machine: Machine, size: int) -> None:
         warps = machine.lanes // 32
-        agents = warps + 1
+        agents = warps + 2 + -(-warps // 4)
         self.clock = np.zeros((agents, agents), np.int64)
         np.fill_diagonal(self.clock, 1)
         self.writer = np.zeros(size, np.int64)
@@ -89,39 +94,45 @@ class Races:
             history = self.history(cta)
             history.clock[warp] = np.maximum(history.clock[warp], barrier.clock)
 
-    def _follow(self, cta: Cta, warp: int) -> int:
-        """The asynchronous agent starts something that a warp asked for."""
+    def _follow(self, cta: Cta, warp: int, agent: int) -> None:
+        """An asynchronous agent starts something that a warp asked for."""
         history = self.history(cta)
-        agent = history.clock.shape[0] - 1
         history.clock[agent] = np.maximum(history.clock[agent], history.clock[warp])
+        history.clock[agent, agent] += 1
         history.clock[warp, warp] += 1
-        return agent
 
     def issue(self, cta: Cta, shared: SharedMemory, warp: int, places: Array) -> None:
         """A bulk copy into shared memory starts."""
         if self.machine.cluster_size == 1:
-            agent = self._follow(cta, warp)
+            agent = self.machine.lanes // 32
+            self._follow(cta, warp, agent)
             self.touch(cta, places, np.full(places.size, agent), True)
 
     def complete(self, cta: Cta, shared: SharedMemory, barrier: MBarrier) -> None:
         """A bulk copy into shared memory has landed."""
-        history = self.history(cta)
-        agent = history.clock.shape[0] - 1
-        barrier.learn(history.clock[agent])
-        history.clock[agent, agent] += 1
+        barrier.learn(self.history(cta).clock[self.machine.lanes // 32])
 
-    def read_by(self, cta: Cta, shared: SharedMemory, warp: int, places: Array) -> None:
-        """A bulk copy out of shared memory, or a product, starts."""
-        if self.machine.cluster_size == 1:
-            agent = self._follow(cta, warp)
-            self.touch(cta, places, np.full(places.size, agent), False)
+    def read_by(
+        self, cta: Cta, shared: SharedMemory, warp: int, places: Array, warpgroup: int | None
+    ) -> Wait:
+        """A bulk copy out of shared memory, or a product of a warpgroup, starts. Gives what waiting for it teaches."""
+        if self.machine.cluster_size > 1:
+            return 0, 0
+        agent = self.machine.lanes // 32 + (1 if warpgroup is None else 2 + warpgroup)
+        self._follow(cta, warp, agent)
+        self.touch(cta, places, np.full(places.size, agent), False)
+        return agent, int(self.history(cta).clock[agent, agent])
 
-    def caught_up(self, cta: Cta, warps: Array) -> None:
-        """Warps have waited for what the asynchronous agent does."""
-        history = self.history(cta)
-        agent = history.clock.shape[0] - 1
-        history.clock[warps] = np.maximum(history.clock[warps], history.clock[agent])
-        history.clock[agent, agent] += 1
+    def caught_up(self, cta: Cta, warps: Array, wait: Wait) -> None:
+        """Warps have waited for what an agent did until then."""
+        clock = self.history(cta).clock
+        clock[warps, wait[0]] = np.maximum(clock[warps, wait[0]], wait[1])
+
+    def word(self, shared: SharedMemory, offset: int, warp: int, write: bool) -> None:
+        """An mbarrier is made, or used; uses do not race with each other."""
+        cta = self.machine.cta
+        if shared is cta.shared and self.machine.cluster_size == 1:
+            self.touch(cta, offset + np.arange(8), np.full(8, warp), write)
 
     def access(
         self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, ordered: bool
@@ -190,7 +201,8 @@ class Races:
         warps = self.machine.lanes // 32
 
         def name(index: int) -> str:
-            return "an asynchronous copy" if index == warps else f"warp {index}"
+            kinds = ["a bulk copy", "a bulk copy", *["a product"] * index]
+            return kinds[index - warps] if index >= warps else f"warp {index}"
 
         verb = "writes" if write else "reads"
         message = (

@@ -14,7 +14,7 @@ _POISON = 0x5A5A5A5A5A5A5A5A
 
 
 class RegisterFile:
-    """The registers of all functions of a kernel. `arrays` is everything, for saving and restoring a block."""
+    """The registers of all functions of a kernel. `arrays` is everything that belongs to the current block."""
 
     def __init__(self, names: Iterable[tuple[tuple[str, str], str]], lanes: int) -> None:
         self.lanes = lanes
@@ -35,10 +35,3 @@ class RegisterFile:
             block.fill(
                 False if block.dtype == np.bool_ else _POISON & ((1 << (8 * block.dtype.itemsize)) - 1)
             )
-
-    def save(self) -> list[Array]:
-        return [block.copy() for block in self.arrays]
-
-    def restore(self, saved: list[Array]) -> None:
-        for block, copy in zip(self.arrays, saved, strict=True):
-            block[...] = copy

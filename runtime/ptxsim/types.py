@@ -34,7 +34,3 @@ def number_type(type_: str) -> np.dtype[Any]:
     if type_[0] == "s" and not type_.endswith("x2"):
         return np.dtype(f"i{width // 8}")
     return WORDS[width]
-
-
-def word_type(type_: str) -> np.dtype[Any]:
-    return WORDS[WIDTHS[type_]]

@@ -28,6 +28,7 @@ from .words import Words
 
 if TYPE_CHECKING:
     from .machine import Machine
+    from .races import Wait
     from .scheduler import Cta
 
 _PATTERN = np.uint32(0x7FC5A5A5)
@@ -63,6 +64,7 @@ class Product:
     scale: Array
     signs: tuple[int, int]
     line: int
+    waits: list[Wait]
 
 
 @dataclass(slots=True)
@@ -189,7 +191,8 @@ def multiply(k: Binding, i: Instruction) -> Control:
         for index in _warpgroups(machine, mask):
             lanes = slice(128 * index, 128 * index + 128)
             groups = groups_of(cta, index)
-            b = _tile(machine, b_descriptor()[lanes], 4 * index, columns, depth, b_type, bool(trans_b))
+            waits: list[Wait] = []
+            b = _tile(machine, b_descriptor()[lanes], index, waits, columns, depth, b_type, bool(trans_b))
             a: Tile | Array
             if a_descriptor is None:
                 stacked = np.stack([r()[lanes] for r in a_registers], axis=-1).reshape(4, 32, 4)
@@ -197,7 +200,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
                     64, depth
                 )
             else:
-                a = _tile(machine, a_descriptor()[lanes], 4 * index, 64, depth, a_type, bool(trans_a))
+                a = _tile(machine, a_descriptor()[lanes], index, waits, 64, depth, a_type, bool(trans_a))
                 a_seen = a.read()
             chain = groups.chains.get(names)
             if chain is None:
@@ -216,7 +219,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
             if seen.any() != seen.all():
                 raise Fault("wgmma", "scale-d differs between the lanes of a warpgroup")
             line = i.line
-            product = Product(a, b, a_seen, b.read(), seen, (signs[0], signs[1]), line)
+            product = Product(a, b, a_seen, b.read(), seen, (signs[0], signs[1]), line, waits)
             chain.products.append((groups.committed, product))
 
     names_written = list(k.writes)
@@ -227,7 +230,14 @@ def multiply(k: Binding, i: Instruction) -> Control:
 
 
 def _tile(
-    machine: Machine, descriptors: Array, warp: int, rows: int, depth: int, type_: str, transposed: bool
+    machine: Machine,
+    descriptors: Array,
+    warpgroup: int,
+    waits: list[Wait],
+    rows: int,
+    depth: int,
+    type_: str,
+    transposed: bool,
 ) -> Tile:
     if np.count_nonzero(descriptors != descriptors[0]):
         raise Fault("wgmma", "a matrix descriptor that differs between the lanes of a warpgroup")
@@ -240,7 +250,7 @@ def _tile(
             f"a matrix up to shared address {int(places.max()):#x}; {shared.size} bytes of shared memory",
         )
     octets = places.reshape(-1)[:, None] + np.arange(bits // 8)
-    asynchronous_read(machine, shared, octets.reshape(-1), warp)
+    waits.append(asynchronous_read(machine, shared, octets.reshape(-1), warpgroup))
     return Tile(shared, places, type_)
 
 
@@ -277,10 +287,15 @@ def wait(k: Binding, i: Instruction) -> Control:
 
     def step(mask: Mask) -> None:
         for index in _warpgroups(machine, mask):
-            if machine.races is not None:
-                machine.races.caught_up(machine.cta, np.arange(4 * index, 4 * index + 4))
             groups = groups_of(machine.cta, index)
             ready = groups.committed - newest
+            if machine.races is not None:
+                warps = np.arange(4 * index, 4 * index + 4)
+                for chain in groups.chains.values():
+                    for wait in (
+                        w for group, product in chain.products if group < ready for w in product.waits
+                    ):
+                        machine.races.caught_up(machine.cta, warps, wait)
             for names, chain in list(groups.chains.items()):
                 if all(group < ready for group, _ in chain.products):
                     _finish(machine, chain, chain.products)

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 Access = Callable[[Space, Array, Array | None], None]
 """Called with the space, byte offsets and lanes (None: all) of an access, before it happens."""
-Shadow = Callable[[Mask], list[Array]]
-"""Which lanes of the destinations an instruction leaves undefined."""
-
 _ORDERED = frozenset(["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"])
 """Accesses that may order others."""
 

@@ -224,6 +224,8 @@ TMA_BUGS = {
                          {"in flight", "mbarrier", "uninitialised"}),
     "no fence before the store": ("fence.proxy.async.shared::cta;\n", "", 2, {"proxy"}),
     "no wait for the store": ("cp.async.bulk.wait_group.read 0;\n", "", 2, {"in flight"}),
+    "no barrier behind the initialisation": ("bar.sync 0; mov.u32 %r4", "mov.u32 %r4", 3, {"race"}),
+    "no wait for the load": ("WAIT;\n  ld.shared", "NOTHING; NOTHING:\n  ld.shared", 2, {"in flight"}),
     "store not committed": ("1024; cp.async.bulk.commit_group;", "1024;", 2, {"in flight"}),
     "no barrier before the store": ("bar.sync 0;\n  @%p1 bra NEXT;", "@%p1 bra NEXT;", 3, {"race", "proxy", "in flight"}),
     "initialised twice": ("fence.mbarrier_init", "mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init", 1, {"mbarrier"}),
@@ -297,6 +299,28 @@ def test_bugs_of_wgmma_are_reported(run: Any) -> None:
         assert WGMMA.count(old) == 1, name
         found, _ = go(WGMMA.replace(old, new))
         assert found & expected, (name, found)
+
+
+STAGES = """
+  .shared .align 1024 .b8 a[4096]; .shared .align 1024 .b8 b[1024];
+  mov.u32 %r1, a; mov.u32 %r2, b; shl.b32 %r3, %r0, 4; add.u32 %r4, %r1, %r3; shl.b32 %r5, %r0, 2; add.u32 %r6, %r2, %r5;
+  mov.u32 %r10, 0x3C003C00; st.shared.v4.u32 [%r4], {%r10, %r10, %r10, %r10}; st.shared.u32 [%r6], %r10;
+  fence.proxy.async.shared::cta; bar.sync 0; wgmma.fence.sync.aligned; setp.ne.u32 %p1, 0, 0;
+  shr.u32 %r7, %r0, 7; shl.b32 %r7, %r7, 11; add.u32 %r7, %r7, %r1; shr.u32 %r7, %r7, 4; cvt.u64.u32 %rd5, %r7;
+  or.b64 %rd5, %rd5, 0x0000000800400000; shr.u32 %r7, %r2, 4; cvt.u64.u32 %rd6, %r7; or.b64 %rd6, %rd6, 0x0000000800080000;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r20, %r21, %r22, %r23}, %rd5, %rd6, %p1, 1, 1, 0, 0;
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+  bar.sync 0; st.shared.u32 [%r6], %r20; add.u64 %rd1, %rd1, %rd0; st.global.u32 [%rd1], %r21; ret;
+"""
+
+
+def test_a_warpgroup_does_not_write_what_another_one_multiplies(run: Any) -> None:
+    """Each has waited for its own product only; B belongs to both."""
+    out = np.zeros(256, np.float32)
+    assert kinds(run, STAGES, [out], threads=256, level=3) == set()
+    assert out.tolist() == [16.0] * 256
+    without = STAGES.replace("wait_group.sync.aligned 0;\n  bar.sync 0;", "wait_group.sync.aligned 0;")
+    assert kinds(run, without, [out], threads=256, level=3) == {"race"}
 
 
 # -- statistics

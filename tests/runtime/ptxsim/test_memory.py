@@ -111,6 +111,17 @@ def test_read_only_arrays_may_be_read(run: Any) -> None:
         run(COPY, [out, x])
 
 
+def test_a_finding_shows_the_statement_and_its_place(run: Any) -> None:
+    body = ".loc 1 12 3\n mov.u32 %r1, 5; ld.global.u32 %r2, [%rd1+2]; add.u32 %r1, %r1, %r2; ret;"
+    with pytest.raises(PtxCheckError) as error:
+        run(body, [u32(32)], grid=(2, 2))
+    (finding,) = error.value.findings
+    assert finding.instruction == "ld.global.u32 %r2, [%rd1+2]"
+    assert finding.source == ("file 1", 12)
+    assert "PTX line" in str(finding)
+    assert "(CTA (0, 0, 0), lanes 0, 1" in str(finding)
+
+
 def test_views_of_one_array_keep_their_places(run: Any) -> None:
     """A shift by one element, in place, through two overlapping views."""
     x = u32(40)
