@@ -96,7 +96,7 @@ def test_compile_shows_what_the_library_shows(capsys: Capture, files: Path) -> N
         (("compile", "missing.ttir"), 2, "from_ttir: missing.ttir cannot be read: No such file"),
         (("compile", "model.joinery"), 2, "model.joinery: expected the text of a kernel, a file that ends in .ttir or .mlir"),
         (("compile", "k.ttir", "--name", "scale", "--emit", "ptx"), 2, "invalid choice: 'ptx'"),
-        (("compile", "k.ttir", "--name", "scale", "--target", "sm_90a"), 1, "target 'sm_90a' is not part of this version"),
+        (("compile", "k.ttir", "--name", "scale", "--target", "sm_90a"), 1, "fix: target='host', or ptx('sm_90a')"),
         (("compile", "k.ttir", "--name", "scale", "--after", "cse"), 2, "--after goes with --emit ttir, not with --emit asm"),
         (
             ("compile", "k.ttir", "--name", "scale", "--emit", "ttir", "--after", "x"),
