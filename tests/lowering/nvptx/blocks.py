@@ -14,8 +14,8 @@ DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i64": np.int64, "i32": np.int32,
     "i16": np.int16, "i8": np.int8,
 }  # fmt: skip
-Block = tuple[Sequence[int], str]
-"""(shape, element type); without a shape a scalar."""
+Block = tuple[Sequence[int] | None, str]
+"""(shape, element type): () is a scalar, None a parameter that only the body uses."""
 
 
 def block_type(shape: Sequence[int], elem: str) -> str:
@@ -24,10 +24,11 @@ def block_type(shape: Sequence[int], elem: str) -> str:
 
 def kernel(inputs: Sequence[Block], outputs: Sequence[Block], body: str) -> jn.kernel.Kernel:
     """Reads %x0, %x1, … from the first parameters %p0, %p1, …, runs the body, and writes %y0, %y1, … to the others."""
-    lines, parameters = [], []
-    for number, (shape, elem) in enumerate([*inputs, *outputs]):
-        parameters.append(f"%p{number}: !tt.ptr<{elem}>")
+    lines: list[str] = []
+    parameters = [f"%p{number}: !tt.ptr<{elem}>" for number, (_, elem) in enumerate([*inputs, *outputs])]
     for number, (shape, elem) in enumerate(inputs):
+        if shape is None:
+            continue
         lines += _place(number, shape, elem)
         flat = block_type((prod(shape),), elem)
         if shape:
@@ -37,6 +38,7 @@ def kernel(inputs: Sequence[Block], outputs: Sequence[Block], body: str) -> jn.k
             lines.append(f"%x{number} = tt.load %p{number} : !tt.ptr<{elem}>")
     lines.append(body)
     for number, (shape, elem) in enumerate(outputs):
+        assert shape is not None
         place = len(inputs) + number
         lines += _place(place, shape, elem)
         flat = block_type((prod(shape),), elem)
