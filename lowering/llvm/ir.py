@@ -190,6 +190,15 @@ class Function:
     def text(self) -> str:
         return "\n".join([self.head, self.lines[0], *self._entry_allocas, *self.lines[1:], "}", ""])
 
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What is emitted inside is taken back afterwards."""
+        kept = (len(self.lines), len(self._entry_allocas), self.block, self._counter)
+        yield
+        del self.lines[kept[0] :]
+        del self._entry_allocas[kept[1] :]
+        _, _, self.block, self._counter = kept
+
     # -- arithmetic -------------------------------------------------------
 
     def binary(self, opcode: str, a: V, b: V) -> V:

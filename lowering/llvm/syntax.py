@@ -102,7 +102,7 @@ def constant_value(op: Any) -> float | int | bool:
     value = attribute(op, "value")
     if isinstance(value, DenseIntOrFPElementsAttr):
         if not value.is_splat():
-            raise UnsupportedError("host lowering: a dense constant that is not a splat")
+            raise UnsupportedError("lowering: a dense constant that is not a splat")
         return value.get_values()[0]
     result: float | int | bool = plain(value)
     return result

@@ -311,7 +311,7 @@ def _known_in_kernels(operand: Operand, type_: str, specials: Mapping[str, str],
         case Special(name):
             if name not in specials:
                 raise UnsupportedError(f"{where}: the special register {name} is not known")
-            if WIDTHS[specials[name]] != WIDTHS[type_]:
+            if WIDTHS[specials[name]] < WIDTHS[type_]:
                 raise UserError(f"{where}: {name} is {specials[name]}, expected {WIDTHS[type_]} bits ({type_})")
             return True
         case Name():

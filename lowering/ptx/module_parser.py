@@ -30,7 +30,9 @@ _BOUNDS = frozenset([
     "blocksareclusters", "noreturn",
 ])  # fmt: skip
 
-_DEBUG_SECTION = re.compile(r"^[ \t]*\.section[ \t]+\.debug\w*\s*\{[^{}\"/]*(?://[^\n]*\n[^{}\"/]*)*\}", re.MULTILINE)
+_DEBUG_SECTION = re.compile(
+    r"^[ \t]*\.section[ \t]+\.debug\w*\s*\{[^{}\"/]*(?://[^\n]*\n[^{}\"/]*)*\}", re.MULTILINE
+)
 """Sections that only debuggers read, cut out before anything else for speed."""
 
 
@@ -85,9 +87,13 @@ class _ModuleParser(StatementParser):
                 self.declaration_at_top()
         if version == (0, 0) or not target[0]:
             self.fail("a module starts with .version and .target")
-        named = {f"file {number}": name for number, name in self.files.items()}  # .file stands behind the functions
+        named = {
+            f"file {number}": name for number, name in self.files.items()
+        }  # .file stands behind the functions
         for function in self.functions.values():
-            function.places = [place and (named.get(place[0], place[0]), place[1]) for place in function.places]
+            function.places = [
+                place and (named.get(place[0], place[0]), place[1]) for place in function.places
+            ]
         return PtxModule(version, target, self.variables, self.functions)
 
     def unknown(self, problem: str) -> NoReturn:
@@ -119,7 +125,7 @@ class _ModuleParser(StatementParser):
             self.take()
             number, name = self.take(), self.take()
             if number.kind != "integer" or name.kind != "string" or len(number.text) > 9:
-                self.fail("expected .file number \"name\"")
+                self.fail('expected .file number "name"')
             self.files[int(number.text)] = name.text[1:-1]
             while self.optional(","):
                 self.take()
@@ -158,7 +164,10 @@ class _ModuleParser(StatementParser):
             self.fail("expected .loc file line column")
         while self.optional(","):
             self.take()
-            while self.token.kind in ("integer", "name") and self.token.text not in ("function_name", "inlined_at"):
+            while self.token.kind in ("integer", "name") and self.token.text not in (
+                "function_name",
+                "inlined_at",
+            ):
                 following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
                 if self.token.kind == "name" and self.tokens[self.at - 1].text != "function_name":
                     break
@@ -178,7 +187,11 @@ class _ModuleParser(StatementParser):
             self.function()
         elif word in _SPACES:
             for variable in self.variable_list(extern):
-                if variable.name in self.variables and self.variables[variable.name].size is not None and not extern:
+                if (
+                    variable.name in self.variables
+                    and self.variables[variable.name].size is not None
+                    and not extern
+                ):
                     self.fail(f"variable {variable.name} is declared twice")
                 self.variables[variable.name] = variable
         else:
@@ -339,7 +352,9 @@ class _ModuleParser(StatementParser):
                     break
             function.bounds[word] = tuple(numbers)
         known = self.functions.get(name.text)
-        if known is not None and (known.entry != entry or (known.code is not None and self.token.text == "{")):
+        if known is not None and (
+            known.entry != entry or (known.code is not None and self.token.text == "{")
+        ):
             self.fail(f"function {name.text} is defined twice")
         if self.optional(";"):
             self.functions.setdefault(name.text, function)
@@ -391,7 +406,9 @@ class _FunctionReader:
                 self.statement()
         parser.scopes = [RegisterNames("")]
         function.code = [
-            replace(i, operands=tuple(self.resolved(o, scope) for o in i.operands)) if self.has_names(i) else i
+            replace(i, operands=tuple(self.resolved(o, scope) for o in i.operands))
+            if self.has_names(i)
+            else i
             for i, scope in self.pending
         ]
         for name, (labels, scope) in self.table_scopes.items():
@@ -480,7 +497,9 @@ class _FunctionReader:
             case Name(text):
                 return Name(self.lookup(text, scope))
             case Address(base, offset, parts):
-                return Address(self.resolved(base, scope), offset, tuple(self.resolved(p, scope) for p in parts))
+                return Address(
+                    self.resolved(base, scope), offset, tuple(self.resolved(p, scope) for p in parts)
+                )
             case Group(elements):
                 return Group(tuple(self.resolved(e, scope) for e in elements))
             case Vector(elements):

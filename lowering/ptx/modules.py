@@ -101,4 +101,6 @@ class PtxModule:
 
     @property
     def entries(self) -> list[Function]:
-        return [function for function in self.functions.values() if function.entry and function.code is not None]
+        return [
+            function for function in self.functions.values() if function.entry and function.code is not None
+        ]

@@ -26,7 +26,17 @@ Addresses = Callable[[Array | None], Array]
 ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
 _HINTS = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc")
-_SPACES = ("global", "shared::cta", "shared::cluster", "shared", "local", "const", "param::entry", "param::func", "param")
+_SPACES = (
+    "global",
+    "shared::cta",
+    "shared::cluster",
+    "shared",
+    "local",
+    "const",
+    "param::entry",
+    "param::func",
+    "param",
+)
 
 
 def address_of(k: Binding, operand: Operand) -> Addresses:
@@ -300,7 +310,9 @@ def store(k: Binding, i: Instruction) -> Step:
             space_.view(dtype, count)[offset >> index] = gathered(lanes)
             return
         found = gathered(lanes)
-        found = np.broadcast_to(found, (where.size, count)) if count > 1 else np.broadcast_to(found, where.shape)
+        found = (
+            np.broadcast_to(found, (where.size, count)) if count > 1 else np.broadcast_to(found, where.shape)
+        )
         for space_, chosen, place, who in router.parts(where, lanes):
             offset = space_.offsets(place, size, who, True, site)
             if watch is not None:
@@ -314,7 +326,9 @@ def convert_address(k: Binding, i: Instruction) -> Step:
     """cvta, cvta.to: between a space and the generic addresses."""
     words = Words(i)
     to = words.has("to")
-    space = words.choice(("global", "shared::cluster", "shared::cta", "shared", "local", "const", "param::entry", "param"))
+    space = words.choice(
+        ("global", "shared::cluster", "shared::cta", "shared", "local", "const", "param::entry", "param")
+    )
     type_ = words.choice(("u64", "u32"))
     words.done()
     words.operands(2)
@@ -333,7 +347,11 @@ def convert_address(k: Binding, i: Instruction) -> Step:
             outside = (found >> np.uint64(56)) != np.uint64(window >> 56)
             outside = outside if mask is None else outside & mask
             if np.count_nonzero(outside):
-                machine.warn("address space", f"a generic address that is not in {space} memory", np.flatnonzero(outside))
+                machine.warn(
+                    "address space",
+                    f"a generic address that is not in {space} memory",
+                    np.flatnonzero(outside),
+                )
         found = found - step_by if to else found + step_by
         np.copyto(out, found, casting="unsafe", where=True if mask is None else mask)
 
@@ -342,7 +360,9 @@ def convert_address(k: Binding, i: Instruction) -> Step:
 
 def is_space(k: Binding, i: Instruction) -> Step:
     words = Words(i)
-    space = words.choice(("global", "shared::cluster", "shared::cta", "shared", "local", "const", "param::entry", "param"))
+    space = words.choice(
+        ("global", "shared::cluster", "shared::cta", "shared", "local", "const", "param::entry", "param")
+    )
     words.done()
     words.operands(2)
     out = k.destination(i.operands[0], "pred")
@@ -350,7 +370,11 @@ def is_space(k: Binding, i: Instruction) -> Step:
     window = {"s": SHARED_WINDOW, "l": LOCAL_WINDOW, "p": PARAM_WINDOW}.get(space[0], 0)
 
     def step(mask: Mask) -> None:
-        np.copyto(out, (address(None) >> np.uint64(56)) == np.uint64(window >> 56), where=True if mask is None else mask)
+        np.copyto(
+            out,
+            (address(None) >> np.uint64(56)) == np.uint64(window >> 56),
+            where=True if mask is None else mask,
+        )
 
     return step
 

@@ -14,6 +14,8 @@ from ...promotion.errors import UserError
 from .memory import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory
 from .types import Array
 
+MAX_VARIABLES = 1 << 30
+"""Bytes of all variables of a module."""
 _ALIGN = 256
 """Alignment of buffers, that of device allocations; a view of an array keeps its place modulo this."""
 
@@ -90,23 +92,24 @@ def _buffers(arrays: list[tuple[str, NDArray[Any]]]) -> list[_Buffer]:
     return found
 
 
-def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: int) -> Arena:
+def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena:
     """Place arrays, variables and parameters."""
     if len(args) != len(function.parameters):
-        raise UserError(f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given")
+        raise UserError(
+            f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
+        )
     arrays: list[tuple[str, NDArray[Any]]] = []
     for number, value in enumerate(args):
         what = f"argument {number}"
-        if isinstance(value, (list, tuple)):
-            value = PointerTable(value)
-        if isinstance(value, np.ndarray) and not _is_scalar(value, function.parameters[number]):
-            _check_array(value, what)
-            arrays.append((what, value))
-        elif isinstance(value, PointerTable):
-            for index, array in enumerate(value.arrays):
+        if _is_table(value):
+            for index, array in enumerate(_table(value).arrays):
                 if array is not None:
                     _check_array(array, f"{what}[{index}]")
                     arrays.append((f"{what}[{index}]", array))
+        elif isinstance(value, np.ndarray):
+            if not _is_scalar(value, function.parameters[number]):
+                _check_array(value, what)
+                arrays.append((what, value))
         elif hasattr(value, "array") and isinstance(value.array, np.ndarray):
             _check_array(value.array, what)
             arrays.append((what, value.array))
@@ -129,17 +132,21 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: i
         place = -(-(start + size + GAP) // _ALIGN) * _ALIGN
         return start
 
-    variables = [v for v in module.variables.values() if v.space in ("global", "const") and v.size is not None]
+    if sum(v.size or 0 for v in module.variables.values()) > MAX_VARIABLES:
+        raise UserError(f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes")
+    variables = [
+        v for v in module.variables.values() if v.space in ("global", "const") and v.size is not None
+    ]
     for variable in variables:
         assert variable.size is not None
-        start = reserve(f"variable {variable.name}", variable.size, variable.align, variable.space == "global")
+        start = reserve(
+            f"variable {variable.name}", variable.size, variable.align, variable.space == "global"
+        )
         addresses[variable.name] = GLOBAL_BASE + start
     tables = {
         n: reserve(f"argument {n}", 8 * len(_table(v).arrays), 8, False) for n, v in enumerate(args) if _is_table(v)
     }  # fmt: skip
     memory = GlobalMemory(place, allocations)
-    if level > 1:
-        memory.watch(True)
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
     device: dict[int, int] = {}
     for buffer in buffers:
@@ -150,7 +157,9 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any], level: i
             if array.flags.writeable:
                 arena.copies.append((array, start))
     for variable in variables:
-        _initialise(arena, module, addresses[variable.name] - GLOBAL_BASE, SIZES[variable.type], variable.values)
+        _initialise(
+            arena, module, addresses[variable.name] - GLOBAL_BASE, SIZES[variable.type], variable.values
+        )
 
     def address(array: NDArray[Any] | None) -> int:
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + place if array.nbytes == 0 else 0)
@@ -183,11 +192,11 @@ def _is_scalar(value: NDArray[Any], parameter: Parameter) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, (PointerTable, list, tuple))
+    return isinstance(value, (list, tuple)) or hasattr(value, "arrays")
 
 
 def _table(value: Any) -> PointerTable:
-    return value if isinstance(value, PointerTable) else PointerTable(value)
+    return value if isinstance(value, PointerTable) else PointerTable(getattr(value, "arrays", value))
 
 
 def _parameter_space(function: Function) -> ParameterMemory:
@@ -214,7 +223,9 @@ def _scalar(value: Any, parameter: Parameter, what: str) -> bytes:
         if len(value) != size:
             raise UserError(f"{what}: {len(value)} bytes for a parameter of {size}")
         return bytes(value)
-    if isinstance(value, (np.generic, np.ndarray)) and (value.dtype.kind in "fV" or value.dtype.itemsize == size):
+    if isinstance(value, (np.generic, np.ndarray)) and (
+        value.dtype.kind in "fV" or value.dtype.itemsize == size
+    ):
         if value.dtype.itemsize == size:
             return value.tobytes()
         value = float(value)

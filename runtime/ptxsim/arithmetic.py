@@ -21,7 +21,11 @@ def arithmetic(k: Binding, d: Decoded) -> Step:
         step = convert(k, d)
     elif not d.flags & {"cc"} and d.opcode not in ("addc", "subc", "madc"):
         table = FLOAT_BUILDERS if d.types and d.types[0] in FLOATS else INTEGERS
-        builder = table.get(d.opcode) or INTEGERS.get(d.opcode) if d.opcode in ("mov", "selp") else table.get(d.opcode)
+        builder = (
+            table.get(d.opcode) or INTEGERS.get(d.opcode)
+            if d.opcode in ("mov", "selp")
+            else table.get(d.opcode)
+        )
         step = builder(k, d) if builder is not None else None
     return step if step is not None else evaluated(k, d)
 
@@ -33,7 +37,9 @@ def evaluated(k: Binding, d: Decoded) -> Step:
         if type_ == "pred":
             sources.append(k.predicate(operand))
         else:
-            array = np.broadcast_to(np.asarray(k.source(operand, type_)).view(WORDS[WIDTHS[type_]]), (k.lanes,))
+            array = np.broadcast_to(
+                np.asarray(k.source(operand, type_)).view(WORDS[WIDTHS[type_]]), (k.lanes,)
+            )
             sources.append(lambda array=array: array)  # type: ignore[misc]
     outs: list[tuple[Array, str]] = []
     for operand, type_ in zip(d.results, d.result_types, strict=True):
@@ -51,7 +57,9 @@ def evaluated(k: Binding, d: Decoded) -> Step:
             if type_ != "pred":
                 value = value.astype(WORDS[WIDTHS[type_]])
                 if out.dtype.kind == "i" or out.dtype.itemsize == value.dtype.itemsize:
-                    value = value.view(f"{out.dtype.kind if out.dtype.kind != 'b' else 'u'}{value.dtype.itemsize}")
+                    value = value.view(
+                        f"{out.dtype.kind if out.dtype.kind != 'b' else 'u'}{value.dtype.itemsize}"
+                    )
             out[lanes] = value
         if len(found) == 3:
             carry[lanes] = found[2]

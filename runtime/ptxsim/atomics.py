@@ -166,4 +166,3 @@ def _elements(k: Binding, operand: Operand, count: int) -> tuple[Operand, ...]:
     if not isinstance(operand, Vector) or len(operand.elements) != count:
         raise k.refuse(operand, f"{count} registers in braces")
     return operand.elements
-

@@ -33,7 +33,13 @@ class Barrier:
         self.arrived = 0
 
     def arrive(
-        self, scheduler: Scheduler, cta: Cta, group: Group, kind: str, expected: int | None, finish: Finish | None
+        self,
+        scheduler: Scheduler,
+        cta: Cta,
+        group: Group,
+        kind: str,
+        expected: int | None,
+        finish: Finish | None,
     ) -> None:
         """The lanes of a group arrive; all but "arrive" wait, with the group's pc already behind the instruction."""
         lanes = cta.live.size
@@ -42,13 +48,18 @@ class Barrier:
             self.expected = expected
             self.kind = kind
         if self.expected != expected:
-            raise Fault("barrier", f"barrier {self.number} with {expected} threads; others arrived with {self.expected}")
+            raise Fault(
+                "barrier",
+                f"barrier {self.number} with {expected} threads; others arrived with {self.expected}",
+            )
         if (kind == "red") != (self.kind == "red"):
             raise Fault("barrier", f"barrier {self.number}: bar.red and bar.sync or bar.arrive in one phase")
         mask = scheduler.mask_of(group)
         twice = mask & self.lanes
         if np.count_nonzero(twice):
-            raise Fault("barrier", f"barrier {self.number}: a lane arrives twice in one phase", np.flatnonzero(twice))
+            raise Fault(
+                "barrier", f"barrier {self.number}: a lane arrives twice in one phase", np.flatnonzero(twice)
+            )
         before = self._complete_warps(cta)
         self.lanes |= mask
         self.arrived += 32 * int(np.count_nonzero(self._complete_warps(cta) & ~before))
@@ -56,7 +67,10 @@ class Barrier:
             cta.groups.remove(group)
             self.waiting.append((group, finish))
         if self.expected is not None and self.arrived > self.expected:
-            raise Fault("barrier", f"barrier {self.number}: {self.arrived} threads arrived, {self.expected} are expected")
+            raise Fault(
+                "barrier",
+                f"barrier {self.number}: {self.arrived} threads arrived, {self.expected} are expected",
+            )
         self.check(scheduler, cta)
 
     def _complete_warps(self, cta: Cta) -> Array:

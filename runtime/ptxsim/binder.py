@@ -10,7 +10,7 @@ from ...lowering.ptx.instructions import FORMS, decode
 from ...lowering.ptx.modules import Function
 from ...lowering.ptx.syntax import Instruction, Special
 from ...promotion.errors import UnsupportedError
-from . import access, atomics, bulk, clusters, control, copies, matrices, mbarriers, warp, warpgroups
+from . import access, atomics, bulk, clusters, control, copies, matrices, mbarriers, tensors, warp, warpgroups
 from .arithmetic import arithmetic
 from .binding import Binding
 from .machine import SPECIALS, Machine
@@ -22,8 +22,23 @@ StepBuilder = Callable[[Binding, Instruction], Step]
 ControlBuilder = Callable[[Binding, Instruction], Control]
 
 _FENCES = (
-    "acq_rel", "sc", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl", "proxy", "alias", "async", "async.global",
-    "async.shared::cta", "global", "shared::cta", "mbarrier_init",
+    "acq_rel",
+    "sc",
+    "acquire",
+    "release",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "gl",
+    "proxy",
+    "alias",
+    "async",
+    "async.global",
+    "async.shared::cta",
+    "global",
+    "shared::cta",
+    "mbarrier_init",
 )
 
 
@@ -48,7 +63,7 @@ def _copy(k: Binding, i: Instruction) -> Step:
             return bulk.commit(k, i)
         if "wait_group" in words:
             return bulk.wait(k, i)
-        return bulk.tensor(k, i) if "tensor" in words and "prefetch" not in words else bulk.copy(k, i)
+        return tensors.tensor(k, i) if "tensor" in words and "prefetch" not in words else bulk.copy(k, i)
     if "commit_group" in words:
         return copies.commit(k, i)
     if words & {"wait_group", "wait_all"}:
@@ -63,7 +78,7 @@ def _bar(k: Binding, i: Instruction) -> Control:
 
 
 def _fence(k: Binding, i: Instruction) -> Step:
-    return bulk.fence(k, i, control.nothing(*_FENCES))
+    return tensors.fence(k, i, control.nothing(*_FENCES))
 
 
 STEPS: dict[str, StepBuilder] = {
@@ -72,13 +87,13 @@ STEPS: dict[str, StepBuilder] = {
     "red": atomics.atomic, "membar": control.nothing(*_FENCES), "fence": _fence, "brkpt": control.nothing(),
     "activemask": warp.active_mask, "nanosleep": _sleep, "cp": _copy, "mbarrier": mbarriers.mbarrier,
     "mapa": clusters.map_address, "getctarank": clusters.rank_of, "griddepcontrol": clusters.grid_control,
-    "tensormap": bulk.replace_field,
+    "tensormap": tensors.replace_field,
 }  # fmt: skip
 CONTROLS: dict[str, ControlBuilder] = {
     "bra": control.branch, "brx": control.branch_table, "ret": control.leave, "exit": control.leave, "trap": control.trap,
     "bar": _bar, "barrier": _bar, "shfl": warp.shuffle, "vote": warp.vote, "match": warp.match, "redux": warp.reduce,
     "elect": warp.elect, "ldmatrix": matrices.load_matrix, "mma": matrices.multiply, "stmatrix": matrices.store_matrix,
-    "wgmma": warpgroups.warpgroup, "setmaxnreg": clusters.set_registers, "tensormap": bulk.copy_map,
+    "wgmma": warpgroups.warpgroup, "setmaxnreg": clusters.set_registers, "tensormap": tensors.copy_map,
 }  # fmt: skip
 
 
@@ -118,7 +133,9 @@ def _bind_function(machine: Machine, function: Function) -> None:
             flow, after = control.call(k, instruction)
             add(None, flow, index)
             add(after, None, index)
-        elif instruction.opcode in CONTROLS and not (instruction.opcode == "tensormap" and "replace" in instruction.modifiers):
+        elif instruction.opcode in CONTROLS and not (
+            instruction.opcode == "tensormap" and "replace" in instruction.modifiers
+        ):
             add(None, CONTROLS[instruction.opcode](k, instruction), index)
         else:
             add(_step(k, instruction), None, index)
@@ -168,4 +185,3 @@ def _guarded(k: Binding, i: Instruction, step: Step) -> Step:
             step(chosen.copy())
 
     return guarded
-

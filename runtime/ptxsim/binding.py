@@ -100,7 +100,11 @@ class Binding:
                     return np.frombuffer(word.to_bytes(8, "little"), np.float64).astype(np.float32)[0]
                 return self.scalar(word & ((1 << WIDTHS[type_]) - 1), dtype)
             case Special(name):
-                return self.machine.special(name, self.where).view(dtype)
+                special = self.machine.special(name, self.where)
+                ratio = (
+                    special.dtype.itemsize // dtype.itemsize
+                )  # the low half of %clock64 and %gridid may be read
+                return special.reshape(-1).view(dtype)[::ratio].reshape(special.shape)
             case Name(text):
                 address = self.machine.symbol(self.function, text, self.where)
                 return self.scalar(address & ((1 << WIDTHS[type_]) - 1), dtype)
@@ -158,7 +162,9 @@ class Binding:
         if out.dtype.itemsize > words.itemsize and out.dtype.kind == "u":
 
             def widened(value: Any, mask: Mask) -> None:
-                np.copyto(out, np.asarray(value).view(words), casting="unsafe", where=True if mask is None else mask)
+                np.copyto(
+                    out, np.asarray(value).view(words), casting="unsafe", where=True if mask is None else mask
+                )
 
             return widened
 
@@ -200,9 +206,9 @@ def unary(function: Ufunc, x: Any, out: Array) -> Step:
 def binary(function: Ufunc, x: Any, y: Any, out: Array) -> Step:
     def step(mask: Mask) -> None:
         if mask is None:
-            function(x, y, out)
+            function(x, y, out=out)
         else:
-            function(x, y, out, where=mask)
+            function(x, y, out=out, where=mask)
 
     return step
 

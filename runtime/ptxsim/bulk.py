@@ -1,8 +1,8 @@
-"""Bulk copies, TMA, and instructions on tensor maps.
+"""Bulk copies, and what is pending of all asynchronous copies of a block.
 
-Source: PTX ISA, "Data Movement: cp.async.bulk, cp.async.bulk.tensor, cp.reduce.async.bulk", "tensormap.replace",
-"tensormap.cp_fenceproxy". Loads land when nothing else in the block moves (delivery "late"), at issue ("early"), or in random
-order ("random"); their targets are in flight until then. Stores read their source when a wait enforces it, or at the end.
+Source: PTX ISA, "Data Movement: cp.async.bulk, cp.reduce.async.bulk". Loads land when nothing else in the block moves
+(delivery "late"), at issue ("early"), or in random order ("random"); their targets are in flight until then. Stores read their
+source when a wait enforces it, or at the end.
 """
 
 from __future__ import annotations
@@ -13,18 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...lowering.ptx.syntax import Address, Instruction, Vector
-from ...promotion.errors import UnsupportedError, UserError
+from ...lowering.ptx.syntax import Instruction
+from ...promotion.errors import UnsupportedError
 from .access import Router, address_of, hints
 from .binding import Binding
-from .control import collective
 from .copies import CopyQueue
 from .findings import Fault
 from .floats import from_bf16, nearest_bf16
 from .mbarriers import Objects, barrier_at, lanes_of
 from .memory import SharedMemory
-from .scheduler import Control
-from .tensor_maps import FIELDS, MAP_BYTES, TensorView, read_map, set_field
 from .types import Array, Mask, Step
 from .words import Words
 
@@ -75,7 +72,11 @@ def finish_stores(machine: Machine, cta: Cta) -> None:
     if queue.stores:
         lanes = [lane for lane, _, _ in queue.stores]
         late = [lane for lane, group, _ in queue.stores if group >= queue.committed[lane]]
-        text = "never committed" if late else "never waited for; the block's shared memory may be gone when they read it"
+        text = (
+            "never committed"
+            if late
+            else "never waited for; the block's shared memory may be gone when they read it"
+        )
         machine.warn("in flight", f"the block ends with bulk stores that were {text}", lanes)
     for _, _, action in queue.stores:
         action()
@@ -88,7 +89,9 @@ def _mark(machine: Machine, shared: SharedMemory, places: Array, mark: int) -> N
         return
     busy = shared.flight[places]
     if np.count_nonzero(busy == WRITING) or (mark == WRITING and np.count_nonzero(busy)):
-        machine.violation("in flight", "a bulk copy of shared bytes that another pending copy writes or reads")
+        machine.violation(
+            "in flight", "a bulk copy of shared bytes that another pending copy writes or reads"
+        )
     shared.flight[places] = mark
 
 
@@ -104,7 +107,10 @@ def asynchronous_read(machine: Machine, shared: SharedMemory, places: Array, war
 def _proxy(machine: Machine, shared: SharedMemory, places: Array) -> None:
     """Bytes written through the generic proxy need a fence before the asynchronous one reads them."""
     if shared.dirty is not None and np.count_nonzero(shared.dirty[places]):
-        machine.violation("proxy", "an asynchronous read of shared bytes that ordinary stores wrote, without fence.proxy.async")
+        machine.violation(
+            "proxy",
+            "an asynchronous read of shared bytes that ordinary stores wrote, without fence.proxy.async",
+        )
     if shared.defined is not None and not shared.defined[places].all():
         machine.violation("uninitialised", "an asynchronous read of shared bytes that nothing has written")
 
@@ -118,11 +124,6 @@ def _write(machine: Machine, shared: SharedMemory, places: Array, octets: Array)
         shared.dirty[places] = False
 
 
-def _octets(places: Array, size: int) -> Array:
-    """Element places → places of their bytes."""
-    return np.asarray((places[:, None] + np.arange(size)).reshape(-1))
-
-
 # -- loads
 
 
@@ -130,7 +131,9 @@ Target = tuple[SharedMemory, int, Array]
 """Shared memory, the offset of its mbarrier, and places of bytes."""
 
 
-def _load(machine: Machine, targets: list[Target], data: Callable[[], Array], size: int, lane: int) -> None:
+def load_into(
+    machine: Machine, targets: list[Target], data: Callable[[], Array], size: int, lane: int
+) -> None:
     """Copy to shared memory."""
     cta = machine.cta
     for shared, _, places in targets:
@@ -156,24 +159,31 @@ def _load(machine: Machine, targets: list[Target], data: Callable[[], Array], si
         bulk_of(machine, cta).loads.append(land)
 
 
-def _check_shared(shared: SharedMemory, start: int, size: int, align: int, lane: int) -> None:
+def check_shared(shared: SharedMemory, start: int, size: int, align: int, lane: int) -> None:
     if start % align:
         raise Fault("alignment", f"shared address {start:#x} is no multiple of {align}", [lane])
     if start + size > shared.size:
-        raise Fault("bounds", f"{size} bytes at shared address {start:#x}; {shared.size} bytes of shared memory", [lane])
+        raise Fault(
+            "bounds",
+            f"{size} bytes at shared address {start:#x}; {shared.size} bytes of shared memory",
+            [lane],
+        )
 
 
-def _one(router: Router, address: Array, lanes: Array) -> list[tuple[int, SharedMemory, int]]:
+def shared_places(router: Router, address: Array, lanes: Array) -> list[tuple[int, SharedMemory, int]]:
     """Every lane's address in shared memory: (lane, memory, offset)."""
     found = []
     for space, _, place, who in router.parts(address, lanes):
         if not isinstance(space, SharedMemory):
             raise Fault("bounds", "an address outside shared memory", lanes)
-        found += [(int(lane), space, int(at)) for lane, at in zip(who if who is not None else lanes, place, strict=True)]
+        found += [
+            (int(lane), space, int(at))
+            for lane, at in zip(who if who is not None else lanes, place, strict=True)
+        ]
     return found
 
 
-def _multicast(machine: Machine, shared: SharedMemory, mask: int | None) -> list[SharedMemory]:
+def multicast_targets(machine: Machine, shared: SharedMemory, mask: int | None) -> list[SharedMemory]:
     if mask is None:
         return [shared]
     others = machine.cta.others
@@ -200,7 +210,7 @@ def copy(k: Binding, i: Instruction) -> Step:
     barrier = not grouped and words.has("mbarrier::complete_tx::bytes")
     operation, type_ = "", ""
     if reduce_:
-        operation, type_ = words.choice(_REDUCTIONS), words.choice(_REDUCED)
+        operation, type_ = words.choice(REDUCTIONS), words.choice(_REDUCED)
         words.drop("noftz")
     words.done()
     loading = barrier and source == "global" and to.startswith("shared")
@@ -214,7 +224,11 @@ def copy(k: Binding, i: Instruction) -> Step:
     size = k.full(i.operands[2], "u32")
     target_address, source_address = address_of(k, i.operands[0]), address_of(k, i.operands[1])
     target_router, source_router = Router(k, to), Router(k, source)
-    objects = Objects(k, i, i.operands[3], "shared::cluster" if to == "shared::cluster" else "shared") if barrier else None
+    objects = (
+        Objects(k, i, i.operands[3], "shared::cluster" if to == "shared::cluster" else "shared")
+        if barrier
+        else None
+    )
     group_mask = k.full(i.operands[4], "u16") if multicast else None
     machine = k.machine
 
@@ -228,21 +242,29 @@ def copy(k: Binding, i: Instruction) -> Step:
             span = np.arange(count)
             if barrier:
                 assert objects is not None
-                ((_, shared, start),) = _one(target_router, target_address(own), own)
+                ((_, shared, start),) = shared_places(target_router, target_address(own), own)
                 ((_, _, at),) = objects.each(own)
                 data = _source(machine, source_router, source_address(own), own, count)
-                homes = _multicast(machine, shared, int(group_mask()[lane]) if group_mask is not None else None)
+                homes = multicast_targets(
+                    machine, shared, int(group_mask()[lane]) if group_mask is not None else None
+                )
                 for home in homes:
-                    _check_shared(home, start, count, 16, lane)
-                _load(machine, [(home, at, start + span) for home in homes], data, count, lane)
+                    check_shared(home, start, count, 16, lane)
+                load_into(machine, [(home, at, start + span) for home in homes], data, count, lane)
                 continue
-            ((_, shared, start),) = _one(source_router, source_address(own), own)
-            _check_shared(shared, start, count, 16, lane)
+            ((_, shared, start),) = shared_places(source_router, source_address(own), own)
+            check_shared(shared, start, count, 16, lane)
             address = int(target_address(own)[0])
             if address % 16:
                 raise Fault("alignment", f"global address {address:#x} is no multiple of 16", [lane])
             offset = machine.memory.one(address, count, True)
-            _store(machine, lane, shared, start + span, _writer(machine, offset + span, shared, start + span, operation, type_))
+            store_from(
+                machine,
+                lane,
+                shared,
+                start + span,
+                writer(machine, offset + span, shared, start + span, operation, type_),
+            )
 
     return step
 
@@ -254,8 +276,8 @@ def _source(machine: Machine, router: Router, address: Array, own: Array, count:
             raise Fault("alignment", f"global address {place:#x} is no multiple of 16", own)
         offset = machine.memory.one(place, count, False)
         return lambda: machine.memory.octets[offset : offset + count].copy()
-    ((_, shared, start),) = _one(router, address, own)
-    _check_shared(shared, start, count, 16, int(own[0]))
+    ((_, shared, start),) = shared_places(router, address, own)
+    check_shared(shared, start, count, 16, int(own[0]))
     _proxy(machine, shared, start + np.arange(count))
     return lambda: shared.octets[start : start + count].copy()
 
@@ -269,13 +291,15 @@ def _prefetch(words: Words) -> Step:
 
 # -- stores
 
-_REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _REDUCED = ("u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64", "b32", "b64")
 _WORDS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.uint16, "u8": np.uint8, "u16": np.uint16,
           "u32": np.uint32, "s32": np.int32, "u64": np.uint64, "s64": np.int64, "b32": np.uint32, "b64": np.uint64}  # fmt: skip
 
 
-def _store(machine: Machine, lane: int, shared: SharedMemory, places: Array, action: Callable[[], None]) -> None:
+def store_from(
+    machine: Machine, lane: int, shared: SharedMemory, places: Array, action: Callable[[], None]
+) -> None:
     """A copy out of shared memory, in the bulk group that the lane commits next."""
     _proxy(machine, shared, places)
     if machine.races is not None:
@@ -296,7 +320,7 @@ def _store(machine: Machine, lane: int, shared: SharedMemory, places: Array, act
     queue.stores.append((lane, int(queue.committed[lane]), perform))
 
 
-def _writer(
+def writer(
     machine: Machine, target: Array, shared: SharedMemory, source: Array, operation: str, type_: str
 ) -> Callable[[], None]:
     """Writes bytes, or combines elements, of shared memory to places in global memory."""
@@ -364,186 +388,3 @@ def wait(k: Binding, i: Instruction) -> Step:
         queue.stores = left
 
     return step
-
-
-# -- tensors
-
-
-def tensor(k: Binding, i: Instruction) -> Step:
-    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, tiled."""
-    words = Words(i)
-    reduce_ = words.has("reduce")
-    words.require("async", "bulk", "tensor")
-    rank = int(words.choice(("1d", "2d", "3d", "4d", "5d"))[0])
-    storing = words.has("bulk_group")
-    space = words.choice(("shared::cta",) if storing else ("shared::cta", "shared::cluster"))
-    words.require("global")
-    words.drop("tile")
-    policy = hints(words)
-    multicast = words.has("multicast::cluster")
-    if not storing:
-        words.require("mbarrier::complete_tx::bytes")
-    operation = words.choice(_REDUCTIONS) if reduce_ else ""
-    words.done()
-    if (storing == multicast and storing) or (reduce_ and not storing):
-        raise UnsupportedError(f"{words.where}: this combination of modifiers is not known")
-    words.operands(2 + (not storing) + multicast + policy)
-    described, plain = (i.operands[0], i.operands[1]) if storing else (i.operands[1], i.operands[0])
-    if not isinstance(described, Address) or len(described.parts) != 1 or not isinstance(described.parts[0], Vector):
-        raise UserError(f"{words.where}: expected a tensor map and coordinates in braces")
-    coordinates = [k.full(o, "s32") for o in described.parts[0].elements]
-    if len(coordinates) != rank:
-        raise UserError(f"{words.where}: {len(coordinates)} coordinates for {rank} dimensions")
-    map_address = address_of(k, Address(described.base, described.offset, ()))
-    shared_address, router = address_of(k, plain), Router(k, space)
-    objects = None if storing else Objects(k, i, i.operands[2], "shared::cluster" if space == "shared::cluster" else "shared")
-    group_mask = k.full(i.operands[3], "u16") if multicast else None
-    machine = k.machine
-
-    def step(mask: Mask) -> None:
-        for lane in lanes_of(mask, k.lanes).tolist():
-            own = np.array([lane])
-            view = map_at(machine, int(map_address(own)[0]), rank, lane)
-            ((_, shared, start),) = _one(router, shared_address(own), own)
-            place, inside = view.places([int(c()[lane]) for c in coordinates])
-            origin = _origin(machine, view, place[inside], storing)
-            places = _octets(view.shared_places(start), view.size)
-            _check_shared(shared, start, view.box_bytes, 128, lane)
-            if storing:
-                kept = np.repeat(inside, view.size)
-                target = _octets(origin + place[inside], view.size)
-                action = _writer(machine, target, shared, places[kept], operation, view.type)
-                _store(machine, lane, shared, places[kept], action)
-                continue
-            assert objects is not None
-            ((_, _, at),) = objects.each(own)
-            homes = _multicast(machine, shared, int(group_mask()[lane]) if group_mask is not None else None)
-            for home in homes:
-                _check_shared(home, start, view.box_bytes, 128, lane)
-            data = _tile(machine, view, origin, place, inside)
-            _load(machine, [(home, at, places) for home in homes], data, view.box_bytes, lane)
-
-    return step
-
-
-def _tile(machine: Machine, view: TensorView, origin: int, place: Array, inside: Array) -> Callable[[], Array]:
-    def read() -> Array:
-        found = np.broadcast_to(view.fill, (place.size, view.size)).copy()
-        found[inside] = machine.memory.octets[_octets(origin + place[inside], view.size)].reshape(-1, view.size)
-        return found.reshape(-1)
-
-    return read
-
-
-def _origin(machine: Machine, view: TensorView, places: Array, write: bool) -> int:
-    """The tensor's offset in the arena; all elements that are touched lie in one allocation."""
-    if not places.size:
-        return 0
-    low, high = int(places.min()), int(places.max())
-    return machine.memory.one(view.address + low, high - low + view.size, write) - low
-
-
-def map_at(machine: Machine, address: int, rank: int, lane: int) -> TensorView:
-    """The map at a generic address: a parameter, or global memory after a fence."""
-    from_parameters = address >> 56 == 3
-    if address % 64:
-        raise Fault("alignment", f"the tensor map's address {address:#x} is no multiple of 64", [lane])
-    if from_parameters:
-        start = address & ((1 << 56) - 1)
-        octets = machine.parameters.octets[start : start + MAP_BYTES]
-    else:
-        if address in machine.unfenced_maps:
-            machine.violation("proxy", "a tensor map that was written and not acquired with fence.proxy.tensormap", [lane])
-        start = machine.memory.one(address, MAP_BYTES, False)
-        octets = machine.memory.octets[start : start + MAP_BYTES]
-    if octets.size < MAP_BYTES:
-        raise Fault("bounds", "a tensor map that reaches beyond the parameters", [lane])
-    return read_map(octets, rank)
-
-
-def replace_field(k: Binding, i: Instruction) -> Step:
-    """tensormap.replace: one field of a map in memory."""
-    words = Words(i)
-    words.require("replace", "tile")
-    name = words.choice(FIELDS)
-    space = words.choice(("shared::cta", "global"), "")
-    words.require("b1024")
-    type_ = words.choice(("b64",) if FIELDS[name][1] == "Q" else ("b32",))
-    words.done()
-    many = FIELDS[name][2] > 1
-    words.operands(3 if many else 2)
-    index = k.full(i.operands[1], "u32") if many else None
-    value = k.full(i.operands[-1], type_)
-    address, router = address_of(k, i.operands[0]), Router(k, "shared" if space == "shared::cta" else space)
-
-    def step(mask: Mask) -> None:
-        for lane in lanes_of(mask, k.lanes).tolist():
-            own = np.array([lane])
-            ((memory, _, place, _),) = router.parts(address(own), own)
-            offset = memory.offsets(place, 32, own, True, router.site)
-            start = int(offset[0])
-            if start % MAP_BYTES:
-                raise Fault("alignment", "a tensor map at an address that is no multiple of 128", own)
-            set_field(memory.octets[start : start + MAP_BYTES], name, int(index()[lane]) if index else 0, int(value()[lane]))
-
-    return step
-
-
-def copy_map(k: Binding, i: Instruction) -> Control:
-    """tensormap.cp_fenceproxy: a warp copies a map from shared to global memory and releases it."""
-    words = Words(i)
-    words.require("cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned")
-    words.choice(("cta", "cluster", "gpu", "sys"))
-    words.done()
-    words.operands(3)
-    if k.constant(i.operands[2], "a size") != MAP_BYTES:
-        raise UserError(f"{words.where}: a tensor map has {MAP_BYTES} bytes")
-    target, source = address_of(k, i.operands[0]), address_of(k, i.operands[1])
-    router = Router(k, "shared")
-    machine = k.machine
-
-    def step(mask: Mask) -> None:
-        lanes = lanes_of(mask, k.lanes)
-        for lane in lanes[np.unique(lanes // 32, return_index=True)[1]].tolist():
-            own = np.array([lane])
-            ((memory, _, place, _),) = router.parts(source(own), own)
-            start = int(memory.offsets(place, 16, own, False, router.site)[0])
-            address = int(target(own)[0])
-            if address % MAP_BYTES or start % MAP_BYTES:
-                raise Fault("alignment", "a tensor map at an address that is no multiple of 128", own)
-            offset = machine.memory.one(address, MAP_BYTES, True)
-            machine.memory.octets[offset : offset + MAP_BYTES] = memory.octets[start : start + MAP_BYTES]
-            machine.unfenced_maps.add(address)
-            machine.changes += 1
-
-    return collective(k, i, step)
-
-
-def fence(k: Binding, i: Instruction, nothing: Callable[[Binding, Instruction], Step]) -> Step:
-    """fence.proxy.async makes ordinary writes visible to copies; fence.proxy.tensormap acquires a map."""
-    machine = k.machine
-    if "tensormap::generic" in i.modifiers:
-        words = Words(i)
-        words.require("proxy", "tensormap::generic")
-        order = words.choice(("acquire", "release"))
-        words.choice(("cta", "cluster", "gpu", "sys"))
-        words.done()
-        words.operands(2 if order == "acquire" else 0)
-        if order == "release":
-            return lambda mask: None
-        address = address_of(k, i.operands[0])
-
-        def acquire(mask: Mask) -> None:
-            machine.unfenced_maps.difference_update(np.unique(address(lanes_of(mask, k.lanes))).tolist())
-
-        return acquire
-    plain = nothing(k, i)
-    words_ = set(i.modifiers)
-    if "proxy" not in words_ or not words_ & {"async", "async.shared::cta"} or "global" in words_:
-        return plain
-
-    def clean(mask: Mask) -> None:
-        if machine.cta.shared.dirty is not None:
-            machine.cta.shared.dirty[:] = False
-
-    return clean

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...lowering.ptx.syntax import Instruction
+from ...promotion.errors import UserError
 from .access import address_of
 from .binding import Binding
 from .control import guard_of, guarded
@@ -75,13 +76,17 @@ def barrier(k: Binding, i: Instruction) -> Control:
         if not waiting:
             twice = mask & (own > state.phase)
             if np.count_nonzero(twice):
-                raise Fault("barrier", "a second barrier.cluster.arrive without a wait", np.flatnonzero(twice))
+                raise Fault(
+                    "barrier", "a second barrier.cluster.arrive without a wait", np.flatnonzero(twice)
+                )
             own[mask] = state.phase + 1
             group.pc += 1
             state.check(machine, cta)
             return not cta.parked
         if np.count_nonzero(mask & (own == 0)):
-            raise Fault("barrier", "barrier.cluster.wait without an arrive", np.flatnonzero(mask & (own == 0)))
+            raise Fault(
+                "barrier", "barrier.cluster.wait without an arrive", np.flatnonzero(mask & (own == 0))
+            )
         group.pc += 1
         if np.count_nonzero(mask & (own > state.phase)):
             cta.groups.remove(group)
@@ -134,7 +139,12 @@ def rank_of(k: Binding, i: Instruction) -> Step:
     def step(mask: Mask) -> None:
         tag = (address(None) >> np.uint64(RANK_SHIFT)) & np.uint64(0xFF)
         own = np.uint64(machine.cta.rank)
-        np.copyto(out, np.where(tag == 0, own, tag - np.uint64(1)), casting="unsafe", where=True if mask is None else mask)
+        np.copyto(
+            out,
+            np.where(tag == 0, own, tag - np.uint64(1)),
+            casting="unsafe",
+            where=True if mask is None else mask,
+        )
 
     return step
 
@@ -146,7 +156,9 @@ def _pool(machine: Machine, cta: Cta) -> Array:
     """Registers per thread of every warp, at first what .maxnreg says or an equal share."""
     found = cta.agents.get("registers")
     if not isinstance(found, np.ndarray):
-        share = machine.function.bounds.get("maxnreg", (min(255, REGISTER_POOL // machine.lanes),))[0] // 8 * 8
+        share = (
+            machine.function.bounds.get("maxnreg", (min(255, REGISTER_POOL // machine.lanes),))[0] // 8 * 8
+        )
         found = cta.agents["registers"] = np.full(machine.lanes // 32, share, np.int64)
     return found
 
@@ -161,7 +173,7 @@ def set_registers(k: Binding, i: Instruction) -> Control:
     count = k.constant(i.operands[0], "a number of registers")
     machine = k.machine
     if not 24 <= count <= 256 or count % 8:
-        raise Fault("setmaxnreg", f"{count} registers; expected a multiple of 8 from 24 to 256")
+        raise UserError(f"{words.where}: {count} registers; expected a multiple of 8 from 24 to 256")
 
     def control(group: Group) -> bool:
         cta = machine.cta
@@ -173,7 +185,10 @@ def set_registers(k: Binding, i: Instruction) -> Control:
             raise Fault("setmaxnreg", "not all four warps of a warpgroup execute this together")
         own = _pool(machine, cta)
         if (not increase and (own[warps] < count).any()) or (increase and (own[warps] > count).any()):
-            raise Fault("setmaxnreg", f"{'an increase' if increase else 'a decrease'} to {count} from {int(own[warps][0])}")
+            raise Fault(
+                "setmaxnreg",
+                f"{'an increase' if increase else 'a decrease'} to {count} from {int(own[warps][0])}",
+            )
         if increase and int(own[~warps].sum()) * 32 + int(warps.sum()) * 32 * count > REGISTER_POOL:
             group.polling = True
             group.turn += 1
@@ -193,4 +208,3 @@ def grid_control(k: Binding, i: Instruction) -> Step:
     words.done()
     words.operands(0)
     return lambda mask: None
-

@@ -52,7 +52,9 @@ def guarded(k: Binding, guard: Callable[[], Array] | None, control: Control, slo
     return choose
 
 
-def collective(k: Binding, i: Instruction, step: Step, members: Operand | None = None, warps: int = 1) -> Control:
+def collective(
+    k: Binding, i: Instruction, step: Step, members: Operand | None = None, warps: int = 1
+) -> Control:
     """A step of so many whole warps; with `members`, of the lanes of a member mask, which may differ between lanes."""
     machine = k.machine
     scheduler = machine.scheduler
@@ -145,7 +147,10 @@ def branch_table(k: Binding, i: Instruction) -> Control:
     if not isinstance(table, Name) or table.text not in k.function.tables:
         raise UserError(f"{words.where}: there is no such branch table")
     machine = k.machine
-    places = np.array([machine.pc_of(k.function, k.function.labels[name]) for name in k.function.tables[table.text]], np.int64)
+    places = np.array(
+        [machine.pc_of(k.function, k.function.labels[name]) for name in k.function.tables[table.text]],
+        np.int64,
+    )
     index = k.full(i.operands[0], "u32")
 
     def control(group: Group) -> bool:
@@ -153,7 +158,9 @@ def branch_table(k: Binding, i: Instruction) -> Control:
         mask = machine.scheduler.mask_of(group)
         bad = mask & (value >= places.size)
         if np.count_nonzero(bad):
-            raise Fault("branch", f"an index beyond the branch table's {places.size} labels", np.flatnonzero(bad))
+            raise Fault(
+                "branch", f"an index beyond the branch table's {places.size} labels", np.flatnonzero(bad)
+            )
         return scatter(k, group, places[np.minimum(value, places.size - 1)])
 
     return guarded(k, guard_of(k, i), control)
@@ -257,7 +264,9 @@ def _enter(k: Binding, function: Function, given: list[str], wanted: list[str]) 
     if function.code is None:
         raise UnsupportedError(f"{k.where}: the function {function.name} has no body here")
     if len(given) != len(function.parameters) or len(wanted) > len(function.results):
-        raise UserError(f"{k.where}: {function.name} takes {len(function.parameters)} arguments, gives {len(function.results)}")
+        raise UserError(
+            f"{k.where}: {function.name} takes {len(function.parameters)} arguments, gives {len(function.results)}"
+        )
     own, entry, back = k.function.name, machine.pc_of(function, 0), machine.return_places(function)
 
     def copies(names: list[str], others: tuple[Parameter, ...], to_callee: bool) -> Copies:
@@ -329,7 +338,9 @@ def barrier(k: Binding, i: Instruction) -> Control:
     target = operands.pop(0) if kind == "red" else None
     source = k.predicate(operands.pop()) if kind == "red" and operands else None
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) != 2):
-        raise UserError(f"{words.where}: expected a barrier" + (" and a thread count" if kind == "arrive" else ""))
+        raise UserError(
+            f"{words.where}: expected a barrier" + (" and a thread count" if kind == "arrive" else "")
+        )
     number = _uniform(k, operands[0], "a barrier")
     threads = _uniform(k, operands[1], "a thread count") if len(operands) > 1 else None
     machine = k.machine
@@ -350,11 +361,18 @@ def barrier(k: Binding, i: Instruction) -> Control:
             raise Fault("barrier", f"there is no barrier {which}; a block has 16")
         expected = threads(group) if threads is not None else None
         if expected is not None and (expected % 32 or not 0 < expected <= machine.lanes):
-            raise Fault("barrier", f"{expected} threads; expected a multiple of 32 up to the block's {machine.lanes}")
+            raise Fault(
+                "barrier", f"{expected} threads; expected a multiple of 32 up to the block's {machine.lanes}"
+            )
         if source is not None:
             np.copyto(values, source(), where=True if group.mask is None else group.mask)
         state = cta.barriers.get(which)
-        if (state is None or state.lanes is None) and expected is None and group.count == cta.live_count and kind == "sync":
+        if (
+            (state is None or state.lanes is None)
+            and expected is None
+            and group.count == cta.live_count
+            and kind == "sync"
+        ):
             group.pc += 1
             machine.synchronised(cta, None, None)
             return True

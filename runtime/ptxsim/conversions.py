@@ -134,7 +134,9 @@ def _between_floats(k: Binding, d: Decoded) -> Step | None:
             return to_bf16(finish(found, "f32", flags - {"ftz"}))
         if mode != "rn" and wide.dtype.itemsize > dtype.itemsize:
             wide = narrowed(wide.astype(np.float64), target, mode)
-        return finish(np.atleast_1d(wide.astype(dtype)), target, flags if target == "f32" else flags - {"ftz"})
+        return finish(
+            np.atleast_1d(wide.astype(dtype)), target, flags if target == "f32" else flags - {"ftz"}
+        )
 
     def step(mask: Mask) -> None:
         write(value(), mask)
@@ -198,7 +200,11 @@ def _small(x: Array, single: str, mode: str, flags: frozenset[str]) -> Array:
     if single in _EIGHT:
         return to_eight(x, single, "relu" in flags)
     if not flags & {"relu", "satfinite"} and mode == "rn":
-        return nearest_bf16(x) if single == "bf16" else finish(x.astype(np.float16), "f16", frozenset()).view(np.uint16)
+        return (
+            nearest_bf16(x)
+            if single == "bf16"
+            else finish(x.astype(np.float16), "f16", frozenset()).view(np.uint16)
+        )
     wide = narrowed(x.astype(np.float64), single, mode)
     if "satfinite" in flags:
         largest = 65504.0 if single == "f16" else 255 * 2.0**120

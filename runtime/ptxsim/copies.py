@@ -31,7 +31,10 @@ _IN_FLIGHT = 0xA7
 
 @dataclass(slots=True)
 class Copy:
-    """One instruction's copies: `source` offsets in global memory, `target` offsets in shared, bytes to read of each."""
+    """One instruction's copies: `source` offsets in global memory, `target` offsets in shared, `take` bytes to read of each.
+
+    `order` counts the instructions of the block that issued copies.
+    """
 
     lanes: Array
     source: Array
@@ -39,6 +42,12 @@ class Copy:
     shared: SharedMemory
     size: int
     take: Array
+    order: int
+
+    def part(self, chosen: Array) -> Copy:
+        """The copies of some of the lanes."""
+        source, target, take = self.source[chosen], self.target[chosen], self.take[chosen]
+        return Copy(self.lanes[chosen], source, target, self.shared, self.size, take, self.order)
 
 
 @dataclass(slots=True)
@@ -51,6 +60,7 @@ class CopyQueue:
     committed: Array
     pending: list[tuple[Copy, Array]] = field(default_factory=list)
     arrivals: list[Callable[[], None]] = field(default_factory=list)
+    issued: int = 0
 
 
 def queue_of(machine: Machine, cta: Cta) -> CopyQueue:
@@ -74,11 +84,15 @@ def land(machine: Machine, copy: Copy, chosen: Array) -> None:
     if copy.shared.dirty is not None:
         copy.shared.dirty[places] = True
     if machine.races is not None and copy.shared is machine.cta.shared:
-        machine.races.touch(machine.cta, places.reshape(-1), np.repeat(copy.lanes[chosen] // 32, copy.size), True)
+        machine.races.touch(
+            machine.cta, places.reshape(-1), np.repeat(copy.lanes[chosen] // 32, copy.size), True
+        )
     if copy.shared.flight is not None and copy.shared.defined is not None:
         copy.shared.flight[places] = 0
         known = machine.memory.defined
-        copy.shared.defined[places] = True if known is None else known[np.where(wanted, from_places, 0)] | ~wanted
+        copy.shared.defined[places] = (
+            True if known is None else known[np.where(wanted, from_places, 0)] | ~wanted
+        )
 
 
 def deliver(machine: Machine, cta: Cta, ready: Array) -> None:
@@ -89,10 +103,7 @@ def deliver(machine: Machine, cta: Cta, ready: Array) -> None:
         chosen = groups < ready[copy.lanes]
         land(machine, copy, chosen)
         if not chosen.all():
-            keep = ~chosen
-            source, target = copy.source[keep], copy.target[keep]
-            rest = Copy(copy.lanes[keep], source, target, copy.shared, copy.size, copy.take[keep])
-            left.append((rest, groups[keep]))
+            left.append((copy.part(~chosen), groups[~chosen]))
     queue.pending = left
 
 
@@ -145,11 +156,15 @@ def issue(k: Binding, i: Instruction) -> Step:
         reading = np.ones(lanes.size, np.bool_) if whole else counts > 0
         offset = np.zeros(lanes.size, np.uint64)
         if np.count_nonzero(reading):
-            offset[reading] = _source_offsets(machine, memory, address[reading], counts[reading], size, lanes[reading])
+            offset[reading] = _source_offsets(
+                machine, memory, address[reading], counts[reading], size, lanes[reading]
+            )
         if watch_to is not None and watch_from is not None:
             watch_to(space, target, lanes)
             watch_from(machine.memory, offset[reading & (counts == size)], lanes[reading & (counts == size)])
-        copy = Copy(lanes, offset, target, space, size, counts)
+        queue = queue_of(machine, machine.cta)
+        copy = Copy(lanes, offset, target, space, size, counts, queue.issued)
+        queue.issued += 1
         if machine.delivery == "early":
             land(machine, copy, np.ones(lanes.size, np.bool_))
             return
@@ -157,7 +172,6 @@ def issue(k: Binding, i: Instruction) -> Step:
         space.octets[places] = _IN_FLIGHT
         if space.flight is not None:
             space.flight[places] = 1
-        queue = queue_of(machine, machine.cta)
         queue.pending.append((copy, queue.committed[lanes].copy()))
         if machine.delivery == "random":
             _sometimes(machine)
@@ -165,7 +179,9 @@ def issue(k: Binding, i: Instruction) -> Step:
     return step
 
 
-def _source_offsets(machine: Machine, router: Router, address: Array, counts: Array, size: int, lanes: Array) -> Array:
+def _source_offsets(
+    machine: Machine, router: Router, address: Array, counts: Array, size: int, lanes: Array
+) -> Array:
     """Whole reads are checked as such; a read that is cut short may end where the buffer ends."""
     full = counts == size
     offset = np.empty(address.size, np.uint64)
@@ -241,14 +257,14 @@ def arrive(k: Binding, i: Instruction) -> Step:
     def step(mask: Mask) -> None:
         cta = machine.cta
         queue = queue_of(machine, cta)
-        own = [(copy, copy.lanes.copy()) for copy, _ in queue.pending]
+        issued = queue.issued
         for lane, shared, offset in objects.each(lanes_of(mask, k.lanes)):
             barrier = barrier_at(shared, offset, lane)
             if not expected:
                 barrier.pending += 1
 
             def happen(lane: int = lane, shared: SharedMemory = shared, offset: int = offset) -> None:
-                _land_of(machine, queue, [copy for copy, lanes in own if lane in lanes], lane)
+                _land_of(machine, queue, issued, lane)
                 found = barrier_at(shared, offset, lane)
                 if machine.races is not None:
                     machine.races.release(cta, lane // 32, found)
@@ -262,14 +278,11 @@ def arrive(k: Binding, i: Instruction) -> Step:
     return step
 
 
-def _land_of(machine: Machine, queue: CopyQueue, copies: list[Copy], lane: int) -> None:
-    """Land one lane's part of copies, where it is still pending."""
+def _land_of(machine: Machine, queue: CopyQueue, issued: int, lane: int) -> None:
+    """Land one lane's part of what was issued before, where it is still pending."""
     for index, (copy, groups) in enumerate(queue.pending):
         chosen = copy.lanes == lane
-        if not any(copy.shared is other.shared and copy.size == other.size for other in copies) or not chosen.any():
-            continue
-        land(machine, copy, chosen)
-        keep = ~chosen
-        rest = Copy(copy.lanes[keep], copy.source[keep], copy.target[keep], copy.shared, copy.size, copy.take[keep])
-        queue.pending[index] = (rest, groups[keep])
+        if copy.order < issued and chosen.any():
+            land(machine, copy, chosen)
+            queue.pending[index] = (copy.part(~chosen), groups[~chosen])
     queue.pending = [(copy, groups) for copy, groups in queue.pending if copy.lanes.size]

@@ -37,7 +37,11 @@ class Finding:
         text = self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …"
         place = f"PTX line {self.line}: {text}: " if self.line else ""
         source = f" [{self.source[0]}:{self.source[1]}]" if self.source else ""
-        lanes = f", lane{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}" if self.lanes else ""
+        lanes = (
+            f", lane{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}"
+            if self.lanes
+            else ""
+        )
         return f"{place}{self.kind}: {self.message} (CTA {self.cta}{lanes}){source}"
 
 

@@ -65,7 +65,11 @@ def _high_product(x: Any, y: Any) -> Array:
     other = al * bh + (middle & low)
     high = ah * bh + (middle >> half) + (other >> half)
     if np.asarray(x).dtype.kind == "i":
-        high = high - np.where(a >> np.uint64(63), b, np.uint64(0)) - np.where(b >> np.uint64(63), a, np.uint64(0))
+        high = (
+            high
+            - np.where(a >> np.uint64(63), b, np.uint64(0))
+            - np.where(b >> np.uint64(63), a, np.uint64(0))
+        )
         return np.asarray(high).view(np.int64)
     return np.asarray(high)
 
@@ -108,7 +112,11 @@ def _divide(remainder: bool) -> Builder:
         def step(mask: Mask) -> None:
             zero = np.equal(y, 0) if mask is None else np.equal(y, 0) & mask
             if np.count_nonzero(zero):
-                machine.warn("division by zero", "an unspecified value", np.flatnonzero(np.broadcast_to(zero, (k.lanes,))))
+                machine.warn(
+                    "division by zero",
+                    "an unspecified value",
+                    np.flatnonzero(np.broadcast_to(zero, (k.lanes,))),
+                )
             plain(mask)
 
         return step
@@ -122,7 +130,9 @@ def _quotient(a: Any, b: Any, remainder: bool) -> Array:
     if not np.count_nonzero(zero):
         return np.asarray(a % b if remainder else a // b)
     safe = np.where(zero, np.ones_like(b), b)
-    return np.asarray(np.where(zero, a if remainder else ~np.zeros_like(a), a % safe if remainder else a // safe))
+    return np.asarray(
+        np.where(zero, a if remainder else ~np.zeros_like(a), a % safe if remainder else a // safe)
+    )
 
 
 def _extreme(function: Ufunc) -> Builder:

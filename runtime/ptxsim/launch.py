@@ -34,7 +34,7 @@ class Result:
 
     Attributes:
         executed: instructions, counted once per group of lanes that executed them together.
-        families: the same by opcode and first modifier-less name.
+        families: the same by opcode.
         findings: warnings; violations raise `PtxCheckError` instead.
         printed: what vprintf wrote.
         conflicts: per PTX line of shared-memory accesses: (executions, conflict-free passes, passes needed).
@@ -69,7 +69,9 @@ class Module:
         entries = self.ptx.entries
         if name is None:
             if len(entries) != 1:
-                raise UserError(f"the module has {len(entries)} kernels: {', '.join(self.names) or 'none'}; name one")
+                raise UserError(
+                    f"the module has {len(entries)} kernels: {', '.join(self.names) or 'none'}; name one"
+                )
             return Kernel(self, entries[0])
         for entry in entries:
             if entry.name == name:
@@ -115,13 +117,17 @@ class Kernel:
             UserError, UnsupportedError: the launch or the text is wrong, or uses what is not known.
         """
         if level not in (1, 2, 3) or delivery not in ("late", "early", "random"):
-            raise UserError(f"level {level}, delivery {delivery!r}: expected 1, 2 or 3, and 'late', 'early' or 'random'")
+            raise UserError(
+                f"level {level}, delivery {delivery!r}: expected 1, 2 or 3, and 'late', 'early' or 'random'"
+            )
         bounds = self.function.bounds
         extents = _extents("grid", grid)
         threads = _extents("block", self._block(block))
-        blocks = _extents("cluster", cluster if cluster is not None else bounds.get("reqnctapercluster", (1,)))
+        blocks = _extents(
+            "cluster", cluster if cluster is not None else bounds.get("reqnctapercluster", (1,))
+        )
         self._check_shape(extents, threads, blocks)
-        arena = lay_out(self.function, self.module.ptx, args, level)
+        arena = lay_out(self.function, self.module.ptx, args)
         machine = Machine(
             self.module.ptx, self.function, self.module.lines, threads, extents, blocks, arena.memory, arena.addresses,
             arena.parameters, arena.places, shared, level, delivery, seed, budget,
@@ -146,7 +152,9 @@ class Kernel:
         if block is not None:
             given = _extents("block", block)
             if required is not None and given != _extents("block", required):
-                raise UserError(f"kernel {self.name}: .reqntid says {required}, the launch has blocks of {given}")
+                raise UserError(
+                    f"kernel {self.name}: .reqntid says {required}, the launch has blocks of {given}"
+                )
             return block
         if required is None:
             raise UserError(f"kernel {self.name} has no .reqntid; say how many threads a block has")
@@ -169,9 +177,13 @@ class Kernel:
         for (start, stop), count in machine.scheduler.runs.items():
             for pc in range(start, min(stop + 1, machine.end)):
                 families[machine.instruction_at(pc).opcode] += count
+        for pc, count in machine.scheduler.retries.items():
+            families[machine.instruction_at(pc).opcode] -= count
         conflicts, sectors = machine.statistics()
         findings = tuple(machine.findings)
-        return Result(machine.scheduler.executed, dict(families), findings, machine.printer.text, conflicts, sectors)
+        return Result(
+            machine.scheduler.executed, dict(families), findings, machine.printer.text, conflicts, sectors
+        )
 
 
 def _extents(what: str, value: int | Sequence[int]) -> tuple[int, int, int]:

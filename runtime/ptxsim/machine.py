@@ -27,6 +27,7 @@ FUNCTION_WINDOW = 15 << 56
 MAX_SHARED = 232_448
 """Bytes of shared memory that a block can have on any architecture (227 KiB on sm_90)."""
 MAX_LOCAL = 1 << 19
+MAX_LOCAL_OF_BLOCK = 1 << 28
 MAX_VIOLATIONS = 16
 """Violations after which a launch is given up."""
 
@@ -88,11 +89,14 @@ class Machine:
         self.unfenced_maps: set[int] = set()
         self.scheduler = Scheduler(self)
         self.functions = self._reachable()
-        self.asynchronous_products = {f.name for f in self.functions if any(i.opcode == "wgmma" for i in f.code or ())}
+        self.asynchronous_products = {
+            f.name for f in self.functions if any(i.opcode == "wgmma" for i in f.code or ())
+        }
         self._extra: list[Array] = []
         self._returns = {f.name: self.lane_array(np.int64) for f in self.functions}
         self.registers = RegisterFile(
-            (((f.name, name), type_) for f in self.functions for name, type_ in f.registers.items()), self.lanes
+            (((f.name, name), type_) for f in self.functions for name, type_ in f.registers.items()),
+            self.lanes,
         )
         self.areas: dict[tuple[str, str], tuple[int, int]] = {}
         self.locals: dict[tuple[str, str], int] = {}
@@ -140,9 +144,15 @@ class Machine:
         found: dict[str, None] = {}
         for instruction in function.code or ():
             for operand in instruction.operands:
-                if isinstance(operand, Name) and operand.text in functions and functions[operand.text].code is not None:
+                if (
+                    isinstance(operand, Name)
+                    and operand.text in functions
+                    and functions[operand.text].code is not None
+                ):
                     found[operand.text] = None
-            if instruction.opcode == "call" and any(isinstance(o, Register) for o in instruction.operands[:2]):
+            if instruction.opcode == "call" and any(
+                isinstance(o, Register) for o in instruction.operands[:2]
+            ):
                 for variable in self.module.variables.values():
                     found.update({
                         value.name: None for value in variable.values
@@ -166,14 +176,19 @@ class Machine:
             for variable in f.variables.values():
                 if variable.space == "local":
                     self.locals[f.name, variable.name] = put(variable.size or 0, max(variable.align, 16))
-        if place > MAX_LOCAL:
-            raise UserError(f"kernel {self.function.name}: {place} bytes of local memory, at most {MAX_LOCAL}")
+        if place > MAX_LOCAL or place * self.lanes > MAX_LOCAL_OF_BLOCK:
+            text = f"{place} bytes of local memory, at most {MAX_LOCAL} per thread and {MAX_LOCAL_OF_BLOCK} per block"
+            raise UserError(f"kernel {self.function.name}: {text}")
         return -(-place // 64) * 64
 
     def _lay_out_shared(self, dynamic: int) -> int:
         place, dynamic_align = 0, 16
-        variables: list[tuple[str, Variable]] = [("", v) for v in self.module.variables.values() if v.space == "shared"]
-        variables += [(f.name, v) for f in self.functions for v in f.variables.values() if v.space == "shared"]
+        variables: list[tuple[str, Variable]] = [
+            ("", v) for v in self.module.variables.values() if v.space == "shared"
+        ]
+        variables += [
+            (f.name, v) for f in self.functions for v in f.variables.values() if v.space == "shared"
+        ]
         unsized = []
         for owner, variable in variables:
             if variable.size is None:
@@ -189,7 +204,9 @@ class Machine:
         for key in unsized:
             self.shared_places[key] = place
         if place + dynamic > MAX_SHARED:
-            raise UserError(f"kernel {self.function.name}: {place + dynamic} bytes of shared memory, at most {MAX_SHARED}")
+            raise UserError(
+                f"kernel {self.function.name}: {place + dynamic} bytes of shared memory, at most {MAX_SHARED}"
+            )
         return place + dynamic
 
     def lane_array(self, dtype: Any) -> Array:
@@ -321,7 +338,11 @@ class Machine:
             raise Fault("bounds", text, lanes_of(lanes))
         other = self.cta.others[rank - 1]
         if other.done and other is not self.cta:
-            raise Fault("cluster", f"block {other.place} of the cluster has ended; its shared memory is gone", lanes_of(lanes))
+            raise Fault(
+                "cluster",
+                f"block {other.place} of the cluster has ended; its shared memory is gone",
+                lanes_of(lanes),
+            )
         return other.shared
 
     def own_shared(self, address: Array, lanes: Array | None) -> Array:
@@ -367,7 +388,9 @@ class Machine:
         if any(f.kind == kind and f.line == self.instruction_at(pc).line for f in self.findings):
             return
         self.findings.append(
-            self.finding(kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]), warning=True)
+            self.finding(
+                kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]), warning=True
+            )
         )
 
     def violation(self, kind: str, message: str, lanes: Any = ()) -> None:
@@ -376,7 +399,9 @@ class Machine:
         line = self.instruction_at(pc).line
         if any(f.kind == kind and f.line == line and not f.warning for f in self.findings):
             return
-        self.findings.append(self.finding(kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8])))
+        self.findings.append(
+            self.finding(kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]))
+        )
         if sum(not f.warning for f in self.findings) >= MAX_VIOLATIONS:
             raise PtxCheckError([f for f in self.findings if not f.warning])
 
@@ -386,15 +411,27 @@ class Machine:
         return function.code[min(index, len(function.code) - 1)]
 
     def finding(
-        self, kind: str, message: str, pc: int, cta: tuple[int, int, int], lanes: tuple[int, ...] = (), warning: bool = False
+        self,
+        kind: str,
+        message: str,
+        pc: int,
+        cta: tuple[int, int, int],
+        lanes: tuple[int, ...] = (),
+        warning: bool = False,
     ) -> Finding:
         function, index = self.places[min(pc, len(self.places) - 1)]
         instruction = self.instruction_at(pc)
-        text = self.lines[instruction.line - 1].strip() if instruction.line <= len(self.lines) else instruction.spelling
+        text = (
+            self.lines[instruction.line - 1].strip()
+            if instruction.line <= len(self.lines)
+            else instruction.spelling
+        )
         source = function.places[index] if index < len(function.places) else None
         return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)
 
-    def watcher(self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool) -> Access | None:
+    def watcher(
+        self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool
+    ) -> Access | None:
         """A function that is told of every access, at level 2 and above."""
         return None if self.watch is None else self.watch.access(k, address, values, size, write)
 
@@ -404,11 +441,6 @@ class Machine:
 
     def observed_guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
         return value if self.watch is None else self.watch.guard(k, guard, value)
-
-    def count_conflicts(self, offsets: Array, size: int) -> None:
-        """Rows of matrices in shared memory that a warp reads or writes together: offsets of warps × rows."""
-        if self.races is not None:
-            self.races.rows(offsets, size)
 
     def statistics(self) -> tuple[Statistics, Statistics]:
         return ({}, {}) if self.races is None else (self.races.conflicts, self.races.sectors)
@@ -426,7 +458,9 @@ class Machine:
                 ))  # fmt: skip
         for group, what in groups:
             lanes = self._first_lanes(group.mask)
-            found.append(self.finding("deadlock", f"{what}, and nothing else moves", group.pc, cta.place, lanes))
+            found.append(
+                self.finding("deadlock", f"{what}, and nothing else moves", group.pc, cta.place, lanes)
+            )
         return found or [self.finding("deadlock", "the block waits", 0, cta.place)]
 
     def _first_lanes(self, mask: Mask) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from .findings import Fault
 from .floats import finish, from_bf16
 from .memory import RANK_SHIFT
 from .scheduler import Control
-from .types import Array, Mask
+from .types import Array, Mask, number_type
 from .words import Words
 
 
@@ -60,15 +60,17 @@ def load_matrix(k: Binding, i: Instruction) -> Control:
         row = np.repeat((lane // 4)[:, None], 2, axis=1)
         column = 2 * (lane % 4)[:, None] + np.arange(2)
 
+    flat = (row * 8 + column)[None] + 64 * np.arange(count)[:, None, None]  # matrices × lanes × 2 elements
+
     def step(mask: Mask) -> None:
         warps = _whole_warps(mask, k.lanes)
         matrices = rows.read(warps)  # warps × count × 8 rows × 8 elements
+        found = matrices.reshape(warps.size, -1).take(flat, axis=1).view(np.uint32)[..., 0]
         for index, out in enumerate(outs):
-            found = np.ascontiguousarray(matrices[:, index][:, row, column]).view(np.uint32)[:, :, 0]
             if mask is None:
-                np.copyto(out, found.reshape(-1))
+                np.copyto(out, found[:, index].reshape(-1))
             else:
-                out.reshape(-1, 32)[warps] = found
+                out.reshape(-1, 32)[warps] = found[:, index]
 
     def shadow(mask: Mask) -> list[Array]:
         warps = _whole_warps(mask, k.lanes)
@@ -91,22 +93,30 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
     words.choice(("shared", "shared::cta"), "")
     words.done()
     words.operands(2)
-    values = [np.asarray(k.source(o, "b32")) for o in _registers(k, i.operands[1], count, "the matrices")]
+    operands = _registers(k, i.operands[1], count, "the matrices")
+    values = [k.full(o, "b32") for o in operands]
+    undefined = [k.undefined(o) for o in operands]
     rows = _RowAccess(k, i, i.operands[0], count, True)
     lane = np.arange(32)
+    across, down = 2 * (lane % 4), lane // 4
+
+    def spread(halves: list[Array], dtype: Any) -> Array:
+        """Per register (warps, 32 lanes, 2 halves) → matrices."""
+        found = np.empty((halves[0].shape[0], count, 8, 8), dtype)
+        for index, part in enumerate(halves):
+            for e in range(2):
+                place = (across + e, down) if trans else (down, across + e)
+                found[:, index, place[0], place[1]] = part[:, :, e]
+        return found
 
     def step(mask: Mask) -> None:
         warps = _whole_warps(mask, k.lanes)
-        matrices = np.empty((warps.size, count, 8, 8), np.uint16)
-        for index, value in enumerate(values):
-            whole = np.ascontiguousarray(np.broadcast_to(value, (k.lanes,))).reshape(-1, 32)[warps]
-            halves = whole[:, :, None].view(np.uint16)
-            for e in range(2):
-                if trans:
-                    matrices[:, index, 2 * (lane % 4) + e, lane // 4] = halves[:, :, e]
-                else:
-                    matrices[:, index, lane // 4, 2 * (lane % 4) + e] = halves[:, :, e]
-        rows.write(warps, matrices)
+        words_ = [np.ascontiguousarray(value()).reshape(-1, 32, 1)[warps] for value in values]
+        defined = None
+        if k.machine.watch is not None:
+            halves = np.array([3, 12], np.uint8)
+            defined = spread([(bad().reshape(-1, 32, 1)[warps] & halves) == 0 for bad in undefined], np.bool_)
+        rows.write(warps, spread([word.view(np.uint16) for word in words_], np.uint16), defined)
 
     return collective(k, i, step)
 
@@ -130,7 +140,6 @@ class _RowAccess:
             raise Fault("bounds", "a matrix row outside the block's shared memory", lanes[:1])
         space, _, place, _ = parts[0]
         offset = space.offsets(place, 16, lanes, self.writing, self.router.site)
-        self.k.machine.count_conflicts(offset.reshape(warps.size, -1), 16)
         if self.watch is not None:
             self.watch(space, offset, lanes)
         return space, offset, lanes
@@ -150,11 +159,12 @@ class _RowAccess:
         found = space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)]
         return np.asarray(found).reshape(warps.size, self.count, 8, 8)
 
-    def write(self, warps: Array, matrices: Array) -> None:
+    def write(self, warps: Array, matrices: Array, defined: Array | None) -> None:
         space, offset, _ = self.offsets(warps)
         space.view(np.dtype(np.uint16), 8)[offset >> np.uint64(4)] = matrices.reshape(-1, 8)
         if space.defined is not None:
-            space.defined[offset.astype(np.int64)[:, None] + np.arange(16)] = True
+            known = True if defined is None else np.repeat(defined.reshape(-1, 8), 2, axis=1)
+            space.defined[offset.astype(np.int64)[:, None] + np.arange(16)] = known
 
 
 # -- mma
@@ -250,81 +260,127 @@ def multiply(k: Binding, i: Instruction) -> Control:
     per = a_element.per_register
     row_blocks = m // 8
     a_count, b_count = m * depth // (32 * per), n * depth // (32 * per)
-    word = {"d": "b64"}.get(a_element.kind, "b32")
-    a_registers = [k.full(o, word) for o in _registers(k, i.operands[1], a_count, "A")]
-    b_registers = [k.full(o, word) for o in _registers(k, i.operands[2], b_count, "B")]
-    accumulator = Accumulator(k, i.operands[0], i.operands[3], d_type, m, n)
-
-    def gathered(registers: list[Any], warps: Array, mask: Mask) -> Array:
-        stacked = np.stack([register() for register in registers], axis=-1).reshape(-1, 32, len(registers))
-        return stacked if mask is None else stacked[warps]
+    a_operands = _registers(k, i.operands[1], a_count, "A")
+    b_operands = _registers(k, i.operands[2], b_count, "B")
+    a = _Fragment(k, a_operands, a_type, row_blocks)
+    b = _Fragment(k, b_operands, b_type, 1)
+    accumulator = _Accumulator(k, i.operands[0], i.operands[3], d_type, m, n)
+    transposed = b.matrix.transpose(0, 2, 1)
+    total = np.empty((k.lanes // 32, m, n))
 
     def step(mask: Mask) -> None:
-        warps = _whole_warps(mask, k.lanes)
-        a = fragment(decoded(gathered(a_registers, warps, mask), a_type), m, per, row_blocks)
-        b = fragment(decoded(gathered(b_registers, warps, mask), b_type), n, per, 1)
-        total = accumulate(a, b, accumulator.read(warps), a_element.kind)
-        if a_element.kind == "i":
-            total = np.clip(total, -(1 << 31), (1 << 31) - 1) if saturate else total
-            accumulator.write(warps, (total & 0xFFFFFFFF).astype(np.uint32))
-        else:
-            accumulator.write(warps, rounded(total, d_type))
+        a.load()
+        b.load()
+        np.matmul(a.matrix, transposed, out=total)
+        np.add(total, accumulator.load(), out=total)
+        if saturate:
+            np.clip(total, -(2.0**31), 2.0**31 - 1, out=total)
+        accumulator.store(total, mask)
 
-    a_bad = [k.undefined(o) for o in _registers(k, i.operands[1], a_count, "A")]
-    b_bad = [k.undefined(o) for o in _registers(k, i.operands[2], b_count, "B")]
+    a_bad, b_bad = ([k.undefined(o) for o in operands] for operands in (a_operands, b_operands))
 
     def shadow(mask: Mask) -> list[Array]:
         """An undefined element of A spoils its row of D, one of B its column."""
-        warps = np.arange(k.lanes // 32)
-        a = np.asarray(fragment(gathered(a_bad, warps, None)[..., None], m, 1, row_blocks) != 0).any(-1)
-        b = np.asarray(fragment(gathered(b_bad, warps, None)[..., None], n, 1, 1) != 0).any(-1)
-        return accumulator.shadow(np.asarray(a)[:, :, None] | np.asarray(b)[:, None, :])
+        rows, columns = (
+            np.stack([bad() for bad in bads], axis=-1).reshape(-1, 32, len(bads))[..., None]
+            for bads in (a_bad, b_bad)
+        )
+        spoiled = np.asarray(fragment(rows, m, 1, row_blocks) != 0).any(-1)
+        across = np.asarray(fragment(columns, n, 1, 1) != 0).any(-1)
+        return accumulator.shadow(np.asarray(spoiled)[:, :, None] | np.asarray(across)[:, None, :])
 
     k.shadowed(accumulator.targets, shadow)
     return collective(k, i, step)
 
 
-class Accumulator:
+class _Fragment:
+    """Registers of A or B as a matrix (warps, rows, k) of float64, in arrays that are made once."""
+
+    def __init__(self, k: Binding, operands: tuple[Operand, ...], type_: str, row_blocks: int) -> None:
+        element = ELEMENTS[type_]
+        per, count, lanes = element.per_register, len(operands), k.lanes
+        word = "b64" if element.bits == 64 else "b32"
+        self.registers = [k.full(o, word) for o in operands]
+        self.words = np.empty((lanes, count), number_type(word))
+        self.type = type_
+        narrow = self.words.view(f"u{element.bits // 8}")
+        self.narrow = narrow
+        if type_ in ("bf16", "tf32", "e4m3", "e5m2"):
+            self.wide = np.empty(narrow.shape, np.float32)
+        else:
+            self.wide = narrow.view({"f16": "f2", "f64": "f8", "s8": "i1", "u8": "u1"}[type_])
+        blocks = count // row_blocks
+        # lane = 4 g + q, register = row block + row_blocks · k block, k = 4 E (k block) + E q + e
+        self.spread = self.wide.reshape(-1, 8, 4, blocks, row_blocks, per).transpose(0, 4, 1, 3, 2, 5)
+        self.elements = np.empty(self.spread.shape)
+        self.matrix = self.elements.reshape(lanes // 32, 8 * row_blocks, blocks * 4 * per)
+
+    def load(self) -> None:
+        for index, register in enumerate(self.registers):
+            self.words[:, index] = register()
+        if self.type == "bf16":
+            np.left_shift(self.narrow, _HALF, out=self.wide.view(np.uint32), dtype=np.uint32)
+        elif self.type == "tf32":
+            np.bitwise_and(self.words, _TF32, out=self.wide.view(np.uint32))
+        elif self.type in _TABLES:
+            np.take(_TABLES[self.type], self.narrow, out=self.wide)
+        np.copyto(self.elements, self.spread)
+
+
+_HALF, _TF32 = np.uint32(16), np.uint32(0xFFFFE000)
+_TABLES = {
+    name: np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32) for name, dtype in _EIGHT.items()
+}
+_OUTPUTS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
+
+
+class _Accumulator:
     """C and D of mma: numbers 4 j + i of a lane are row g + 8 (i >> 1), column 8 j + 2 q + (i & 1)."""
 
     def __init__(self, k: Binding, target: Operand, source: Operand, type_: str, m: int, n: int) -> None:
         self.type, self.lanes, self.m, self.n = type_, k.lanes, m, n
-        numbers = m * n // 32
-        packed = type_ == "f16"
-        count = numbers // 2 if packed else numbers
+        count = m * n // 32 // (2 if type_ == "f16" else 1)
         word = "b64" if type_ == "f64" else "b32"
         self.targets = _registers(k, target, count, "D")
         self.outs = [k.destination(o, word) for o in self.targets]
-        self.bad = [k.undefined(o) for o in _registers(k, source, count, "C")]
-        self.sources = [k.full(o, word) for o in _registers(k, source, count, "C")]
-
-    def read(self, warps: Array) -> Array:
-        """(warps, m, n) as float64 or int64."""
-        stacked = np.stack([source() for source in self.sources], axis=-1).reshape(-1, 32, len(self.sources))
-        stacked = stacked if warps.size == self.lanes // 32 else stacked[warps]
-        if self.type == "f16":
-            values: Array = np.ascontiguousarray(stacked).view(np.float16).astype(np.float64)
-        elif self.type == "f32":
-            values = stacked.view(np.float32).astype(np.float64)
-        else:
-            values = stacked.view(np.float64) if self.type == "f64" else stacked.view(np.int32).astype(np.int64)
+        sources = _registers(k, source, count, "C")
+        self.bad = [k.undefined(o) for o in sources]
+        self.sources = [k.full(o, word) for o in sources]
+        self.words = np.empty((k.lanes, count), number_type(word))
+        self.values = self.words.view(_OUTPUTS[type_])
         # lane = 4 g + q; number = 4 j + 2 (row block) + column bit, with one row block for m 8
-        spread = values.reshape(warps.size, 8, 4, self.n // 8, self.m // 8, 2)
-        return np.ascontiguousarray(spread.transpose(0, 4, 1, 3, 2, 5)).reshape(warps.size, self.m, self.n)
+        shape = (-1, 8, 4, n // 8, m // 8, 2)
+        self.spread = self.values.reshape(shape).transpose(0, 4, 1, 3, 2, 5)
+        self.elements = np.empty(self.spread.shape)
+        self.matrix = self.elements.reshape(k.lanes // 32, m, n)
+
+    def load(self) -> Array:
+        """(warps, m, n) as float64."""
+        for index, source in enumerate(self.sources):
+            self.words[:, index] = source()
+        np.copyto(self.elements, self.spread)
+        return self.matrix
+
+    def store(self, total: Array, mask: Mask) -> None:
+        """Write D: rounded once, or wrapped."""
+        found = total.reshape(self.elements.shape)
+        if self.type == "s32":
+            found = found.astype(np.int64)
+        np.copyto(self.spread, found, casting="unsafe")
+        if self.type != "s32":
+            nan = np.isnan(self.values)
+            if np.count_nonzero(nan):
+                self.values[nan] = finish(self.values[nan], self.type, frozenset())
+        for index, out in enumerate(self.outs):
+            if mask is None:
+                np.copyto(out, self.words[:, index])
+            else:
+                np.copyto(out, self.words[:, index], where=mask)
 
     def shadow(self, spoiled: Array) -> list[Array]:
         """Which lanes of D are undefined, when these elements of the product are."""
         spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
-        lanes: Array = np.asarray(np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1))
+        lanes: Array = np.asarray(
+            np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1)
+        )
         return [lanes[:, index] | (bad() != 0) for index, bad in enumerate(self.bad)]
-
-    def write(self, warps: Array, matrix: Array) -> None:
-        """(warps, m, n) as words of the type."""
-        spread = matrix.reshape(warps.size, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
-        words = np.ascontiguousarray(spread).reshape(warps.size, 32, -1)
-        words = words.view(np.uint64 if self.type == "f64" else np.uint32)
-        for index, out in enumerate(self.outs):
-            if warps.size == self.lanes // 32:
-                np.copyto(out, words[:, :, index].reshape(-1))
-            else:
-                out.reshape(-1, 32)[warps] = words[:, :, index]

@@ -48,7 +48,10 @@ class MBarrier:
     def arrive(self, machine: Machine, count: int) -> int:
         state = (self.phase << 20) | self.pending
         if count > self.pending:
-            raise Fault("mbarrier", f"{count} arrivals where {self.pending} of {self.expected} are pending in this phase")
+            raise Fault(
+                "mbarrier",
+                f"{count} arrivals where {self.pending} of {self.expected} are pending in this phase",
+            )
         self.pending -= count
         self.check(machine)
         return state
@@ -86,9 +89,14 @@ class Objects:
         where = self.address(lanes)
         for space, _, place, who in self.router.parts(where, lanes):
             if not isinstance(space, SharedMemory):
-                raise Fault("mbarrier", "an mbarrier outside shared memory", who if who is not None else lanes)
+                raise Fault(
+                    "mbarrier", "an mbarrier outside shared memory", who if who is not None else lanes
+                )
             offset = space.offsets(place, 8, who, True, self.router.site)
-            found += [(int(lane), space, int(at)) for lane, at in zip(who if who is not None else lanes, offset, strict=True)]
+            found += [
+                (int(lane), space, int(at))
+                for lane, at in zip(who if who is not None else lanes, offset, strict=True)
+            ]
         return found
 
 
@@ -138,7 +146,9 @@ def _initialise(machine: Machine, shared: SharedMemory, offset: int, count: int,
     if not 1 <= count <= MAX_COUNT:
         raise Fault("mbarrier", f"an expected count of {count}; expected 1 to {MAX_COUNT}", [lane])
     if offset in shared.mbarriers:
-        raise Fault("mbarrier", f"the mbarrier at {offset:#x} is initialised again without mbarrier.inval", [lane])
+        raise Fault(
+            "mbarrier", f"the mbarrier at {offset:#x} is initialised again without mbarrier.inval", [lane]
+        )
     shared.mbarriers[offset] = MBarrier(count)
     shared.octets[offset : offset + 8] = _PATTERN
     if shared.defined is not None:
@@ -157,7 +167,9 @@ def _pending_count(k: Binding, i: Instruction, words: Words) -> Step:
     return step
 
 
-def _arrive(k: Binding, i: Instruction, words: Words, space: str, drop: bool, expect: bool, no_complete: bool) -> Step:
+def _arrive(
+    k: Binding, i: Instruction, words: Words, space: str, drop: bool, expect: bool, no_complete: bool
+) -> Step:
     count = words.operands(2, 3)
     wants_state = not isinstance(i.operands[0], Sink)
     if wants_state and space == "shared::cluster":

@@ -35,8 +35,7 @@ def new_site() -> Site:
 
 def aligned_bytes(size: int, fill: int = 0) -> Array:
     """Bytes that start at a multiple of 128."""
-    raw = np.empty(size + 128, np.uint8)
-    raw.fill(fill)
+    raw = np.full(size + 128, fill, np.uint8) if fill else np.zeros(size + 128, np.uint8)
     start = -raw.ctypes.data % 128
     return raw[start : start + size]
 
@@ -159,7 +158,9 @@ class GlobalMemory(Space):
         check_alignment(address, size, lanes, self.kind)
         return offset
 
-    def _find(self, address: Array, offset: Array, size: int, lanes: Array | None, write: bool, site: Site) -> bool:
+    def _find(
+        self, address: Array, offset: Array, size: int, lanes: Array | None, write: bool, site: Site
+    ) -> bool:
         """Several allocations, or another one than the last time."""
         if not self.allocations:
             where = _named(lanes, np.array([0]))
@@ -182,7 +183,11 @@ class GlobalMemory(Space):
         for index in np.unique(place).tolist():
             if not self.allocations[index].writable:
                 bad = np.flatnonzero(place == index)
-                raise Fault("read-only", f"a write to {self.allocations[index].name}, which is read-only", _named(lanes, bad))
+                raise Fault(
+                    "read-only",
+                    f"a write to {self.allocations[index].name}, which is read-only",
+                    _named(lanes, bad),
+                )
 
     def _outside(self, address: int, size: int, lanes: Array) -> None:
         offset = address - GLOBAL_BASE

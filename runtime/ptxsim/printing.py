@@ -90,7 +90,9 @@ class Printer:
                     return _hexadecimal(number)
                 return f"%{flags}{width}{precision}{letter}" % number
             if letter == "s":
-                return f"%{flags}{width}{precision}s" % string_at(machine, lane, int.from_bytes(argument(8), "little"))
+                return f"%{flags}{width}{precision}s" % string_at(
+                    machine, lane, int.from_bytes(argument(8), "little")
+                )
             if letter == "p":
                 return f"{int.from_bytes(argument(8), 'little'):#x}"
             size = 8 if length in ("l", "ll", "z", "j", "t") else 4
@@ -146,4 +148,3 @@ def string_at(machine: Machine, lane: int, address: int) -> str:
             break
         found.append(octet)
     return found.decode("utf-8", "replace")
-

@@ -1,8 +1,8 @@
 """Level 3: races in shared memory, bank conflicts and sectors.
 
-Every warp has a vector clock; barriers and mbarriers order warps by joining them. For every byte of shared memory the last
-writer and the last reads of every warp are kept: two accesses by different warps, one of them a write, that no barrier orders
-are a race. Asynchronous copies are accesses of a further agent that mbarriers order.
+Every warp has a vector clock; barriers, mbarriers, atomics and accesses with an order join them. For every byte of shared
+memory the last writer and the last reads of every warp are kept: two accesses by different warps, one of them a write, that
+nothing orders are a race. Asynchronous copies are accesses of a further agent that mbarriers order.
 
 Source: C. Flanagan, S. N. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009; CUDA C++ Best Practices
 Guide, "Shared Memory and Memory Banks", "Coalesced Access to Global Memory".
@@ -39,6 +39,7 @@ class History:
         self.write_line = np.zeros(size, np.int32)
         self.read = np.zeros((size, agents), np.int32)
         self.read_line = np.zeros(size, np.int32)
+        self.addresses: dict[tuple[str, int], Array] = {}
 
     def join(self, warps: Array) -> None:
         """A barrier among warps: everything before it is ordered before everything behind it."""
@@ -122,9 +123,13 @@ class Races:
         history.clock[warps] = np.maximum(history.clock[warps], history.clock[agent])
         history.clock[agent, agent] += 1
 
-    def access(self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, atomic: bool) -> None:
-        """An access of lanes; `offset` in bytes."""
+    def access(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, ordered: bool
+    ) -> None:
+        """An access of lanes; `offset` in bytes. Atomics and accesses with an order make edges, they do not race."""
         warps = self.warp if lanes is None else self.warp[lanes]
+        if ordered:
+            self._order(space, offset, warps)
         if isinstance(space, GlobalMemory):
             self._count(self.sectors, self._sector_passes(offset, size, warps))
             return
@@ -132,9 +137,19 @@ class Races:
             return
         self._count(self.conflicts, self._bank_passes(offset, size, warps))
         cta = self.machine.cta
-        if space is cta.shared and not atomic and self.machine.cluster_size == 1:
+        if space is cta.shared and not ordered and self.machine.cluster_size == 1:
             places = offset.astype(np.int64)[:, None] + np.arange(size)
             self.touch(cta, places.reshape(-1), np.repeat(warps, size), write)
+
+    def _order(self, space: Space, offset: Array, warps: Array) -> None:
+        """Warps that access an address this way, one after the other, know what those before them knew."""
+        history = self.history(self.machine.cta)
+        for place, warp in dict.fromkeys(zip(offset.tolist(), warps.tolist(), strict=True)):
+            known = history.addresses.get((space.kind, place))
+            if known is not None:
+                history.clock[warp] = np.maximum(history.clock[warp], known)
+            history.addresses[space.kind, place] = history.clock[warp].copy()
+            history.clock[warp, warp] += 1
 
     def touch(self, cta: Cta, places: Array, agents: Array, write: bool) -> None:
         """Check and note accesses to bytes."""
@@ -146,7 +161,14 @@ class Races:
         if np.count_nonzero(race):
             first = int(np.flatnonzero(race)[0])
             place = int(places[first])
-            self._report(write, place, int(agents[first]), "written", int(writer[first]), int(history.write_line[place]))
+            self._report(
+                write,
+                place,
+                int(agents[first]),
+                "written",
+                int(writer[first]),
+                int(history.write_line[place]),
+            )
         if write:
             reads = history.read[places] > clock[agents]
             reads[np.arange(places.size), agents] = False
@@ -162,7 +184,9 @@ class Races:
             history.read[places, agents] = clock[agents, agents]
             history.read_line[places] = line
 
-    def _report(self, write: bool, place: int, agent: int, other_verb: str, other: int, other_line: int) -> None:
+    def _report(
+        self, write: bool, place: int, agent: int, other_verb: str, other: int, other_line: int
+    ) -> None:
         warps = self.machine.lanes // 32
 
         def name(index: int) -> str:
@@ -181,13 +205,6 @@ class Races:
         line = self.machine.instruction_at(self.machine.scheduler.pc).line
         old = table.get(line, (0, 0, 0))
         table[line] = (old[0] + passes[0], old[1] + passes[1], old[2] + passes[2])
-
-    def rows(self, offsets: Array, size: int) -> None:
-        """ldmatrix and stmatrix: every eight rows of 16 bytes are one pass."""
-        groups = offsets.reshape(-1, 8)
-        words = groups.astype(np.int64)[:, :, None] // 4 + np.arange(size // 4)
-        needed = sum(_passes(group.reshape(-1)) for group in words)
-        self._count(self.conflicts, (offsets.shape[0], groups.shape[0], needed))
 
     def _bank_passes(self, offset: Array, size: int, warps: Array) -> tuple[int, int, int]:
         together = 32 if size <= 4 else 32 * 4 // size

@@ -32,7 +32,9 @@ class RegisterFile:
 
     def clear(self) -> None:
         for block in self.arrays:
-            block.fill(False if block.dtype == np.bool_ else _POISON & ((1 << (8 * block.dtype.itemsize)) - 1))
+            block.fill(
+                False if block.dtype == np.bool_ else _POISON & ((1 << (8 * block.dtype.itemsize)) - 1)
+            )
 
     def save(self) -> list[Array]:
         return [block.copy() for block in self.arrays]

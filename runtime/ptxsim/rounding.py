@@ -14,7 +14,11 @@ import numpy as np
 from .types import Array
 
 _ROUND = {"rn": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil}
-_FORMATS = {"f16": (11, -14, 65504.0), "bf16": (8, -126, 255 * 2.0**120), "f32": (24, -126, (2**24 - 1) * 2.0**104)}
+_FORMATS = {
+    "f16": (11, -14, 65504.0),
+    "bf16": (8, -126, 255 * 2.0**120),
+    "f32": (24, -126, (2**24 - 1) * 2.0**104),
+}
 
 
 def odd_sum(x: Array, y: Array) -> Array:
@@ -83,4 +87,6 @@ def fused_float64(x: Array, y: Array, z: Array) -> tuple[Array, Array]:
         safe &= (size == 0) | ((size > 2.0**-400) & (size < 2.0**400))
     # Zeros: the sign of an exact zero, and of zero plus zero, is that of the plain sum.
     plain = product + z
-    return np.where((product == 0) | (result == 0), plain, result), safe & ((product != 0) | (x == 0) | (y == 0))
+    return np.where((product == 0) | (result == 0), plain, result), safe & (
+        (product != 0) | (x == 0) | (y == 0)
+    )

@@ -49,7 +49,9 @@ Control = Callable[[Group], bool]
 class Cta:
     """The state of one block that is not in arrays of registers."""
 
-    def __init__(self, place: tuple[int, int, int], rank: int, shared: SharedMemory, live: Array, entry: int) -> None:
+    def __init__(
+        self, place: tuple[int, int, int], rank: int, shared: SharedMemory, live: Array, entry: int
+    ) -> None:
         self.place = place
         self.rank = rank
         self.shared = shared
@@ -74,6 +76,7 @@ class Scheduler:
         self.machine = machine
         self.executed = 0
         self.runs: dict[tuple[int, int], int] = {}
+        self.retries: dict[int, int] = {}
         self.pc = 0
         self.mask: Mask = None
 
@@ -238,7 +241,11 @@ class Scheduler:
             lane_bit = np.uint32(1) << (np.arange(here.size, dtype=np.uint32) & np.uint32(31))
             outside = here & ((members & lane_bit) == 0)
             if np.count_nonzero(outside):
-                raise Fault("member mask", "a lane that executes this is not in its member mask", np.flatnonzero(outside))
+                raise Fault(
+                    "member mask",
+                    "a lane that executes this is not in its member mask",
+                    np.flatnonzero(outside),
+                )
             incomplete = here & ((members & np.repeat(needed & ~executing, 32)) != 0)
         count = int(np.count_nonzero(incomplete))
         if not count:
@@ -246,6 +253,8 @@ class Scheduler:
         if count == group.count:
             cta.groups.remove(group)
             cta.parked.append(group)
+            self.executed -= 1  # it will be, when the others are there
+            self.retries[group.pc] = self.retries.get(group.pc, 0) + 1
             return None
         cta.parked.append(self.split(group, incomplete, count))
         return group
@@ -253,7 +262,11 @@ class Scheduler:
     def report_divergence(self, cta: Cta) -> None:
         group = min(cta.parked, key=lambda g: g.pc)
         lanes = np.flatnonzero(self.mask_of(group))[:8]
-        message = "only some lanes of a warp reach this instruction of the whole warp; the others wait elsewhere"
+        message = (
+            "only some lanes of a warp reach this instruction of the whole warp; the others wait elsewhere"
+        )
         machine = self.machine
-        finding = machine.finding("divergence", message, group.pc, cta.place, tuple(int(lane) for lane in lanes))
+        finding = machine.finding(
+            "divergence", message, group.pc, cta.place, tuple(int(lane) for lane in lanes)
+        )
         raise PtxCheckError([finding, *machine.findings])

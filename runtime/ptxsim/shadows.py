@@ -24,6 +24,9 @@ Bits = Callable[[], Any]
 
 ALL = np.uint8(0xFF)
 _NONE = np.uint8(0)
+_VIDEO = frozenset(
+    f"v{name}{count}" for name in ("add", "sub", "avrg", "absdiff", "min", "max") for count in (2, 4)
+)
 _BYTEWISE = frozenset(["and", "or", "xor", "not", "lop3", "mov"])
 
 
@@ -90,6 +93,8 @@ def result_bits(k: Binding, d: Decoded) -> Bits:
         return lambda: whole(s[0]() & field)
     if d.types and d.types[0].endswith("x2") and width == 32 and d.opcode not in ("set", "setp"):
         return lambda: _halves(s)
+    if d.opcode in _VIDEO and "add" not in d.flags:
+        return lambda: _halves(s) if d.opcode.endswith("2") else s[0]() | s[1]()
     return sources.any
 
 
@@ -182,7 +187,11 @@ def targets_of(d: Decoded) -> list[tuple[str, int, int]]:
             found.append((operand.name, 0, max(WIDTHS[type_] // 8, 1)))
         elif isinstance(operand, Vector):
             each = WIDTHS[type_] // len(operand.elements) // 8
-            found += [(o.name, index * each, each) for index, o in enumerate(operand.elements) if isinstance(o, Register)]
+            found += [
+                (o.name, index * each, each)
+                for index, o in enumerate(operand.elements)
+                if isinstance(o, Register)
+            ]
         else:
             pair = (getattr(operand, "first", None), getattr(operand, "second", None))
             found += [(o.name, 0, 1) for o in pair if isinstance(o, Register)]

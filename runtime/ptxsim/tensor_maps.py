@@ -83,7 +83,9 @@ class TensorView:
         """Byte offsets from `address` of all elements of a box, innermost first, and which are inside the tensor."""
         offset = np.zeros((1,), np.int64)
         inside = np.ones((1,), np.bool_)
-        for c, n, step, extent, stride in zip(coordinates, self.counts, self.steps, self.extents, self.strides, strict=True):
+        for c, n, step, extent, stride in zip(
+            coordinates, self.counts, self.steps, self.extents, self.strides, strict=True
+        ):
             index = c + step * np.arange(n, dtype=np.int64)
             offset = (index[:, None] * stride + offset[None, :]).reshape(-1)
             inside = (((index >= 0) & (index < extent))[:, None] & inside[None, :]).reshape(-1)
@@ -167,8 +169,16 @@ class TensorMap:
     ) -> None:
         type_ = _SPELLED.get(dtype, dtype)
         rank = len(shape)
-        if type_ not in TYPES or swizzle not in SWIZZLES or fill not in FILLS or not 1 <= rank <= 5 or len(box) != rank:
-            raise UserError(f"tensor map of {dtype}, shape {tuple(shape)}, box {tuple(box)}, swizzle {swizzle}, fill {fill!r}")
+        if (
+            type_ not in TYPES
+            or swizzle not in SWIZZLES
+            or fill not in FILLS
+            or not 1 <= rank <= 5
+            or len(box) != rank
+        ):
+            raise UserError(
+                f"tensor map of {dtype}, shape {tuple(shape)}, box {tuple(box)}, swizzle {swizzle}, fill {fill!r}"
+            )
         size = _SIZES.get(type_, 4)
         if strides is None:
             strides = [size * int(np.prod(shape[d + 1 :])) for d in range(rank)]
@@ -176,7 +186,11 @@ class TensorMap:
             raise UserError(f"tensor map: strides {tuple(strides)}; the innermost is {size} bytes")
         self.array = array
         self.octets = np.zeros(MAP_BYTES, np.uint8)
-        for name, value in (("rank", rank - 1), ("elemtype", TYPES.index(type_)), ("swizzle_mode", SWIZZLES[swizzle])):
+        for name, value in (
+            ("rank", rank - 1),
+            ("elemtype", TYPES.index(type_)),
+            ("swizzle_mode", SWIZZLES[swizzle]),
+        ):
             set_field(self.octets, name, 0, value)
         set_field(self.octets, "fill_mode", 0, FILLS[fill])
         for d in range(rank):
@@ -192,4 +206,3 @@ class TensorMap:
         octets = self.octets.copy()
         set_field(octets, "global_address", 0, address)
         return octets.tobytes()
-

@@ -19,7 +19,11 @@ Step = Callable[[Mask], None]
 WORDS: dict[int, np.dtype[Any]] = {1: np.dtype(np.bool_), **{8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}}
 """Width in bits → how a register of that width is kept."""
 
-_NUMBERS: dict[str, np.dtype[Any]] = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+_NUMBERS: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
 
 
 def number_type(type_: str) -> np.dtype[Any]:

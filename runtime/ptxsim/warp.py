@@ -221,4 +221,3 @@ def active_mask(k: Binding, i: Instruction) -> Step:
         np.copyto(out, np.repeat(packed, 32), where=True if mask is None else mask)
 
     return step
-

@@ -115,7 +115,9 @@ def tile_places(descriptor: int, rows: int, depth: int, bits: int, transposed: b
         return np.asarray(start + row // 8 * stride + row % 8 * 16 + octets // 16 * leading + octets % 16)
     octets = row * (bits // 8)
     if span:
-        return swizzled(start + octets // span * leading + k // 8 * stride + k % 8 * span + octets % span, _SWIZZLES[span])
+        return swizzled(
+            start + octets // span * leading + k // 8 * stride + k % 8 * span + octets % span, _SWIZZLES[span]
+        )
     return np.asarray(start + octets // 16 * stride + k // 8 * leading + k % 8 * 16 + octets % 16)
 
 
@@ -130,12 +132,25 @@ def multiply(k: Binding, i: Instruction) -> Control:
     words.drop("satfinite")
     types, words.left = words.left, []
     columns, depth = (int(v) for v in re.findall(r"\d+", shape)[1:])
-    if len(types) != 3 or types[1] not in ELEMENTS or types[2] not in ELEMENTS or not 8 <= columns <= 256 or columns % 8:
+    if (
+        len(types) != 3
+        or types[1] not in ELEMENTS
+        or types[2] not in ELEMENTS
+        or not 8 <= columns <= 256
+        or columns % 8
+    ):
         raise UnsupportedError(f"{words.where}: this combination of shape and types is not known")
     d_type, a_type, b_type = types
     element = ELEMENTS[a_type]
-    outputs = {"i": ("s32",), "f": ("f32",) if a_type in ("bf16", "tf32") else ("f32", "f16")}.get(element.kind, ())
-    if d_type not in outputs or depth != _DEPTHS[element.bits] or ELEMENTS[b_type] != element or "satfinite" in i.modifiers:
+    outputs = {"i": ("s32",), "f": ("f32",) if a_type in ("bf16", "tf32") else ("f32", "f16")}.get(
+        element.kind, ()
+    )
+    if (
+        d_type not in outputs
+        or depth != _DEPTHS[element.bits]
+        or ELEMENTS[b_type] != element
+        or "satfinite" in i.modifiers
+    ):
         raise UnsupportedError(f"{words.where}: this combination of shape and types is not known")
     operands = i.operands
     if not isinstance(operands[0], Vector) or len(operands) < 4:
@@ -178,7 +193,9 @@ def multiply(k: Binding, i: Instruction) -> Control:
             a: Tile | Array
             if a_descriptor is None:
                 stacked = np.stack([r()[lanes] for r in a_registers], axis=-1).reshape(4, 32, 4)
-                a = a_seen = fragment(decoded(stacked, a_type), 16, element.per_register, 2).reshape(64, depth)
+                a = a_seen = fragment(decoded(stacked, a_type), 16, element.per_register, 2).reshape(
+                    64, depth
+                )
             else:
                 a = _tile(machine, a_descriptor()[lanes], 4 * index, 64, depth, a_type, bool(trans_a))
                 a_seen = a.read()
@@ -218,7 +235,10 @@ def _tile(
     places = tile_places(int(descriptors[0]), rows, depth, bits, transposed)
     shared = machine.cta.shared
     if int(places.max()) + bits // 8 > shared.size:
-        raise Fault("bounds", f"a matrix up to shared address {int(places.max()):#x}; {shared.size} bytes of shared memory")
+        raise Fault(
+            "bounds",
+            f"a matrix up to shared address {int(places.max()):#x}; {shared.size} bytes of shared memory",
+        )
     octets = places.reshape(-1)[:, None] + np.arange(bits // 8)
     asynchronous_read(machine, shared, octets.reshape(-1), warp)
     return Tile(shared, places, type_)
@@ -282,13 +302,22 @@ def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Produ
     if chain.type == "f16":
         values: Array = words.view(np.float16).astype(np.float64)
     else:
-        values = words.view(np.float32).astype(np.float64) if chain.type == "f32" else words.view(np.int32).astype(np.int64)
+        values = (
+            words.view(np.float32).astype(np.float64)
+            if chain.type == "f32"
+            else words.view(np.int32).astype(np.int64)
+        )
     # lane = 32 w + 4 g + q, number = 4 j + 2 (row block) + column bit
-    matrix = values.reshape(4, 8, 4, numbers // 4, 2, 2).transpose(0, 4, 1, 3, 2, 5).reshape(64, chain.columns)
+    matrix = (
+        values.reshape(4, 8, 4, numbers // 4, 2, 2).transpose(0, 4, 1, 3, 2, 5).reshape(64, chain.columns)
+    )
     for _, product in products:
         a = product.a.read() if isinstance(product.a, Tile) else product.a
         b = product.b.read()
-        if not (np.array_equal(a, product.a_seen, equal_nan=True) and np.array_equal(b, product.b_seen, equal_nan=True)):
+        if not (
+            np.array_equal(a, product.a_seen, equal_nan=True)
+            and np.array_equal(b, product.b_seen, equal_nan=True)
+        ):
             text = f"shared operands of the wgmma at PTX line {product.line} were overwritten before it was waited for"
             machine.violation("in flight", text)
         kept = matrix if product.scale.all() else np.zeros_like(matrix)
@@ -328,4 +357,3 @@ def warpgroup(k: Binding, i: Instruction) -> Control:
 def pending(cta: Cta) -> bool:
     """Whether a block still has products in flight."""
     return any(isinstance(agent, Groups) and agent.chains for agent in cta.agents.values())
-

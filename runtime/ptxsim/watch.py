@@ -28,6 +28,9 @@ Access = Callable[[Space, Array, Array | None], None]
 Shadow = Callable[[Mask], list[Array]]
 """Which lanes of the destinations an instruction leaves undefined."""
 
+_ORDERED = frozenset(["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"])
+"""Accesses that may order others."""
+
 
 class Watch:
     """The shadow of a machine's registers and memory."""
@@ -38,8 +41,11 @@ class Watch:
         self.block = np.full((len(keys), machine.lanes), ALL)
         self.undefined = dict(zip(keys, self.block, strict=True))
         self.pending: dict[tuple[str, str], Array] = {}
+        cached = any("nc" in i.modifiers for f in machine.functions for i in f.code or ())
+        size = machine.memory.octets.size
+        self.read_only = np.zeros(size, np.bool_) if cached else None
+        self.written = np.zeros(size, np.bool_) if cached else None
         machine.local.watch(False)
-        machine.parameters.watch(True)
 
     @property
     def arrays(self) -> list[Array]:
@@ -103,8 +109,8 @@ class Watch:
                     np.copyto(target, as_bits(value), where=True if mask is None else mask)
 
             return exact
-        if k.accesses:  # the access itself writes the shadow
-            return step
+        if k.accesses:  # the access itself writes the shadow, but for what atomics give
+            return self._defining(step, targets) if i.opcode == "atom" else step
         if k.decoded is not None:
             return self._arithmetic(k, step)
         sources = [self.row(k, name) for name in sorted(k.reads)]
@@ -122,6 +128,14 @@ class Watch:
                 np.copyto(target, as_bits(found), where=True if mask is None else mask)
 
         return carried
+
+    def _defining(self, step: Step, targets: list[Array]) -> Step:
+        def defined(mask: Mask) -> None:
+            step(mask)
+            for target in targets:
+                np.copyto(target, np.uint8(0), where=True if mask is None else mask)
+
+        return defined
 
     def _arithmetic(self, k: Binding, step: Step) -> Step:
         assert k.decoded is not None
@@ -162,7 +176,9 @@ class Watch:
 
     # -- memory
 
-    def access(self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool) -> Access:
+    def access(
+        self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool
+    ) -> Access:
         k.accesses = True
         base = address.base if isinstance(address, Address) else address
         pointer = self.row(k, base.name) if isinstance(base, Register) else None
@@ -170,19 +186,26 @@ class Watch:
         used = self._used_bytes(k, size)
         machine = self.machine
         races = machine.races
-        atomic = k.instruction is not None and k.instruction.opcode in ("atom", "red")
+        assert k.instruction is not None
+        atomic = k.instruction.opcode in ("atom", "red")
+        ordered = atomic or not _ORDERED.isdisjoint(k.instruction.modifiers)
+        cached = "nc" in k.instruction.modifiers
 
         def look(space: Space, offset: Array, lanes: Array | None) -> None:
             if pointer is not None:
                 bad = pointer if lanes is None else pointer[lanes]
                 if np.count_nonzero(bad):
-                    self._report("an address that was never assigned, or computed from undefined values", bad, lanes)
+                    self._report(
+                        "an address that was never assigned, or computed from undefined values", bad, lanes
+                    )
             if races is not None:
-                races.access(space, offset, size, lanes, write, atomic)
+                races.access(space, offset, size, lanes, write, ordered)
             if space.flight is not None and not isinstance(space, GlobalMemory):
                 self._flight(space, offset, size, lanes, write)
             if (write or atomic) and isinstance(space, SharedMemory) and space.dirty is not None:
                 space.dirty[self._places(offset, size)] = True
+            if isinstance(space, GlobalMemory) and self.read_only is not None:
+                self._coherence(space, offset, size, lanes, write or atomic, cached)
             if atomic:
                 self._atomic(space, offset, size, lanes, rows)
             elif write:
@@ -191,6 +214,22 @@ class Watch:
                 self._read(space, offset, size, lanes, rows, used)
 
         return look
+
+    def _coherence(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, cached: bool
+    ) -> None:
+        """Bytes that .nc loads read may not be written during the launch."""
+        assert self.read_only is not None
+        assert self.written is not None
+        if not (write or cached):
+            return
+        places = self._places(offset, size)
+        other = self.read_only if write else self.written
+        if np.count_nonzero(other[places]):
+            bad = np.flatnonzero(other[places].any(1))
+            text = "global bytes that the grid writes are loaded with .nc"
+            self.machine.violation("non-coherent", text, bad if lanes is None else lanes[bad])
+        (self.written if write else self.read_only)[places] = True
 
     def _used_bytes(self, k: Binding, size: int) -> Array:
         """The compiler's word for which bytes of a widened load matter."""
@@ -226,7 +265,13 @@ class Watch:
         return np.asarray(offset.astype(np.int64)[:, None] + np.arange(size))
 
     def _read(
-        self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None], used: Array
+        self,
+        space: Space,
+        offset: Array,
+        size: int,
+        lanes: Array | None,
+        rows: list[Array | None],
+        used: Array,
     ) -> None:
         if not rows:
             return
@@ -247,7 +292,9 @@ class Watch:
             else:
                 row[lanes] = bad
 
-    def _write(self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]) -> None:
+    def _write(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]
+    ) -> None:
         if not rows:
             return
         each = size // len(rows)
@@ -262,7 +309,9 @@ class Watch:
                 places = self._places(offset, each) + index * each
                 space.defined[places] = True if undefined is None else ~undefined
 
-    def _atomic(self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]) -> None:
+    def _atomic(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]
+    ) -> None:
         for row in rows:
             if row is not None:
                 bad = row if lanes is None else row[lanes]
@@ -281,4 +330,6 @@ class Watch:
             lanes = np.concatenate([copy.lanes for copy, _ in queue.pending])
             left = lanes if mask is None else lanes[mask[lanes]]
             if left.size:
-                self.machine.warn("in flight", "lanes end with cp.async copies that were never waited for", np.unique(left))
+                self.machine.warn(
+                    "in flight", "lanes end with cp.async copies that were never waited for", np.unique(left)
+                )

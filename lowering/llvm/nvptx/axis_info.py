@@ -65,7 +65,10 @@ def _of_groups(info: AxisInfo, dim: int, contiguity: int, unit: int = 1) -> int:
 
 
 class AxisAnalysis:
-    """`of(value)` for every value of a function.  `multiples`: parameter number → what its address or number is a multiple of."""
+    """`of(value)` for every value of a function.
+
+    multiples: parameter number → what its address or number is a multiple of.
+    """
 
     def __init__(self, function: Any, multiples: Mapping[int, int] | None = None) -> None:
         self._infos: dict[Any, AxisInfo] = {}
@@ -175,7 +178,8 @@ def _make_range(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 
 
 def _add(analysis: AxisAnalysis, op: Any) -> AxisInfo:
-    return _sum(*analysis.numbers(op), unit=1)
+    left, right = analysis.numbers(op)
+    return _sum(left, right, 1)
 
 
 def _address(analysis: AxisAnalysis, op: Any) -> AxisInfo:
@@ -321,8 +325,8 @@ def _transpose(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 _RULES: dict[str, Rule] = {
     "arith.constant": _constant, "tt.make_range": _make_range, "tt.splat": _splat_rule, "tt.expand_dims": _expand,
     "tt.broadcast": _broadcast, "tt.trans": _transpose, "arith.addi": _add, "arith.subi": _subtract, "arith.muli": _multiply,
-    "tt.addptr": _address, "arith.remui": _remainder, "arith.cmpi": _compare, "arith.andi": _elementwise, "arith.ori": _elementwise,
-    "arith.xori": _elementwise, "arith.select": _select, "arith.extsi": _same, "arith.extui": _same, "arith.trunci": _same,
-    "tt.bitcast": _bitcast, "arith.divsi": _elementwise, "arith.divui": _elementwise, "arith.remsi": _remainder,
-    "arith.minsi": _elementwise, "arith.maxsi": _elementwise,
+    "tt.addptr": _address, "arith.remui": _remainder, "arith.cmpi": _compare, "arith.andi": _elementwise,
+    "arith.ori": _elementwise, "arith.xori": _elementwise, "arith.select": _select, "arith.extsi": _same,
+    "arith.extui": _same, "arith.trunci": _same, "tt.bitcast": _bitcast, "arith.divsi": _elementwise,
+    "arith.divui": _elementwise, "arith.remsi": _remainder, "arith.minsi": _elementwise, "arith.maxsi": _elementwise,
 }  # fmt: skip

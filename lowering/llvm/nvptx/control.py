@@ -7,7 +7,7 @@ decides, else what comes in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import UnsupportedError
@@ -74,16 +74,9 @@ def _wanted(k: KernelLowering, values: Sequence[Any]) -> Layouts:
 @contextmanager
 def trial(k: KernelLowering) -> Iterator[None]:
     """Lower something to see what comes out. No trace is left."""
-    f = k.f
-    lines, block, counter = len(f.lines), f.block, f._counter
     nodes, scalars = dict(k.nodes), dict(k.scalars)
-    with ExitStack() as stack:
-        stack.enter_context(k.shared.trial())
-        stack.enter_context(k.order.trial())
-        stack.enter_context(k.ev.scope())
+    with k.f.trial(), k.shared.trial(), k.order.trial(), k.ev.scope():
         yield
-    del f.lines[lines:]
-    f.block, f._counter = block, counter
     k.nodes, k.scalars = nodes, scalars
 
 
@@ -303,10 +296,11 @@ def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[An
                 else:
                     leave(block.last_op)
     for block, (slot, registers) in slots.items():
-        f.lines[slot] = "\n".join(
-            f"  {value.ref} = phi {value.type} " + ", ".join(f"[ {values[i].ref}, %{source} ]" for source, values in incoming[block])
-            for i, value in enumerate(registers)
-        )
+        phis = []
+        for i, value in enumerate(registers):
+            ways = ", ".join(f"[ {values[i].ref}, %{source} ]" for source, values in incoming[block])
+            phis.append(f"  {value.ref} = phi {value.type} {ways}")
+        f.lines[slot] = "\n".join(phis)
 
 
 def _branch(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:

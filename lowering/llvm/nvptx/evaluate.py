@@ -77,10 +77,10 @@ class Evaluator:
         elems = [operand.elem for operand in operands]
         done: dict[tuple[str, ...], V] = {}
         found = []
-        for values in zip(*columns, strict=True):
-            refs = tuple(value.ref for value in values)
+        for row in zip(*columns, strict=True):
+            refs = tuple(value.ref for value in row)
             if refs not in done:
-                done[refs] = self.element(op, elem, values, elems, attrs)
+                done[refs] = self.element(op, elem, row, elems, attrs)
             found.append(done[refs])
         return tuple(found)
 

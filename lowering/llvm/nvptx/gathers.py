@@ -95,7 +95,7 @@ def _in_memory(k: KernelLowering, plan: SharedGather, values: Sequence[V], indic
     f, t, shared = k.f, k.t, k.shared
     base = shared.reserve(plan.bytes)
     shared.before_writing()
-    k.moves.store(base, plan.store, lambda register: values[register])
+    k.moves.store(base, plan.store, dict(enumerate(values)))
     shared.between()
     address, found = t.map(plan.address), []
     for start, index in zip(plan.bases, indices, strict=True):

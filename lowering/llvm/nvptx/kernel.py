@@ -1,7 +1,8 @@
 """Lowers a block function to the code of one thread: LLVM IR for NVPTX.
 
-A program is a block of `warps` warps. Operations are lowered in order; what each needs of layouts it says itself, conversions are
-inserted where they differ. Control flow is that of the program: all threads take the same way, so barriers may stand anywhere.
+A program is a block of `warps` warps. Operations are lowered in order; what each needs of layouts it says itself, conversions
+are inserted where they differ. Control flow is that of the program: all threads take the same way, so barriers may stand
+anywhere.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..syntax import attributes, constant_value, element_name, is_tensor, pointe
 from .atomics import ATOMICS
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
+from .dots import DOTS
 from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
 from .gathers import GATHERS
@@ -32,7 +34,12 @@ from .shared import SharedMemory
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 
-ACCESSES = frozenset({"tt.load", "tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store"})
+ELEMENTWISE = frozenset(
+    f"tt.{name}"
+    for name in ("addptr", "approx_divf", "bitcast", "clampf", "extern_elementwise", "fp_to_fp", "int_to_ptr", "mulhiui",
+                 "precise_divf", "precise_sqrt", "ptr_to_int")
+)  # fmt: skip
+"""Operations on elements besides those of `arith` and `math`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +214,7 @@ class KernelLowering:
         handler = HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)
-        elif len(op.results) == 1 and not op.regions and op.operands:
+        elif op.name.startswith(("arith.", "math.")) or op.name in ELEMENTWISE:
             self.elementwise(op)
         else:
             raise self.unsupported(op)
@@ -216,6 +223,8 @@ class KernelLowering:
         return UnsupportedError(f"nvptx lowering: operation {op.name}{what and ': ' + what}")
 
     def elementwise(self, op: Any) -> None:
+        if len(op.results) != 1 or op.regions or not op.operands:
+            raise self.unsupported(op)
         result = op.results[0]
         elem, shape = element_name(result.type), shape_of(result.type)
         facts = attributes(op)
@@ -375,10 +384,26 @@ def _nothing(k: KernelLowering, op: Any) -> None:
     """Hints, and orders that a grid of one launch has anyway."""
 
 
+def _poison(k: KernelLowering, op: Any) -> None:
+    """Any value will do."""
+    result = op.results[0]
+    zero = k.ev.zero(element_name(result.type))
+    if is_tensor(result.type):
+        k.define(result, Splat(shape_of(result.type), element_name(result.type), zero))
+    else:
+        k.scalars[result] = zero
+
+
+def _barrier(k: KernelLowering, op: Any) -> None:
+    k.shared.barrier()
+
+
 HANDLERS: dict[str, Handler] = {
     "arith.constant": _constant, "tt.get_program_id": _program_id, "tt.get_num_programs": _program_id,
     "tt.make_range": _make_range, "tt.splat": _splat, "tt.unsplat": _unsplat, "tt.expand_dims": _view("reshape"),
     "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"), "tt.join": _join,
     "tt.cat": _cat, "tt.split": _split, "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing,
-    **CONTROL, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
+    "tt.grid_dependency_wait": _nothing, "tt.grid_dependency_launch_dependents": _nothing, "ttg.barrier": _barrier,
+    "ub.poison": _poison,
+    **CONTROL, **DOTS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
 }  # fmt: skip

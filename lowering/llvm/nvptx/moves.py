@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...linear_layouts.conversion import Equal, RenamedRegisters, plan_conversion
 from ...linear_layouts.exchange import Accesses, SharedExchange
@@ -97,20 +97,20 @@ class Moves:
         for stored, loaded in plan.repetitions:
             base = self.shared.reserve(plan.bytes)
             self.shared.before_writing(plan.is_warp_local)
-            self.store(base, plan.store, lambda register, flip=stored: bits[register ^ flip])
+            self.store(base, plan.store, {register: bits[register ^ stored] for register in bits})
             self.shared.between(plan.is_warp_local)
             for register, value in self._load(base, plan.load, width).items():
                 fetched[register ^ loaded] = value
             self.shared.after_reading(plan.is_warp_local)
         return tuple(self.t.from_bits(fetched[each], elem) for each in plan.destination_registers)
 
-    def store(self, base: V, accesses: Accesses, value: Callable[[int], V]) -> None:
-        """The stores of a plan; `value` gives the bits of a register."""
+    def store(self, base: V, accesses: Accesses, values: Mapping[int, V]) -> None:
+        """The stores of a plan; `values` are the bits of registers."""
         f = self.f
         address = self._thread_address(base, accesses)
         elected = self.t.elected(accesses.elected)
         packed = [
-            (self._place(base, address, accesses, access.offset), self.t.pack([value(r) for r in access.registers]))
+            (self._place(base, address, accesses, access.offset), self.t.pack([values[r] for r in access.registers]))
             for access in accesses.accesses
         ]
 
@@ -130,7 +130,7 @@ class Moves:
         address = self._thread_address(base, accesses)
         total = width * count
         type_ = f"i{total}" if total <= 32 or count == 1 else f"<{total // 32} x i32>"
-        found = {}
+        found: dict[int, V] = {}
         for access in accesses.accesses:
             place = self._place(base, address, accesses, access.offset)
             word = f.op(f"load {type_}, ptr addrspace(3) {place.ref}, align {total // 8}", type_)

@@ -1,8 +1,8 @@
 """Block values while a block function is lowered to threads.
 
-What depends on nothing but scalars and positions stays an expression, which every thread evaluates for the elements it wants, in
-any layout; it costs no memory and no communication. What was loaded or computed from loaded values is `Held`: it lies in the
-registers of threads as its layout says.
+What depends on nothing but scalars and positions stays an expression, which every thread evaluates for the elements it wants,
+in any layout; it costs no memory and no communication. What was loaded or computed from loaded values is `Held`: it lies in
+the registers of threads as its layout says.
 """
 
 from __future__ import annotations

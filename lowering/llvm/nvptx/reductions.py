@@ -85,8 +85,8 @@ def _butterfly(k: KernelLowering, op: Any, step: Butterfly, sums: list[Tuple], e
 
 _COMMUTATIVE = frozenset(
     f"arith.{name}"
-    for name in ("addf", "mulf", "addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui", "maxnumf", "minnumf",
-                 "maximumf", "minimumf")
+    for name in ("addf", "mulf", "addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui", "maxnumf",
+                 "minnumf", "maximumf", "minimumf")
 )  # fmt: skip
 
 

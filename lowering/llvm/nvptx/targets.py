@@ -1,6 +1,6 @@
 """GPU targets: what PTX is generated for. Frozen values; nothing here looks for a device.
 
-Sources: NVIDIA, "PTX ISA", sections "PTX ISA version" and "Release notes"; "CUDA C++ Programming Guide", "Compute capabilities".
+Sources: NVIDIA, "PTX ISA", "PTX ISA version" and "Release notes"; "CUDA C++ Programming Guide", "Compute capabilities".
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-
 from joinery.lowering.ptx.module_parser import parse_module
 from joinery.lowering.ptx.modules import SymbolValue
 from joinery.lowering.ptx.parser import MAX_DEPTH
@@ -129,7 +128,7 @@ def test_everything_that_producers_write() -> None:
         (HEADER + ".entry k() { a: a: ret; }", "a is declared twice"),
         (HEADER + ".entry k() { ret }", "expected"),
         (HEADER + ".entry k() { ret; }\n.entry k() { ret; }", "k is defined twice"),
-        (HEADER + ".entry k() {\n.pragma \"x\" }", "does not end|expected"),
+        (HEADER + '.entry k() {\n.pragma "x" }', "does not end|expected"),
         (HEADER + ".entry k() { t: .branchtargets nowhere; }", "no label nowhere"),
         (HEADER + ".tex .u32 t;", "no declaration that is known"),
         (HEADER + ".entry k() .frobnicate 3 { ret; }", "frobnicate"),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-
 from joinery.runtime.ptxsim import Module, Result
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -16,7 +15,7 @@ REGISTERS = """
 
 
 def kernel_text(body: str, pointers: int = 2, threads: int = 32, before: str = "", more: str = "") -> str:
-    """A kernel `k`: pointers in %rd1 …, %tid.x in %r0, 4 · tid in %rd0; `more` are further parameters, `before` declarations."""
+    """A kernel `k`: pointers in %rd1 …, %tid.x in %r0, 4 · tid in %rd0; `more`: parameters, `before`: declarations."""
     parameters = [f".param .u64 p{i}" for i in range(1, pointers + 1)] + ([more] if more else [])
     loads = "".join(f"  ld.param.u64 %rd{i}, [p{i}];\n" for i in range(1, pointers + 1))
     return (
@@ -26,6 +25,12 @@ def kernel_text(body: str, pointers: int = 2, threads: int = 32, before: str = "
 
 
 Run = Callable[..., Result]
+
+
+@pytest.fixture
+def build() -> Callable[..., str]:
+    """`kernel_text`."""
+    return kernel_text
 
 
 @pytest.fixture

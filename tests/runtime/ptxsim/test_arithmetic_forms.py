@@ -7,7 +7,6 @@ from itertools import product
 import ml_dtypes
 import numpy as np
 import pytest
-
 from joinery.lowering.ptx.evaluate import compute
 from joinery.lowering.ptx.instructions import FORMS, WIDTHS, Form, decode
 from joinery.lowering.ptx.module_parser import parse_module
@@ -16,13 +15,17 @@ from joinery.runtime.ptxsim import Module
 THREADS = 128
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 CHAINED = {"addc", "subc", "madc"}
-SPECIAL64 = [0.0, -0.0, 1.0, -1.0, 1.5, 2.5, -2.5, 0.5, 448.0, 57344.0, 65504.0, 65520.0, 3.4e38, 2.0**-24, 2.0**-126, 2.0**-149,
-             2.0**-140, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, 255.5, -128.5, 1e-3, 1 + 2.0**-9]  # fmt: skip
+SPECIAL64 = [0.0, -0.0, 1.0, -1.0, 1.5, 2.5, -2.5, 0.5, 448.0, 57344.0, 65504.0, 65520.0, 3.4e38, 2.0**-24, 2.0**-126,
+             2.0**-149, 2.0**-140, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, 255.5, -128.5, 1e-3,
+             1 + 2.0**-9]  # fmt: skip
 
 
 def spellings(form: Form) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """(types, flags) of a form; long lists are thinned out."""
-    options = [(() if i in form.required else ((),)) + tuple((w,) for w in group) for i, group in enumerate(form.groups)]
+    options = [
+        (() if i in form.required else ((),)) + tuple((w,) for w in group)
+        for i, group in enumerate(form.groups)
+    ]
     found = [(types, sum(flags, ())) for types in product(*form.types) for flags in product(*options)]
     step = max(1, len(found) // 40)
     return found[::step]
@@ -46,7 +49,9 @@ def inputs(type_: str, rng: np.random.Generator) -> np.ndarray:
     if single in FLOATS:
         with np.errstate(all="ignore"):
             values = rng.permutation(np.array(SPECIAL64 * 3)).astype(FLOATS[single])
-            rest = (rng.standard_normal(THREADS - values.size) * 2.0 ** rng.integers(-8, 9, THREADS - values.size)).astype(FLOATS[single])
+            rest = (
+                rng.standard_normal(THREADS - values.size) * 2.0 ** rng.integers(-8, 9, THREADS - values.size)
+            ).astype(FLOATS[single])
         bits = np.concatenate([values, rest])
         words = bits.view(f"u{bits.dtype.itemsize}").astype(np.uint64)
         if type_.endswith("x2"):
@@ -60,7 +65,14 @@ def inputs(type_: str, rng: np.random.Generator) -> np.ndarray:
     return words & np.uint64((1 << width) - 1)
 
 
-def text_of(name: str, types: tuple[str, ...], flags: tuple[str, ...], results: list[str], sources: list[str], guarded: bool) -> str:
+def text_of(
+    name: str,
+    types: tuple[str, ...],
+    flags: tuple[str, ...],
+    results: list[str],
+    sources: list[str],
+    guarded: bool,
+) -> str:
     body, operands = [], []
     for index, type_ in enumerate(sources):
         width = WIDTHS[type_]
@@ -71,7 +83,11 @@ def text_of(name: str, types: tuple[str, ...], flags: tuple[str, ...], results: 
             body.append(f"setp.ne.u64 %q{index}, %w{index}, 0;")
             operands.append(f"%q{index}")
         else:
-            body.append(f"cvt.u{width}.u64 %s{width}_{index}, %w{index};" if width < 64 else f"mov.b64 %s64_{index}, %w{index};")
+            body.append(
+                f"cvt.u{width}.u64 %s{width}_{index}, %w{index};"
+                if width < 64
+                else f"mov.b64 %s64_{index}, %w{index};"
+            )
             operands.append(f"%s{width}_{index}")
     outs = []
     for index, type_ in enumerate(results):
@@ -91,7 +107,8 @@ def text_of(name: str, types: tuple[str, ...], flags: tuple[str, ...], results: 
     lines = "\n  ".join(body)
     return (
         ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n"
-        f".reqntid {THREADS}\n{{\n  .reg .pred %q<16>, %odd; .reg .b64 %w<8>, %base, %to, %off; .reg .b32 %tid, %one, %bit; {registers}\n"
+        f".reqntid {THREADS}\n{{\n  .reg .pred %q<16>, %odd; .reg .b64 %w<8>, %base, %to, %off; {registers}\n"
+        "  .reg .b32 %tid, %one, %bit;\n"
         "  ld.param.u64 %base, [a];\n  ld.param.u64 %to, [b];\n  mov.u32 %tid, %tid.x;\n  mul.wide.u32 %off, %tid, 8;\n"
         "  add.u64 %base, %base, %off;\n  add.u64 %to, %to, %off;\n  and.b32 %bit, %tid, 1;\n  setp.ne.u32 %odd, %bit, 0;\n"
         f"  {lines}\n  ret;\n}}\n"

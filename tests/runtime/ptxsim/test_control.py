@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from joinery.promotion.errors import UnsupportedError, UserError
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
-from .conftest import HEADER, kernel_text  # type: ignore[import-not-found]
+HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 
 
 def lanes(threads: int) -> np.ndarray:
@@ -109,7 +108,9 @@ def test_branch_tables(run: Any) -> None:
         run(body.replace("rem.u32 %r1, %r0, 3", "rem.u32 %r1, %r0, 4"), [out])
 
 
-@pytest.mark.parametrize("release", ["atom.global.exch.b32 %r6, [%rd1], 0;", "st.release.gpu.global.u32 [%rd1], 0;"])
+@pytest.mark.parametrize(
+    "release", ["atom.global.exch.b32 %r6, [%rd1], 0;", "st.release.gpu.global.u32 [%rd1], 0;"]
+)
 @pytest.mark.parametrize("threads", [32, 64])
 def test_a_spin_lock_between_the_lanes_of_a_warp(run: Any, threads: int, release: str) -> None:
     lock, total = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
@@ -140,7 +141,8 @@ def test_a_lane_waits_for_another_lane_of_its_warp(run: Any) -> None:
     assert out[0] == 77
 
 
-def test_blocks_that_wait_for_each_other_take_turns(run: Any) -> None:
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_blocks_that_wait_for_each_other_take_turns(run: Any, level: int) -> None:
     """A grid barrier: every block waits until all have arrived."""
     counter, out = np.zeros(1, np.uint32), np.zeros(6, np.uint32)
     body = """
@@ -152,7 +154,7 @@ def test_blocks_that_wait_for_each_other_take_turns(run: Any) -> None:
       bar.sync 0; ld.global.u32 %r3, [%rd1]; mul.wide.u32 %rd5, %r1, 4; add.u64 %rd2, %rd2, %rd5;
       @!%p1 st.global.u32 [%rd2], %r3; ret;
     """
-    run(body, [counter, out], threads=64, grid=6)
+    run(body, [counter, out], threads=64, grid=6, level=level)
     assert out.tolist() == [6] * 6
 
 
@@ -219,12 +221,21 @@ def test_lanes_that_have_ended_do_not_count_at_barriers(run: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("setp.lt.u32 %p1, %r0, 7; @%p1 bra A; bar.sync 1; bra B; A: bar.sync 2; B: ret;", "divergence: only some lanes"),
-        ("setp.lt.u32 %p1, %r0, 32; @%p1 bra A; bar.sync 1; bra B; A: bar.sync 2; B: ret;", "deadlock: waits at barrier"),
+        (
+            "setp.lt.u32 %p1, %r0, 7; @%p1 bra A; bar.sync 1; bra B; A: bar.sync 2; B: ret;",
+            "divergence: only some lanes",
+        ),
+        (
+            "setp.lt.u32 %p1, %r0, 32; @%p1 bra A; bar.sync 1; bra B; A: bar.sync 2; B: ret;",
+            "deadlock: waits at barrier",
+        ),
         ("bar.sync 16; ret;", "there is no barrier 16"),
         ("bar.sync 1, 48; ret;", "multiple of 32"),
         ("bar.sync 1, 32; ret;", "64 threads arrived, 32 are expected"),
-        ("setp.lt.u32 %p1, %r0, 32; @%p1 bra A; bar.sync 1, 64; bra B; A: bar.sync 1, 32; B: ret;", "arrived with|deadlock"),
+        (
+            "setp.lt.u32 %p1, %r0, 32; @%p1 bra A; bar.sync 1, 64; bra B; A: bar.sync 1, 32; B: ret;",
+            "arrived with|deadlock",
+        ),
         ("bar.arrive 1, 128; ret;", "multiple of 32 up to"),
         ("trap;", "trap: the kernel trapped"),
         ("mov.u32 %r1, 1; shfl.sync.idx.b32 %r2, %r1, 0, 31, 0xfffffffe; ret;", "member mask"),
@@ -299,39 +310,43 @@ def test_indirect_and_predicated_calls(run: Any) -> None:
         run(body.replace("ld.global.u64 %rd7, [%rd5]", "mov.u64 %rd7, 12"), [out], before=CALLS)
 
 
-def test_recursion_and_missing_functions_are_refused() -> None:
+def test_recursion_and_missing_functions_are_refused(build: Any) -> None:
     loop = ".func f () { call.uni g; ret; }\n.func g () { call.uni f; ret; }\n"
     with pytest.raises(UnsupportedError, match="calls itself"):
-        Module(kernel_text("call.uni f; ret;", 0, before=loop)).kernel().launch(1)
+        Module(build("call.uni f; ret;", 0, before=loop)).kernel().launch(1)
     with pytest.raises(UserError, match="no function nowhere"):
-        Module(kernel_text("call.uni nowhere; ret;", 0)).kernel().launch(1)
+        Module(build("call.uni nowhere; ret;", 0)).kernel().launch(1)
     with pytest.raises(UnsupportedError, match="has no body"):
-        Module(kernel_text("call.uni f; ret;", 0, before=".extern .func f ();")).kernel().launch(1)
+        Module(build("call.uni f; ret;", 0, before=".extern .func f ();")).kernel().launch(1)
     with pytest.raises(UserError, match="takes 1 arguments"):
-        Module(kernel_text("call.uni twice; ret;", 0, before=CALLS)).kernel().launch(1)
+        Module(build("call.uni twice; ret;", 0, before=CALLS)).kernel().launch(1)
 
 
 @pytest.mark.parametrize(
     "text",
     ["frobnicate.b32 %r1, %r2;", "add.frob.u32 %r1, %r1, %r1;", "ld.global.frob.b32 %r1, [%rd1];", "mov.u32 %r1, %nonsense;",
      "shfl.sync.wave.b32 %r1, %r1, 1, 31, -1;", "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
-     "bra NOWHERE;", "st.const.b32 [%rd1], %r1;", "atom.global.nand.b32 %r1, [%rd1], %r1;", "cp.async.cg.shared.global [%r1], [%rd1], 8;",
-     "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16.frob {%r1,%r2,%r3,%r4}, %rd1, %rd2, %p1;", "tcgen05.wait::ld.sync.aligned;",
+     "bra NOWHERE;", "st.const.b32 [%rd1], %r1;", "atom.global.nand.b32 %r1, [%rd1], %r1;",
+     "cp.async.cg.shared.global [%r1], [%rd1], 8;",
+     "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16.frob {%r1,%r2,%r3,%r4}, %rd1, %rd2, %p1;",
+     "tcgen05.wait::ld.sync.aligned;",
      "fence.frob;", "mbarrier.frob.b64 [%r1];", "ld.global.v4.b64 {%rd1, %rd2}, [%rd1];"],
 )  # fmt: skip
-def test_what_is_not_known_is_named_with_its_line_before_anything_runs(text: str) -> None:
+def test_what_is_not_known_is_named_with_its_line_before_anything_runs(text: str, build: Any) -> None:
     out = np.zeros(32, np.uint32)
     body = f"  st.global.u32 [%rd1], 1;\n  {text}\n  ret;"
     with pytest.raises((UserError, UnsupportedError), match=r"PTX line \d+: "):
-        Module(kernel_text(body, 1)).kernel().launch(1, None, [out])
+        Module(build(body, 1)).kernel().launch(1, None, [out])
     assert not out.any()
 
 
-def test_special_registers(run: Any) -> None:
+def test_special_registers(run: Any, build: Any) -> None:
     out = np.zeros((8, 2, 64), np.uint32)
     names = ["%tid.x", "%tid.y", "%ctaid.x", "%ntid.y", "%nctaid.x", "%laneid", "%warpid", "%lanemask_lt"]
-    stores = "".join(f"mov.u32 %r1, {name}; st.global.u32 [%rd1+{i * 512}], %r1;\n" for i, name in enumerate(names))
-    text = kernel_text(
+    stores = "".join(
+        f"mov.u32 %r1, {name}; st.global.u32 [%rd1+{i * 512}], %r1;\n" for i, name in enumerate(names)
+    )
+    text = build(
         "mov.u32 %r5, %tid.y; mad.lo.u32 %r0, %r5, 16, %r0; mov.u32 %r6, %ctaid.x; mad.lo.u32 %r0, %r6, 64, %r0;"
         f"mul.wide.u32 %rd0, %r0, 4; add.u64 %rd1, %rd1, %rd0; {stores} ret;", 1, 32
     ).replace(".reqntid 32", ".maxntid 16, 4")  # fmt: skip
@@ -339,7 +354,16 @@ def test_special_registers(run: Any) -> None:
     lane = np.arange(64)
     for block in range(2):
         got = out[:, block]
-        want = [lane % 16, lane // 16, 0 * lane + block, 0 * lane + 4, 0 * lane + 2, lane % 32, lane // 32, (1 << lane % 32) - 1]
+        want = [
+            lane % 16,
+            lane // 16,
+            0 * lane + block,
+            0 * lane + 4,
+            0 * lane + 2,
+            lane % 32,
+            lane // 32,
+            (1 << lane % 32) - 1,
+        ]
         assert np.array_equal(got, np.array(want))
 
 

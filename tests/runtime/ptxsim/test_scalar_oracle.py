@@ -22,7 +22,9 @@ def bits32(x: float) -> int:
     return int(struct.unpack("<I", struct.pack("<f", x))[0])
 
 
-def round_to(value: Fraction, precision: int, least: int, largest: Fraction, mode: str = "rn") -> Fraction | str:
+def round_to(
+    value: Fraction, precision: int, least: int, largest: Fraction, mode: str = "rn"
+) -> Fraction | str:
     """A fraction in a binary format, "inf" beyond it."""
     if value == 0:
         return value
@@ -41,7 +43,7 @@ def round_to(value: Fraction, precision: int, least: int, largest: Fraction, mod
         low += rest > 0
     found = low * step
     if found > largest:
-        return "inf" if mode == "rn" or (mode == "rp") == (value > 0) and mode != "rz" else f"{largest}"
+        return "inf" if mode == "rn" or ((mode == "rp") == (value > 0) and mode != "rz") else f"{largest}"
     return found if value > 0 else -found
 
 
@@ -100,13 +102,16 @@ def test_fused_float64_rounds_once(run: Any) -> None:
     x[5], y[5], z[5] = 2.0**-600, 2.0**-500, 2.0**-1070
     out = np.zeros(THREADS)
     body = """
-      shl.b64 %rd0, %rd0, 1; add.u64 %rd1, %rd1, %rd0; add.u64 %rd2, %rd2, %rd0; add.u64 %rd3, %rd3, %rd0; add.u64 %rd4, %rd4, %rd0;
+      shl.b64 %rd0, %rd0, 1; add.u64 %rd1, %rd1, %rd0; add.u64 %rd2, %rd2, %rd0; add.u64 %rd3, %rd3, %rd0;
+      add.u64 %rd4, %rd4, %rd0;
       ld.global.f64 %fd1, [%rd1]; ld.global.f64 %fd2, [%rd2]; ld.global.f64 %fd3, [%rd3];
       fma.rn.f64 %fd4, %fd1, %fd2, %fd3; st.global.f64 [%rd4], %fd4; ret;
     """
     run(body, [x, y, z, out], threads=THREADS)
     for a, b, c, got in zip(x, y, z, out, strict=True):
-        want = round_to(Fraction(a) * Fraction(b) + Fraction(c), 53, -1022, (2 - Fraction(1, 2**52)) * Fraction(2) ** 1023)
+        want = round_to(
+            Fraction(a) * Fraction(b) + Fraction(c), 53, -1022, (2 - Fraction(1, 2**52)) * Fraction(2) ** 1023
+        )
         assert Fraction(got) == want
 
 
@@ -165,11 +170,15 @@ INTEGER: list[tuple[str, Callable[[int, int, int], int]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "want"), INTEGER, ids=[row[0].split()[0] + f"-{i}" for i, row in enumerate(INTEGER)])
+@pytest.mark.parametrize(
+    ("text", "want"), INTEGER, ids=[row[0].split()[0] + f"-{i}" for i, row in enumerate(INTEGER)]
+)
 def test_integers(run: Any, text: str, want: Callable[[int, int, int], int]) -> None:
     rng = np.random.default_rng(5)
     a, b, c = rng.integers(0, 1 << 32, (3, THREADS), dtype=np.uint64).astype(np.uint32)
-    special = np.array([0, 1, 31, 32, 33, 255, 1 << 31, (1 << 31) - 1, (1 << 32) - 1, 0x8000, 64, 7], np.uint32)
+    special = np.array(
+        [0, 1, 31, 32, 33, 255, 1 << 31, (1 << 31) - 1, (1 << 32) - 1, 0x8000, 64, 7], np.uint32
+    )
     for row in (a, b, c):
         row[:48] = rng.choice(special, 48)
     b[60:90] &= 63
@@ -193,9 +202,12 @@ def test_carry_chain_is_128_bits(run: Any) -> None:
     out = np.zeros((2, 2, 32), np.uint64)
     body = """
       shl.b64 %rd0, %rd0, 1; add.u64 %rd1, %rd1, %rd0; add.u64 %rd2, %rd2, %rd0; add.u64 %rd3, %rd3, %rd0;
-      ld.global.u64 %rd10, [%rd1]; ld.global.u64 %rd11, [%rd1+256]; ld.global.u64 %rd12, [%rd2]; ld.global.u64 %rd13, [%rd2+256];
-      add.cc.u64 %rd14, %rd10, %rd12; addc.u64 %rd15, %rd11, %rd13; st.global.u64 [%rd3], %rd14; st.global.u64 [%rd3+256], %rd15;
-      sub.cc.u64 %rd14, %rd10, %rd12; subc.u64 %rd15, %rd11, %rd13; st.global.u64 [%rd3+512], %rd14; st.global.u64 [%rd3+768], %rd15;
+      ld.global.u64 %rd10, [%rd1]; ld.global.u64 %rd11, [%rd1+256]; ld.global.u64 %rd12, [%rd2];
+      ld.global.u64 %rd13, [%rd2+256];
+      add.cc.u64 %rd14, %rd10, %rd12; addc.u64 %rd15, %rd11, %rd13; st.global.u64 [%rd3], %rd14;
+      st.global.u64 [%rd3+256], %rd15;
+      sub.cc.u64 %rd14, %rd10, %rd12; subc.u64 %rd15, %rd11, %rd13; st.global.u64 [%rd3+512], %rd14;
+      st.global.u64 [%rd3+768], %rd15;
       ret;
     """
     run(body, [a, b, out])
@@ -232,12 +244,16 @@ APPROXIMATE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "function", "low", "high", "bound"), APPROXIMATE, ids=[row[0] for row in APPROXIMATE])
+@pytest.mark.parametrize(
+    ("name", "function", "low", "high", "bound"), APPROXIMATE, ids=[row[0] for row in APPROXIMATE]
+)
 def test_approximations_keep_their_bounds(
     run: Any, name: str, function: Callable[[float], float], low: float, high: float, bound: float
 ) -> None:
     rng = np.random.default_rng(2)
-    x = (rng.uniform(low, high, THREADS) if low != high else np.abs(rng.standard_normal(THREADS)) + 2.5).astype(np.float32)
+    x = (
+        rng.uniform(low, high, THREADS) if low != high else np.abs(rng.standard_normal(THREADS)) + 2.5
+    ).astype(np.float32)
     out = np.zeros(THREADS, np.float32)
     body = f"""
       add.u64 %rd1, %rd1, %rd0; add.u64 %rd2, %rd2, %rd0;
