@@ -13,14 +13,14 @@ from .blocks import DTYPES, block_type, check, empty, kernel, simulate, some
 def update(shape, kind: str, elem: str, sem: str = "relaxed", scope: str = "gpu", masked: bool = False):
     """(values, indices, cells) → old values, where the index is not negative."""
     pointers, numbers, mask = (block_type(shape, each) for each in (f"!tt.ptr<{elem}>", "i32", "i1"))
-    values = block_type(shape, elem)
+    types = f"({pointers}, {block_type(shape, elem)}, {mask}) -> {block_type(shape, elem)}"
     spread = f"%b = tt.splat %p2 : !tt.ptr<{elem}> -> {pointers}" if shape else ""
     body = f"""{spread}
     %a = tt.addptr {"%b" if shape else "%p2"}, %x1 : {pointers}, {numbers}
     %true = arith.constant {f"dense<true> : {mask}" if shape else "true"}
     %zero = arith.constant {"dense<0>" if shape else "0"} : {numbers}
     %m = arith.cmpi sge, %x1, %zero : {numbers}
-    %y0 = tt.atomic_rmw {kind}, {sem}, {scope}, %a, %x0, {"%m" if masked else "%true"} : ({pointers}, {values}, {mask}) -> {values}"""
+    %y0 = tt.atomic_rmw {kind}, {sem}, {scope}, %a, %x0, {"%m" if masked else "%true"} : {types}"""
     return kernel([(shape, elem), (shape, "i32"), (None, elem)], [(shape, elem)], body)
 
 
@@ -64,7 +64,8 @@ def test_an_element_acts_once_however_many_copies_there_are(shape: tuple[int, ..
     k = update(shape, "fadd" if elem == "f32" else "add", elem, "acq_rel")
     count, programs = int(np.prod(own)), 2
     cells = np.zeros(1, DTYPES[elem])
-    found = simulate(k, np.ones(own, DTYPES[elem]), np.zeros(own, np.int32), cells, empty(own, elem), grid=programs, races=False)
+    ones, where = np.ones(own, DTYPES[elem]), np.zeros(own, np.int32)
+    found = simulate(k, ones, where, cells, empty(own, elem), grid=programs, races=False)
     assert found[2][0] == count * programs
     assert sorted(found[3].reshape(-1).tolist()) == list(range(count, 2 * count))  # the second program wrote last
 
@@ -139,15 +140,14 @@ def test_without_a_result_a_reduction_is_enough() -> None:
     assert simulate(k, np.zeros(1, np.int32), grid=5)[0][0] == 5
 
 
-@pytest.mark.parametrize("flag", ["%flag = tt.atomic_poll acquire, gpu, %p1, %one : !tt.ptr<i32>, i32 -> i1"])
-def test_what_all_threads_wrote_is_released(flag: str) -> None:
+def test_what_all_threads_wrote_is_released() -> None:
     """Program 0 writes a block and sets a flag; program 1 waits for it and reads the block the other way round."""
-    k = jn.kernel.from_ttir(f"""
-tt.func public @k(%data: !tt.ptr<i32>, %p1: !tt.ptr<i32>, %out: !tt.ptr<i32>) {{
+    k = jn.kernel.from_ttir("""
+tt.func public @k(%data: !tt.ptr<i32>, %p1: !tt.ptr<i32>, %out: !tt.ptr<i32>) {
   %pid = tt.get_program_id x : i32
   %zero = arith.constant 0 : i32
   %one = arith.constant 1 : i32
-  %r = tt.make_range {{start = 0 : i32, end = 512 : i32}} : tensor<512xi32>
+  %r = tt.make_range {start = 0 : i32, end = 512 : i32} : tensor<512xi32>
   %last = arith.constant dense<511> : tensor<512xi32>
   %back = arith.subi %last, %r : tensor<512xi32>
   %s = tt.splat %data : !tt.ptr<i32> -> tensor<512x!tt.ptr<i32>>
@@ -156,16 +156,16 @@ tt.func public @k(%data: !tt.ptr<i32>, %p1: !tt.ptr<i32>, %out: !tt.ptr<i32>) {{
   %o = tt.splat %out : !tt.ptr<i32> -> tensor<512x!tt.ptr<i32>>
   %result = tt.addptr %o, %r : tensor<512x!tt.ptr<i32>>, tensor<512xi32>
   %first = arith.cmpi eq, %pid, %zero : i32
-  scf.if %first {{
+  scf.if %first {
     tt.store %there, %r : tensor<512x!tt.ptr<i32>>
     tt.atomic_store release, gpu, %p1, %one : !tt.ptr<i32>
-  }} else {{
-    {flag}
+  } else {
+    %flag = tt.atomic_poll acquire, gpu, %p1, %one : !tt.ptr<i32>, i32 -> i1
     %v = tt.load %turned : tensor<512x!tt.ptr<i32>>
     tt.store %result, %v : tensor<512x!tt.ptr<i32>>
-  }}
+  }
   tt.return
-}}
+}
 """)
     found = simulate(k, np.zeros(512, np.int32), np.zeros(1, np.int32), empty((512,), "i32"), grid=2)
     np.testing.assert_array_equal(found[2], np.arange(512)[::-1])
@@ -217,11 +217,12 @@ tt.func public @k(%lock: !tt.ptr<i32>, %sum: !tt.ptr<i32>) {
 
 def test_a_plain_load_waits_for_an_atomic() -> None:
     """Every thread reads what others have added to."""
-    body = """%last = arith.constant dense<255> : tensor<256xi32>
+    types = "(tensor<256x!tt.ptr<i32>>, tensor<256xi32>, tensor<256xi1>) -> tensor<256xi32>"
+    body = f"""%last = arith.constant dense<255> : tensor<256xi32>
     %back = arith.subi %last, %r0 : tensor<256xi32>
     %a = tt.addptr %s0, %back : tensor<256x!tt.ptr<i32>>, tensor<256xi32>
     %true = arith.constant dense<true> : tensor<256xi1>
-    %old = tt.atomic_rmw add, relaxed, gpu, %q0, %r0, %true : (tensor<256x!tt.ptr<i32>>, tensor<256xi32>, tensor<256xi1>) -> tensor<256xi32>
+    %old = tt.atomic_rmw add, relaxed, gpu, %q0, %r0, %true : {types}
     %y0 = tt.load %a : tensor<256x!tt.ptr<i32>>"""
     k = kernel([((256,), "i32")], [((256,), "i32")], body)
     x = some((256,), "i32")
