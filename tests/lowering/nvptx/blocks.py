@@ -9,6 +9,7 @@ from typing import Any
 import joinery as jn
 import ml_dtypes
 import numpy as np
+from joinery.runtime.ptxsim.launch import Module
 
 DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i64": np.int64, "i32": np.int32,
@@ -69,6 +70,15 @@ def simulate(
     """The arrays after a launch in the simulator, by default at the level that finds races."""
     own = [array.copy() if isinstance(array, np.ndarray) else array for array in arrays]
     k.launch((grid,), *own, device="ptxsim", target=target, sanitize=races)
+    return own
+
+
+def simulate_with(k: jn.kernel.Kernel, warps: int, *arrays: Any, grid: int = 1) -> list[Any]:
+    """The same for programs of another number of warps; nothing is known of the addresses."""
+    own = [array.copy() for array in arrays]
+    code = k._gpu.code("sm_80", warps)
+    ptx = Module(code.ptx).kernel(code.lowered.name)
+    ptx.launch(grid, None, own, shared=code.lowered.shared_bytes, level=3)
     return own
 
 

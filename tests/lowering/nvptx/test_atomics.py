@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from joinery.promotion.errors import UnsupportedError
 
-from .blocks import DTYPES, block_type, check, empty, kernel, simulate, some
+from .blocks import DTYPES, block_type, check, empty, kernel, simulate, simulate_with, some
 
 
 def update(shape, kind: str, elem: str, sem: str = "relaxed", scope: str = "gpu", masked: bool = False):
@@ -68,6 +68,40 @@ def test_an_element_acts_once_however_many_copies_there_are(shape: tuple[int, ..
     found = simulate(k, ones, where, cells, empty(own, elem), grid=programs, races=False)
     assert found[2][0] == count * programs
     assert sorted(found[3].reshape(-1).tolist()) == list(range(count, 2 * count))  # the second program wrote last
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8])
+@pytest.mark.parametrize("shape", [(), (1,), (16,), (64,), (512,)])
+def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:
+    own = shape or (1,)
+    k = update(shape, "add", "i32", "acq_rel")
+    found = simulate_with(k, warps, np.ones(own, np.int32), np.zeros(own, np.int32), np.zeros(1, np.int32), empty(own, "i32"))
+    assert sorted(found[3].tolist()) == list(range(own[0]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "elem"),
+    [*((kind, elem) for kind in ("add", "min", "max") for elem in ("f16", "bf16", "f32")),
+     *((kind, "i32") for kind in ("add", "min", "max", "inc", "dec", "and", "or", "xor"))],
+)  # fmt: skip
+def test_what_descriptors_can_do_beyond(kind: str, elem: str) -> None:
+    """Floats have no instruction for the larger of two."""
+    described = f"!tt.tensordesc<8x16x{elem}>"
+    k = jn.kernel.from_ttir(f"""
+tt.func public @k(%x: !tt.ptr<{elem}>, %out: !tt.ptr<{elem}>) {{
+  %zero = arith.constant 0 : i32
+  %rows = arith.constant 8 : i32
+  %columns = arith.constant 16 : i32
+  %stride = arith.constant 16 : i64
+  %one = arith.constant 1 : i64
+  %from = tt.make_tensor_descriptor %x, [%rows, %columns], [%stride, %one] : !tt.ptr<{elem}>, {described}
+  %to = tt.make_tensor_descriptor %out, [%rows, %columns], [%stride, %one] : !tt.ptr<{elem}>, {described}
+  %v = tt.descriptor_load %from[%zero, %zero] : {described} -> tensor<8x16x{elem}>
+  tt.descriptor_reduce {kind}, %to[%zero, %zero], %v : {described}, tensor<8x16x{elem}>
+  tt.return
+}}
+""")
+    check(k, some((8, 16), elem, 1), some((8, 16), elem, 2))
 
 
 def test_an_old_value_decides_for_all_threads() -> None:
@@ -237,3 +271,22 @@ def test_a_plain_load_waits_for_an_atomic() -> None:
 def test_bytes_are_refused(operation: str) -> None:
     with pytest.raises(UnsupportedError, match="of i8: a GPU exchanges 16, 32 or 64 bits"):
         kernel([((), "i8")], [], f"%true = arith.constant true\n    {operation}").ptx()
+
+
+def test_atomics_in_a_loop_come_one_after_the_other() -> None:
+    """Every turn sees what all threads did in the turn before."""
+    types = "(tensor<128x!tt.ptr<i32>>, tensor<128xi32>, tensor<128xi1>) -> tensor<128xi32>"
+    body = f"""%zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %four = arith.constant 4 : i32
+    %true = arith.constant dense<true> : tensor<128xi1>
+    %place = tt.splat %p1 : !tt.ptr<i32> -> tensor<128x!tt.ptr<i32>>
+    %y0 = scf.for %i = %zero to %four step %one iter_args(%x = %x0) -> (tensor<128xi32>) : i32 {{
+      %old = tt.atomic_rmw max, relaxed, gpu, %place, %x, %true : {types}
+      %best = tt.load %p1 : !tt.ptr<i32>
+      %all = tt.splat %best : i32 -> tensor<128xi32>
+      %sum = arith.addi %x, %all : tensor<128xi32>
+      scf.yield %sum : tensor<128xi32>
+    }}"""
+    k = kernel([((128,), "i32"), ((), "i32")], [((128,), "i32")], body)
+    check(k, some((128,), "i32"), np.full(1, -1000, np.int32), empty((128,), "i32"))
