@@ -290,3 +290,21 @@ def test_atomics_in_a_loop_come_one_after_the_other() -> None:
     }}"""
     k = kernel([((128,), "i32"), ((), "i32")], [((128,), "i32")], body)
     check(k, some((128,), "i32"), np.full(1, -1000, np.int32), empty((128,), "i32"))
+
+
+@pytest.mark.parametrize(("sem", "waits"), [("relaxed", False), ("release", True)])
+def test_sums_that_nobody_reads_do_not_wait_for_each_other(sem: str, waits: bool) -> None:
+    types = "(tensor<128x!tt.ptr<i32>>, tensor<128xi32>, tensor<128xi1>) -> tensor<128xi32>"
+    body = f"""%zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %four = arith.constant 4 : i32
+    %true = arith.constant dense<true> : tensor<128xi1>
+    %place = tt.splat %p1 : !tt.ptr<i32> -> tensor<128x!tt.ptr<i32>>
+    scf.for %i = %zero to %four step %one : i32 {{
+      %old = tt.atomic_rmw add, {sem}, gpu, %place, %x0, %true : {types}
+      scf.yield
+    }}"""
+    k = kernel([((128,), "i32"), (None, "i32")], [], body)
+    assert ("bar.sync" in k.ptx()) == waits
+    x = some((128,), "i32")
+    assert simulate(k, x, np.zeros(1, np.int32), grid=3)[1][0] == 12 * x.sum()
