@@ -203,8 +203,9 @@ class Kernel:
             return GpuKernels(self._simplified())
 
     def asm(self, target: str = "host") -> str:
-        """The assembly for a target."""
-        _only_host("asm", target)
+        """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
+        if target != "host":
+            raise UnsupportedError(f"asm: target {target!r}; fix: target='host', or ptx({target!r}) for a GPU")
         return self._lowered().assembly()
 
     def _lowered(self) -> HostKernel:
@@ -323,11 +324,6 @@ class _Words:
     def _check(self, parameter: Parameter, array: Array, place: int) -> None:
         if not array.flags.writeable and overlap(frozenset({place}), self._written):
             raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
-
-
-def _only_host(what: str, target: str) -> None:
-    if target != "host":
-        raise UnsupportedError(f"{what}: target {target!r} is not part of this version; fix: target='host'")
 
 
 def from_ttir(
