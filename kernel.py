@@ -130,13 +130,16 @@ class Kernel:
         Args:
             grid: number of programs, or one number per axis x, y, z.
             args: as for `interpret`.
-            device: "cpu", or "ptxsim": the kernel's PTX, interpreted and checked.
+            device: "cpu", or "ptxsim": the kernel's PTX, interpreted and checked; what it breaks raises `PtxCheckError`.
             target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
             sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
             threads: threads to use; None for the default.
 
+        What the kernel prints (`tt.print`) goes to `sys.stdout`.
+
         Without `sanitize` nothing checks that masks keep accesses inside the arrays. Raises `UserError` for arguments that do
-        not fit, `UnsupportedError` for operations, devices and options this version does not have.
+        not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
+        options this version does not have.
         """
         extents = grid_extents(grid)
         if device == "ptxsim":

@@ -11,13 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...linear_layouts.layout import LANE, WARP, LinearLayout
+from ...tt.attributes import enum_name
+from ...tt.dialect_atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ...tt.provenance import ANYWHERE, WRITES, Places, Provenance, overlap
 from .shared import SharedMemory
 
 _READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll"})
 
-Access = tuple[bool, Places, Any, LinearLayout | None]
-"""(writes, where to, pointer, layout)"""
+_COMMUTING = frozenset({"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin"})
+
+Access = tuple[bool, Places, Any, LinearLayout | None, str]
+"""(writes, where to, pointer, layout, the kind of an atomic whose order among its like nobody can tell)"""
 
 
 class MemoryOrder:
@@ -35,7 +39,7 @@ class MemoryOrder:
         if self._apart:
             return
         self._forget_ordered()
-        own = (op.name in WRITES, self._places.of(op.operands[0]), op.operands[0], layout)
+        own = (op.name in WRITES, self._places.of(op.operands[0]), op.operands[0], layout, _commuting(op))
         if any(_conflict(own, earlier) for earlier in self._since):
             self._shared.barrier()
             self._forget_ordered()
@@ -69,7 +73,7 @@ class MemoryOrder:
         before = list(self._since)
         for inner in op.walk():
             if inner.name in WRITES or inner.name in _READS:
-                before.append((inner.name in WRITES, self._places.of(inner.operands[0]), None, None))
+                before.append((inner.name in WRITES, self._places.of(inner.operands[0]), None, None, _commuting(inner)))
         self._since = list(before)
         yield
         self._since, self._barriers = before, self._shared.barriers
@@ -82,8 +86,20 @@ class MemoryOrder:
         self._since, self._barriers = kept
 
 
+def _commuting(op: Any) -> str:
+    """The kind of a read-modify-write that promises no order and whose old values nobody reads."""
+    if op.name != "tt.atomic_rmw" or op.result.first_use is not None:
+        return ""
+    if enum_name(MEMORY_ORDERS, op.sem) != "relaxed":
+        return ""
+    kind = str(enum_name(HOST_RMW_OPERATIONS, op.atomic_rmw_op))
+    return kind if kind in _COMMUTING else ""
+
+
 def _conflict(later: Access, earlier: Access) -> bool:
     if not (later[0] or earlier[0]) or not overlap(later[1], earlier[1]):
+        return False
+    if later[4] and later[4] == earlier[4]:
         return False
     same = later[2] is not None and later[2] is earlier[2] and later[3] is not None and later[3] == earlier[3]
     return not same or ANYWHERE in later[1] or not _is_exclusive(later[3])

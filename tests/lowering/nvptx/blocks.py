@@ -9,13 +9,14 @@ from typing import Any
 import joinery as jn
 import ml_dtypes
 import numpy as np
+from joinery.runtime.ptxsim.launch import Module
 
 DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i64": np.int64, "i32": np.int32,
     "i16": np.int16, "i8": np.int8,
 }  # fmt: skip
-Block = tuple[Sequence[int], str]
-"""(shape, element type); without a shape a scalar."""
+Block = tuple[Sequence[int] | None, str]
+"""(shape, element type): () is a scalar, None a parameter that only the body uses."""
 
 
 def block_type(shape: Sequence[int], elem: str) -> str:
@@ -24,10 +25,11 @@ def block_type(shape: Sequence[int], elem: str) -> str:
 
 def kernel(inputs: Sequence[Block], outputs: Sequence[Block], body: str) -> jn.kernel.Kernel:
     """Reads %x0, %x1, … from the first parameters %p0, %p1, …, runs the body, and writes %y0, %y1, … to the others."""
-    lines, parameters = [], []
-    for number, (shape, elem) in enumerate([*inputs, *outputs]):
-        parameters.append(f"%p{number}: !tt.ptr<{elem}>")
+    lines: list[str] = []
+    parameters = [f"%p{number}: !tt.ptr<{elem}>" for number, (_, elem) in enumerate([*inputs, *outputs])]
     for number, (shape, elem) in enumerate(inputs):
+        if shape is None:
+            continue
         lines += _place(number, shape, elem)
         flat = block_type((prod(shape),), elem)
         if shape:
@@ -37,6 +39,7 @@ def kernel(inputs: Sequence[Block], outputs: Sequence[Block], body: str) -> jn.k
             lines.append(f"%x{number} = tt.load %p{number} : !tt.ptr<{elem}>")
     lines.append(body)
     for number, (shape, elem) in enumerate(outputs):
+        assert shape is not None
         place = len(inputs) + number
         lines += _place(place, shape, elem)
         flat = block_type((prod(shape),), elem)
@@ -67,6 +70,15 @@ def simulate(
     """The arrays after a launch in the simulator, by default at the level that finds races."""
     own = [array.copy() if isinstance(array, np.ndarray) else array for array in arrays]
     k.launch((grid,), *own, device="ptxsim", target=target, sanitize=races)
+    return own
+
+
+def simulate_with(k: jn.kernel.Kernel, warps: int, *arrays: Any, grid: int = 1) -> list[Any]:
+    """The same for programs of another number of warps; nothing is known of the addresses."""
+    own = [array.copy() for array in arrays]
+    code = k._gpu.code("sm_80", warps)
+    ptx = Module(code.ptx).kernel(code.lowered.name)
+    ptx.launch(grid, None, own, shared=code.lowered.shared_bytes, level=3)
     return own
 
 

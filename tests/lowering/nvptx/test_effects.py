@@ -8,7 +8,7 @@ import pytest
 from joinery.promotion.errors import KernelAssertionError
 from joinery.runtime.ptxsim.findings import PtxCheckError
 
-from .blocks import block_type, empty, kernel, simulate, some
+from .blocks import block_type, empty, kernel, simulate, simulate_with, some
 
 # -- prints ----------------------------------------------------------------------------------
 
@@ -184,3 +184,12 @@ def test_texts_are_stored_once() -> None:
     body = "\n".join(f'tt.assert %c, "the same" : i1 loc("k.py":{n}:1)' for n in (1, 2, 3))
     k = jn.kernel.from_ttir(f"tt.func public @k(%c: i1) {{\n{body}\ntt.return\n}}\n")
     assert k.llvm_ir("sm_80").count("the same") == 1
+
+
+@pytest.mark.parametrize("warps", [1, 8])
+@pytest.mark.parametrize("shape", [(), (64,), (1024,)])
+def test_assertions_of_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:
+    x, out = np.zeros(shape or (1,), np.int32), empty(shape or (1,), "i32")
+    assert (simulate_with(asserting(shape), warps, x, out)[1] == 100).all()
+    with pytest.raises(PtxCheckError, match=r"assert: all are small \(k\.py:12, k"):
+        simulate_with(asserting(shape), warps, x + 100, out)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from joinery.promotion.errors import UnsupportedError
 
-from .blocks import DTYPES, block_type, check, empty, kernel, simulate, some
+from .blocks import DTYPES, block_type, check, empty, kernel, simulate, simulate_with, some
 
 
 def gather(shape, index_shape, axis: int, elem: str = "f32", index: str = "i32"):
@@ -110,3 +110,14 @@ def test_counts_of_one_bit_are_refused() -> None:
     %y0 = arith.extui %h : tensor<2xi1> to tensor<2xi32>"""
     with pytest.raises(UnsupportedError, match="counts of i1"):
         kernel([((32,), "i32")], [((2,), "i32")], body).ptx()
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8])
+@pytest.mark.parametrize(("shape", "axis"), [((64,), 0), ((1024,), 0), ((16, 8), 0)])
+def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...], axis: int) -> None:
+    x, where = some(shape, "f32"), indices(shape, shape[axis])
+    _, _, out = simulate_with(gather(shape, shape, axis), warps, x, where, empty(shape, "f32"))
+    np.testing.assert_array_equal(out, np.take_along_axis(x, where, axis))
+    values = indices((512,), 64)
+    _, counts = simulate_with(histogram(512, 64), warps, values, empty((64,), "i32"))
+    np.testing.assert_array_equal(counts, np.bincount(values, minlength=64))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from joinery.promotion.errors import UnsupportedError
 
-from .blocks import block_type, check, empty, kernel, simulate, some
+from .blocks import block_type, check, empty, kernel, simulate, simulate_with, some
 
 
 def mapped(shape, inputs, outputs, region: str, pack: int = 1, before: str = ""):
@@ -149,3 +149,10 @@ def test_stores_inside_are_refused() -> None:
     tt.map_elementwise.return %a0 : i32"""
     with pytest.raises(UnsupportedError, match=r"tt\.store in its region"):
         mapped((32,), ["i32"], ["i32"], region).ptx()
+
+
+@pytest.mark.parametrize("warps", [1, 8])
+def test_programs_of_other_sizes(warps: int) -> None:
+    x = some((128,), "i32")
+    _, out = simulate_with(mapped((128,), ["i32"], ["i32"], FOUR, pack=4), warps, x, empty((128,), "i32"))
+    np.testing.assert_array_equal(out.reshape(-1, 4), np.cumsum(x.reshape(-1, 4), 1, dtype=np.int32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .blocks import block_type, check, empty, kernel, simulate, some
+from .blocks import block_type, check, empty, kernel, simulate, simulate_with, some
 
 
 def scan(shape, elems, axis: int, region: str, reverse: bool = False):
@@ -119,3 +119,35 @@ def test_scans_one_after_the_other() -> None:
     )
     block = ((1024,), "i32")
     check(kernel([block], [block, block], body), some((1024,), "i32"), empty((1024,), "i32"), empty((1024,), "i32"))
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8, 16])
+@pytest.mark.parametrize("shape", [(16,), (2048,), (32, 16)])
+def test_programs_of_other_sizes(warps: int, shape: tuple[int, ...]) -> None:
+    x, y = some(shape, "i32", 1) | 1, some(shape, "i32", 2)
+    out = [empty(shape, "i32"), empty(shape, "i32")]
+    k = scan(shape, ["i32", "i32"], 0, COMPOSE, reverse=True)
+    expected = [array.copy() for array in (x, y, *out)]
+    k.interpret((1,), *expected)
+    for found, wanted in zip(simulate_with(k, warps, x, y, *out), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_scan_in_a_loop() -> None:
+    """What one turn gives, the next one takes; the buffer is used again and again."""
+    body = """%zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %three = arith.constant 3 : i32
+    %y0 = scf.for %i = %zero to %three step %one iter_args(%x = %x0) -> (tensor<512xi32>) : i32 {
+      %s = "tt.scan"(%x) <{axis = 0 : i32, reverse = false}> ({
+      ^bb0(%a0: i32, %b0: i32):
+        %c = arith.addi %a0, %b0 : i32
+        tt.scan.return %c : i32
+      }) : (tensor<512xi32>) -> tensor<512xi32>
+      scf.yield %s : tensor<512xi32>
+    }"""
+    x = some((512,), "i32")
+    _, out = simulate(kernel([((512,), "i32")], [((512,), "i32")], body), x, empty((512,), "i32"))
+    for _ in range(3):
+        x = np.cumsum(x, dtype=np.int32)
+    np.testing.assert_array_equal(out, x)
