@@ -1,4 +1,4 @@
-"""Whole programs on simulated GPUs, with the interpreter of the dialect as witness: memory afterwards, and no race on the way."""
+"""Whole programs on simulated GPUs, the interpreter of the dialect as witness: memory afterwards, and no race on the way."""
 
 from __future__ import annotations
 
