@@ -47,12 +47,12 @@ def add_compile(add: Add) -> None:
     parser = add("compile", _compile, "show what becomes of a block kernel")
     parser.add_argument("kernel", metavar="FILE", help="text in the tt dialect, .ttir or .mlir")
     parser.add_argument(
-        "--emit", choices=("ttir", "llvm", "asm"), default="asm", help="what to show (default: asm)"
+        "--emit", choices=("ttir", "llvm", "asm", "ptx"), default="asm", help="what to show (default: asm)"
     )
     parser.add_argument(
         "--name", dest="function", metavar="F", help="which function, when there are several public ones"
     )
-    parser.add_argument("--target", default="host", help="the machine to compile for (default: host)")
+    parser.add_argument("--target", default="host", help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
     parser.add_argument("--after", metavar="PASS", help="with --emit ttir: the text after this pass")
     parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal")
 
@@ -88,6 +88,8 @@ def _compile(options: argparse.Namespace) -> int:
         raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
     if options.emit == "ttir":
         text = kernel.ttir if options.after is None else kernel.ttir_after(options.after)
+    elif options.emit == "ptx":
+        text = kernel.ptx() if options.target == "host" else kernel.ptx(options.target)
     else:
         text = (kernel.llvm_ir if options.emit == "llvm" else kernel.asm)(options.target)
     if options.output is None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .gpu_code import DEFAULT_TARGET, GpuKernels, device_values
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
@@ -129,16 +130,27 @@ class Kernel:
         Args:
             grid: number of programs, or one number per axis x, y, z.
             args: as for `interpret`.
-            device: "cpu".
+            device: "cpu", or "ptxsim": the kernel's PTX, interpreted and checked; what it breaks raises `PtxCheckError`.
+            target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
             sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
             threads: threads to use; None for the default.
 
+        What the kernel prints (`tt.print`) goes to `sys.stdout`.
+
         Without `sanitize` nothing checks that masks keep accesses inside the arrays. Raises `UserError` for arguments that do
-        not fit, `UnsupportedError` for operations, devices and options this version does not have.
+        not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
+        options this version does not have.
         """
-        if device != "cpu" or target is not None:
-            raise UnsupportedError(f"launch: device {device!r}, target {target!r}; this version launches on device='cpu'")
         extents = grid_extents(grid)
+        if device == "ptxsim":
+            values = device_values(supplied(self._function, args, self.parameters))
+            self._gpu.simulate(extents, values, target or DEFAULT_TARGET, 3 if sanitize else 1)
+            return
+        if device != "cpu" or target is not None:
+            raise UnsupportedError(
+                f"launch: device {device!r}, target {target!r}; this version launches on device='cpu' without a target, and "
+                "on device='ptxsim'"
+            )
         if sanitize:
             report = self.sanitize(grid, *args)
             if report.findings:
@@ -175,13 +187,25 @@ class Kernel:
         return find_function(self._module.clone(), self.name)
 
     def llvm_ir(self, target: str = "host") -> str:
-        """The LLVM IR for a target; "host" is the CPU of this process."""
-        _only_host("llvm_ir", target)
+        """The LLVM IR for a target; "host" is the CPU of this process, others are GPUs such as "sm_80"."""
+        if target != "host":
+            return self._gpu.code(target).lowered.llvm_ir
         return self._lowered().llvm_ir
 
+    def ptx(self, target: str = DEFAULT_TARGET) -> str:
+        """PTX for a GPU, made on any machine. Raises `UserError` for targets that are not known, with those that are, and
+        `UnsupportedError` for operations that have no GPU code yet."""
+        return self._gpu.code(target).ptx
+
+    @functools.cached_property
+    def _gpu(self) -> GpuKernels:
+        with self._lock:
+            return GpuKernels(self._simplified())
+
     def asm(self, target: str = "host") -> str:
-        """The assembly for a target."""
-        _only_host("asm", target)
+        """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
+        if target != "host":
+            raise UnsupportedError(f"asm: target {target!r}; fix: target='host', or ptx({target!r}) for a GPU")
         return self._lowered().assembly()
 
     def _lowered(self) -> HostKernel:
@@ -300,11 +324,6 @@ class _Words:
     def _check(self, parameter: Parameter, array: Array, place: int) -> None:
         if not array.flags.writeable and overlap(frozenset({place}), self._written):
             raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
-
-
-def _only_host(what: str, target: str) -> None:
-    if target != "host":
-        raise UnsupportedError(f"{what}: target {target!r} is not part of this version; fix: target='host'")
 
 
 def from_ttir(

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .lowering.libdevice.signatures import CALLS
+from .lowering.llvm.elementwise import stored_dtype
 from .lowering.llvm.host.effects import PRINT
-from .lowering.llvm.host.elementwise import stored_dtype
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel
 from .lowering.llvm.host.status import CANCELLED, RUNNING, STOPPED, WORDS, Printed, PrintSite, Site
 from .lowering.tt.effects import assertion_error

@@ -161,9 +161,15 @@ def row(name: str, example: Any) -> Row:
             for one, two in zip(found, seen[0], strict=True):
                 np.testing.assert_allclose(one.astype(np.float64), two.astype(np.float64), rtol=1e-6, atol=0)
 
+    def simulated() -> None:
+        for target in ("sm_80", "sm_90a"):
+            found = run(lambda *args, t=target: kernel.launch(*args, device="ptxsim", target=t, sanitize=True), example)
+            for one, two in zip(found, seen[0], strict=True):
+                np.testing.assert_allclose(one.astype(np.float64), two.astype(np.float64), rtol=1e-6, atol=0)
+
+    nothing = "no interpretation to compare with"
     interpretation = attempt(interpreted)
-    host = "" if seen and not (problem := attempt(launched)) else problem or "no interpretation to compare with"
-    gpu = attempt(lambda: kernel.ptx("sm_90a") if hasattr(kernel, "ptx") else kernel.llvm_ir("sm_90a"))
+    host, gpu = (attempt(way) if seen else nothing for way in (launched, simulated))
     return Row(name, attempt(both), refusals(modern, text), attempt(printed), interpretation, host, gpu, line)
 
 
@@ -201,12 +207,11 @@ def proof(name: str, cases: dict[str, list[tuple[int, str]]]) -> str:
 def cells(found: Row, cases: dict[str, list[tuple[int, str]]]) -> list[str]:
     refused, tried = found.refused
     verify = f"{refused} of {tried}" if tried else "–"
-    gpu = "not yet" if found.nvptx else "yes"
     line = found.line.replace("|", "\\|")
     line = f"`{line if len(line) <= 100 else line[:99] + '…'}`"
     if found.parse:
         return [f"`{found.name}`", "no", "–", "–", "–", "–", "–", line, "–"]
-    states = [mark(found.parse), verify, mark(found.print), mark(found.interpret), mark(found.host), gpu]
+    states = [mark(found.parse), verify, mark(found.print), mark(found.interpret), mark(found.host), mark(found.nvptx)]
     return [f"`{found.name}`", *states, line, proof(found.name, cases)]
 
 
@@ -221,10 +226,10 @@ operation, in part shown here, was
 * **print**: printed in both spellings and read again, with the same result;
 * **interpret**: run by the NumPy interpreter, after which memory had changed;
 * **host**: launched natively on one and on two threads, with the interpreter's result;
-* **NVPTX**: lowered for a GPU.
+* **NVPTX**: lowered to PTX for sm_80 and sm_90a, which the simulator ran, checking every access, with the interpreter's result.
 
-The last column names a text of the conformance corpus that uses the operation; `make tt-ops` runs it on the interpreter and on
-the host and compares memory with what was recorded."""
+The last column names a text of the conformance corpus that uses the operation; `make tt-ops` runs it on the interpreter, on
+the host and on a simulated GPU, and compares memory with what was recorded."""
 COLUMNS = ("operation", "parse", "verify", "print", "interpret", "host", "NVPTX", "for example", "seen in")
 
 
@@ -257,7 +262,10 @@ def page() -> str:
     failing = [
         [f"`{each.name}`", what, problem.replace("|", "\\|")]
         for each in (*current, *older)
-        for what, problem in (("parse", each.parse), ("print", each.print), ("interpret", each.interpret), ("host", each.host))
+        for what, problem in (
+            ("parse", each.parse), ("print", each.print), ("interpret", each.interpret), ("host", each.host),
+            ("NVPTX", each.nvptx),
+        )
         if problem
     ]
     if failing:
@@ -280,13 +288,14 @@ def outcomes() -> dict[str, dict[str, str]]:
         "interpreter": lambda kernel, grid, own: kernel.interpret(grid, *own),
         "host, 1 thread": lambda kernel, grid, own: kernel.launch(grid, *own, threads=1),
         "host, 2 threads": lambda kernel, grid, own: kernel.launch(grid, *own, threads=2),
+        "sm_80": lambda kernel, grid, own: kernel.launch(grid, *own, device="ptxsim", target="sm_80"),
     }
     found: dict[str, dict[str, str]] = {}
     for name in ttir.CASES:
         if ttir.Case(name).facts.get("parse_only"):
             continue  # there is no memory to compare
         with contextlib.redirect_stdout(io.StringIO()):
-            found[name] = {way: attempt(partial(ttir.run, name, launch)) for way, launch in ways.items()}
+            found[name] = {way: attempt(partial(ttir.run, name, launch, way[:2] == "sm")) for way, launch in ways.items()}
     return found
 
 

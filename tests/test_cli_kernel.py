@@ -84,6 +84,9 @@ def test_compile_shows_what_the_library_shows(capsys: Capture, files: Path) -> N
     assert (status, text.strip()) == (0, kernel.asm("host").strip())
     assert "%same" in kernel.ttir
     assert "%same" not in kernel.ttir_after("canonicalize")
+    for target in ("sm_80", "sm_90a"):
+        assert run(capsys, *ask, "--emit", "ptx", "--target", target) == (0, kernel.ptx(target), "")
+    assert run(capsys, *ask, "--emit", "ptx") == (0, kernel.ptx("sm_80"), "")
     assert run(capsys, *ask, "--emit", "llvm", "--output", "k.ll") == (0, "", "")
     assert (files / "k.ll").read_text() == kernel.llvm_ir("host")
 
@@ -95,8 +98,9 @@ def test_compile_shows_what_the_library_shows(capsys: Capture, files: Path) -> N
         (("compile", "k.ttir", "--name", "f"), 2, "the module has no function 'f'"),
         (("compile", "missing.ttir"), 2, "from_ttir: missing.ttir cannot be read: No such file"),
         (("compile", "model.joinery"), 2, "model.joinery: expected the text of a kernel, a file that ends in .ttir or .mlir"),
-        (("compile", "k.ttir", "--name", "scale", "--emit", "ptx"), 2, "invalid choice: 'ptx'"),
-        (("compile", "k.ttir", "--name", "scale", "--target", "sm_90a"), 1, "target 'sm_90a' is not part of this version"),
+        (("compile", "k.ttir", "--name", "scale", "--emit", "cubin"), 2, "invalid choice: 'cubin'"),
+        (("compile", "k.ttir", "--name", "scale", "--emit", "ptx", "--target", "sm_1"), 2, "no GPU target 'sm_1'"),
+        (("compile", "k.ttir", "--name", "scale", "--target", "sm_90a"), 1, "fix: target='host', or ptx('sm_90a')"),
         (("compile", "k.ttir", "--name", "scale", "--after", "cse"), 2, "--after goes with --emit ttir, not with --emit asm"),
         (
             ("compile", "k.ttir", "--name", "scale", "--emit", "ttir", "--after", "x"),

@@ -15,7 +15,7 @@ ALLOWED = {
     "promotion": ("promotion",),
     "graph": ("promotion", "graph"),
     "lowering": ("promotion", "graph", "lowering"),
-    "runtime": ("promotion", "lowering.artifact", "runtime"),
+    "runtime": ("promotion", "lowering.artifact", "lowering.ptx", "runtime"),
 }
 MAX_LINES = 600
 

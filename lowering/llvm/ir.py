@@ -107,6 +107,8 @@ class Module:
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
+    metadata: dict[int, str] = field(default_factory=dict)
+    """Numbered metadata besides !0."""
     shared: dict[str, str] | None = None
     """Functions that the module calls and does not hold: name → module that does. None: it holds everything."""
     features: frozenset[str] = frozenset()
@@ -120,9 +122,10 @@ class Module:
         self.functions[function.name] = function.text()
 
     def text(self) -> str:
+        metadata = [f"!{number} = {text}" for number, text in self.metadata.items()]
         declarations = [d for n, d in self.declarations.items() if n not in self.functions]
         return "\n".join(
-            [*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", ""]
+            [*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", *metadata, ""]
         )
 
 
@@ -186,6 +189,15 @@ class Function:
 
     def text(self) -> str:
         return "\n".join([self.head, self.lines[0], *self._entry_allocas, *self.lines[1:], "}", ""])
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What is emitted inside is taken back afterwards."""
+        kept = (len(self.lines), len(self._entry_allocas), self.block, self._counter)
+        yield
+        del self.lines[kept[0] :]
+        del self._entry_allocas[kept[1] :]
+        _, _, self.block, self._counter = kept
 
     # -- arithmetic -------------------------------------------------------
 

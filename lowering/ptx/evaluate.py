@@ -128,7 +128,7 @@ class _Machine:
                 self.write(operand.second, results[1], type_, where)
             else:
                 self.write(operand, value, type_, where)
-        if _CARRY in self.state and len(results) == 3:
+        if len(results) == 3:
             carry = results[2]
             self.state[_CARRY] = carry if where is None else np.where(where, carry, self.carry())
 
@@ -136,37 +136,45 @@ class _Machine:
         return self.state.setdefault(_CARRY, np.zeros(self.count, np.bool_))
 
     def compute(self, d: Decoded, sources: list[Array]) -> list[Array]:
-        """The results; carry chains append nothing and the carry, setp its second predicate."""
-        if "cc" in d.flags or d.opcode in ("addc", "subc", "madc"):
-            return self.chained(d, sources)
-        if d.opcode in ("setp", "set"):
-            return _compare(d, sources)
-        if d.opcode == "cvt":
-            return [_pack(d, sources) if "pack" in d.flags else convert(d, sources)]
-        if d.types and d.types[0] in FLOATS and d.opcode in FLOAT_HANDLERS:
-            return [FLOAT_HANDLERS[d.opcode](d, sources)]
-        if d.opcode == "testp":
-            return [FLOAT_HANDLERS["testp"](d, sources)]
-        return [HANDLERS[d.opcode](d, *sources)]
+        chained = "cc" in d.flags or d.opcode in ("addc", "subc", "madc")
+        return compute(d, sources, self.carry() if chained else None)
 
-    def chained(self, d: Decoded, sources: list[Array]) -> list[Array]:
-        type_ = d.types[0]
-        width = WIDTHS[type_]
-        carry = self.carry().astype(object) if d.opcode.endswith("c") else 0
-        a = sources[0].astype(object)
-        if d.opcode.startswith("mad"):
-            product = number(sources[0], type_) * number(sources[1], type_)
-            a = (product >> width if "hi" in d.flags else product) & ((1 << width) - 1)
-            total = a + sources[2].astype(object) + carry
-        elif d.opcode.startswith("add"):
-            total = a + sources[1].astype(object) + carry
-        else:
-            total = a - sources[1].astype(object) - carry
-        result = bits(np.asarray(total), width)
-        if "cc" not in d.flags:
-            return [result]
-        self.carry()
-        return [result, result, np.asarray((total < 0) | (total >> width > 0), np.bool_)]
+
+def compute(d: Decoded, sources: list[Array], carry: Array | None = None) -> list[Array]:
+    """The results for sources of any kind of instruction in the table.
+
+    A carry chain wants the carry flag and, with `.cc`, gives the result twice and the new flag; setp gives both predicates.
+    """
+    if "cc" in d.flags or d.opcode in ("addc", "subc", "madc"):
+        return _chained(d, sources, np.zeros(sources[0].shape, np.bool_) if carry is None else carry)
+    if d.opcode in ("setp", "set"):
+        return _compare(d, sources)
+    if d.opcode == "cvt":
+        return [_pack(d, sources) if "pack" in d.flags else convert(d, sources)]
+    if d.types and d.types[0] in FLOATS and d.opcode in FLOAT_HANDLERS:
+        return [FLOAT_HANDLERS[d.opcode](d, sources)]
+    if d.opcode == "testp":
+        return [FLOAT_HANDLERS["testp"](d, sources)]
+    return [HANDLERS[d.opcode](d, *sources)]
+
+
+def _chained(d: Decoded, sources: list[Array], carry_in: Array) -> list[Array]:
+    type_ = d.types[0]
+    width = WIDTHS[type_]
+    carry = carry_in.astype(object) if d.opcode.endswith("c") else 0
+    a = sources[0].astype(object)
+    if d.opcode.startswith("mad"):
+        product = number(sources[0], type_) * number(sources[1], type_)
+        a = (product >> width if "hi" in d.flags else product) & ((1 << width) - 1)
+        total = a + sources[2].astype(object) + carry
+    elif d.opcode.startswith("add"):
+        total = a + sources[1].astype(object) + carry
+    else:
+        total = a - sources[1].astype(object) - carry
+    result = bits(np.asarray(total), width)
+    if "cc" not in d.flags:
+        return [result]
+    return [result, result, np.asarray((total < 0) | (total >> width > 0), np.bool_)]
 
 
 # -- comparisons

@@ -49,8 +49,10 @@ def _flushed(x: Array, type_: str) -> Array:
 
 
 def _finished(x: Array, d: Decoded, type_: str) -> Array:
-    if "ftz" in d.flags and type_ in _TINY:
-        x = _flushed(x, type_)
+    return _saturated(_flushed(x, type_) if "ftz" in d.flags and type_ in _TINY else x, d)
+
+
+def _saturated(x: Array, d: Decoded) -> Array:
     if "sat" in d.flags:
         x = np.where(np.isnan(x) | (x <= 0), np.zeros_like(x), np.minimum(x, np.ones_like(x))).astype(x.dtype)
     if "relu" in d.flags:
@@ -264,6 +266,8 @@ def convert(d: Decoded, sources: list[Array]) -> Array:
     found = np.array([exact.narrow(v, target, mode) for v in value.tolist()], np.float64)
     if "satfinite" in d.flags:
         found = _capped(found, float(exact.FORMATS[target].largest))
+    if target != "f32":  # .ftz is about single precision alone
+        return words(_saturated(found.astype(DTYPES[target]), d))
     return words(_finished(found.astype(DTYPES[target]), d, target))
 
 

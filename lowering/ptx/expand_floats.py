@@ -36,7 +36,8 @@ def _inputs(d: Decoded, type_: str, xs: Sequence[Expr]) -> list[Expr]:
 
 
 def _finished(d: Decoded, type_: str, x: Expr) -> Expr:
-    if "ftz" in d.flags and type_ in _TINY:
+    """Flushed (conversions: only single precision) and clamped."""
+    if "ftz" in d.flags and type_ in _TINY and (d.opcode != "cvt" or type_ == "f32"):
         x = flushed(x, type_)
     if "sat" in d.flags:
         x = saturated(x)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 
 from ...promotion.errors import UnsupportedError, UserError
-from .syntax import Float, Instruction, Integer, Operand, Pair, Register, Sink, Special, Vector
+from .syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special, Vector
 
 WIDTHS: dict[str, int] = {
     "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32, "u32": 32,
@@ -172,7 +173,7 @@ _CVT: tuple[tuple[str, str, str], ...] = (
     (_INT_CVT + "," + _INT_CVT, "sat", "T = U"),
     (_INT_CVT + ",f16 bf16 f32 f64", "rni|rzi|rmi|rpi! ftz sat", "T = U"),
     ("f16 bf16 f32 f64," + _INT_CVT, "rn|rz|rm|rp! sat", "T = U"),
-    ("f16,f16", "rni|rzi|rmi|rpi ftz sat", "T = U"),
+    ("f16,f16", "rni|rzi|rmi|rpi sat", "T = U"),
     ("bf16,bf16", "rni|rzi|rmi|rpi", "T = U"),
     ("f32,f32", "rni|rzi|rmi|rpi ftz sat", "T = U"),
     ("f64,f64", "rni|rzi|rmi|rpi sat", "T = U"),
@@ -208,8 +209,14 @@ REFUSED: dict[str, str] = {
 """Instructions that reach beyond the values of one thread."""
 
 
-def decode(instruction: Instruction, registers: Mapping[str, str]) -> Decoded:
+def decode(
+    instruction: Instruction, registers: Mapping[str, str], specials: Mapping[str, str] | None = None
+) -> Decoded:
     """What an instruction is.
+
+    Args:
+        registers: the type of every register.
+        specials: in a kernel, the type of every special register; mov may then take the address of a symbol, too.
 
     Raises:
         UnsupportedError: an instruction or a form that the table lacks, or that is not arithmetic.
@@ -224,9 +231,7 @@ def decode(instruction: Instruction, registers: Mapping[str, str]) -> Decoded:
         near = get_close_matches(instruction.opcode, FORMS, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise UnsupportedError(f"{where}: no such instruction is known{hint}")
-    types = tuple(word for word in instruction.modifiers if word in WIDTHS)
-    flags = [word for word in instruction.modifiers if word not in WIDTHS]
-    matching = [form for form in forms if _matches(form, types, flags)]
+    types, flags, matching = _forms_of(instruction.opcode, instruction.modifiers)
     if not matching:
         known = sorted({" ".join(choices) for form in forms for choices in form.types})
         raise UnsupportedError(f"{where}: this combination of modifiers is not known; types: {'; '.join(known)}")
@@ -234,9 +239,17 @@ def decode(instruction: Instruction, registers: Mapping[str, str]) -> Decoded:
     for form in matching:
         least = len(form.results) + sum(not word.endswith("?") for word in form.sources)
         if least <= counts <= len(form.results) + len(form.sources):
-            return _bind(instruction, form, types, frozenset(flags), registers, where)
+            return _bind(instruction, form, types, flags, registers, where, specials)
     form = matching[0]
     raise UserError(f"{where}: {counts} operands, expected {len(form.results) + len(form.sources)}")
+
+
+@lru_cache(maxsize=4096)
+def _forms_of(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str], tuple[Form, ...]]:
+    """The types and the other modifiers, and the rows that they fit."""
+    types = tuple(word for word in modifiers if word in WIDTHS)
+    flags = [word for word in modifiers if word not in WIDTHS]
+    return types, frozenset(flags), tuple(form for form in FORMS[opcode] if _matches(form, types, flags))
 
 
 def _matches(form: Form, types: tuple[str, ...], flags: list[str]) -> bool:
@@ -258,6 +271,7 @@ def _bind(
     flags: frozenset[str],
     registers: Mapping[str, str],
     where: str,
+    specials: Mapping[str, str] | None,
 ) -> Decoded:
     names = dict(zip("TUV", types, strict=False))
     if types:
@@ -279,6 +293,8 @@ def _bind(
         for part in (operand.first, operand.second) if isinstance(operand, Pair) else (operand,):
             _check_destination(part, type_, registers, where, wide, instruction.opcode == "mov")
     for operand, type_ in zip(sources, source_types, strict=True):
+        if specials is not None and _known_in_kernels(operand, type_, specials, where, instruction.opcode == "mov"):
+            continue
         _check_source(operand, type_, registers, where, wide, instruction.opcode == "mov")
     if instruction.opcode in ("set", "setp") and bool(flags & {"and", "or", "xor"}) != (len(sources) == 3):
         raise UserError(f"{where}: a third source stands with .and, .or or .xor, and only there")
@@ -288,6 +304,19 @@ def _bind(
         instruction.opcode, types, flags, results, result_types, sources, source_types, instruction.guard,
         instruction.line, instruction.spelling,
     )  # fmt: skip
+
+
+def _known_in_kernels(operand: Operand, type_: str, specials: Mapping[str, str], where: str, move: bool) -> bool:
+    match operand:
+        case Special(name):
+            if name not in specials:
+                raise UnsupportedError(f"{where}: the special register {name} is not known")
+            if WIDTHS[specials[name]] < WIDTHS[type_]:
+                raise UserError(f"{where}: {name} is {specials[name]}, expected {WIDTHS[type_]} bits ({type_})")
+            return True
+        case Name():
+            return move and WIDTHS[type_] in (32, 64)
+    return False
 
 
 def _check_destination(

@@ -51,10 +51,10 @@ def parse_body(text: str, outer: Mapping[str, str] | None = None) -> Body:
 
     Raises `UserError` naming the line for text that is no PTX.
     """
-    return _Parser(text, outer or {}).body()
+    return StatementParser(tokens_of(text), outer or {}).body()
 
 
-class _Names:
+class RegisterNames:
     """The registers that one scope declares: single ones, and families `%r<N>`."""
 
     def __init__(self, mark: str) -> None:
@@ -75,13 +75,16 @@ class _Names:
         return None
 
 
-class _Parser:
-    def __init__(self, text: str, outer: Mapping[str, str]) -> None:
-        self.text = text
-        self.tokens = tokens_of(text)
+class StatementParser:
+    """Reads statements from tokens; `module_parser` reads whole modules with it."""
+
+    max_statements = MAX_STATEMENTS
+
+    def __init__(self, tokens: list[Token], outer: Mapping[str, str]) -> None:
+        self.tokens = tokens
         self.at = 0
         self.count = 0
-        top = _Names("")
+        top = RegisterNames("")
         top.single.update(outer)
         self.scopes = [top]
         self.scope_count = 0
@@ -114,8 +117,8 @@ class _Parser:
 
     def counted(self) -> None:
         self.count += 1
-        if self.count > MAX_STATEMENTS:
-            self.fail(f"more than {MAX_STATEMENTS} statements")
+        if self.count > self.max_statements:
+            self.fail(f"more than {self.max_statements} statements")
 
     # -- statements
 
@@ -129,7 +132,7 @@ class _Parser:
                     self.fail(f"scopes are nested deeper than {MAX_DEPTH}")
                 open_scopes.append([])
                 self.scope_count += 1
-                self.scopes.append(_Names(f"#{self.scope_count}"))
+                self.scopes.append(RegisterNames(f"#{self.scope_count}"))
             elif self.optional("}"):
                 if len(open_scopes) == 1:
                     self.fail("'}' without '{'")
@@ -214,9 +217,10 @@ class _Parser:
             if name.kind != "name":
                 self.at -= name.kind != "end"
                 self.fail(f"expected a register name, found {name.text or 'the end'!r}")
-            if name.text in scope.single or name.text in scope.families or name.text == "_":
+            family = self.optional("<")  # a and a<2> are different names
+            if name.text in (scope.families if family else scope.single) or name.text == "_":
                 self.fail(f"register {name.text} is declared twice")
-            if self.optional("<"):
+            if family:
                 number = self.take()
                 if number.kind != "integer" or not number.text.isdigit() or len(number.text) > 9:
                     self.fail(f"{name.text}<{number.text}>: expected how many registers")

@@ -106,6 +106,6 @@ def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
     results = list(last.operands)
     body.erase_op(last)
     for op in list(body.ops):
-        op.detach()
+        op.detach()  # type: ignore[no-untyped-call]
         block.insert_op_before(op, before)
     return results

@@ -6,6 +6,8 @@ Cases that this version does not run are listed, and must be refused by name, ne
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir"
 STORED = {"bf16": ml_dtypes.bfloat16, "f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "i1": np.uint8}
 SENTINELS = 16
+PTXAS = shutil.which("ptxas")
 
 
 CASES = sorted(path.parent.name for path in ROOT.glob("*/case.json"))
@@ -67,8 +70,10 @@ class Case:
         return argument, array, np.ascontiguousarray(self.data[argument["expected"]]).reshape(-1).view(dtype)
 
 
-def compare(argument: dict[str, Any], found: np.ndarray, expected: np.ndarray) -> None:
+def compare(argument: dict[str, Any], found: np.ndarray, expected: np.ndarray, gpu: bool = False) -> None:
     tolerance = argument.get("tolerance", {"mode": "exact"}) if argument.get("output") else {"mode": "exact"}
+    if gpu and argument.get("output"):
+        tolerance = argument.get("tolerance_gpu", tolerance)
     if tolerance["mode"] == "exact_sorted":
         found, expected = np.sort(found), np.sort(expected)
     wide, wanted = found.astype(np.float64), expected.astype(np.float64)
@@ -85,7 +90,7 @@ def compare(argument: dict[str, Any], found: np.ndarray, expected: np.ndarray) -
     assert bad <= tolerance.get("max_bad_frac", 0) * good.size, f"{argument['name']}: {bad} of {good.size} differ"
 
 
-def run(name: str, launch: Any) -> None:
+def run(name: str, launch: Any, gpu: bool = False) -> None:
     case = Case(name)
     kernel = jn.kernel.from_ttir(case.text, name=case.facts["entry"])
     if case.facts.get("parse_only"):
@@ -95,7 +100,7 @@ def run(name: str, launch: Any) -> None:
     arguments, checks = case.arguments()
     launch(kernel, tuple(case.facts["grid"]), arguments)
     for argument, found, expected in checks:
-        compare(argument, found, expected)
+        compare(argument, found, expected, gpu)
 
 
 def test_the_corpus_is_whole() -> None:
@@ -127,3 +132,40 @@ def test_text_survives_printing_and_reading(name: str) -> None:
     case = Case(name)
     kernel = jn.kernel.from_ttir(case.text, name=case.facts["entry"])
     assert jn.kernel.from_ttir(kernel.ttir, name=case.facts["entry"]).ttir == kernel.ttir
+
+
+WITH_DATA = [name for name in CASES if not Case(name).facts.get("parse_only")]
+
+
+def on_a_simulated_gpu(name: str, target: str) -> None:
+    """The PTX, interpreted under the strictest checks: bounds, undefined values, races."""
+    options = {"device": "ptxsim", "target": target, "sanitize": True}
+    run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, **options), gpu=True)
+
+
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_on_a_simulated_gpu(name: str) -> None:
+    on_a_simulated_gpu(name, "sm_80")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_86", "sm_89", "sm_90a"])
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_on_other_simulated_gpus(name: str, target: str) -> None:
+    on_a_simulated_gpu(name, target)
+
+
+@pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_the_assembler_takes_it(target: str, tmp_path: Path) -> None:
+    """All of the corpus, in one go for each target."""
+    refused = []
+    for name in CASES:
+        case = Case(name)
+        file = tmp_path / f"{name}.ptx"
+        file.write_text(jn.kernel.from_ttir(case.text, name=case.facts["entry"]).ptx(target))
+        command = [PTXAS, "-arch", target, "-v", "-o", str(tmp_path / "out.cubin"), str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or "(C75" in done.stderr:
+            refused.append(f"{name}: {done.stderr[:300]}")
+    assert not refused, "\n".join(refused)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..elementwise import from_memory, memory_element, memory_size
 from ..ir import V
+from ..syntax import attributes, element_name, is_tensor, pointee_name, shape_of
 from .affine import fold
 from .coordinates import memory_size_of
-from .elementwise import from_memory, memory_element, memory_size
 from .nodes import Affine, Load, Map, Node, Pointers, Splat
-from .syntax import attributes, element_name, is_tensor, pointee_name, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...tt.attributes import enum_name
 from ...tt.dialect_atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
+from ..elementwise import emit_map, from_memory, memory_element, memory_size, to_memory
 from ..ir import Function, V, zero
+from ..syntax import attribute, is_tensor, pointee_name, shape_of
 from .coordinates import Coordinates
 from .elements import each_element
-from .elementwise import emit_map, from_memory, memory_element, memory_size, to_memory
 from .nodes import Pointers
-from .syntax import attribute, is_tensor, pointee_name, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 
 from ....promotion.errors import UnsupportedError
+from ..elementwise import register_element
 from ..ir import V
+from ..syntax import element_name, is_tensor, shape_of
 from .control import write_blocks
-from .elementwise import register_element
 from .liveness import reachable
 from .nodes import Map, Stored, cost
-from .syntax import element_name, is_tensor, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

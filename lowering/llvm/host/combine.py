@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..elementwise import constant, emit_map
 from ..ir import V
-from .elementwise import constant, emit_map
 from .evaluate import Evaluator
 
 

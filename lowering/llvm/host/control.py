@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..elementwise import register_element
 from ..ir import V
+from ..syntax import element_name, is_tensor, shape_of
 from .accesses import in_units
 from .affine import as_affine
 from .coordinates import Bound
-from .elementwise import register_element
 from .liveness import all_operations
 from .nodes import Affine, Map, Node, Pointers, Splat, Stored, cost
 from .offsets import is_exact
 from .product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
 from .scalars import ZERO, is_constant
 from .scratch_reads import scratch_reads
-from .syntax import element_name, is_tensor, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..elementwise import memory_size
 from ..ir import V
-from .elementwise import memory_size
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from .scalars import ZERO, is_constant
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .syntax import attributes, is_tensor, shape_of
+from ..syntax import attributes, is_tensor, shape_of
 
 ALL = "all"
 Demand = tuple[Any, ...]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....promotion.errors import UnsupportedError
+from ..elementwise import constant, memory_element, register_element
 from ..ir import V
 from .combine import Combine
 from .coordinates import Bound, decompose_mask, memory_size_of, reads_memory
-from .elementwise import constant, memory_element, register_element
 from .evaluate import Evaluator
 from .nodes import Load, Map, Node, Splat, Stored, View, view
 from .panels import PACK_ROWS, Panel, add_panel, panel_text

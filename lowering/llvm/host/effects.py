@@ -9,17 +9,17 @@ from ....promotion.errors import UnsupportedError
 from ...tt.attributes import enum_name
 from ...tt.dialect_atomics import MEMORY_ORDERS
 from ...tt.sources import source_place
+from ..elementwise import constant, memory_element, memory_size, to_memory
 from ..ir import V, const
+from ..syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
 from .atomics import ORDERS, address_of
 from .combine import Combine
 from .coordinates import memory_size_of
 from .elements import each_element
-from .elementwise import constant, memory_element, memory_size, to_memory
 from .nodes import Affine, Map, Node, Splat
 from .reducing import reduce
 from .shapes import dense
 from .status import Printed, PrintSite, Site
-from .syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..elementwise import constant
 from ..ir import V
+from ..syntax import attributes, element_name, shape_of
 from .coordinates import Coordinate, Coordinates, memory_size_of
-from .elementwise import constant
 from .nodes import Splat
-from .syntax import attributes, element_name, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

@@ -13,6 +13,15 @@ from contextlib import contextmanager
 
 from ....promotion.errors import InternalError
 from ...target import HostTarget
+from ..elementwise import (
+    constant,
+    emit_map,
+    from_memory,
+    memory_element,
+    memory_size,
+    register_element,
+    to_memory,
+)
 from ..ir import Function, V, const, int_vector, lanes, mangle, vector, zero
 from .coordinates import (
     ORIGIN,
@@ -24,15 +33,6 @@ from .coordinates import (
     memory_size_of,
     reads_memory,
     stride_of,
-)
-from .elementwise import (
-    constant,
-    emit_map,
-    from_memory,
-    memory_element,
-    memory_size,
-    register_element,
-    to_memory,
 )
 from .nodes import Affine, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant

@@ -12,8 +12,19 @@ from typing import Any
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ...tt.provenance import Provenance
+from .. import division
+from ..elementwise import constant, emit_map, memory_element, register_element
 from ..ir import Function, Module, V
-from . import division
+from ..syntax import (
+    attribute,
+    attributes,
+    constant_value,
+    element_name,
+    is_tensor,
+    pointee_name,
+    program_axis,
+    shape_of,
+)
 from .accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .affine import WIDENING, bound_of, fold
 from .atomics import lower_atomic
@@ -25,7 +36,6 @@ from .demand import Demands, wide_dim
 from .dot import Dots
 from .effects import lower_assert, lower_poison, lower_poll, lower_print
 from .elements import lower_gather, lower_histogram
-from .elementwise import constant, emit_map, memory_element, register_element
 from .evaluate import Evaluator
 from .liveness import ROOTS, Liveness, all_operations, reachable
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
@@ -48,16 +58,6 @@ from .shapes import (
     lower_unsplat,
 )
 from .status import PrintSite, Site, Status
-from .syntax import (
-    attribute,
-    attributes,
-    constant_value,
-    element_name,
-    is_tensor,
-    pointee_name,
-    program_axis,
-    shape_of,
-)
 
 MAX_DEPTH = 80
 """Operations on blocks that follow one from another before the block is written down: evaluation recurses through them."""

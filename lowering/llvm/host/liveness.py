@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .syntax import is_tensor
+from ..syntax import is_tensor
 
 ROOTS = frozenset(
     [

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ...tt.attributes import enum_name
 from ...tt.dialect_atomics import MEMORY_ORDERS
 from ...tt.provenance import ANYWHERE, ATOMICS, Places, Provenance, overlap
+from ..syntax import attribute
 from .nodes import Load, Map, Node, Pointers, View
-from .syntax import attribute
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

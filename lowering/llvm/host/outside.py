@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from ..elementwise import constant
 from ..ir import V
 from .coordinates import Bound, decompose_mask
-from .elementwise import constant
 from .nodes import Load, Map, Node, Splat, View
 
 Depends = Callable[[Node], frozenset[int]]

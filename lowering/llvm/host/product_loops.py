@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...tt.passes import constant_of, is_pure
+from ..elementwise import memory_size, register_element
 from ..ir import V
+from ..syntax import attributes, element_name, is_tensor, shape_of
 from .coordinates import Bound, decompose_mask
 from .dot import Wanted, is_zero
-from .elementwise import memory_size, register_element
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from .scalars import ZERO, is_constant
-from .syntax import attributes, element_name, is_tensor, shape_of
 
 if TYPE_CHECKING:
     from .control import Advance

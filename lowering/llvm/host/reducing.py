@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from ..elementwise import constant, identity, larger
 from ..ir import V, is_float, lanes, vector, zero
 from .combine import Combine
 from .coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
-from .elementwise import constant, identity, larger
 from .nodes import Map, Node, Splat, Stored
 from .outside import limits_along, outside
 from .roots import Roots

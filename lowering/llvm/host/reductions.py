@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import InternalError
 from ..ir import V
+from ..syntax import attributes, constant_value, element_name, is_tensor
 from .combine import Combine
 from .coordinates import Bound
 from .dot import Wanted
@@ -14,7 +15,6 @@ from .nodes import Node, Stored
 from .reducing import reduce, scan
 from .regions import is_straight, reduce_by_region, scan_by_region
 from .scratch_reads import scratch_reads
-from .syntax import attributes, constant_value, element_name, is_tensor
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

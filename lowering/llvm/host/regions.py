@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir import V
+from ..syntax import attributes, element_name, is_tensor, shape_of
 from .branches import lower_scalars
 from .coordinates import Coordinate, Coordinates
 from .elements import each_element
 from .nodes import Node, Stored
 from .shapes import dense
-from .syntax import attributes, element_name, is_tensor, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

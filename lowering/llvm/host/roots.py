@@ -14,6 +14,10 @@ from dataclasses import replace
 from functools import partial
 
 from ....promotion.errors import UnsupportedError
+from ..elementwise import (
+    memory_size,
+    to_memory,
+)
 from ..ir import V, lanes, mangle, vector
 from .coordinates import (
     Bound,
@@ -23,10 +27,6 @@ from .coordinates import (
     memory_size_of,
     reads_memory,
     stride_of,
-)
-from .elementwise import (
-    memory_size,
-    to_memory,
 )
 from .evaluate import Evaluator
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost

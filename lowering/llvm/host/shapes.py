@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir import V
+from ..syntax import attributes, element_name, is_tensor, shape_of
 from .coordinates import ORIGIN
 from .nodes import Affine, Splat, Stored, view
-from .syntax import attributes, element_name, is_tensor, shape_of
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

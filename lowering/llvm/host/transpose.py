@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..elementwise import constant
 from ..ir import V
 from .coordinates import ORIGIN, Coordinate, decompose_mask, stride_of
-from .elementwise import constant
 from .evaluate import Evaluator
 from .nodes import Load, Node, Stored, View
 from .scalars import ZERO

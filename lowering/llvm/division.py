@@ -12,7 +12,7 @@ than 1.5·2^-24 ulp, and for 24-bit integers A, B the quotient can be that close
 
 from __future__ import annotations
 
-from ..ir import Function, V, const, lanes, vector, with_element
+from .ir import Function, V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
 # |b| in [2^-20, 2^40] and |a| in [2^-80, 2^80]: quotient and remainder are normal floats

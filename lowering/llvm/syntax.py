@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 
-from ....promotion.errors import UnsupportedError
-from ...tt.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
+from ...promotion.errors import UnsupportedError
+from ..tt.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
 
 _names: dict[Any, str] = {}
 
@@ -102,7 +102,7 @@ def constant_value(op: Any) -> float | int | bool:
     value = attribute(op, "value")
     if isinstance(value, DenseIntOrFPElementsAttr):
         if not value.is_splat():
-            raise UnsupportedError("host lowering: a dense constant that is not a splat")
+            raise UnsupportedError("lowering: a dense constant that is not a splat")
         return value.get_values()[0]
     result: float | int | bool = plain(value)
     return result

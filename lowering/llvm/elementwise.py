@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ....promotion.errors import UnsupportedError
-from ...tt.numerics import numpy_dtype
-from ...tt.types import scalar_type
-from .. import conversions
-from ..ir import Function, V, const, lanes, mangle, vector, with_element
-from ..mathlib import emit_math
-from . import division
+from ...promotion.errors import UnsupportedError
+from ..tt.numerics import numpy_dtype
+from ..tt.types import scalar_type
+from . import conversions, division
 from .calls import emit_call
+from .ir import Function, V, const, lanes, mangle, vector, with_element
+from .mathlib import emit_math
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {
@@ -174,7 +173,7 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
             return from_memory(
                 f, f.bitcast(to_memory(f, x, source), with_element(x.type, memory_element(target))), target
             )
-    raise UnsupportedError(f"host lowering: cast {op} from {source} to {target}")
+    raise UnsupportedError(f"lowering: cast {op} from {source} to {target}")
 
 
 CASTS = frozenset(
@@ -252,7 +251,7 @@ def emit_map(
         case "tt.clampf":
             low = _maximum(f, xs[0], xs[1], True, bool(attrs.get("propagateNan", 0)))
             return _maximum(f, low, xs[2], False, bool(attrs.get("propagateNan", 0)))
-    raise UnsupportedError(f"host lowering: operation {op} on {', '.join(elems)}")
+    raise UnsupportedError(f"lowering: operation {op} on {', '.join(elems)}")
 
 
 def identity(op: str, elem: str) -> float | int | None:

@@ -1,0 +1,332 @@
+"""What is known of the elements of integer and pointer blocks along each dim: contiguity, divisibility, constancy.
+
+Along a dim, aligned groups of `contiguity` elements rise by one (pointers: by one element), the first of each such group is a
+multiple of `divisibility` (pointers: in bytes), and aligned groups of `constancy` elements are equal. All are powers of two.
+The analysis runs forward over a function; values carried by loops are met with what the loop yields until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from ..elementwise import memory_size
+from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
+
+MOST = 1 << 30
+"""Stands for every power of two: the divisibility of 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxisInfo:
+    """One number per dim of each; `constant` is the value of a block of one known number."""
+
+    contiguity: tuple[int, ...]
+    divisibility: tuple[int, ...]
+    constancy: tuple[int, ...]
+    constant: int | None = None
+
+
+def _power(value: int) -> int:
+    """The largest power of two that divides a number."""
+    return MOST if value == 0 else min(MOST, value & -value)
+
+
+def _scalar(divisibility: int, constant: int | None = None) -> AxisInfo:
+    return AxisInfo((1,), (divisibility,), (1,), constant)
+
+
+def _splat(info: AxisInfo, shape: Sequence[int]) -> AxisInfo:
+    rank = len(shape)
+    return AxisInfo((1,) * rank, (info.divisibility[0],) * rank, tuple(shape), info.constant)
+
+
+def meet(a: AxisInfo, b: AxisInfo) -> AxisInfo:
+    """What holds for either."""
+
+    def least(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+        return tuple(min(x, y) for x, y in zip(left, right, strict=True))
+
+    constant = a.constant if a.constant == b.constant else None
+    contiguity = least(a.contiguity, b.contiguity)
+    divisibility = tuple(
+        min(_of_groups(x, d, c), _of_groups(y, d, c)) for d, c in enumerate(contiguity) for x, y in ((a, b),)
+    )
+    return AxisInfo(contiguity, divisibility, least(a.constancy, b.constancy), constant)
+
+
+def _of_groups(info: AxisInfo, dim: int, contiguity: int, unit: int = 1) -> int:
+    """The divisibility of the first elements of smaller groups."""
+    if contiguity >= info.contiguity[dim]:
+        return info.divisibility[dim]
+    return min(info.divisibility[dim], contiguity * unit)
+
+
+class AxisAnalysis:
+    """`of(value)` for every value of a function.
+
+    multiples: parameter number → what its address or number is a multiple of.
+    """
+
+    def __init__(self, function: Any, multiples: Mapping[int, int] | None = None) -> None:
+        self._infos: dict[Any, AxisInfo] = {}
+        details = attribute(function, "arg_attrs")
+        for i, argument in enumerate(function.body.blocks[0].args):
+            facts = attributes(details.data[i]) if details is not None else {}
+            least = memory_size(pointee_name(argument.type)) if element_name(argument.type) == "ptr" else 1
+            known = max(int(facts.get("tt.divisibility", 1)), (multiples or {}).get(i, 1), least)
+            self._infos[argument] = _scalar(_power(known))
+        changed = True
+        while changed:
+            changed = self._region(function.body)
+
+    def of(self, value: Any) -> AxisInfo:
+        found = self._infos.get(value)
+        if found is None:
+            found = self._unknown(value)
+        return found
+
+    def _unknown(self, value: Any) -> AxisInfo:
+        rank = len(shape_of(value.type)) if is_tensor(value.type) else 1
+        least = memory_size(pointee_name(value.type)) if element_name(value.type) == "ptr" else 1
+        return AxisInfo((1,) * rank, (least,) * rank, (1,) * rank)
+
+    def _region(self, region: Any) -> bool:
+        changed = False
+        for block in region.blocks:
+            for op in block.ops:
+                changed = self._operation(op) or changed
+        return changed
+
+    def _operation(self, op: Any) -> bool:
+        changed = False
+        for target, sources in _flows(op):
+            for source in sources:
+                changed = self._join(target, source) or changed
+        if op.name not in ("tt.reduce", "tt.scan", "tt.map_elementwise"):
+            for region in op.regions:
+                changed = self._region(region) or changed
+        rule = _RULES.get(op.name)
+        if rule is not None and len(op.results) == 1:
+            found = rule(self, op)
+            if found is not None and self._infos.get(op.results[0]) != found:
+                self._infos[op.results[0]] = found
+                changed = True
+        return changed
+
+    def _join(self, target: Any, source: Any) -> bool:
+        if source not in self._infos and source.owner is not None and _is_later(source):
+            return False  # not looked at yet: the next round meets it
+        info = self.of(source)
+        old = self._infos.get(target)
+        new = info if old is None else meet(old, info)
+        self._infos[target] = new
+        return new != old
+
+    def numbers(self, op: Any) -> list[AxisInfo]:
+        return [self.of(operand) for operand in op.operands]
+
+
+def _is_later(value: Any) -> bool:
+    return getattr(value.owner, "name", "") in _RULES or getattr(value.owner, "name", "").startswith("scf.")
+
+
+def _flows(op: Any) -> Iterable[tuple[Any, Sequence[Any]]]:
+    """(block argument or result, the values it may be)."""
+    name = op.name
+    if name == "scf.for":
+        body = op.body.blocks[0]
+        yielded = body.last_op.operands
+        for argument, result, first, last in zip(body.args[1:], op.results, op.iter_args, yielded, strict=True):
+            yield argument, (first, last)
+            yield result, (first, last)
+    elif name == "scf.while":
+        before, after = op.before_region.blocks[0], op.after_region.blocks[0]
+        for argument, first, last in zip(before.args, op.operands, after.last_op.operands, strict=True):
+            yield argument, (first, last)
+        for argument, result, passed in zip(after.args, op.results, before.last_op.operands[1:], strict=True):
+            yield argument, (passed,)
+            yield result, (passed,)
+    elif name == "scf.if":
+        for region in op.regions:
+            if region.blocks:
+                for result, value in zip(op.results, region.blocks[0].last_op.operands, strict=True):
+                    yield result, (value,)
+
+
+Rule = Callable[[AxisAnalysis, Any], AxisInfo | None]
+
+
+def _constant(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+    elem = element_name(op.results[0].type)
+    if elem[0] != "i":
+        return None
+    attr = attribute(op, "value")
+    if is_tensor(op.results[0].type) and not attr.is_splat():
+        return None
+    value = int(constant_value(op))
+    info = _scalar(_power(value), value)
+    return _splat(info, shape_of(op.results[0].type)) if is_tensor(op.results[0].type) else info
+
+
+def _make_range(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    (size,) = shape_of(op.results[0].type)
+    start = int(attributes(op)["start"])
+    return AxisInfo((size,), (_power(start),), (1,))
+
+
+def _add(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    left, right = analysis.numbers(op)
+    return _sum(left, right, 1)
+
+
+def _address(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    pointer, offset = analysis.numbers(op)
+    unit = memory_size(pointee_name(op.operands[0].type))
+    scaled = AxisInfo(offset.contiguity, tuple(min(MOST, d * unit) for d in offset.divisibility), offset.constancy)
+    return _sum(pointer, scaled, unit)
+
+
+def _sum(a: AxisInfo, b: AxisInfo, unit: int) -> AxisInfo:
+    contiguity, divisibility, constancy = [], [], []
+    for d in range(len(a.contiguity)):
+        runs = max(gcd(a.contiguity[d], b.constancy[d]), gcd(a.constancy[d], b.contiguity[d]))
+        contiguity.append(runs)
+        divisibility.append(min(_of_groups(a, d, runs, unit), _of_groups(b, d, runs, unit)))
+        constancy.append(min(a.constancy[d], b.constancy[d]))
+    constant = a.constant + b.constant if a.constant is not None and b.constant is not None else None
+    return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy), constant)
+
+
+def _subtract(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    a, b = analysis.numbers(op)
+    contiguity = tuple(gcd(x, y) for x, y in zip(a.contiguity, b.constancy, strict=True))
+    divisibility = tuple(
+        min(_of_groups(a, d, c), _of_groups(b, d, 1)) for d, c in enumerate(contiguity)
+    )
+    constancy = tuple(min(x, y) for x, y in zip(a.constancy, b.constancy, strict=True))
+    return AxisInfo(contiguity, divisibility, constancy)
+
+
+def _multiply(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    a, b = analysis.numbers(op)
+    rank = range(len(a.contiguity))
+    contiguity = tuple(
+        a.contiguity[d] if b.constant == 1 else b.contiguity[d] if a.constant == 1 else 1 for d in rank
+    )
+    divisibility = tuple(
+        min(MOST, _of_groups(a, d, contiguity[d]) * _of_groups(b, d, contiguity[d])) for d in rank
+    )
+    constancy = tuple(min(a.constancy[d], b.constancy[d]) for d in rank)
+    constant = a.constant * b.constant if a.constant is not None and b.constant is not None else None
+    return AxisInfo(contiguity, divisibility, constancy, constant)
+
+
+def _remainder(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
+    remainders, negative ones too."""
+    a, b = analysis.numbers(op)
+    contiguity, divisibility, constancy = [], [], []
+    for d in range(len(a.contiguity)):
+        same = b.constancy[d]
+        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], same)
+        contiguity.append(max(1, runs))
+        divisibility.append(max(1, min(_of_groups(a, d, contiguity[-1]), b.divisibility[d])))
+        constancy.append(min(a.constancy[d], same))
+    return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy))
+
+
+def _elementwise(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    """Equal operands give equal results; nothing else is known."""
+    infos = analysis.numbers(op)
+    rank = len(infos[0].contiguity)
+    return AxisInfo((1,) * rank, (1,) * rank, tuple(min(i.constancy[d] for i in infos) for d in range(rank)))
+
+
+def _compare(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    """Numbers in a row against a constant bound: the answer changes only at a multiple of what divides both."""
+    a, b = analysis.numbers(op)
+    predicate = attributes(op)["predicate"]
+    steps = []
+    for d in range(len(a.contiguity)):
+        same = min(a.constancy[d], b.constancy[d])
+        if predicate in ("slt", "sge", "ult", "uge"):
+            run = min(a.contiguity[d], a.divisibility[d], b.divisibility[d], b.constancy[d])
+            same = max(same, run)
+        elif predicate in ("sgt", "sle", "ugt", "ule"):
+            run = min(b.contiguity[d], b.divisibility[d], a.divisibility[d], a.constancy[d])
+            same = max(same, run)
+        steps.append(same)
+    rank = len(steps)
+    return AxisInfo((1,) * rank, (1,) * rank, tuple(steps))
+
+
+def _select(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+    condition, a, b = analysis.numbers(op)
+    joined = meet(a, b)
+    if not is_tensor(op.operands[0].type):
+        return joined
+    contiguity = tuple(min(x, y) for x, y in zip(joined.contiguity, condition.constancy, strict=True))
+    unit = memory_size(pointee_name(op.results[0].type)) if element_name(op.results[0].type) == "ptr" else 1
+    divisibility = tuple(_of_groups(joined, d, c, unit) for d, c in enumerate(contiguity))
+    constancy = tuple(min(x, y) for x, y in zip(joined.constancy, condition.constancy, strict=True))
+    return AxisInfo(contiguity, divisibility, constancy)
+
+
+def _bitcast(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+    source, target = op.operands[0].type, op.results[0].type
+    if "ptr" in (element_name(source), element_name(target)):
+        sizes = [memory_size(pointee_name(each)) for each in (source, target)]
+        return analysis.of(op.operands[0]) if sizes[0] == sizes[1] else None
+    return analysis.of(op.operands[0]) if "f" not in element_name(source)[0] + element_name(target)[0] else None
+
+
+def _same(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    return analysis.of(op.operands[0])
+
+
+def _splat_rule(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    return _splat(analysis.of(op.operands[0]), shape_of(op.results[0].type))
+
+
+def _expand(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    info, axis = analysis.of(op.operands[0]), int(attributes(op)["axis"])
+    lowest = min(
+        (_of_groups(info, d, 1) for d in range(len(info.contiguity))), default=info.divisibility[0] if info.divisibility else 1
+    )
+
+    def with_one(values: Sequence[int], one: int) -> tuple[int, ...]:
+        return (*values[:axis], one, *values[axis:])
+
+    return AxisInfo(
+        with_one(info.contiguity, 1), with_one(info.divisibility, lowest), with_one(info.constancy, 1), info.constant
+    )
+
+
+def _broadcast(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    info = analysis.of(op.operands[0])
+    own, wide = shape_of(op.operands[0].type), shape_of(op.results[0].type)
+    constancy = tuple(
+        wide[d] if own[d] == 1 != wide[d] else info.constancy[d] for d in range(len(wide))
+    )
+    return AxisInfo(info.contiguity, info.divisibility, constancy, info.constant)
+
+
+def _transpose(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    info, order = analysis.of(op.operands[0]), attributes(op)["order"]
+    return AxisInfo(
+        tuple(info.contiguity[d] for d in order), tuple(info.divisibility[d] for d in order),
+        tuple(info.constancy[d] for d in order), info.constant,
+    )  # fmt: skip
+
+
+_RULES: dict[str, Rule] = {
+    "arith.constant": _constant, "tt.make_range": _make_range, "tt.splat": _splat_rule, "tt.expand_dims": _expand,
+    "tt.broadcast": _broadcast, "tt.trans": _transpose, "arith.addi": _add, "arith.subi": _subtract, "arith.muli": _multiply,
+    "tt.addptr": _address, "arith.remui": _remainder, "arith.cmpi": _compare, "arith.andi": _elementwise,
+    "arith.ori": _elementwise, "arith.xori": _elementwise, "arith.select": _select, "arith.extsi": _same,
+    "arith.extui": _same, "arith.trunci": _same, "tt.bitcast": _bitcast, "arith.divsi": _elementwise,
+    "arith.divui": _elementwise, "arith.remsi": _remainder, "arith.minsi": _elementwise, "arith.maxsi": _elementwise,
+}  # fmt: skip

@@ -1,0 +1,359 @@
+"""Control flow of a program, the same for all its threads: loops, choices, and graphs of blocks.
+
+Blocks that a loop carries lie in one layout all the time. It is found by lowering the body once on trial: what the body yields
+decides, else what comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ....promotion.errors import UnsupportedError
+from ...linear_layouts.layout import LinearLayout
+from ..elementwise import register_element
+from ..ir import V
+from ..syntax import element_name, is_tensor, shape_of
+from .nodes import Held
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+Layouts = list[LinearLayout | None]
+"""For each carried value: its layout; None for scalars."""
+_TRIALS = 3
+
+
+def lower_body(k: KernelLowering) -> None:
+    """The whole function: one block, or a graph of them."""
+    region = k.function.body
+    if len(region.blocks) == 1:
+        k.block(region.blocks[0])
+        k.f.ret()
+    else:
+        lower_graph(k, region, k.function, lambda last: k.f.ret())
+
+
+# -- values in registers -------------------------------------------------------------------
+
+
+def _flat(k: KernelLowering, values: Sequence[Any], layouts: Layouts) -> list[V]:
+    """The registers of values in these layouts, one after the other."""
+    found: list[V] = []
+    for value, layout in zip(values, layouts, strict=True):
+        found += [k.scalar(value)] if layout is None else list(k.held(value, layout))
+    return found
+
+
+def _bind(k: KernelLowering, values: Sequence[Any], layouts: Layouts, registers: Sequence[V]) -> None:
+    rest = list(registers)
+    for value, layout in zip(values, layouts, strict=True):
+        if layout is None:
+            k.scalars[value] = rest.pop(0)
+            continue
+        count = layout.size("register")
+        own, rest = tuple(rest[:count]), rest[count:]
+        k.define(value, Held(shape_of(value.type), element_name(value.type), layout, own))
+
+
+def _types(values: Sequence[Any], layouts: Layouts) -> list[str]:
+    found = []
+    for value, layout in zip(values, layouts, strict=True):
+        elem = element_name(value.type)
+        type_ = "i64" if elem == "ptr" else register_element(elem)
+        found += [type_] * (1 if layout is None else layout.size("register"))
+    return found
+
+
+def _wanted(k: KernelLowering, values: Sequence[Any]) -> Layouts:
+    """Where values lie, as far as they lie anywhere."""
+    return [k.ev.choose_layout([k.node(value)]) if is_tensor(value.type) else None for value in values]
+
+
+@contextmanager
+def trial(k: KernelLowering) -> Iterator[None]:
+    """Lower something to see what comes out. No trace is left."""
+    nodes, scalars = dict(k.nodes), dict(k.scalars)
+    with k.f.trial(), k.shared.trial(), k.order.trial(), k.ev.scope():
+        yield
+    k.nodes, k.scalars = nodes, scalars
+
+
+def _carried_layouts(
+    k: KernelLowering, first: Sequence[Any], arguments: Sequence[Any], body: Callable[[], Sequence[Any]]
+) -> Layouts:
+    """Layouts for what a loop carries: `body` lowers it and gives what it yields."""
+    start = _wanted(k, first)
+    layouts: Layouts = [
+        (own if own is not None else k.preferred(argument)) if is_tensor(argument.type) else None
+        for own, argument in zip(start, arguments, strict=True)
+    ]
+    if all(layout is None for layout in layouts):
+        return layouts
+    for _ in range(_TRIALS):
+        with trial(k):
+            registers = [V(k.f.fresh("c"), type_) for type_ in _types(arguments, layouts)]
+            _bind(k, arguments, layouts, registers)
+            yielded = _wanted(k, body())
+        better = [own if own is not None else old for own, old in zip(yielded, layouts, strict=True)]
+        if better == layouts:
+            break
+        layouts = better
+    return layouts
+
+
+# -- loops -----------------------------------------------------------------------------------
+
+
+def _for(k: KernelLowering, op: Any) -> None:
+    f, body = k.f, op.body.blocks[0]
+    low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))
+    index, *arguments = body.args
+    unsigned = bool(op.attributes.get("unsignedCmp") or op.properties.get("unsignedCmp"))
+
+    def run() -> Sequence[Any]:
+        k.block(body)
+        return list(body.last_op.operands)
+
+    def on_trial() -> Sequence[Any]:
+        k.scalars[index] = V(f.fresh("i"), low.type)
+        return run()
+
+    with k.order.several_ways(op):
+        k.shared.somebody_reads()
+        layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
+        carried = _flat(k, op.iter_args, layouts)
+        k.shared.somebody_reads()
+        head, inside, done = f.label("head"), f.label("body"), f.label("done")
+        before = f.block
+        f.branch(head)
+        f.start(head)
+        counter = V(f.fresh("i"), low.type)
+        registers = [V(f.fresh("c"), type_) for type_ in _types(arguments, layouts)]
+        slot = len(f.lines)
+        f.lines.append("")
+        f.cond_branch(f.icmp("ult" if unsigned else "slt", counter, high), inside, done)
+        f.start(inside)
+        with k.ev.scope():
+            k.scalars[index] = counter
+            _bind(k, arguments, layouts, registers)
+            following = _flat(k, run(), layouts)
+            after = f.add(counter, step)
+        latch = f.block
+        f.emit(f"br label %{head}, !llvm.loop !{k.no_unrolling()}")
+        phis = [f"  {counter.ref} = phi {low.type} [ {low.ref}, %{before} ], [ {after.ref}, %{latch} ]"]
+        for value, start, new in zip(registers, carried, following, strict=True):
+            phis.append(f"  {value.ref} = phi {value.type} [ {start.ref}, %{before} ], [ {new.ref}, %{latch} ]")
+        f.lines[slot] = "\n".join(phis)
+        f.start(done)
+        _bind(k, op.results, layouts, registers)
+        k.shared.somebody_reads()
+
+
+def _while(k: KernelLowering, op: Any) -> None:
+    f = k.f
+    before, after = op.before_region.blocks[0], op.after_region.blocks[0]
+
+    def test() -> tuple[V, Sequence[Any]]:
+        k.block(before)
+        last = before.last_op
+        return k.scalar(last.operands[0]), list(last.operands[1:])
+
+    def turn(passed: Sequence[Any], layouts: Layouts) -> Sequence[Any]:
+        _bind(k, after.args, layouts, _flat(k, passed, layouts))
+        k.block(after)
+        return list(after.last_op.operands)
+
+    def on_trial() -> Sequence[Any]:
+        _, passed = test()
+        found = _wanted(k, passed)
+        layouts = [
+            (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
+            for own, value in zip(found, after.args, strict=True)
+        ]
+        return turn(passed, layouts)
+
+    with k.order.several_ways(op):
+        k.shared.somebody_reads()
+        layouts = _carried_layouts(k, op.operands, before.args, on_trial)
+        carried = _flat(k, op.operands, layouts)
+        k.shared.somebody_reads()
+        head, inside, done = f.label("head"), f.label("body"), f.label("done")
+        entry = f.block
+        f.branch(head)
+        f.start(head)
+        registers = [V(f.fresh("c"), type_) for type_ in _types(before.args, layouts)]
+        slot = len(f.lines)
+        f.lines.append("")
+        with k.ev.scope():
+            _bind(k, before.args, layouts, registers)
+            condition, passed = test()
+            wanted = _wanted(k, passed)
+            results = [
+                (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
+                for own, value in zip(wanted, after.args, strict=True)
+            ]
+            outgoing = _flat(k, passed, results)
+            f.cond_branch(condition, inside, done)
+            f.start(inside)
+            with k.ev.scope():
+                _bind(k, after.args, results, outgoing)
+                k.block(after)
+                following = _flat(k, list(after.last_op.operands), layouts)
+            latch = f.block
+            f.branch(head)
+        f.lines[slot] = "\n".join(
+            f"  {value.ref} = phi {value.type} [ {start.ref}, %{entry} ], [ {new.ref}, %{latch} ]"
+            for value, start, new in zip(registers, carried, following, strict=True)
+        )
+        f.start(done)
+        _bind(k, op.results, results, outgoing)
+        k.shared.somebody_reads()
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+def _if(k: KernelLowering, op: Any) -> None:
+    f = k.f
+    condition = k.scalar(op.cond)
+    regions = [region for region in op.regions if region.blocks]
+    with k.order.several_ways(op):
+        layouts: Layouts = [None] * len(op.results)
+        for region in regions if any(is_tensor(result.type) for result in op.results) else ():
+            with trial(k):
+                k.block(region.blocks[0])
+                found = _wanted(k, list(region.blocks[0].last_op.operands))
+            layouts = [old if old is not None else own for old, own in zip(layouts, found, strict=True)]
+        layouts = [
+            (own if own is not None else k.preferred(result)) if is_tensor(result.type) else None
+            for own, result in zip(layouts, op.results, strict=True)
+        ]
+        labels = [f.label("then"), f.label("else")]
+        done = f.label("done")
+        f.cond_branch(condition, *labels)
+        ends: list[tuple[str, list[V]]] = []
+        reading = k.shared.state
+        for label, region in zip(labels, op.regions, strict=True):
+            f.start(label)
+            k.shared.state = reading
+            values: list[V] = []
+            if region.blocks:
+                with k.ev.scope():
+                    k.block(region.blocks[0])
+                    values = _flat(k, list(region.blocks[0].last_op.operands), layouts)
+            ends.append((f.block, values))
+            f.branch(done)
+        f.start(done)
+        k.shared.somebody_reads()
+        joined = [
+            f.phi(type_, [(values[i], block) for block, values in ends])
+            for i, type_ in enumerate(_types(op.results, layouts))
+        ]
+        _bind(k, op.results, layouts, joined)
+
+
+def _execute_region(k: KernelLowering, op: Any) -> None:
+    region = op.regions[0]
+    if len(region.blocks) != 1:
+        raise k.unsupported(op, "with several blocks")
+    k.block(region.blocks[0])
+    for result, value in zip(op.results, region.blocks[0].last_op.operands, strict=True):
+        if is_tensor(result.type):
+            k.define(result, k.node(value))
+        else:
+            k.scalars[result] = k.scalar(value)
+
+
+# -- graphs ----------------------------------------------------------------------------------
+
+
+def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[Any], None]) -> None:
+    """Blocks one after the other, in an order in which values are defined before they are used. Arguments of blocks lie where
+    accesses want them. `leave` ends the code of blocks that end the region `around` an operation."""
+    f = k.f
+    order = _reverse_postorder(region.blocks[0])
+    labels = {block: f.label("block") for block in order}
+    layouts: dict[Any, Layouts] = {
+        block: [k.preferred(argument) if is_tensor(argument.type) else None for argument in block.args] for block in order
+    }
+    slots: dict[Any, tuple[int, list[V]]] = {}
+    incoming: dict[Any, list[tuple[str, list[V]]]] = {block: [] for block in order}
+    with k.order.several_ways(around):
+        for block in order:
+            if block is not order[0]:
+                f.start(labels[block])
+                registers = [V(f.fresh("c"), type_) for type_ in _types(block.args, layouts[block])]
+                slots[block] = (len(f.lines), registers)
+                f.lines.append("")
+                _bind(k, block.args, layouts[block], registers)
+            k.shared.somebody_reads()
+            with k.ev.scope():
+                k.block_without_end(block)
+                if block.last_op.successors:
+                    _branch(k, block.last_op, labels, layouts, incoming)
+                else:
+                    leave(block.last_op)
+    for block, (slot, registers) in slots.items():
+        phis = []
+        for i, value in enumerate(registers):
+            ways = ", ".join(f"[ {values[i].ref}, %{source} ]" for source, values in incoming[block])
+            phis.append(f"  {value.ref} = phi {value.type} {ways}")
+        f.lines[slot] = "\n".join(phis)
+
+
+def _branch(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:
+    f = k.f
+
+    def go(block: Any, values: Sequence[Any]) -> str:
+        incoming[block].append((f.block, _flat(k, values, layouts[block])))
+        return str(labels[block])
+
+    match last.name:
+        case "cf.br":
+            found = go(last.successors[0], last.operands)
+            f.branch(found)
+        case "cf.cond_br":
+            condition = k.scalar(last.operands[0])
+            yes, no = f.label("yes"), f.label("no")
+            f.cond_branch(condition, yes, no)
+            for label, target, values in (
+                (yes, last.then_block, last.then_arguments), (no, last.else_block, last.else_arguments),
+            ):  # fmt: skip
+                f.start(label)
+                with k.ev.scope():
+                    f.branch(go(target, list(values)))
+        case _:
+            raise UnsupportedError(f"nvptx lowering: operation {last.name}")
+
+
+def _reverse_postorder(entry: Any) -> list[Any]:
+    found: list[Any] = []
+    seen = {entry}
+    stack = [(entry, iter(entry.last_op.successors))]
+    while stack:
+        block, following = stack[-1]
+        target = next((each for each in following if each not in seen), None)
+        if target is None:
+            stack.pop()
+            found.append(block)
+        else:
+            seen.add(target)
+            stack.append((target, iter(target.last_op.successors)))
+    return found[::-1]
+
+
+def _yield(k: KernelLowering, op: Any) -> None:
+    """Read by the operation around it."""
+
+
+def _return(k: KernelLowering, op: Any) -> None:
+    if op.operands:
+        raise k.unsupported(op, "with values")
+
+
+CONTROL: dict[str, Any] = {
+    "scf.for": _for, "scf.while": _while, "scf.if": _if, "scf.execute_region": _execute_region, "scf.yield": _yield,
+    "scf.condition": _yield, "tt.return": _return,
+}  # fmt: skip

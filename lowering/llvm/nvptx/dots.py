@@ -1,0 +1,385 @@
+"""Matrix products: by the matrix instructions of a warp (mma.sync), or multiplied and added by each thread.
+
+Fragments are those of NVIDIA, "PTX ISA", "Matrix fragments for mma.m16n8k8 / m16n8k16 / m16n8k32 / m8n8k4"; they are linear
+layouts (`linear_layouts.distributed`), so an operand gets there by a conversion like any other.
+
+float32 in full precision and what is too small for an instruction is multiplied thread by thread, from shared memory. float32
+as tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three products keep 22 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...linear_layouts.arithmetic import flat_arithmetic
+from ...linear_layouts.conversion import is_warp_local
+from ...linear_layouts.distributed import (
+    accumulator_fragment,
+    blocked,
+    dot_operand,
+    fragment_tiles,
+    mma_accumulator,
+    operand_a_fragment,
+    operand_b_fragment,
+)
+from ...linear_layouts.f2 import log2
+from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
+from ...linear_layouts.linear import Elected
+from .. import conversions
+from ..elementwise import emit_map, register_element
+from ..ir import V, const, element
+from ..syntax import attributes, element_name, shape_of
+from .matrix_loads import OperandLoad, plan_operand
+from .nodes import Held, Node, Shape
+from .shared import ALIGNMENT
+from .threads import bits_of
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+Registers = list[V]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """mma.sync: its name in LLVM, rows, columns and depth, bits of operand elements, what a word of an operand and an
+    accumulator register is."""
+
+    name: str
+    shape: tuple[int, int, int]
+    bits: int
+    word: str
+    accumulator: str
+
+
+_INSTRUCTIONS: dict[str, Instruction] = {
+    "f16": Instruction("m16n8k16.row.col.f32.f32", (16, 8, 16), 16, "<2 x half>", "float"),
+    "bf16": Instruction("m16n8k16.row.col.bf16", (16, 8, 16), 16, "i32", "float"),
+    "tf32": Instruction("m16n8k8.row.col.tf32", (16, 8, 8), 32, "i32", "float"),
+    "i8": Instruction("m16n8k32.row.col.s8", (16, 8, 32), 8, "i32", "i32"),
+    "f64": Instruction("m8n8k4.row.col.f64", (8, 8, 4), 64, "double", "double"),
+}
+_SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
+
+
+def _dot(k: KernelLowering, op: Any) -> None:
+    a, b, c = op.operands[:3]
+    result = op.results[0]
+    shape, elem = shape_of(result.type), element_name(result.type)
+    depth = shape_of(a.type)[-1]
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    elems = (element_name(a.type), element_name(b.type))
+    kind = _kind(elems, elem, precision)
+    instruction = _INSTRUCTIONS.get(kind or "")
+    if instruction is not None and _fits(instruction, (*shape[-2:], depth)):
+        warps = _warps(k.warps, shape[-2:], instruction)
+        layout = with_batches(mma_accumulator(shape[-2:], warps, element_bits=64 if elem == "f64" else 32), shape)
+    else:
+        instruction = None
+        layout = with_batches(_thread_tiles(shape[-2:], k.warps), shape)
+    start = list(k.held(c, layout))  # 16-bit floats are float32 in registers
+    batches = 1 if len(shape) == 2 else shape[0]
+    size = len(start) // batches
+    total: Registers = []
+    if instruction is None:
+        multiply = _Threads(k, layout, shape, depth, elems, elem)
+        sources = [_rounded(k, operand, precision) for operand in (a, b)]
+        for batch in range(batches):
+            total += multiply.run(sources, batch, start[batch * size : (batch + 1) * size])
+    else:
+        parts = _operands(k, op, instruction, shape, depth, kind or "", precision)
+        for batch in range(batches):
+            own = start[batch * size : (batch + 1) * size]
+            for left, right in parts:
+                lengths = [len(side) // batches for side in (left, right)]
+                x, y = (side[batch * n : (batch + 1) * n] for side, n in zip((left, right), lengths, strict=True))
+                own = _Instructions(k, instruction, shape[-2:], depth).run(x, y, own)
+            total += own
+    k.define(result, Held(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
+
+
+def _kind(elems: tuple[str, str], elem: str, precision: str) -> str | None:
+    """What the operands are for the instruction; None: each thread multiplies."""
+    if elems[0] != elems[1]:
+        return "f16" if all(e.startswith("f8") for e in elems) else None
+    if elems[0].startswith("f8"):
+        return "f16"  # which holds all its numbers
+    if elems[0] == "f32":
+        return "tf32" if precision == "tf32" or precision in _SPLIT else None
+    return elems[0] if elems[0] in _INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
+
+
+def _fits(instruction: Instruction, sizes: Sequence[int]) -> bool:
+    return all(size % tile == 0 for size, tile in zip(sizes, instruction.shape, strict=True))
+
+
+def _warps(warps: int, shape: Sequence[int], instruction: Instruction) -> tuple[int, int]:
+    """How many warps share the rows and the columns: as square as the tile of each warp can be."""
+    split = [1, 1]
+    while split[0] * split[1] < warps:
+        left = [size // (tile * n) for size, tile, n in zip(shape, instruction.shape, split, strict=False)]
+        tiles = [size // n for size, n in zip(shape, split, strict=True)]
+        rows = left[0] > 1 and (tiles[0] >= tiles[1] or left[1] <= 1)
+        split[0 if rows or left[1] <= 1 else 1] *= 2
+    return split[0], split[1]
+
+
+def with_batches(layout: LinearLayout, shape: Shape) -> LinearLayout:
+    """A layout of matrices for a block of them: the batch is the highest part of the register number."""
+    if len(shape) == 2:
+        return layout
+    step = shape[-2] * shape[-1]
+    more = [step << bit for bit in range(log2(shape[0]))]
+    bases = {**dict(layout.bases), REGISTER: [*layout[REGISTER], *more]}
+    return LinearLayout.of(bases, shape)
+
+
+def _finished(k: KernelLowering, value: V, elem: str) -> V:
+    """Rounded to the type of the result."""
+    if elem in ("f16", "bf16"):
+        return emit_map(k.f, "arith.truncf", elem, [value], ["f32"], {})
+    return value
+
+
+# -- mma.sync ----------------------------------------------------------------------------------
+
+
+def _operands(
+    k: KernelLowering, op: Any, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
+) -> list[tuple[Registers, Registers]]:
+    """Pairs of operands in fragments; the result is the sum of their products, the smallest first."""
+    warps = _warps(k.warps, shape[-2:], instruction)
+    wanted: list[tuple[Node, LinearLayout]] = []
+    for name, operand, matrix in (("a", op.operands[0], (shape[-2], depth)), ("b", op.operands[1], (depth, shape[-1]))):
+        layout = with_batches(dot_operand(matrix, name, warps, instruction.bits), shape_of(operand.type))
+        node, elem = k.node(operand), element_name(operand.type)
+        if elem.startswith("f8"):
+            node = k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
+        wanted.append((node, layout))
+    sides = _fragments(k, wanted)
+    if kind != "tf32":
+        return [(sides[0], sides[1])]
+    if precision not in _SPLIT:
+        return [([conversions.round_to_tf32(k.f, v) for v in sides[0]], [conversions.round_to_tf32(k.f, v) for v in sides[1]])]
+    big = [[conversions.round_to_tf32(k.f, v) for v in side] for side in sides]
+    small = [
+        [conversions.round_to_tf32(k.f, k.f.binary("fsub", v, w)) for v, w in zip(side, rough, strict=True)]
+        for side, rough in zip(sides, big, strict=True)
+    ]
+    return [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
+
+
+def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
+    """Operands in fragments. Those that go by ldmatrix are stored together, behind one barrier."""
+    loads = [_by_matrices(k, node, layout) for node, layout in wanted]
+    starts, size = [], 0
+    for load in loads:
+        starts.append(size)
+        size += -(-load.bytes // ALIGNMENT) * ALIGNMENT if load is not None else 0
+    if not size:
+        return [list(k.ev.at(node, layout)) for node, layout in wanted]
+    base = k.shared.reserve(size)
+    places = [k.shared.at(base, const(start, "i32")) for start in starts]
+    k.shared.before_writing()
+    for load, place in zip(loads, places, strict=True):
+        if load is not None:
+            load.store(k, place)
+    k.shared.between()
+    fetched = [None if load is None else load.fetch(k, place) for load, place in zip(loads, places, strict=True)]
+    k.shared.after_reading()
+    return [
+        list(k.ev.at(node, layout)) if found is None else found
+        for found, (node, layout) in zip(fetched, wanted, strict=True)
+    ]
+
+
+def _by_matrices(k: KernelLowering, node: Node, layout: LinearLayout) -> OperandLoad | None:
+    """The way by ldmatrix where that fits and values have to move between warps anyway."""
+    own = k.ev.choose_layout([node])
+    if own is None or len(node.shape) != 2 or is_warp_local(own, layout):
+        return None
+    return plan_operand(k.ev.at(node, own), node.elem, own, layout)
+
+
+class _Instructions:
+    """One product of matrices in fragments."""
+
+    def __init__(self, k: KernelLowering, instruction: Instruction, shape: Sequence[int], depth: int) -> None:
+        self.k, self.instruction = k, instruction
+        warps = _warps(k.warps, shape, instruction)
+        bits = instruction.bits
+        rows, columns = shape
+        fragments = (operand_a_fragment(bits), operand_b_fragment(bits), accumulator_fragment(instruction.shape[0]))
+        layouts = (
+            dot_operand((rows, depth), "a", warps, bits),
+            dot_operand((depth, columns), "b", warps, bits),
+            mma_accumulator(shape, warps, element_bits=64 if bits == 64 else 32),
+        )
+        tiles = [fragment_tiles(layout, fragment) for layout, fragment in zip(layouts, fragments, strict=True)]
+        self.a, self.b = ({place: registers for registers, place in side} for side in tiles[:2])
+        self.c = [(registers, place) for registers, place in tiles[2]]
+        self.depths = range(0, depth, instruction.shape[2])
+
+    def run(self, a: Registers, b: Registers, c: Registers) -> Registers:
+        result = list(c)
+        left = {place: self._words(a, registers) for place, registers in self.a.items()}
+        right = {place: self._words(b, registers) for place, registers in self.b.items()}
+        for depth in self.depths:
+            for registers, (row, column) in self.c:
+                own = [result[register] for register in registers]
+                found = self._multiply(left[row, depth], right[depth, column], own)
+                for register, value in zip(registers, found, strict=True):
+                    result[register] = value
+        return result
+
+    def _words(self, values: Registers, registers: Sequence[int]) -> Registers:
+        """Elements packed as the instruction takes them."""
+        k, bits = self.k, self.instruction.bits
+        elem = {"<2 x half>": "f16", "double": "f64"}.get(self.instruction.word)
+        if elem is None:
+            elem = {8: "i8", 16: "bf16", 32: "f32"}[bits]
+        raw = [k.t.to_bits(values[register], elem) for register in registers]
+        each = max(1, 32 // bits)
+        words = [k.t.pack(raw[start : start + each]) for start in range(0, len(raw), each)]
+        return [k.f.bitcast(word, self.instruction.word) for word in words]
+
+    def _multiply(self, a: Registers, b: Registers, c: Registers) -> Registers:
+        f, name = self.k.f, f"llvm.nvvm.mma.{self.instruction.name}"
+        type_ = "{" + ", ".join([self.instruction.accumulator] * len(c)) + "}"
+        got = self.k.f.target_intrinsic(name, [*a, *b, *c], type_)
+        return [f.op(f"extractvalue {type_} {got.ref}, {i}", self.instruction.accumulator) for i in range(len(c))]
+
+
+# -- thread by thread --------------------------------------------------------------------------
+
+
+def _thread_tiles(shape: Sequence[int], warps: int) -> LinearLayout:
+    """Up to 4 x 4 elements for each thread, 8 x 4 threads in a warp."""
+    rows, columns = shape
+    tile = [1, 1]
+    while tile[0] * tile[1] * 32 * warps < rows * columns and tile != [4, 4]:
+        tile[1 if (tile[1] <= tile[0] and tile[1] < min(4, columns)) or tile[0] >= min(4, rows) else 0] *= 2
+        if tile[0] >= min(4, rows) and tile[1] >= min(4, columns):
+            break
+    lanes = [1, 32]
+    while lanes[1] > 1 and (lanes[1] * tile[1] > columns or lanes[1] > 8):
+        lanes = [lanes[0] * 2, lanes[1] // 2]
+    split = [1, 1]
+    for _ in range(log2(warps)):
+        split[0 if split[0] * lanes[0] * tile[0] < rows else 1] *= 2
+    return blocked(shape, tile, lanes, split, (1, 0))
+
+
+def _rounded(k: KernelLowering, operand: Any, precision: str) -> Any:
+    """An operand as a node, float32 rounded to tf32 where that is asked for."""
+    node = k.node(operand)
+    if element_name(operand.type) == "f32" and precision == "tf32":
+        return k.ev.compute("joinery.round_tf32", node.shape, "f32", [node], {})
+    return node
+
+
+class _Threads:
+    """Operands lie in shared memory row by row; each thread reads the rows of A and the columns of B that it needs."""
+
+    def __init__(
+        self, k: KernelLowering, layout: LinearLayout, shape: Shape, depth: int, elems: tuple[str, str], elem: str
+    ) -> None:
+        self.k, self.shape, self.depth, self.elems, self.elem = k, shape, depth, elems, elem
+        batch_bits = 0 if len(shape) == 2 else log2(shape[0])
+        flat = LinearLayout.of(
+            {**dict(layout.bases), REGISTER: layout[REGISTER][: len(layout[REGISTER]) - batch_bits]}, shape[-2:]
+        )
+        self.places = [flat.coordinates(flat.apply_flat(register=r)) for r in range(flat.size(REGISTER))]
+        self.thread = {
+            axis: [[flat.coordinates(basis)[axis] for basis in flat[name]] for name in (LANE, WARP)] for axis in (0, 1)
+        }
+
+    def run(self, sources: Sequence[Any], batch: int, start: Registers) -> Registers:
+        """start + A · B for one batch."""
+        k = self.k
+        sizes = [bits_of(elem) // 8 for elem in self.elems]
+        rows, columns = self.shape[-2:]
+        right_at = -(-rows * self.depth * sizes[0] // 16) * 16
+        base = k.shared.reserve(right_at + self.depth * columns * sizes[1])
+        k.shared.before_writing()
+        self._store(sources[0], batch, self.elems[0], base, 0)
+        self._store(sources[1], batch, self.elems[1], base, right_at)
+        k.shared.between()
+        row = k.t.linear([each * self.depth * sizes[0] for each in self.thread[0][0]],
+                         [each * self.depth * sizes[0] for each in self.thread[0][1]])  # fmt: skip
+        column = k.t.linear([each * sizes[1] for each in self.thread[1][0]], [each * sizes[1] for each in self.thread[1][1]])
+        left, right = k.shared.at(base, row), k.shared.at(base, column)
+        result = list(start)
+        for depth in range(self.depth):
+            a: dict[int, V] = {}
+            b: dict[int, V] = {}
+            for register, (m, n) in enumerate(self.places):
+                if m not in a:
+                    a[m] = self._read(left, (m * self.depth + depth) * sizes[0], self.elems[0])
+                if n not in b:
+                    b[n] = self._read(right, right_at + (depth * columns + n) * sizes[1], self.elems[1])
+                result[register] = self._add(a[m], b[n], result[register])
+        k.shared.after_reading()
+        return result
+
+    def _store(self, node: Any, batch: int, elem: str, base: V, at: int) -> None:
+        """A matrix to shared memory, every element once."""
+        k = self.k
+        found = k.ev.choose_layout([node])
+        layout = found if found is not None else k.coalesced(node.shape)
+        values = k.ev.at(node, layout)
+        size = bits_of(elem) // 8
+        whole = flat_arithmetic(layout, size)
+        free = layout.free_masks()
+        matrix = node.shape[-2] * node.shape[-1] * size
+        thread = k.t.expression(whole)
+        elected = k.t.elected(Elected(free[LANE], free[WARP]))
+        first, wide = batch * matrix, len(node.shape) == 3
+
+        def store() -> None:
+            for register, value in enumerate(values):
+                if register & free[REGISTER]:
+                    continue
+                place = k.t.with_constant(thread, whole.constants[register], whole.thread_bits)
+                bits = k.t.to_bits(value, elem)
+                if wide:  # other batches come later
+                    own = k.f.binary("sub", place, const(first, "i32"))
+                    with k.f.when(k.f.icmp("ult", own, const(matrix, "i32"))):
+                        self._write(base, k.f.add(own, const(at, "i32")), bits, size)
+                else:
+                    self._write(base, k.f.add(place, const(at, "i32")), bits, size)
+
+        if elected is None:
+            store()
+        else:
+            with k.f.when(elected):
+                store()
+
+    def _write(self, base: V, offset: V, bits: V, size: int) -> None:
+        pointer = self.k.shared.at(base, offset)
+        self.k.f.emit(f"store {bits.type} {bits.ref}, ptr addrspace(3) {pointer.ref}, align {size}")
+
+    def _read(self, pointer: V, offset: int, elem: str) -> V:
+        k, size = self.k, bits_of(elem) // 8
+        place = k.shared.at(pointer, const(offset, "i32"))
+        bits = k.f.op(f"load i{8 * size}, ptr addrspace(3) {place.ref}, align {size}", f"i{8 * size}")
+        value = k.t.from_bits(bits, elem)
+        if elem.startswith("f8"):
+            value = emit_map(k.f, "tt.fp_to_fp", "f32", [value], [elem], {})
+        wide = register_element(self.elem)
+        if element(value.type) == wide:
+            return value
+        if wide in ("float", "double"):
+            return k.f.cast("fpext", value, wide)
+        return k.f.cast("sext", value, wide)
+
+    def _add(self, a: V, b: V, total: V) -> V:
+        if total.type in ("float", "double"):
+            return self.k.f.fma(a, b, total)
+        return self.k.f.binary("add", total, self.k.f.binary("mul", a, b))
+
+
+Handler = Callable[["KernelLowering", Any], None]
+DOTS: dict[str, Handler] = {"tt.dot": _dot}

@@ -1,0 +1,161 @@
+"""Assertions and prints: calls of the device's run-time system, by one thread for each element.
+
+Elements are spread over threads in row-major order, lane after lane: a print of a block comes out in order where threads run in
+order, and the register and thread that fail say which element it is. Lines are those of `tt.print_format`, as far as vprintf
+can: it has no limit of its own, the device drops what its buffer cannot hold.
+
+Sources: NVIDIA, "PTX Writer's Guide to Interoperability", "System Calls" (vprintf, __assertfail); "CUDA C++ Programming Guide",
+"Formatted Output", "Assertion".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...linear_layouts.distributed import default_blocked
+from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
+from ...linear_layouts.linear import Elected
+from ...tt.sources import source_place
+from ..elementwise import emit_map
+from ..ir import V
+from ..syntax import attributes, element_name, is_tensor, shape_of
+from .nodes import Shape
+from .targets import WARP_SIZE
+from .threads import i32
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+ASSERT, PRINT = "__assertfail", "vprintf"
+UNKNOWN = ("unknown", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """What a failed assertion was: the message, its place in the source, and the element that thread 0 had in a block's shape
+    (the next thread had the next one)."""
+
+    message: str
+    place: tuple[str, int] | None
+    shape: Shape
+    first: int
+
+
+# -- assertions ------------------------------------------------------------------------------
+
+
+def _assert(k: KernelLowering, op: Any) -> None:
+    """All threads wait until it is known to hold: what comes next may rely on it."""
+    facts = attributes(op)
+    message = str(facts["message"] if "message" in facts else facts["msg"])
+    place, condition = source_place(op), op.operands[0]
+    if k.per_element:
+        _fail_unless(k, k.scalar(condition), None, Assertion(message, place, (), 0), "")
+        return
+    shape = shape_of(condition.type)
+    layout = _in_order(k, shape)
+    holds = k.held(condition, layout) if shape else (k.scalar(condition),)
+    elected = _one_of_copies(k, layout)
+    for register, value in enumerate(holds):
+        first = layout.apply_flat(register=register)
+        last = min(first + k.warps * WARP_SIZE, prod(shape)) - 1
+        where = f", elements {first} to {last}" if len(holds) > 1 else ""
+        _fail_unless(k, value, elected, Assertion(message, place, shape, first), where)
+    k.shared.barrier()
+
+
+def _fail_unless(k: KernelLowering, holds: V, elected: V | None, what: Assertion, where: str) -> None:
+    file, line = what.place or UNKNOWN
+    function = f"{k.name}{where}"
+    k.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
+    fails = k.f.binary("xor", holds, V("true", "i1"))
+    texts = [text(k, each) for each in (what.message, file, function)]
+    k.f.module.declare(ASSERT, "void", ["ptr", "ptr", "i32", "ptr", "i64"])
+    with k.t.where(k.t.both(fails, elected)):
+        k.f.call(ASSERT, "void", [texts[0], texts[1], i32(line), texts[2], V("1", "i64")])
+
+
+# -- prints ----------------------------------------------------------------------------------
+
+
+def _print(k: KernelLowering, op: Any) -> None:
+    facts = attributes(op)
+    program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
+    prefix, place = str(facts["prefix"]).replace("%", "%%"), "pid (%d, %d, %d)"
+    if not op.operands:
+        with k.t.where(_one_of_copies(k, _in_order(k, ()))):
+            _vprintf(k, f"{place}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))
+        return
+    for number, operand in enumerate(op.operands):
+        elem, shape = element_name(operand.type), shape_of(operand.type)
+        layout = _in_order(k, shape)
+        values = k.held(operand, layout) if is_tensor(operand.type) else (k.scalar(operand),)
+        places = list(zip(*(k.t.indices(layout, axis) for axis in range(len(shape))), strict=True)) or [()]
+        index = ", ".join(f"%{len(str(extent - 1))}d" for extent in shape)
+        which = f"(operand {number}) " if len(op.operands) > 1 else ""
+        buffer = k.f.alloca("i8", 4 * (len(program) + len(shape)) + 12, 8)
+        with k.t.where(_one_of_copies(k, layout)):
+            for at, value in zip(places, values, strict=True):
+                form, word = _printed(k, value, elem, bool(facts["hex"]), bool(facts["isSigned"][number]))
+                _vprintf(k, f"{place} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
+
+
+def _printed(k: KernelLowering, value: V, elem: str, hexadecimal: bool, signed: bool) -> tuple[str, V]:
+    """A directive of vprintf and its argument."""
+    f = k.f
+    if elem.startswith("f8"):
+        value = emit_map(f, "tt.fp_to_fp", "f32", [value], [elem], {})
+    if value.type in ("float", "double"):
+        return "%a" if hexadecimal else "%f", f.cast("fpext", value, "double")
+    if elem == "ptr":
+        return "0x%llx", value
+    bits = int(value.type[1:])
+    length, held = ("ll", "i64") if bits > 32 else ("", "i32")
+    if hexadecimal:
+        return f"0x%0{max(1, bits // 4)}{length}x", f.cast("zext", value, held)
+    return (f"%{length}d", f.cast("sext", value, held)) if signed else (f"%{length}u", f.cast("zext", value, held))
+
+
+def _vprintf(k: KernelLowering, form: str, values: Sequence[V], buffer: V) -> None:
+    """Arguments lie in local memory, each where its size says."""
+    f, end = k.f, 0
+    for value in values:
+        size = 4 if value.type == "i32" else 8
+        end = -(-end // size) * size
+        f.store(value, f.gep(buffer, end), size)
+        end += size
+    f.module.declare(PRINT, "i32", ["ptr", "ptr"])
+    f.call(PRINT, "i32", [text(k, form), buffer])
+
+
+# -- what both need --------------------------------------------------------------------------
+
+
+def _in_order(k: KernelLowering, shape: Shape) -> LinearLayout:
+    """One element for each thread, row-major, then the next ones."""
+    if not shape:
+        return default_blocked((), k.warps)
+    return default_blocked((prod(shape),), k.warps, contiguity=1).unique_registers().reshape(shape)
+
+
+def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
+    free = layout.free_masks()
+    assert not free[REGISTER]
+    return k.t.elected(Elected(free[LANE], free[WARP]))
+
+
+def text(k: KernelLowering, value: str) -> V:
+    """The generic address of a text that ends in a zero byte."""
+    octets = value.encode() + b"\0"
+    content = "".join(chr(octet) if 32 <= octet < 127 and octet not in b'"\\' else f"\\{octet:02X}" for octet in octets)
+    names = k.texts
+    name = names.setdefault(content, f"jn_text{len(names)}")
+    type_ = f"[{len(octets)} x i8]"
+    k.f.module.globals[name] = f'@{name} = internal unnamed_addr addrspace(1) constant {type_} c"{content}", align 1'
+    return V(f"addrspacecast (ptr addrspace(1) @{name} to ptr)", "ptr")
+
+
+EFFECTS: dict[str, Any] = {"tt.assert": _assert, "cf.assert": _assert, "tt.print": _print}

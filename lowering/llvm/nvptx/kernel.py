@@ -1,0 +1,409 @@
+"""Lowers a block function to the code of one thread: LLVM IR for NVPTX.
+
+A program is a block of `warps` warps. Operations are lowered in order; what each needs of layouts it says itself, conversions
+are inserted where they differ. Control flow is that of the program: all threads take the same way, so barriers may stand
+anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....promotion.errors import InternalError, UnsupportedError
+from ...linear_layouts.layout import LinearLayout
+from ..elementwise import constant, memory_size, register_element
+from ..ir import Function, Module, V, const
+from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
+from .atomics import ATOMICS
+from .axis_info import AxisAnalysis
+from .control import CONTROL, lower_body
+from .dots import DOTS
+from .effects import EFFECTS, Assertion
+from .evaluate import Evaluator
+from .gathers import GATHERS
+from .global_memory import Facts, GlobalMemory, coalesced, widest
+from .maps import MAPS
+from .moves import Moves
+from .nodes import Held, Node, Range, Shape, Splat, View
+from .ordering import MemoryOrder
+from .reductions import REDUCTIONS
+from .scans import SCANS
+from .shared import SharedMemory
+from .targets import WARP_SIZE, GpuTarget
+from .threads import Threads, bits_of
+
+ELEMENTWISE = frozenset(
+    f"tt.{name}"
+    for name in ("addptr", "approx_divf", "bitcast", "clampf", "extern_elementwise", "fp_to_fp", "int_to_ptr", "mulhiui",
+                 "precise_divf", "precise_sqrt", "ptr_to_int")
+)  # fmt: skip
+"""Operations on elements besides those of `arith` and `math`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuKernel:
+    """LLVM IR of a block function for a GPU, and what a launch has to know.
+
+    parameters: LLVM types of the parameters, in order.
+    assertions: what a failed assertion reports → which one it was.
+    """
+
+    name: str
+    llvm_ir: str
+    target: GpuTarget
+    warps: int
+    shared_bytes: int
+    parameters: tuple[str, ...]
+    assertions: Mapping[str, Assertion] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP_SIZE
+
+
+def lower_to_threads(
+    function: Any, target: GpuTarget, warps: int = 4, multiples: Mapping[int, int] | None = None
+) -> GpuKernel:
+    """The code of one thread of `warps` warps that run one program together.
+
+    multiples: parameter number → what its address or its value is known to be a multiple of, beyond what the text says.
+
+    The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
+    that need more shared memory than the target has.
+    """
+    kernel = KernelLowering(function, target, warps, multiples)
+    kernel.run()
+    if kernel.shared.bytes > target.shared_bytes:
+        raise UnsupportedError(
+            f"@{kernel.name} needs {kernel.shared.bytes} bytes of shared memory, {target.name} has {target.shared_bytes}; fix: "
+            "smaller blocks"
+        )
+    types = tuple(v.type for v in kernel.f.params)
+    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, kernel.assertions)
+
+
+def parameter_type(type_: Any) -> str:
+    elem = element_name(type_)
+    if elem == "ptr":
+        return "i64"
+    return {"i1": "i8", "f16": "half", "bf16": "bfloat"}.get(elem, register_element(elem))
+
+
+class KernelLowering:
+    """State of the lowering of one function."""
+
+    def __init__(self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None) -> None:
+        self.function = function
+        self.target = target
+        self.name: str = function.sym_name.data
+        self.module = Module()
+        entry = function.body.blocks[0]
+        params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
+        bounds = f'nounwind "nvvm.reqntid"="{warps * WARP_SIZE}"'
+        self.f = Function(self.module, self.name, params, attributes=bounds, linkage="ptx_kernel")
+        self.t = Threads(self.f, warps)
+        self.shared = SharedMemory(self.t)
+        self.moves = Moves(self.t, self.shared)
+        self.ev = Evaluator(self.t, self.moves)
+        self.memory = GlobalMemory(self.t)
+        self.axes = AxisAnalysis(function, multiples)
+        self.order = MemoryOrder(function, self.shared)
+        self.scalars: dict[Any, V] = {}
+        self.nodes: dict[Any, Node] = {}
+        self.assertions: dict[str, Assertion] = {}
+        self.texts: dict[str, str] = {}  # of the kernel's messages, → names
+        self.per_element = False  # whether threads run on their own, for one element after the other
+        self._loops = 0
+        self._elements = self._elements_per_thread()
+
+    @property
+    def warps(self) -> int:
+        return self.t.warps
+
+    # -- preparation -----------------------------------------------------------------
+
+    def _elements_per_thread(self) -> dict[tuple[Shape, tuple[int, ...]], int]:
+        """Accesses of blocks of one shape agree on how many elements a thread has in a row: the most that one of them wants."""
+        found: dict[tuple[Shape, tuple[int, ...]], int] = {}
+        threads = self.warps * WARP_SIZE
+        for op in self.function.walk():
+            if op.name in ("tt.load", "tt.store") and is_tensor(op.operands[0].type):
+                shape, facts = shape_of(op.operands[0].type), self.facts(op)
+                key = (shape, facts.order())
+                bits = 8 * memory_size(pointee_name(op.operands[0].type))
+                found[key] = max(found.get(key, 1), widest(facts, shape, bits, threads))
+        return found
+
+    def facts(self, op: Any) -> Facts:
+        mask = getattr(op, "mask", None)
+        known = None if mask is None or not is_tensor(mask.type) else self.axes.of(mask)
+        return Facts(self.axes.of(op.operands[0]), known)
+
+    def coalesced(self, shape: Shape, order: Sequence[int] | None = None) -> LinearLayout:
+        """The layout of accesses to blocks of this shape."""
+        order = tuple(order) if order is not None else tuple(reversed(range(len(shape))))
+        return coalesced(shape, order, self._elements.get((shape, order), 1), self.warps)
+
+    # -- values ----------------------------------------------------------------------
+
+    def scalar(self, value: Any) -> V:
+        if value in self.scalars:
+            return self.scalars[value]
+        raise InternalError(f"nvptx lowering: scalar of type {value.type} has no definition yet")
+
+    def node(self, value: Any) -> Node:
+        if value in self.nodes:
+            return self.nodes[value]
+        if value in self.scalars:
+            return Splat((), element_name(value.type), self.scalars[value])
+        raise InternalError(f"nvptx lowering: value of type {value.type} has no definition yet")
+
+    def define(self, value: Any, node: Node) -> None:
+        self.nodes[value] = node
+
+    def held(self, value: Any, layout: LinearLayout) -> tuple[V, ...]:
+        return self.ev.at(self.node(value), layout)
+
+    def natural_layout(self, value: Any) -> LinearLayout:
+        """Where a block's elements lie, or had best be computed."""
+        node = self.node(value)
+        found = self.ev.choose_layout([node])
+        return found if found is not None else self.preferred(value)
+
+    def preferred(self, value: Any) -> LinearLayout:
+        """For a block that lies nowhere yet: as accesses through it, or to blocks of its shape, want it."""
+        shape = shape_of(value.type)
+        if element_name(value.type) == "ptr":
+            return self.coalesced(shape, Facts(self.axes.of(value)).order())
+        known = [order for (own, order) in self._elements if own == shape]
+        return self.coalesced(shape, known[0] if known else None)
+
+    # -- operations ------------------------------------------------------------------
+
+    def run(self) -> None:
+        f = self.f
+        for argument, value in zip(self.function.body.blocks[0].args, f.params, strict=True):
+            elem = element_name(argument.type)
+            if elem == "i1":
+                value = f.icmp("ne", value, const(0, "i8"))
+            elif elem in ("f16", "bf16"):
+                value = f.cast("fpext", value, "float")
+            self.scalars[argument] = value
+        lower_body(self)
+        self.module.add(f)
+
+    def block(self, block: Any) -> None:
+        for op in block.ops:
+            self.operation(op)
+
+    def block_without_end(self, block: Any) -> None:
+        for op in list(block.ops)[:-1]:
+            self.operation(op)
+
+    def no_unrolling(self) -> int:
+        """The number of metadata that keeps a loop as it is."""
+        self._loops += 1
+        number = 2 * self._loops - 1
+        self.module.metadata[number] = f"distinct !{{!{number}, !{number + 1}}}"
+        self.module.metadata[number + 1] = '!{!"llvm.loop.unroll.disable"}'
+        return number
+
+    def operation(self, op: Any) -> None:
+        handler = HANDLERS.get(op.name)
+        if handler is not None:
+            handler(self, op)
+        elif op.name.startswith(("arith.", "math.")) or op.name in ELEMENTWISE:
+            self.elementwise(op)
+        else:
+            raise self.unsupported(op)
+
+    def unsupported(self, op: Any, what: str = "") -> UnsupportedError:
+        return UnsupportedError(f"nvptx lowering: operation {op.name}{what and ': ' + what}")
+
+    def elementwise(self, op: Any) -> None:
+        if len(op.results) != 1 or op.regions or not op.operands:
+            raise self.unsupported(op)
+        result = op.results[0]
+        elem, shape = element_name(result.type), shape_of(result.type)
+        facts = attributes(op)
+        if op.name == "tt.addptr":
+            facts["size"] = memory_size(pointee_name(op.operands[0].type))
+        if is_tensor(result.type):
+            self.define(result, self.ev.compute(op.name, shape, elem, [self.node(o) for o in op.operands], facts))
+            return
+        if any(is_tensor(operand.type) for operand in op.operands):
+            raise self.unsupported(op)
+        values = [self.scalar(operand) for operand in op.operands]
+        elems = [element_name(operand.type) for operand in op.operands]
+        self.scalars[result] = self.ev.element(op.name, elem, values, elems, facts)
+
+
+Handler = Callable[[KernelLowering, Any], None]
+
+
+def _constant(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    elem = element_name(result.type)
+    if not is_tensor(result.type):
+        k.scalars[result] = constant(constant_value(op), elem)
+        return
+    k.define(result, Splat(shape_of(result.type), elem, constant(constant_value(op), elem)))
+
+
+def _program_id(k: KernelLowering, op: Any) -> None:
+    what = "ctaid" if op.name == "tt.get_program_id" else "nctaid"
+    k.scalars[op.results[0]] = k.t.call(f"read.ptx.sreg.{what}.{program_axis(op)}", [], "i32")
+
+
+def _make_range(k: KernelLowering, op: Any) -> None:
+    k.define(op.results[0], Range(shape_of(op.results[0].type), "i32", int(attributes(op)["start"])))
+
+
+def _splat(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    k.define(result, Splat(shape_of(result.type), element_name(result.type), k.scalar(op.operands[0])))
+
+
+def _unsplat(k: KernelLowering, op: Any) -> None:
+    k.scalars[op.results[0]] = k.held(op.operands[0], k.natural_layout(op.operands[0]))[0]
+
+
+def _view(kind: str) -> Handler:
+    def lower(k: KernelLowering, op: Any) -> None:
+        result, source = op.results[0], k.node(op.operands[0])
+        shape, elem = shape_of(result.type), element_name(result.type)
+        if isinstance(source, Splat):
+            k.define(result, Splat(shape, elem, source.value))
+            return
+        order = tuple(attributes(op)["order"]) if kind == "transpose" else ()
+        k.define(result, View(shape, elem, source, kind, order))
+
+    return lower
+
+
+def _join(k: KernelLowering, op: Any) -> None:
+    """The two blocks in a new last dim."""
+    result = op.results[0]
+    shape, elem = shape_of(result.type), element_name(result.type)
+    sides = [View((*shape[:-1], 1), elem, k.node(operand), "reshape") for operand in op.operands]
+    k.define(result, _choice(k, shape, elem, sides, len(shape) - 1))
+
+
+def _cat(k: KernelLowering, op: Any) -> None:
+    """The two blocks one after the other, in a new first dim."""
+    result = op.results[0]
+    shape, elem = shape_of(result.type), element_name(result.type)
+    half = (shape[0] // 2, *shape[1:])
+    sides = [View((1, *half), elem, k.node(operand), "reshape") for operand in op.operands]
+    both = _choice(k, (2, *half), elem, sides, 0)
+    k.define(result, View(shape, elem, both, "reshape"))
+
+
+def _choice(k: KernelLowering, shape: Shape, elem: str, sides: Sequence[Node], axis: int) -> Node:
+    """sides[0] at 0 along an axis of size 2, sides[1] at 1."""
+    alone = tuple(2 if d == axis else 1 for d in range(len(shape)))
+    place = View(shape, "i32", View(alone, "i32", Range((2,), "i32", 0), "reshape"), "broadcast")
+    zero = Splat(shape, "i32", const(0, "i32"))
+    first = k.ev.compute("arith.cmpi", shape, "i1", [place, zero], {"predicate": "eq"})
+    wide = [View(shape, elem, side, "broadcast") for side in sides]
+    layouts = [found for side in sides if (found := k.ev.choose_layout([side])) is not None]
+    if not layouts:
+        return k.ev.compute("arith.select", shape, elem, [first, *wide], {})
+    layout = layouts[0]
+    collapsed = layout.reshape(sides[0].shape)
+    joined = collapsed.reshape([n for d, n in enumerate(shape) if d != axis]).join()
+    order = [*range(axis), len(shape) - 1, *range(axis, len(shape) - 1)]
+    target = joined.transpose(order)
+    return Held(shape, elem, target, k.ev.map("arith.select", elem, [first, *wide], {}, target))
+
+
+def _split(k: KernelLowering, op: Any) -> None:
+    shape = shape_of(op.results[0].type)
+    source = op.operands[0]
+    own = k.ev.choose_layout([k.node(source)])
+    layout = k.coalesced(shape) if own is None else own.slice(len(shape))
+    values = k.held(source, layout.join())
+    for place, result in enumerate(op.results):
+        k.define(result, Held(shape, element_name(result.type), layout, values[place::2]))
+
+
+def _load(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    facts = attributes(op)
+    elem = element_name(result.type)
+    cache, volatile = _cache(facts), bool(facts.get("isVolatile"))
+    if not is_tensor(result.type):
+        k.order.before(op, None)
+        guard = None if op.mask is None else k.scalar(op.mask)
+        fill = None if op.other is None else k.t.to_bits(k.scalar(op.other), elem)
+        if guard is not None and fill is None:
+            fill = k.t.to_bits(k.ev.zero(elem), elem)
+        word = k.memory.load_word(k.scalar(op.ptr), bits_of(elem), guard, fill, cache, volatile)
+        k.scalars[result] = k.t.from_bits(k.t.unpack(word, 1, bits_of(elem))[0], elem)
+        return
+    layout = access_layout(k, op)
+    k.order.before(op, layout)
+    known = k.facts(op)
+    vector, axis = known.width(shape_of(result.type), bits_of(elem), layout)
+    mask = None if op.mask is None else k.held(op.mask, layout)
+    other = None if op.other is None else k.held(op.other, layout)
+    values = k.memory.load(elem, layout, k.held(op.ptr, layout), mask, other, vector, axis, cache, volatile)
+    k.define(result, Held(shape_of(result.type), elem, layout, values))
+
+
+def access_layout(k: KernelLowering, op: Any) -> LinearLayout:
+    """Pointers that are expressions are computed where the access is best; others stay where they are."""
+    own = k.ev.choose_layout([k.node(op.ptr)])
+    return own if own is not None else k.coalesced(shape_of(op.ptr.type), k.facts(op).order())
+
+
+def _store(k: KernelLowering, op: Any) -> None:
+    elem = pointee_name(op.ptr.type)
+    cache = _cache(attributes(op))
+    if not is_tensor(op.ptr.type):
+        k.order.before(op, None)
+        first = k.f.icmp("eq", k.t.call("read.ptx.sreg.tid.x", [], "i32"), const(0, "i32"))
+        guard = first if op.mask is None else k.f.binary("and", first, k.scalar(op.mask))
+        k.memory.store_word(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
+        return
+    layout = access_layout(k, op)
+    k.order.before(op, layout)
+    vector, axis = k.facts(op).width(shape_of(op.ptr.type), bits_of(elem), layout)
+    mask = None if op.mask is None else k.held(op.mask, layout)
+    k.memory.store(elem, layout, k.held(op.ptr, layout), k.held(op.value, layout), mask, vector, axis, cache)
+
+
+def _cache(facts: dict[str, Any]) -> str:
+    found = facts.get("cachePolicy") or facts.get("cache") or ""
+    return str(found) if found not in ("none", 1) else ""
+
+
+def _nothing(k: KernelLowering, op: Any) -> None:
+    """Hints, and orders that a grid of one launch has anyway."""
+
+
+def _poison(k: KernelLowering, op: Any) -> None:
+    """Any value will do."""
+    result = op.results[0]
+    zero = k.ev.zero(element_name(result.type))
+    if is_tensor(result.type):
+        k.define(result, Splat(shape_of(result.type), element_name(result.type), zero))
+    else:
+        k.scalars[result] = zero
+
+
+def _barrier(k: KernelLowering, op: Any) -> None:
+    k.shared.barrier()
+
+
+HANDLERS: dict[str, Handler] = {
+    "arith.constant": _constant, "tt.get_program_id": _program_id, "tt.get_num_programs": _program_id,
+    "tt.make_range": _make_range, "tt.splat": _splat, "tt.unsplat": _unsplat, "tt.expand_dims": _view("reshape"),
+    "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"), "tt.join": _join,
+    "tt.cat": _cat, "tt.split": _split, "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing,
+    "tt.grid_dependency_wait": _nothing, "tt.grid_dependency_launch_dependents": _nothing, "ttg.barrier": _barrier,
+    "ub.poison": _poison,
+    **CONTROL, **DOTS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
+}  # fmt: skip

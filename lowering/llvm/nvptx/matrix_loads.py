@@ -1,0 +1,120 @@
+"""Operands of matrix instructions through shared memory with ldmatrix.
+
+The block is stored in rows of 16-byte chunks that are swizzled as TMA and wgmma do it, by wide stores; ldmatrix then fetches
+four 8x8 matrices at a time in the very registers that mma.sync takes. Both are free of bank conflicts.
+
+Source: NVIDIA, "PTX ISA", "ldmatrix".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
+from ...linear_layouts.linear import Elected, to_unique
+from ...linear_layouts.matching import MatrixAccess, match_matrix, offsets, vector_accesses, vector_elements
+from ...linear_layouts.shared import matrix_swizzled
+from ..ir import V
+from .threads import bits_of
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+SWIZZLES = (128, 64, 32)
+"""Bytes of a row in which chunks change places."""
+
+
+def _shared_layout(src: LinearLayout, bits: int) -> LinearLayout | None:
+    """How the block lies in shared memory: the dim that threads hold neighbours of is the contiguous one."""
+    first = next((basis for basis in src[REGISTER] if basis), None)
+    if first is None or len(src.shape) != 2:
+        return None
+    order = (1, 0) if src.coordinates(first)[1] else (0, 1)
+    row = src.shape[order[0]] * bits // 8
+    swizzle = next((each for each in SWIZZLES if row % each == 0 and src.shape[order[1]] >= 8), None)
+    return None if swizzle is None else matrix_swizzled(src.shape, bits, swizzle, order)
+
+
+@dataclass(frozen=True, slots=True)
+class OperandLoad:
+    """An operand on its way from where it lies to the registers of its fragment layout."""
+
+    values: tuple[V, ...]
+    elem: str
+    src: LinearLayout
+    dst: LinearLayout
+    shared: LinearLayout
+    access: MatrixAccess
+
+    @property
+    def bytes(self) -> int:
+        return self.src.shape[0] * self.src.shape[1] * bits_of(self.elem) // 8
+
+    def store(self, k: KernelLowering, base: V) -> None:
+        _store(k, self.values, self.elem, self.src, self.shared, base)
+
+    def fetch(self, k: KernelLowering, base: V) -> list[V]:
+        found = _fetch(k, self.access, self.elem, base)
+        return [found[each] for each in to_unique(self.dst)]
+
+
+def plan_operand(values: Sequence[V], elem: str, src: LinearLayout, dst: LinearLayout) -> OperandLoad | None:
+    """How to get to `dst`, a fragment layout; None where ldmatrix does not fit."""
+    bits = bits_of(elem)
+    shared = _shared_layout(src, bits)
+    if shared is None:
+        return None
+    where = offsets(dst.unique_registers(), shared)
+    access = match_matrix(where, bits) or match_matrix(where, bits, transposed=True)
+    if access is None or access.count < 4:
+        return None
+    return OperandLoad(tuple(values), elem, src, dst, shared, access)
+
+
+def _store(
+    k: KernelLowering, values: Sequence[V], elem: str, src: LinearLayout, shared: LinearLayout, base: V
+) -> None:
+    t, f, bits = k.t, k.f, bits_of(elem)
+    where, free = offsets(src, shared), src.free_masks()
+    thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
+    moving = 0
+    for each in (*where[LANE], *where[WARP]):
+        moving |= each * bits // 8
+    packed = []
+    for access in vector_accesses(where, bits, vector_elements(where, bits)):
+        if access.registers[0] & free[REGISTER]:
+            continue
+        word = t.pack([t.to_bits(values[register], elem) for register in access.registers])
+        packed.append((k.shared.at(base, t.with_constant(thread, access.offset, moving)), word, len(access.registers)))
+
+    def store() -> None:
+        for place, word, count in packed:
+            f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {place.ref}, align {count * bits // 8}")
+
+    elected = t.elected(Elected(free[LANE], free[WARP]))
+    if elected is None:
+        store()
+    else:
+        with f.when(elected):
+            store()
+
+
+def _fetch(k: KernelLowering, access: MatrixAccess, elem: str, base: V) -> dict[int, V]:
+    """Register of the fragment layout → value."""
+    t, f, bits = k.t, k.f, bits_of(elem)
+    row = t.map(access.row_address)
+    name = f"ldmatrix.sync.aligned.m8n8.x{access.count}{'.trans' if access.transposed else ''}.b16.p3"
+    type_ = "{" + ", ".join(["i32"] * access.count) + "}"
+    each = 32 // bits
+    found: dict[int, V] = {}
+    for part in access.accesses:
+        place = k.shared.at(base, t.with_constant(row, part.offset, access.row_address.thread_bits))
+        got = t.call(name, [place], type_)
+        for number in range(access.count):
+            word = f.op(f"extractvalue {type_} {got.ref}, {number}", "i32")
+            registers = part.registers[number * each : (number + 1) * each]
+            pieces = t.unpack(word, each, bits)
+            found.update({r: t.from_bits(piece, elem) for r, piece in zip(registers, pieces, strict=True)})
+    return found

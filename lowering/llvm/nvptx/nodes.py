@@ -1,0 +1,115 @@
+"""Block values while a block function is lowered to threads.
+
+What depends on nothing but scalars and positions stays an expression, which every thread evaluates for the elements it wants,
+in any layout; it costs no memory and no communication. What was loaded or computed from loaded values is `Held`: it lies in
+the registers of threads as its layout says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...linear_layouts.layout import LinearLayout
+from ..ir import V
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Splat:
+    """The same scalar everywhere."""
+
+    shape: Shape
+    elem: str
+    value: V
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """start, start + 1, … as i32."""
+
+    shape: Shape
+    elem: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """An operation on elements with equal places; its operands hold nothing."""
+
+    shape: Shape
+    elem: str
+    op: str
+    operands: tuple[Node, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Another arrangement of the source's elements: "reshape" (also of dims of size 1), "transpose" with the permutation, or
+    "broadcast" of dims of size 1."""
+
+    shape: Shape
+    elem: str
+    source: Node
+    kind: str
+    permutation: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """Elements in registers: `registers[r]` of a thread is the element at `layout` of (r, lane, warp)."""
+
+    shape: Shape
+    elem: str
+    layout: LinearLayout
+    registers: tuple[V, ...]
+
+
+Node = Splat | Range | Map | View | Held
+
+
+def holds(node: Node) -> bool:
+    """Whether the node is more than an expression of scalars and positions."""
+    while isinstance(node, View):
+        node = node.source
+    return isinstance(node, Held)
+
+
+def source_layout(view: View, layout: LinearLayout) -> LinearLayout:
+    """Where the source's elements have to lie for the view to lie as in `layout`."""
+    source = view.source.shape
+    if view.kind == "reshape":
+        return layout.reshape(source)
+    if view.kind == "transpose":
+        inverse = sorted(range(len(source)), key=view.permutation.__getitem__)
+        return layout.transpose(inverse)
+    for axis, (own, wide) in enumerate(zip(source, view.shape, strict=True)):
+        if own != wide:
+            layout = layout.collapse(axis)
+    return layout
+
+
+def own_layout(node: Node) -> tuple[LinearLayout, bool] | None:
+    """The layout in which a node's elements lie without moving any, and whether it holds each of them; None for expressions.
+
+    A broadcast block could lie in many layouts: the answer is one of them, and not `True`.
+    """
+    if isinstance(node, Held):
+        return node.layout, True
+    if not isinstance(node, View):
+        return None
+    found = own_layout(node.source)
+    if found is None:
+        return None
+    layout, exact = found
+    if node.kind == "reshape":
+        return layout.reshape(node.shape), exact
+    if node.kind == "transpose":
+        return layout.transpose(node.permutation), exact
+    for axis, (own, wide) in enumerate(zip(node.source.shape, node.shape, strict=True)):
+        if own != wide:
+            layout = layout.broadcast(axis, wide)
+    return layout, False

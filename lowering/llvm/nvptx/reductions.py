@@ -1,0 +1,126 @@
+"""Reductions: in each thread, by butterflies inside a warp, through shared memory between warps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...linear_layouts.layout import LinearLayout
+from ...linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
+from ..elementwise import constant
+from ..ir import V
+from ..syntax import attributes, constant_value, element_name, is_tensor, shape_of
+from .nodes import Held
+from .regions import region_values
+from .threads import bits_of, i32
+
+if TYPE_CHECKING:
+    from .kernel import KernelLowering
+
+Tuple = list[V]
+
+
+def combine(k: KernelLowering, op: Any, left: Sequence[V], right: Sequence[V]) -> Tuple:
+    """The combine region of a reduction or scan, on scalars."""
+    region = op.regions[0]
+    if len(region.blocks) != 1:
+        return region_values(k, region, [*left, *right])
+    block = region.blocks[0]
+    saved = dict(k.scalars)
+    k.scalars.update(zip(block.args, [*left, *right], strict=True))
+    for inner in list(block.ops)[:-1]:
+        if inner.name == "arith.constant":
+            elem = element_name(inner.results[0].type)
+            k.scalars[inner.results[0]] = constant(constant_value(inner), elem)
+        else:
+            k.operation(inner)
+    found = [k.scalar(value) for value in block.last_op.operands]
+    k.scalars = saved
+    return found
+
+
+def _reduce(k: KernelLowering, op: Any) -> None:
+    axis = int(attributes(op)["axis"])
+    nodes = [k.node(operand) for operand in op.operands]
+    layout = k.ev.choose_layout(nodes)
+    if layout is None:
+        layout = k.preferred(op.operands[0])
+    columns = [k.ev.at(node, layout) for node in nodes]
+    elems = [node.elem for node in nodes]
+    rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
+    plans = [plan_reduction(layout, axis, bits_of(elem)) for elem in elems]
+    plan = plans[0]
+    sums = []
+    for group in plan.groups:
+        total = rows[group[0]]
+        for register in group[1:]:
+            total = combine(k, op, total, rows[register])
+        sums.append(total)
+    for butterfly in plan.butterflies:
+        sums = _butterfly(k, op, butterfly, sums, elems)
+    if plan.exchange is not None:
+        sums = _between_warps(k, op, plans, sums, elems)
+    _define(k, op, plan.result, sums)
+
+
+def _butterfly(k: KernelLowering, op: Any, step: Butterfly, sums: list[Tuple], elems: Sequence[str]) -> list[Tuple]:
+    """Every accumulator takes in the one of the other lane; lower places come first."""
+    t = k.t
+    found = []
+    for register, own in enumerate(sums):
+        sent = sums[register ^ step.register_mask]
+        other = [
+            t.from_bits(t.shuffle("bfly", t.to_bits(value, elem), i32(step.lane_mask)), elem)
+            for value, elem in zip(sent, elems, strict=True)
+        ]
+        if _commutes(op):
+            found.append(combine(k, op, own, other))
+            continue
+        first = t.condition(step.first, register)
+        left = [k.f.select(first, a, b) for a, b in zip(own, other, strict=True)]
+        right = [k.f.select(first, b, a) for a, b in zip(own, other, strict=True)]
+        found.append(combine(k, op, left, right))
+    return found
+
+
+_COMMUTATIVE = frozenset(
+    f"arith.{name}"
+    for name in ("addf", "mulf", "addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui", "maxnumf",
+                 "minnumf", "maximumf", "minimumf")
+)  # fmt: skip
+
+
+def _commutes(op: Any) -> bool:
+    """Whether the region is one operation that gives the same bits either way round."""
+    operations = list(op.regions[0].blocks[0].ops)
+    return len(operations) == 2 and operations[0].name in _COMMUTATIVE
+
+
+def _between_warps(
+    k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], sums: list[Tuple], elems: Sequence[str]
+) -> list[Tuple]:
+    columns = []
+    for place, (plan, elem) in enumerate(zip(plans, elems, strict=True)):
+        assert plan.exchange is not None
+        columns.append(k.moves.exchange([row[place] for row in sums], elem, plan.exchange))
+    partials = [list(each) for each in zip(*columns, strict=True)]
+    count = plans[0].partials
+    found = []
+    for start in range(0, len(partials), count):
+        total = partials[start]
+        for partial in partials[start + 1 : start + count]:
+            total = combine(k, op, total, partial)
+        found.append(total)
+    return found
+
+
+def _define(k: KernelLowering, op: Any, layout: LinearLayout, rows: list[Tuple]) -> None:
+    for place, result in enumerate(op.results):
+        values = tuple(row[place] for row in rows)
+        if is_tensor(result.type):
+            k.define(result, Held(shape_of(result.type), element_name(result.type), layout, values))
+        else:
+            k.scalars[result] = values[0]
+
+
+REDUCTIONS: dict[str, Any] = {"tt.reduce": _reduce}

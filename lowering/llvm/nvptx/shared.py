@@ -1,0 +1,75 @@
+"""Shared memory of a block: one dynamic buffer that moves take turns in, with barriers only where one follows another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..ir import Function, V
+from .threads import ALL_LANES, Threads, i32
+
+BUFFER = "jn_shared"
+ALIGNMENT = 1024
+
+
+class SharedMemory:
+    """Emits accesses to the buffer of a block. `bytes`: what the kernel needs of it."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.t = threads
+        self.f: Function = threads.f
+        self.bytes = 0
+        self.barriers = 0
+        self.state = ""  # "warp" or "block": who may still read what was exchanged last
+
+    def reserve(self, size: int) -> V:
+        """Memory for one move; the next one may have the same."""
+        self.bytes = max(self.bytes, size)
+        self.f.module.globals.setdefault(
+            BUFFER, f"@{BUFFER} = external addrspace(3) global [0 x i8], align {ALIGNMENT}"
+        )
+        return V(f"@{BUFFER}", "ptr addrspace(3)")
+
+    def at(self, base: V, offset: V) -> V:
+        """An address, `offset` bytes (i32) from the base."""
+        if offset.ref == "0":
+            return base
+        text = f"getelementptr i8, ptr addrspace(3) {base.ref}, i32 {offset.ref}"
+        return self.f.op(text, "ptr addrspace(3)")
+
+    def barrier(self) -> None:
+        """All threads of the block: memory is in order afterwards."""
+        if self.t.warps == 1:
+            self.t.call("bar.warp.sync", [ALL_LANES], "void")
+        else:
+            self.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
+        self.barriers += 1
+        self.state = ""
+
+    def before_writing(self, warp_local: bool = False) -> None:
+        """Wait until nobody reads what the last move left."""
+        if self.state == "warp" and warp_local:
+            self.t.call("bar.warp.sync", [ALL_LANES], "void")
+        elif self.state:
+            self.barrier()
+
+    def between(self, warp_local: bool = False) -> None:
+        """Wait until everybody has written."""
+        if warp_local:
+            self.t.call("bar.warp.sync", [ALL_LANES], "void")
+        else:
+            self.barrier()
+
+    def after_reading(self, warp_local: bool = False) -> None:
+        self.state = "warp" if warp_local and self.state != "block" else "block"
+
+    def somebody_reads(self) -> None:
+        """At a place that several ways lead to: the last move may have been any."""
+        self.state = "block"
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What happens inside leaves no trace."""
+        before = (self.bytes, self.barriers, self.state)
+        yield
+        self.bytes, self.barriers, self.state = before

@@ -1,0 +1,55 @@
+"""GPU targets: what PTX is generated for. Frozen values; nothing here looks for a device.
+
+Sources: NVIDIA, "PTX ISA", "PTX ISA version" and "Release notes"; "CUDA C++ Programming Guide", "Compute capabilities".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from ....promotion.errors import UserError
+
+WARP_SIZE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget:
+    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, and limits of a block of threads."""
+
+    name: str
+    ptx: int
+    shared_bytes: int
+
+    @property
+    def capability(self) -> int:
+        """80 for sm_80, 90 for sm_90a."""
+        return int(self.name.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz"))
+
+    @property
+    def feature_text(self) -> str:
+        return f"+ptx{self.ptx}"
+
+
+_KIB = 1 << 10
+TARGETS: dict[str, GpuTarget] = {
+    each.name: each
+    for each in (
+        GpuTarget("sm_80", 70, 163 * _KIB),
+        GpuTarget("sm_86", 71, 99 * _KIB),
+        GpuTarget("sm_89", 84, 99 * _KIB),
+        GpuTarget("sm_90a", 80, 227 * _KIB),
+        GpuTarget("sm_100a", 86, 227 * _KIB),
+        GpuTarget("sm_120a", 87, 99 * _KIB),
+    )
+}
+
+
+def gpu_target(name: str) -> GpuTarget:
+    """The target of that name. Raises `UserError` with those there are."""
+    found = TARGETS.get(name)
+    if found is None:
+        near = get_close_matches(str(name), TARGETS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"no GPU target {name!r}{hint} Targets: {', '.join(TARGETS)}")
+    return found

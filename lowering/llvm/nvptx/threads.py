@@ -1,0 +1,230 @@
+"""Values of one thread: its lane and warp, linear functions of them, and moves between threads.
+
+Elements travel as bits: integers of 8, 16, 32 or 64 bits, in words of 32 where that is what the hardware moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from ...linear_layouts.arithmetic import IndexExpression, index_arithmetic
+from ...linear_layouts.layout import LANE, LinearLayout
+from ...linear_layouts.linear import Condition, Elected, ThreadMap
+from ..elementwise import from_memory, memory_element, memory_size, to_memory
+from ..ir import Function, V, const
+from .targets import WARP_SIZE
+
+ALL_LANES = V("-1", "i32")
+
+
+def i32(value: int) -> V:
+    return const(value, "i32")
+
+
+def bits_of(elem: str) -> int:
+    """Bits of an element where it travels: 8, 16, 32 or 64."""
+    return 8 * memory_size(elem)
+
+
+class Threads:
+    """Emits what depends on the thread. Values are remembered for the blocks in which they may be used."""
+
+    def __init__(self, function: Function, warps: int) -> None:
+        self.f = function
+        self.warps = warps
+        thread = self.call("read.ptx.sreg.tid.x", [], "i32")
+        self.lane = function.binary("and", thread, i32(WARP_SIZE - 1))
+        self.warp = i32(0) if warps == 1 else function.binary("lshr", thread, i32(5))
+        self._scopes: list[dict[object, V]] = [{}]
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self._scopes.append({})
+        yield
+        self._scopes.pop()
+
+    def call(self, name: str, operands: Sequence[V], result: str) -> V:
+        """An intrinsic of `llvm.nvvm`."""
+        return self.f.target_intrinsic(f"llvm.nvvm.{name}", operands, result)
+
+    def remembered(self, key: object) -> V | None:
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        return None
+
+    def remember(self, key: object, value: V) -> V:
+        self._scopes[-1][key] = value
+        return value
+
+    # -- linear functions ------------------------------------------------------------
+
+    def _parts(self, maps: Sequence[tuple[V, Sequence[int]]]) -> V | None:
+        """XOR of the images of the set bits; None for nothing. Images are gathered by how far they are shifted."""
+        diagonals: dict[tuple[str, int], int] = {}
+        sources = {}
+        disjoint, reached = True, 0
+        for source, columns in maps:
+            sources[source.ref] = source
+            for bit, image in enumerate(columns):
+                disjoint = disjoint and not image & reached
+                reached |= image
+                while image:
+                    low = image & -image
+                    key = (source.ref, low.bit_length() - 1 - bit)
+                    diagonals[key] = diagonals.get(key, 0) | 1 << bit
+                    image ^= low
+        total: V | None = None
+        for (ref, shift), mask in diagonals.items():
+            source = sources[ref]
+            whole = (1 << (5 if ref == self.lane.ref else (self.warps - 1).bit_length())) - 1
+            part = source if mask == whole else self.f.binary("and", source, i32(mask))
+            if shift:
+                part = self.f.binary("shl" if shift > 0 else "lshr", part, i32(abs(shift)))
+            total = part if total is None else self.f.binary("or disjoint" if disjoint else "xor", total, part)
+        return total
+
+    def linear(self, lanes: Sequence[int], warps: Sequence[int] = ()) -> V:
+        """XOR of the images of the set bits of lane and warp, without a constant."""
+        key = ("linear", tuple(lanes), tuple(warps))
+        found = self.remembered(key)
+        if found is None:
+            found = self._parts([(self.lane, lanes), (self.warp, warps if self.warps > 1 else ())]) or i32(0)
+            self.remember(key, found)
+        return found
+
+    def map(self, function: ThreadMap) -> V:
+        own = self.linear(function.lane, function.warp)
+        return self.with_constant(own, function.constant, function.thread_bits)
+
+    def with_constant(self, thread: V, constant: int, thread_bits: int) -> V:
+        """thread ^ constant; an addition where that is the same, which addresses can take in."""
+        if not constant:
+            return thread
+        if thread.ref == "0":
+            return i32(constant)
+        return self.f.binary("xor" if constant & thread_bits else "or disjoint", thread, i32(constant))
+
+    def indices(self, layout: LinearLayout, axis: int) -> list[V]:
+        """The coordinate along an axis of every register's element, as i32."""
+        expression = index_arithmetic(layout)[axis]
+        thread = self.expression(expression)
+        return [self.with_constant(thread, constant, expression.thread_bits) for constant in expression.constants]
+
+    def expression(self, expression: IndexExpression) -> V:
+        """The thread's part."""
+        key = ("expression", expression.terms)
+        found = self.remembered(key)
+        if found is not None:
+            return found
+        total: V | None = None
+        for term in expression.terms:
+            source = self.lane if term.dim == LANE else self.warp
+            if source.ref == "0":
+                continue
+            part = self.f.binary("and", source, i32(term.mask))
+            if term.shift:
+                part = self.f.binary("shl" if term.shift > 0 else "lshr", part, i32(abs(term.shift)))
+            total = part if total is None else self.f.binary("or disjoint" if expression.disjoint else "xor", total, part)
+        return self.remember(key, total or i32(0))
+
+    def parity(self, lane_mask: int, warp_mask: int, value: int = 1) -> V:
+        """Whether the parity of lane and warp under the masks is `value` (i1)."""
+        lane = self.f.binary("and", self.lane, i32(lane_mask)) if lane_mask else None
+        warp = self.f.binary("and", self.warp, i32(warp_mask)) if warp_mask and self.warps > 1 else None
+        if lane is None and warp is None:
+            return V("true" if value == 0 else "false", "i1")
+        many = bin(lane_mask).count("1") + (bin(warp_mask).count("1") if warp is not None else 0) > 1
+        if not many:
+            single = lane if lane is not None else warp
+            assert single is not None
+            return self.f.icmp("ne" if value else "eq", single, i32(0))
+        counts = [self.f.intrinsic("ctpop", [each]) for each in (lane, warp) if each is not None]
+        total = counts[0] if len(counts) == 1 else self.f.binary("add", counts[0], counts[1])
+        return self.f.icmp("eq", self.f.binary("and", total, i32(1)), i32(value))
+
+    def condition(self, condition: Condition, register: int) -> V:
+        """Whether the condition holds for a register (i1)."""
+        flipped = bin(condition.register & register).count("1") & 1
+        return self.parity(condition.lane, condition.warp, condition.value ^ flipped)
+
+    def elected(self, elected: Elected) -> V | None:
+        """Whether this thread acts; None when all do."""
+        lane, warp = elected.lane, elected.warp if self.warps > 1 else 0
+        tests = [
+            self.f.icmp("eq", self.f.binary("and", source, i32(mask)), i32(0))
+            for source, mask in ((self.lane, lane), (self.warp, warp))
+            if mask
+        ]
+        if not tests:
+            return None
+        return tests[0] if len(tests) == 1 else self.f.binary("and", tests[0], tests[1])
+
+    def both(self, left: V | None, right: V | None) -> V | None:
+        """The conjunction of two conditions; None holds always."""
+        if left is None or right is None or left.ref == right.ref:
+            return right if left is None else left
+        return self.f.binary("and", left, right)
+
+    def where(self, guard: V | None) -> AbstractContextManager[None]:
+        """What is inside happens where the condition holds; None holds always."""
+        return nullcontext() if guard is None else self.f.when(guard)
+
+    # -- elements as bits ------------------------------------------------------------
+
+    def to_bits(self, value: V, elem: str) -> V:
+        return self.f.bitcast(to_memory(self.f, value, elem), f"i{bits_of(elem)}")
+
+    def from_bits(self, value: V, elem: str) -> V:
+        return from_memory(self.f, self.f.bitcast(value, memory_element(elem)), elem)
+
+    def shuffle(self, kind: str, value: V, operand: V, clamp: int = 31) -> V:
+        """shfl.sync of an integer of any width: "idx", "bfly", "up" or "down"."""
+        f, width = self.f, int(value.type[1:])
+        if width == 64:
+            halves = f.bitcast(value, "<2 x i32>")
+            moved = [self.shuffle(kind, f.extract(halves, i), operand, clamp) for i in (0, 1)]
+            pair = f.insert(f.insert(V("poison", "<2 x i32>"), moved[0], 0), moved[1], 1)
+            return f.bitcast(pair, "i64")
+        word = f.cast("zext", value, "i32")
+        moved_word = self.call(f"shfl.sync.{kind}.i32", [ALL_LANES, word, operand, i32(clamp)], "i32")
+        return f.cast("trunc", moved_word, value.type)
+
+    def pack(self, values: Sequence[V]) -> V:
+        """Integers side by side, the first in the low bits, as one integer or a vector of 32-bit words when they are more."""
+        width = int(values[0].type[1:])
+        total = width * len(values)
+        if len(values) == 1:
+            return values[0]
+        whole = V("poison", f"<{len(values)} x i{width}>")
+        for place, value in enumerate(values):
+            whole = self.f.insert(whole, value, place)
+        if total <= 32:
+            return self.f.bitcast(whole, f"i{total}")
+        return self.f.bitcast(whole, f"<{total // 32} x i32>")
+
+    def unpack(self, value: V, count: int, width: int) -> list[V]:
+        if count == 1:
+            return [self.f.bitcast(value, f"i{width}")]
+        whole = self.f.bitcast(value, f"<{count} x i{width}>")
+        return [self.f.extract(whole, place) for place in range(count)]
+
+    def choose(self, values: Sequence[V], lane: Sequence[int], warp: Sequence[int], constant: int = 0) -> V:
+        """values[constant ^ linear(lane, warp)]: a tree of selects over the index bits that depend on the thread."""
+        moving = 0
+        for each in (*lane, *(warp if self.warps > 1 else ())):
+            moving |= each
+        return self._choose(values, constant, moving, lane, warp)
+
+    def _choose(self, values: Sequence[V], index: int, moving: int, lane: Sequence[int], warp: Sequence[int]) -> V:
+        if not moving:
+            return values[index]
+        bit = moving & -moving
+        rest = moving ^ bit
+        flips = self.parity(
+            sum(1 << i for i, each in enumerate(lane) if each & bit), sum(1 << i for i, each in enumerate(warp) if each & bit)
+        )
+        stay = self._choose(values, index, rest, lane, warp)
+        go = self._choose(values, index ^ bit, rest, lane, warp)
+        return stay if stay.ref == go.ref else self.f.select(flips, go, stay)
