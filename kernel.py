@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .gpu_code import DEFAULT_TARGET, GpuKernels, device_values
+from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels, device_values
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
@@ -196,6 +196,13 @@ class Kernel:
         """PTX for a GPU, made on any machine. Raises `UserError` for targets that are not known, with those that are, and
         `UnsupportedError` for operations that have no GPU code yet."""
         return self._gpu.code(target).ptx
+
+    def gpu_code(self, target: str = DEFAULT_TARGET, warps: int = DEFAULT_WARPS) -> GpuCode:
+        """PTX with what a launch of it needs. `warps`: how many warps of 32 threads run one program, a power of two up to 32.
+
+        Raises what `ptx` raises.
+        """
+        return self._gpu.code(target, warps)
 
     @functools.cached_property
     def _gpu(self) -> GpuKernels:

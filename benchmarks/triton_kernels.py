@@ -128,19 +128,30 @@ TEXTS = {
     "matmul_masked": (matmul_masked, {"BM": 128, "BN": 128, "BK": 32}),
     "attention": (attention, {"BQ": 64, "BK": 64, "D": 64}),
 }
+GPU_TEXTS = {
+    "gpu_softmax": (softmax, {"BLOCK": 4096}, "*fp32"),
+    "gpu_layer_norm": (layer_norm, {"BLOCK": 4096}, "*fp32"),
+    "gpu_vec_add": (vec_add, {"BLOCK": 1024}, "*fp32"),
+    "gpu_matmul_f16": (matmul_masked, {"BM": 128, "BN": 128, "BK": 64}, "*fp16"),
+}
+"""For code that is looked at without being run: numbers are multiples of 16 too, as Triton finds them at a launch."""
 
 
 def main() -> None:
     from triton.backends.compiler import GPUTarget
 
     KERNELS.mkdir(exist_ok=True)
-    for name, (kernel, constants) in TEXTS.items():
+    plain = {name: (*entry, "*fp32") for name, entry in TEXTS.items()}
+    for name, (kernel, constants, pointer) in {**plain, **GPU_TEXTS}.items():
         signature = {
             argument: "constexpr" if argument in constants else "i32" if argument in SIZES
-            else "fp32" if argument in ("eps", "scale") else "*fp32"
+            else "fp32" if argument in ("eps", "scale") else "*fp32" if argument == "c" else pointer
             for argument in kernel.arg_names
         }  # fmt: skip
-        aligned = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(kernel.arg_names) if signature[a] == "*fp32"}
+        kinds = ("*",) if name in TEXTS else ("*", "i32")
+        aligned = {
+            (i,): [["tt.divisibility", 16]] for i, a in enumerate(kernel.arg_names) if signature[a].startswith(kinds)
+        }
         values = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
         source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=values, attrs=aligned)
         text = triton.compile(source, target=GPUTarget("cuda", 80, 32)).asm["ttir"]

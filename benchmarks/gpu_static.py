@@ -1,0 +1,142 @@
+"""GPU code that nobody runs: what the assembler makes of our PTX, beside what Triton makes of the same text.
+
+python benchmarks/gpu_static.py [NAME …] [--target sm_80] [--warps 4]
+
+For each text of `kernels/gpu_*.ttir`: registers, spilled bytes, instructions in all and in the longest loop, matrix instructions and
+accesses by width, barriers, shared memory. It needs Triton in the environment (its disassembler too); no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+COUNTED = {
+    "matrix": r"HMMA|IMMA|DMMA|HGMMA", "ldmatrix": r"LDSM", "stmatrix": r"STSM", "async copies": r"LDGSTS|UTMALDG",
+    "loads 128": r"LDG\.E\.128|LDG\.E\.\S*128", "loads narrower": r"LDG(?!STS)(?!\S*128)", "stores 128": r"STG\S*128",
+    "stores narrower": r"STG(?!\S*128)", "shared loads": r"LDS(?!M)", "shared stores": r"STS(?!M)", "barriers": r"BAR\.",
+    "shuffles": r"SHFL", "special functions": r"MUFU",
+}  # fmt: skip
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\d+\s+)?([A-Z][\w.]*)([^;]*);", re.MULTILINE)
+
+
+def tools() -> Path:
+    """Where Triton keeps the assembler and the disassembler."""
+    import triton
+
+    return Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+
+def sass(cubin: bytes) -> list[tuple[int, str, str]]:
+    """(address, opcode, operands) of every instruction, without padding."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        text = subprocess.run([str(tools() / "cuobjdump"), "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    found = [(int(m[1], 16), m[2], m[3]) for m in _INSTRUCTION.finditer(text)]
+    return [each for each in found if each[1] != "NOP"]
+
+
+def longest_loop(code: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+    """The instructions of the innermost loop with most of them: a branch back with no other branch back inside."""
+    back = []
+    for address, opcode, operands in code:
+        target = re.search(r"0x([0-9a-f]+)", operands)
+        if opcode.startswith("BRA") and target is not None and int(target[1], 16) < address:
+            back.append((int(target[1], 16), address))
+    inner = [loop for loop in back if not any(other != loop and loop[0] <= other[0] and other[1] <= loop[1] for other in back)]
+    bodies = [[each for each in code if low <= each[0] <= high] for low, high in inner]
+    return max(bodies, key=len, default=[])
+
+
+def facts(cubin: bytes, usage: str) -> dict[str, Any]:
+    code = sass(cubin)
+    loop = longest_loop(code)
+    names = Counter(opcode for _, opcode, _ in code)
+    found: dict[str, Any] = {"instructions": len(code), "in the loop": len(loop)}
+    for what, pattern in COUNTED.items():
+        whole = sum(count for opcode, count in names.items() if re.match(pattern, opcode))
+        inside = sum(bool(re.match(pattern, opcode)) for _, opcode, _ in loop)
+        found[what] = f"{whole} ({inside})" if inside else whole
+    for what, pattern in (("registers", r"Used (\d+) registers"), ("spilled bytes", r"(\d+) bytes spill stores")):
+        match = re.search(pattern, usage)
+        found[what] = int(match[1]) if match else None
+    return found
+
+
+def assemble(ptx: str, target: str) -> tuple[bytes, str]:
+    """(cubin, what the assembler says of registers)."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
+        source.write_text(ptx)
+        command = [str(tools() / "ptxas"), "-arch", target, "-v", "-o", str(out), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"the assembler refuses our PTX: {done.stderr}")
+        return out.read_bytes(), done.stderr
+
+
+def ours(path: Path, target: str, warps: int) -> dict[str, Any]:
+    import joinery as jn
+
+    jn.kernel.from_ttir(HERE / "kernels" / "vec_add.ttir").ptx(target)  # loads LLVM
+    start = time.perf_counter()
+    kernel = jn.kernel.from_ttir(path)
+    code = kernel.gpu_code(target, warps)
+    elapsed = time.perf_counter() - start
+    found = facts(*assemble(code.ptx, target))
+    return {**found, "shared memory": code.lowered.shared_bytes, "ms to PTX": round(1000 * elapsed, 1)}
+
+
+def triton_s(path: Path, target: str, warps: int) -> dict[str, Any]:
+    import os
+
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+    capability = int(re.sub(r"\D", "", target))
+    start = time.perf_counter()
+    made = triton.compile(str(path), target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
+    elapsed = time.perf_counter() - start
+    _, usage = assemble(made.asm["ptx"].replace(".version 9.4", ".version 8.8"), target)
+    found = facts(made.asm["cubin"], usage)
+    return {**found, "shared memory": made.metadata.shared, "ms to PTX": f"{1000 * elapsed:.0f} with the assembler"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="texts, without gpu_ and .ttir; all of them when none is given")
+    parser.add_argument("--target", default="sm_80")
+    parser.add_argument("--warps", type=int, default=4)
+    parser.add_argument("--output", type=Path, help="result file (default: benchmarks/results/DATE-gpu-static-TARGET.json)")
+    options = parser.parse_args()
+    paths = [HERE / "kernels" / f"gpu_{name}.ttir" for name in options.names] or sorted((HERE / "kernels").glob("gpu_*.ttir"))
+    results: dict[str, Any] = {}
+    for path in paths:
+        rows = {"joinery": ours(path, options.target, options.warps), "triton": triton_s(path, options.target, options.warps)}
+        results[path.stem] = rows
+        print(f"{path.stem}, {options.target}, {options.warps} warps   (in brackets: in the longest loop)")
+        for fact in rows["joinery"]:
+            print(f"  {fact:18} {rows['joinery'][fact]!s:>12} {rows['triton'].get(fact)!s:>24}")
+        print(flush=True)
+    stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M")
+    output = options.output or RESULTS / f"{stamp}-gpu-static-{options.target}.json"
+    output.write_text(json.dumps({"target": options.target, "warps": options.warps, "kernels": results}, indent=1) + "\n")
+    print(f"written to {output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
