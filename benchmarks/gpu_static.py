@@ -43,7 +43,8 @@ def sass(cubin: bytes) -> list[tuple[int, str, str]]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        text = subprocess.run([str(tools() / "cuobjdump"), "-sass", file.name], capture_output=True, text=True, check=True).stdout
+        command = [str(tools() / "cuobjdump"), "-sass", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [(int(m[1], 16), m[2], m[3]) for m in _INSTRUCTION.finditer(text)]
     return [each for each in found if each[1] != "NOP"]
 
