@@ -2,8 +2,9 @@
 
 They are written as PTX, which says order and scope at the instruction itself; LLVM's `atomicrmw` drops both. What no
 instruction combines (integers below 32 bits, bfloat16 before sm_90, the larger of two floats) is a loop around a compare and
-swap; that of a byte takes in the byte beside it, which has to exist: allocations of a device have even sizes. The order counts for all threads of the program: before a release they wait for each other, so that what any of them wrote is
-released, and after an acquire, so that none reads too early.
+swap; that of a byte takes in the byte beside it, which has to exist: allocations of a device have even sizes. The order
+counts for all threads of the program: before a release they wait for each other, so that what any of them wrote is released,
+and after an acquire, so that none reads too early.
 
 Sources: NVIDIA, "PTX ISA", "Parallel Synchronization and Communication Instructions: atom, red", "ld" and "st" (`.relaxed`,
 `.acquire`, `.release`), "Memory Consistency Model". `atom.add.f32` on global memory flushes subnormal numbers to zero.
