@@ -1,9 +1,10 @@
 """Atomic operations: one thread acts on an element, every copy of the element gets what was there before.
 
 They are written as PTX, which says order and scope at the instruction itself; LLVM's `atomicrmw` drops both. What no
-instruction combines (16-bit integers, bfloat16 before sm_90, the largest of two floats) is a loop around a compare and swap.
-The order counts for all threads of the program: before a release they wait for each other, so that what any of them wrote is
-released, and after an acquire, so that none reads too early.
+instruction combines (integers below 32 bits, bfloat16 before sm_90, the larger of two floats) is a loop around a compare and
+swap; that of a byte takes in the byte beside it, which has to exist: allocations of a device have even sizes. The order
+counts for all threads of the program: before a release they wait for each other, so that what any of them wrote is released,
+and after an acquire, so that none reads too early.
 
 Sources: NVIDIA, "PTX ISA", "Parallel Synchronization and Communication Instructions: atom, red", "ld" and "st" (`.relaxed`,
 `.acquire`, `.release`), "Memory Consistency Model". `atom.add.f32` on global memory flushes subnormal numbers to zero.
@@ -15,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.exchange import plan_exchange
 from ...linear_layouts.layout import LANE, WARP, LinearLayout
@@ -90,10 +90,7 @@ def _described(op: Any) -> _Atomic:
     kind = str(enum_name(HOST_RMW_OPERATIONS, attribute(op, "atomic_rmw_op"))) if op.name == "tt.atomic_rmw" else ""
     elem = pointee_name(op.operands[0].type)
     used = bool(op.results) and op.results[0].first_use is not None
-    found = _Atomic(op.name, kind, elem, sem, scope, used)
-    if found.bits == 8 and op.name in ("tt.atomic_rmw", "tt.atomic_cas"):
-        raise UnsupportedError(f"nvptx lowering: {op.name} of {elem}: a GPU exchanges 16, 32 or 64 bits; fix: a wider type")
-    return found
+    return _Atomic(op.name, kind, elem, sem, scope, used)
 
 
 # -- operations ----------------------------------------------------------------------------
@@ -206,11 +203,11 @@ def _one(k: KernelLowering, a: _Atomic, address: V, values: Sequence[V], guard: 
     bits = [t.to_bits(value, a.elem) for value in values]
     if a.name == "tt.atomic_store":
         return _asm(k, f"st.{a.sem}.{a.scope}.global.b{a.bits} [{{a}}], {{0}};", None, address, bits, guard)
-    if a.name == "tt.atomic_cas":
+    if a.name == "tt.atomic_cas" and a.bits > 8:
         return _swap(k, a, address, bits, guard)
     native = a.instruction(k.target.capability)
     if native is None:
-        return _loop(k, a, address, values[0], guard)
+        return _loop(k, a, address, values, guard)
     if not a.has_result and not a.acquires and a.kind != "exch":
         return _asm(k, f"red.{a.sem}.{a.scope}.global.{native} [{{a}}], {{0}};", None, address, bits, guard)
     return _asm(k, f"atom.{a.sem}.{a.scope}.global.{native} {{r}}, [{{a}}], {{0}};", a.bits, address, bits, guard)
@@ -224,36 +221,52 @@ def _read(k: KernelLowering, a: _Atomic, address: V, guard: V | None = None) -> 
 
 def _swap(k: KernelLowering, a: _Atomic, address: V, bits: Sequence[V], guard: V | None) -> V:
     """Compare and swap: the bits that were there."""
-    text = f"atom.{a.sem}.{a.scope}.global.cas.b{a.bits} {{r}}, [{{a}}], {{0}}, {{1}};"
-    found = _asm(k, text, a.bits, address, bits, guard)
+    width = int(bits[0].type[1:])
+    text = f"atom.{a.sem}.{a.scope}.global.cas.b{width} {{r}}, [{{a}}], {{0}}, {{1}};"
+    found = _asm(k, text, width, address, bits, guard)
     assert found is not None
     return found
 
 
-def _loop(k: KernelLowering, a: _Atomic, address: V, value: V, guard: V | None) -> V:
-    """Combine with what is there until nobody came between."""
-    f, type_ = k.f, f"i{a.bits}"
+def _loop(k: KernelLowering, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V:
+    """Combine with what is there until nobody came between. A byte is a half of the 16 bits that it lies in."""
+    f, type_, word = k.f, f"i{a.bits}", f"i{max(16, a.bits)}"
     before = f.block
-    relaxed = _Atomic("tt.atomic_load", "", a.elem, "relaxed", a.scope, True)
+    relaxed = _Atomic("tt.atomic_load", "", word, "relaxed", a.scope, True)
     with k.t.where(guard):
-        first = _read(k, relaxed, address)
+        place, shift = (address, None) if a.bits > 8 else _half(k, address)
+        first = _read(k, relaxed, place)
         entry, again, done = f.block, f.label("again"), f.label("combined")
         f.branch(again)
         f.start(again)
-        seen, slot = V(f.fresh("c"), type_), len(f.lines)
+        whole, slot = V(f.fresh("c"), word), len(f.lines)
         f.lines.append("")
-        new = k.t.to_bits(_combined(k, a, k.t.from_bits(seen, a.elem), value), a.elem)
-        old = _swap(k, a, address, [seen, new], None)
-        f.lines[slot] = f"  {seen.ref} = phi {type_} [ {first.ref}, %{entry} ], [ {old.ref}, %{f.block} ]"
-        f.cond_branch(f.icmp("eq", old, seen), done, again)
+        seen = whole if shift is None else f.cast("trunc", f.binary("lshr", whole, shift), type_)
+        new = k.t.to_bits(_combined(k, a, k.t.from_bits(seen, a.elem), values), a.elem)
+        if shift is not None:
+            others = f.binary("and", whole, f.binary("xor", f.binary("shl", const(255, word), shift), const(-1, word)))
+            new = f.binary("or", others, f.binary("shl", f.cast("zext", new, word), shift))
+        old = _swap(k, a, place, [whole, new], None)
+        f.lines[slot] = f"  {whole.ref} = phi {word} [ {first.ref}, %{entry} ], [ {old.ref}, %{f.block} ]"
+        f.cond_branch(f.icmp("eq", old, whole), done, again)
         f.start(done)
     if guard is None:
         return seen
     return f.phi(type_, [(seen, done), (const(0, type_), before)])
 
 
-def _combined(k: KernelLowering, a: _Atomic, old: V, value: V) -> V:
+def _half(k: KernelLowering, address: V) -> tuple[V, V]:
+    """Where the 16 bits around a byte lie, and how far up the byte is in them."""
     f = k.f
+    odd = f.cast("trunc", f.binary("and", address, const(1, "i64")), "i16")
+    return f.binary("and", address, const(-2, "i64")), f.binary("shl", odd, const(3, "i16"))
+
+
+def _combined(k: KernelLowering, a: _Atomic, old: V, values: Sequence[V]) -> V:
+    f, value = k.f, values[-1]
+    if a.name == "tt.atomic_cas":
+        expected = f.icmp("eq", k.t.to_bits(old, a.elem), k.t.to_bits(values[0], a.elem))
+        return f.select(expected, value, old)
     if a.kind == "exch":
         return value
     if a.kind == "inc":

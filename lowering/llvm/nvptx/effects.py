@@ -48,12 +48,12 @@ class Assertion:
 
 
 def _assert(k: KernelLowering, op: Any) -> None:
-    """All threads wait until it is known to hold: what comes next may rely on it."""
+    """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
     facts = attributes(op)
     message = str(facts["message"] if "message" in facts else facts["msg"])
     place, condition = source_place(op), op.operands[0]
-    if k.per_element:
-        _fail_unless(k, k.scalar(condition), None, Assertion(message, place, (), 0), "")
+    if k.is_alone:
+        _fail_unless(k, k.scalar(condition), k.guard, Assertion(message, place, (), 0), "")
         return
     shape = shape_of(condition.type)
     layout = _in_order(k, shape)

@@ -114,7 +114,8 @@ class KernelLowering:
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
         self.texts: dict[str, str] = {}  # of the kernel's messages, → names
-        self.per_element = False  # whether threads run on their own, for one element after the other
+        self.is_alone = False  # whether each thread runs a region on its own
+        self.guard: V | None = None  # where what such a region gives counts
         self._loops = 0
         self._elements = self._elements_per_thread()
 

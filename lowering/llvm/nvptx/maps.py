@@ -1,7 +1,4 @@
-"""tt.map_elementwise: each thread runs the region for its own elements, one after the other.
-
-Threads take different ways through the region, so nothing in it may need the others: no stores, atomics or prints, no blocks.
-"""
+"""tt.map_elementwise: each thread runs the region for its own elements, one after the other."""
 
 from __future__ import annotations
 
@@ -11,34 +8,25 @@ from typing import TYPE_CHECKING, Any
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.f2 import Span
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ...tt.provenance import WRITES
 from ..ir import V
-from ..syntax import attributes, element_name, is_tensor, shape_of
+from ..syntax import attributes, element_name, shape_of
 from .nodes import Held
-from .regions import region_values
+from .regions import each_thread_alone, region_values
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
-_OF_THE_PROGRAM = WRITES | {"tt.atomic_load", "tt.atomic_poll", "tt.print", "ttg.barrier"}
-
-
 def _map(k: KernelLowering, op: Any) -> None:
     region = op.regions[0]
-    for inner in region.walk():
-        if inner.name in _OF_THE_PROGRAM or any(is_tensor(value.type) for value in (*inner.operands, *inner.results)):
-            raise k.unsupported(op, f"{inner.name} in its region")
     pack = int(attributes(op)["pack"])
     layout = _layout(k, op, pack)
     columns = [k.held(operand, layout) for operand in op.operands]
     found: list[list[V | None]] = [[None] * layout.size(REGISTER) for _ in op.results]
-    k.per_element = True
-    with k.order.apart(op):
+    with each_thread_alone(k, op):
         for registers in _packs(layout, pack):
             values = region_values(k, region, [column[register] for column in columns for register in registers])
             for number, value in enumerate(values):
                 found[number // pack][registers[number % pack]] = value
-    k.per_element = False
     for result, row in zip(op.results, found, strict=True):
         values = [value for value in row if value is not None]
         k.define(result, Held(shape_of(result.type), element_name(result.type), layout, tuple(values)))

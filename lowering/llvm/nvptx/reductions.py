@@ -11,7 +11,7 @@ from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, constant_value, element_name, is_tensor, shape_of
 from .nodes import Held
-from .regions import region_values
+from .regions import each_thread_alone, region_values
 from .threads import bits_of, i32
 
 if TYPE_CHECKING:
@@ -49,8 +49,15 @@ def _reduce(k: KernelLowering, op: Any) -> None:
     elems = [node.elem for node in nodes]
     rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
     plans = [plan_reduction(layout, axis, bits_of(elem)) for elem in elems]
-    plan = plans[0]
-    sums = []
+    with each_thread_alone(k, op):
+        sums = _reduced(k, op, plans, rows, elems)
+    _define(k, op, plans[0].result, sums)
+
+
+def _reduced(
+    k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str]
+) -> list[Tuple]:
+    plan, sums = plans[0], []
     for group in plan.groups:
         total = rows[group[0]]
         for register in group[1:]:
@@ -58,9 +65,7 @@ def _reduce(k: KernelLowering, op: Any) -> None:
         sums.append(total)
     for butterfly in plan.butterflies:
         sums = _butterfly(k, op, butterfly, sums, elems)
-    if plan.exchange is not None:
-        sums = _between_warps(k, op, plans, sums, elems)
-    _define(k, op, plan.result, sums)
+    return sums if plan.exchange is None else _between_warps(k, op, plans, sums, elems)
 
 
 def _butterfly(k: KernelLowering, op: Any, step: Butterfly, sums: list[Tuple], elems: Sequence[str]) -> list[Tuple]:

@@ -1,15 +1,36 @@
-"""Regions on scalars that each thread runs on its own: combine regions, and maps over elements."""
+"""Regions on scalars that each thread runs on its own: combine regions, and maps over elements.
+
+Threads take different ways through them, so nothing in them may need the others: no stores, atomics or prints, no blocks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ...tt.provenance import WRITES
 from ..ir import V
+from ..syntax import is_tensor
 from .control import lower_graph
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
+
+
+_OF_THE_PROGRAM = WRITES | {"tt.atomic_load", "tt.atomic_poll", "tt.print", "ttg.barrier"}
+
+
+@contextmanager
+def each_thread_alone(k: KernelLowering, op: Any) -> Iterator[None]:
+    """Around the code of an operation with such a region. What the region reads is waited for before."""
+    for inner in op.regions[0].walk():
+        if inner.name in _OF_THE_PROGRAM or any(is_tensor(value.type) for value in (*inner.operands, *inner.results)):
+            raise k.unsupported(op, f"{inner.name} in its region")
+    k.is_alone = True
+    with k.order.apart(op):
+        yield
+    k.is_alone = False
 
 
 def region_values(k: KernelLowering, region: Any, arguments: Sequence[V]) -> list[V]:

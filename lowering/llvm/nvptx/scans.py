@@ -9,11 +9,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.linear import ThreadMap
-from ...linear_layouts.scanning import LanePrefixStep, LaneStep, SharedStep, Threads, ThreadStep, plan_scan
+from ...linear_layouts.scanning import (
+    LanePrefixStep,
+    LaneStep,
+    SharedStep,
+    Step,
+    Threads,
+    ThreadStep,
+    plan_scan,
+)
 from ..ir import V
 from ..syntax import attributes, shape_of
 from .nodes import Held
 from .reductions import combine
+from .regions import each_thread_alone
 from .threads import bits_of, i32
 
 if TYPE_CHECKING:
@@ -38,16 +47,9 @@ def _scan(k: KernelLowering, op: Any) -> None:
             own = k.moves.convert(own, node.elem, layout, plan.working)
         columns.append([own[register] for register in plan.source_registers])
     scan = _Scan(k, op, elems, [list(row) for row in zip(*columns, strict=True)])
-    for step in plan.steps:
-        match step:
-            case ThreadStep():
-                scan.inside(step)
-            case LaneStep():
-                scan.between_lanes(step)
-            case LanePrefixStep():
-                scan.lane_totals(step)
-            case SharedStep():
-                scan.through_memory(step)
+    with each_thread_alone(k, op):
+        for step in plan.steps:
+            scan.take(step)
     for place, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
         values = tuple(scan.rows[register][place] for register in plan.destination_registers)
         if plan.after is not None:
@@ -64,10 +66,23 @@ class _Scan:
         self.elems = elems
         self.rows = rows
 
-    def combined(self, before: Row, own: Row, condition: V | None) -> Row:
-        """Both where the condition holds, else the own values."""
+    def take(self, step: Step) -> None:
+        match step:
+            case ThreadStep():
+                self.inside(step)
+            case LaneStep():
+                self.between_lanes(step)
+            case LanePrefixStep():
+                self.lane_totals(step)
+            case SharedStep():
+                self.through_memory(step)
+
+    def combined(self, before: Row, own: Row, condition: V | None, other: Row | None = None) -> Row:
+        """Both where the condition holds, else the own values, or others. The region asserts only where it holds."""
+        self.k.guard = condition
         both = combine(self.k, self.op, before, own)
-        return both if condition is None else self.select(condition, both, own)
+        self.k.guard = None
+        return both if condition is None else self.select(condition, both, own if other is None else other)
 
     def select(self, condition: V, yes: Row, no: Row) -> Row:
         return [self.k.f.select(condition, a, b) for a, b in zip(yes, no, strict=True)]
@@ -173,7 +188,7 @@ class _Scan:
 
         total, has_one = parts[0], is_before(order[0])
         for number, part in zip(order[1:], parts[1:], strict=True):
-            total = self.select(is_before(number), combine(self.k, self.op, total, part), total)
+            total = self.combined(total, part, is_before(number), total)
         return total, has_one
 
     def holds(self, threads: Threads) -> V | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.promotion.errors import KernelAssertionError
+from joinery.promotion.errors import KernelAssertionError, UnsupportedError
 from joinery.runtime.ptxsim.findings import PtxCheckError
 
 from .blocks import block_type, empty, kernel, simulate, simulate_with, some
@@ -172,6 +172,45 @@ def test_an_assertion_in_a_map() -> None:
     np.testing.assert_array_equal(out, np.maximum(x, 0))
     with pytest.raises(KernelAssertionError, match="below fifty"):
         simulate(k, x + 1, empty((64,), "i32"))
+
+
+@pytest.mark.parametrize("kind", ["tt.scan", "tt.reduce"])
+@pytest.mark.parametrize("shape", [(64,), (512,), (4, 128)])
+def test_assertions_in_combine_regions_hold_for_what_is_combined(kind: str, shape: tuple[int, ...]) -> None:
+    """Sums below 1000, whoever forms them; what a thread computes and drops does not count."""
+    axis = len(shape) - 1
+    result = block_type(shape if kind == "tt.scan" else shape[:-1], "i32")
+    body = f"""%y0 = "{kind}"(%x0) <{{axis = {axis} : i32{", reverse = false" if kind == "tt.scan" else ""}}}> ({{
+    ^bb0(%a: i32, %b: i32):
+      %most = arith.constant 1000 : i32
+      %c = arith.addi %a, %b : i32
+      %g = arith.cmpi slt, %c, %most : i32
+      tt.assert %g, "small" : i1
+      {kind}.return %c : i32
+    }}) : ({block_type(shape, "i32")}) -> {result}"""
+    out = shape if kind == "tt.scan" else shape[:-1]
+    k = kernel([(shape, "i32")], [(out, "i32")], body)
+    x = np.zeros(shape, np.int32)
+    x[..., 0] = 999
+    assert (simulate(k, x, empty(out or (1,), "i32"))[1] == 999).all()
+    x[..., -1] = 1
+    with pytest.raises(KernelAssertionError, match="small"):
+        simulate(k, x, empty(out or (1,), "i32"))
+
+
+@pytest.mark.parametrize("what", ["tt.print", "tt.store"])
+def test_what_a_combine_region_cannot_hold(what: str) -> None:
+    inside = {
+        "tt.print": 'tt.print " x" {hex = false, isSigned = array<i32>}', "tt.store": "tt.store %p0, %b : !tt.ptr<i32>",
+    }[what]  # fmt: skip
+    body = f"""%y0 = "tt.reduce"(%x0) <{{axis = 0 : i32}}> ({{
+    ^bb0(%a: i32, %b: i32):
+      {inside}
+      %c = arith.addi %a, %b : i32
+      tt.reduce.return %c : i32
+    }}) : (tensor<64xi32>) -> i32"""
+    with pytest.raises(UnsupportedError, match=f"{what} in its region"):
+        kernel([((64,), "i32")], [((), "i32")], body).ptx()
 
 
 def test_faults_that_are_no_assertions_stay_faults() -> None:
