@@ -2,8 +2,8 @@
 
 python benchmarks/gpu_static.py [NAME …] [--target sm_80] [--warps 4]
 
-For each text of `kernels/gpu_*.ttir`: registers, spilled bytes, instructions in all and in the longest loop, matrix instructions
-and accesses by width, barriers, shared memory. It needs Triton in the environment (its disassembler too); no GPU.
+For each text of `kernels/gpu_*.ttir`: registers, spilled bytes, instructions in all and in the longest loop, matrix
+instructions and accesses by width, barriers, shared memory. It needs Triton in the environment (its disassembler too); no GPU.
 """
 
 from __future__ import annotations
