@@ -309,12 +309,7 @@ def _nanoseconds(k: KernelLowering) -> V:
     return k.t.call("read.ptx.sreg.globaltimer", [], "i64")
 
 
-def _barrier(k: KernelLowering, op: Any) -> None:
-    """All threads of the program, and their memory accesses, wait for each other."""
-    k.shared.barrier()
-
-
 ATOMICS: dict[str, Any] = {
     "tt.atomic_rmw": _atomic, "tt.atomic_cas": _atomic, "tt.atomic_load": _atomic, "tt.atomic_store": _atomic,
-    "tt.atomic_poll": _poll, "ttg.barrier": _barrier,
+    "tt.atomic_poll": _poll,
 }  # fmt: skip
