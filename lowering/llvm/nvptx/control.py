@@ -7,21 +7,20 @@ decides, else what comes in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import UnsupportedError
-from ...linear_layouts.layout import LinearLayout
 from ..elementwise import register_element
 from ..ir import V
-from ..syntax import element_name, is_tensor, shape_of
-from .nodes import Held
+from ..syntax import element_name, is_tensor
+from .carried import Layouts, bind, flat, types
+from .pipelining import Ahead, Stream, candidates, make_pipeline, plan_stream
+from .shared import ALIGNMENT
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
-Layouts = list[LinearLayout | None]
-"""For each carried value: its layout; None for scalars."""
 _TRIALS = 3
 
 
@@ -38,34 +37,6 @@ def lower_body(k: KernelLowering) -> None:
 # -- values in registers -------------------------------------------------------------------
 
 
-def _flat(k: KernelLowering, values: Sequence[Any], layouts: Layouts) -> list[V]:
-    """The registers of values in these layouts, one after the other."""
-    found: list[V] = []
-    for value, layout in zip(values, layouts, strict=True):
-        found += [k.scalar(value)] if layout is None else list(k.held(value, layout))
-    return found
-
-
-def _bind(k: KernelLowering, values: Sequence[Any], layouts: Layouts, registers: Sequence[V]) -> None:
-    rest = list(registers)
-    for value, layout in zip(values, layouts, strict=True):
-        if layout is None:
-            k.scalars[value] = rest.pop(0)
-            continue
-        count = layout.size("register")
-        own, rest = tuple(rest[:count]), rest[count:]
-        k.define(value, Held(shape_of(value.type), element_name(value.type), layout, own))
-
-
-def _types(values: Sequence[Any], layouts: Layouts) -> list[str]:
-    found = []
-    for value, layout in zip(values, layouts, strict=True):
-        elem = element_name(value.type)
-        type_ = "i64" if elem == "ptr" else register_element(elem)
-        found += [type_] * (1 if layout is None else layout.size("register"))
-    return found
-
-
 def _wanted(k: KernelLowering, values: Sequence[Any]) -> Layouts:
     """Where values lie, as far as they lie anywhere."""
     return [k.ev.choose_layout([k.node(value)]) if is_tensor(value.type) else None for value in values]
@@ -75,8 +46,10 @@ def _wanted(k: KernelLowering, values: Sequence[Any]) -> Layouts:
 def trial(k: KernelLowering) -> Iterator[None]:
     """Lower something to see what comes out. No trace is left."""
     nodes, scalars = dict(k.nodes), dict(k.scalars)
+    k.on_trial += 1
     with k.f.trial(), k.shared.trial(), k.order.trial(), k.ev.scope():
         yield
+    k.on_trial -= 1
     k.nodes, k.scalars = nodes, scalars
 
 
@@ -93,8 +66,8 @@ def _carried_layouts(
         return layouts
     for _ in range(_TRIALS):
         with trial(k):
-            registers = [V(k.f.fresh("c"), type_) for type_ in _types(arguments, layouts)]
-            _bind(k, arguments, layouts, registers)
+            registers = [V(k.f.fresh("c"), type_) for type_ in types(arguments, layouts)]
+            bind(k, arguments, layouts, registers)
             yielded = _wanted(k, body())
         better = [own if own is not None else old for own, old in zip(yielded, layouts, strict=True)]
         if better == layouts:
@@ -120,35 +93,65 @@ def _for(k: KernelLowering, op: Any) -> None:
         k.scalars[index] = V(f.fresh("i"), low.type)
         return run()
 
-    with k.order.several_ways(op):
+    with k.order.several_ways(op), ExitStack() as stack:
         k.shared.somebody_reads()
         layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
-        carried = _flat(k, op.iter_args, layouts)
+        start = flat(k, op.iter_args, layouts)
         k.shared.somebody_reads()
+        ahead = None if k.on_trial else _ahead(k, op, layouts, unsigned)
+        more: list[V] = []
+        if ahead is not None:
+            stack.enter_context(ahead)
+            more = ahead.begin(low, high, step, start)
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         before = f.block
         f.branch(head)
         f.start(head)
         counter = V(f.fresh("i"), low.type)
-        registers = [V(f.fresh("c"), type_) for type_ in _types(arguments, layouts)]
+        registers = [V(f.fresh("c"), type_) for type_ in types(arguments, layouts)]
+        own = [V(f.fresh("c"), value.type) for value in more]
         slot = len(f.lines)
         f.lines.append("")
         f.cond_branch(f.icmp("ult" if unsigned else "slt", counter, high), inside, done)
         f.start(inside)
         with k.ev.scope():
+            following = [] if ahead is None else ahead.turn(counter, high, step, own)
             k.scalars[index] = counter
-            _bind(k, arguments, layouts, registers)
-            following = _flat(k, run(), layouts)
+            bind(k, arguments, layouts, registers)
+            following = [*flat(k, run(), layouts), *following]
             after = f.add(counter, step)
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{k.no_unrolling()}")
         phis = [f"  {counter.ref} = phi {low.type} [ {low.ref}, %{before} ], [ {after.ref}, %{latch} ]"]
-        for value, start, new in zip(registers, carried, following, strict=True):
-            phis.append(f"  {value.ref} = phi {value.type} [ {start.ref}, %{before} ], [ {new.ref}, %{latch} ]")
+        for value, first, new in zip([*registers, *own], [*start, *more], following, strict=True):
+            phis.append(f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]")
         f.lines[slot] = "\n".join(phis)
         f.start(done)
-        _bind(k, op.results, layouts, registers)
+        if ahead is not None:
+            ahead.end()
+        bind(k, op.results, layouts, registers)
         k.shared.somebody_reads()
+
+
+def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | None:
+    """The loads of a loop that can be done ahead, looked at on trial."""
+    loads, addresses, carried = candidates(op) if k.target.capability >= 80 else ([], [], [])
+    streams: list[Stream] = []
+    if loads:
+        index, *arguments = op.body.blocks[0].args
+        with trial(k):
+            k.scalars[index] = V(k.f.fresh("i"), register_element(element_name(index.type)))
+            bind(k, arguments, layouts, [V(k.f.fresh("c"), type_) for type_ in types(arguments, layouts)])
+            for each in addresses:
+                k.operation(each)
+            offset = 0
+            for load in loads:
+                stream = plan_stream(k, load, k.access_layout(load), offset)
+                if stream is not None:
+                    streams.append(stream)
+                    offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
+    pipeline = make_pipeline(k, streams, addresses, carried)
+    return None if pipeline is None else Ahead(k, op, pipeline, layouts, unsigned)
 
 
 def _while(k: KernelLowering, op: Any) -> None:
@@ -161,7 +164,7 @@ def _while(k: KernelLowering, op: Any) -> None:
         return k.scalar(last.operands[0]), list(last.operands[1:])
 
     def turn(passed: Sequence[Any], layouts: Layouts) -> Sequence[Any]:
-        _bind(k, after.args, layouts, _flat(k, passed, layouts))
+        bind(k, after.args, layouts, flat(k, passed, layouts))
         k.block(after)
         return list(after.last_op.operands)
 
@@ -177,30 +180,30 @@ def _while(k: KernelLowering, op: Any) -> None:
     with k.order.several_ways(op):
         k.shared.somebody_reads()
         layouts = _carried_layouts(k, op.operands, before.args, on_trial)
-        carried = _flat(k, op.operands, layouts)
+        carried = flat(k, op.operands, layouts)
         k.shared.somebody_reads()
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         entry = f.block
         f.branch(head)
         f.start(head)
-        registers = [V(f.fresh("c"), type_) for type_ in _types(before.args, layouts)]
+        registers = [V(f.fresh("c"), type_) for type_ in types(before.args, layouts)]
         slot = len(f.lines)
         f.lines.append("")
         with k.ev.scope():
-            _bind(k, before.args, layouts, registers)
+            bind(k, before.args, layouts, registers)
             condition, passed = test()
             wanted = _wanted(k, passed)
             results = [
                 (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
                 for own, value in zip(wanted, after.args, strict=True)
             ]
-            outgoing = _flat(k, passed, results)
+            outgoing = flat(k, passed, results)
             f.cond_branch(condition, inside, done)
             f.start(inside)
             with k.ev.scope():
-                _bind(k, after.args, results, outgoing)
+                bind(k, after.args, results, outgoing)
                 k.block(after)
-                following = _flat(k, list(after.last_op.operands), layouts)
+                following = flat(k, list(after.last_op.operands), layouts)
             latch = f.block
             f.branch(head)
         f.lines[slot] = "\n".join(
@@ -208,7 +211,7 @@ def _while(k: KernelLowering, op: Any) -> None:
             for value, start, new in zip(registers, carried, following, strict=True)
         )
         f.start(done)
-        _bind(k, op.results, results, outgoing)
+        bind(k, op.results, results, outgoing)
         k.shared.somebody_reads()
 
 
@@ -242,16 +245,16 @@ def _if(k: KernelLowering, op: Any) -> None:
             if region.blocks:
                 with k.ev.scope():
                     k.block(region.blocks[0])
-                    values = _flat(k, list(region.blocks[0].last_op.operands), layouts)
+                    values = flat(k, list(region.blocks[0].last_op.operands), layouts)
             ends.append((f.block, values))
             f.branch(done)
         f.start(done)
         k.shared.somebody_reads()
         joined = [
             f.phi(type_, [(values[i], block) for block, values in ends])
-            for i, type_ in enumerate(_types(op.results, layouts))
+            for i, type_ in enumerate(types(op.results, layouts))
         ]
-        _bind(k, op.results, layouts, joined)
+        bind(k, op.results, layouts, joined)
 
 
 def _execute_region(k: KernelLowering, op: Any) -> None:
@@ -284,10 +287,10 @@ def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[An
         for block in order:
             if block is not order[0]:
                 f.start(labels[block])
-                registers = [V(f.fresh("c"), type_) for type_ in _types(block.args, layouts[block])]
+                registers = [V(f.fresh("c"), type_) for type_ in types(block.args, layouts[block])]
                 slots[block] = (len(f.lines), registers)
                 f.lines.append("")
-                _bind(k, block.args, layouts[block], registers)
+                bind(k, block.args, layouts[block], registers)
             k.shared.somebody_reads()
             with k.ev.scope():
                 k.block_without_end(block)
@@ -307,7 +310,7 @@ def _branch(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: A
     f = k.f
 
     def go(block: Any, values: Sequence[Any]) -> str:
-        incoming[block].append((f.block, _flat(k, values, layouts[block])))
+        incoming[block].append((f.block, flat(k, values, layouts[block])))
         return str(labels[block])
 
     match last.name:

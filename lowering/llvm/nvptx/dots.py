@@ -32,7 +32,7 @@ from ..elementwise import emit_map, register_element
 from ..ir import V, const, element
 from ..syntax import attributes, element_name, shape_of
 from .matrix_loads import OperandLoad, plan_operand
-from .nodes import Held, Node, Shape
+from .nodes import Held, Node, Shape, Staged
 from .shared import ALIGNMENT
 from .threads import bits_of
 
@@ -171,8 +171,28 @@ def _operands(
     return [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
 
 
+def operand_layout(k: KernelLowering, load: Any) -> LinearLayout | None:
+    """The fragment layout that a load's only use, a product, wants it in; None where each thread multiplies."""
+    use = next(iter(load.results[0].uses))
+    op = use.operation
+    a, b = op.operands[:2]
+    shape, elem = shape_of(op.results[0].type), element_name(op.results[0].type)
+    kind = _kind((element_name(a.type), element_name(b.type)), elem, str(attributes(op).get("inputPrecision") or "ieee"))
+    instruction = _INSTRUCTIONS.get(kind or "")
+    depth = shape_of(a.type)[-1]
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+        return None
+    warps = _warps(k.warps, shape, instruction)
+    return dot_operand(shape_of(load.results[0].type), "ab"[use.index], warps, instruction.bits)
+
+
 def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
     """Operands in fragments. Those that go by ldmatrix are stored together, behind one barrier."""
+    if any(isinstance(node, Staged) for node, _ in wanted):
+        return [
+            node.operand.fetch(k, node.base) if isinstance(node, Staged) else _fragments(k, [(node, layout)])[0]
+            for node, layout in wanted
+        ]
     loads = [_by_matrices(k, node, layout) for node, layout in wanted]
     starts, size = [], 0
     for load in loads:

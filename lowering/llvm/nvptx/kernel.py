@@ -27,7 +27,7 @@ from .global_memory import Facts, GlobalMemory, coalesced, widest
 from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
-from .nodes import Held, Node, Range, Shape, Splat, View
+from .nodes import Held, Node, Range, Shape, Splat, Staged, View
 from .ordering import MemoryOrder
 from .reductions import REDUCTIONS
 from .scans import SCANS
@@ -112,6 +112,8 @@ class KernelLowering:
         self.axes = AxisAnalysis(function, multiples)
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
+        self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has done ahead
+        self.on_trial = 0
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
         self.texts: dict[str, str] = {}  # of the kernel's messages, → names
@@ -181,6 +183,11 @@ class KernelLowering:
             return self.coalesced(shape, Facts(self.axes.of(value)).order())
         known = [order for (own, order) in self._elements if own == shape]
         return self.coalesced(shape, known[0] if known else None)
+
+    def access_layout(self, op: Any) -> LinearLayout:
+        """Pointers that are expressions are computed where the access is best; others stay where they are."""
+        own = self.ev.choose_layout([self.node(op.ptr)])
+        return own if own is not None else self.coalesced(shape_of(op.ptr.type), self.facts(op).order())
 
     # -- operations ------------------------------------------------------------------
 
@@ -287,6 +294,9 @@ def _view(kind: str) -> Handler:
 
 def _load(k: KernelLowering, op: Any) -> None:
     result = op.results[0]
+    if op in k.staged:
+        k.define(result, k.staged[op])
+        return
     facts = attributes(op)
     elem = element_name(result.type)
     cache, volatile = _cache(facts), bool(facts.get("isVolatile"))
@@ -299,7 +309,7 @@ def _load(k: KernelLowering, op: Any) -> None:
         word = k.memory.load_word(k.scalar(op.ptr), bits_of(elem), guard, fill, cache, volatile)
         k.scalars[result] = k.t.from_bits(k.t.unpack(word, 1, bits_of(elem))[0], elem)
         return
-    layout = access_layout(k, op)
+    layout = k.access_layout(op)
     k.order.before(op, layout)
     known = k.facts(op)
     vector, axis = known.width(shape_of(result.type), bits_of(elem), layout)
@@ -307,12 +317,6 @@ def _load(k: KernelLowering, op: Any) -> None:
     other = None if op.other is None else k.held(op.other, layout)
     values = k.memory.load(elem, layout, k.held(op.ptr, layout), mask, other, vector, axis, cache, volatile)
     k.define(result, Held(shape_of(result.type), elem, layout, values))
-
-
-def access_layout(k: KernelLowering, op: Any) -> LinearLayout:
-    """Pointers that are expressions are computed where the access is best; others stay where they are."""
-    own = k.ev.choose_layout([k.node(op.ptr)])
-    return own if own is not None else k.coalesced(shape_of(op.ptr.type), k.facts(op).order())
 
 
 def _store(k: KernelLowering, op: Any) -> None:
@@ -324,7 +328,7 @@ def _store(k: KernelLowering, op: Any) -> None:
         guard = first if op.mask is None else k.f.binary("and", first, k.scalar(op.mask))
         k.memory.store_word(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
         return
-    layout = access_layout(k, op)
+    layout = k.access_layout(op)
     k.order.before(op, layout)
     vector, axis = k.facts(op).width(shape_of(op.ptr.type), bits_of(elem), layout)
     mask = None if op.mask is None else k.held(op.mask, layout)

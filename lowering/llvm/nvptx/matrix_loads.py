@@ -73,6 +73,36 @@ def plan_operand(values: Sequence[V], elem: str, src: LinearLayout, dst: LinearL
     return OperandLoad(tuple(values), elem, src, dst, shared, access)
 
 
+@dataclass(frozen=True, slots=True)
+class StagedOperand:
+    """An operand that lies in shared memory already.  axis: the dim that is contiguous there."""
+
+    shape: tuple[int, ...]
+    elem: str
+    dst: LinearLayout
+    shared: LinearLayout
+    access: MatrixAccess
+    axis: int
+
+    @property
+    def bytes(self) -> int:
+        return self.shape[0] * self.shape[1] * bits_of(self.elem) // 8
+
+    def fetch(self, k: KernelLowering, base: V) -> list[V]:
+        found = _fetch(k, self.access, self.elem, base)
+        return [found[each] for each in to_unique(self.dst)]
+
+
+def staged_operand(elem: str, src: LinearLayout, dst: LinearLayout) -> StagedOperand | None:
+    """An operand that gets to shared memory from `src` by itself; None where ldmatrix does not fit."""
+    planned = plan_operand((), elem, src, dst)
+    if planned is None:
+        return None
+    first = next(basis for basis in src[REGISTER] if basis)
+    axis = 1 if src.coordinates(first)[1] else 0
+    return StagedOperand(src.shape, elem, dst, planned.shared, planned.access, axis)
+
+
 def _store(
     k: KernelLowering, values: Sequence[V], elem: str, src: LinearLayout, shared: LinearLayout, base: V
 ) -> None:

@@ -68,14 +68,24 @@ class Held:
     registers: tuple[V, ...]
 
 
-Node = Splat | Range | Map | View | Held
+@dataclass(frozen=True, slots=True, eq=False)
+class Staged:
+    """A block in shared memory, for a product to fetch: `operand` says how, `base` is where it starts."""
+
+    shape: Shape
+    elem: str
+    operand: Any
+    base: V
+
+
+Node = Splat | Range | Map | View | Held | Staged
 
 
 def holds(node: Node) -> bool:
     """Whether the node is more than an expression of scalars and positions."""
     while isinstance(node, View):
         node = node.source
-    return isinstance(node, Held)
+    return isinstance(node, Held | Staged)
 
 
 def source_layout(view: View, layout: LinearLayout) -> LinearLayout:

@@ -18,9 +18,12 @@ from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import Elected
 from ...linear_layouts.matching import offsets, vector_accesses, vector_elements
 from ...tt.provenance import ATOMICS, WRITES
-from ..ir import V
+from ..ir import V, const
 from ..syntax import attributes, element_name, is_tensor, shape_of
+from .carried import Layouts, bind, flat
+from .dots import operand_layout
 from .matrix_loads import StagedOperand, staged_operand
+from .nodes import Staged
 from .shared import ALIGNMENT
 from .threads import bits_of, i32
 
@@ -94,7 +97,7 @@ def _is_zero(value: Any) -> bool:
 
 
 def _addresses(load: Any, body: Any) -> tuple[list[Any], set[int]] | None:
-    """The operations and carried values that the address and mask of a load come from; None if they take more than arithmetic."""
+    """The operations and carried values that address and mask come from; None if they take more than arithmetic."""
     arguments = {argument: number for number, argument in enumerate(body.args)}
     waiting = [load.ptr, *([load.mask] if load.mask is not None else [])]
     found: list[Any] = []
@@ -126,7 +129,8 @@ def plan_stream(k: KernelLowering, op: Any, layout: LinearLayout, offset: int) -
     wide, axis = k.facts(op).width(shape, bits, layout)
     if wide * bits != 8 * CHUNK:
         return None
-    operand = staged_operand(k, op, elem, layout)
+    fragment = operand_layout(k, op)
+    operand = None if fragment is None else staged_operand(elem, layout, fragment)
     if operand is None or operand.axis != axis:
         return None
     if vector_elements(offsets(layout, operand.shared), bits) * bits < 8 * CHUNK:
@@ -134,21 +138,17 @@ def plan_stream(k: KernelLowering, op: Any, layout: LinearLayout, offset: int) -
     return Stream(op, operand, layout, offset)
 
 
-def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], addresses: Any, carried: Any) -> Pipeline | None:
+def make_pipeline(
+    k: KernelLowering, streams: Sequence[Stream], addresses: Sequence[Any], carried: Sequence[int]
+) -> Pipeline | None:
     """With as many stages as shared memory has room for; None when there is room for one only."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
     stages = min(MOST_STAGES, k.shared.room(k.target.shared_bytes) // size) if size else 0
     return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size) if stages > 1 else None
 
 
-def start_copies(k: KernelLowering, pipeline: Pipeline, stage: V, goes_on: V) -> None:
-    """Copy the blocks of the turn whose values are bound now into a stage (its byte offset); nothing when it is one too many."""
-    for stream in pipeline.streams:
-        _start(k, stream, stage, goes_on)
-    k.t.call("cp.async.commit.group", [], "void")
-
-
 def _start(k: KernelLowering, stream: Stream, stage: V, goes_on: V) -> None:
+    """Copy the block of the turn whose values are bound now into a stage; nothing when it is one too many."""
     t, f, op, layout = k.t, k.f, stream.op, stream.layout
     bits = bits_of(element_name(op.results[0].type))
     where, free = offsets(layout, stream.operand.shared), layout.free_masks()
@@ -159,7 +159,7 @@ def _start(k: KernelLowering, stream: Stream, stage: V, goes_on: V) -> None:
     addresses = k.held(op.ptr, layout)
     mask = None if op.mask is None else k.held(op.mask, layout)
     elected = t.elected(Elected(free[LANE], free[WARP]))
-    base = k.shared.at(k.shared.kept, f.add(stage, i32(stream.offset)))
+    base = k.shared.at(stage, i32(stream.offset))
     whole = i32(CHUNK)
 
     def copy() -> None:
@@ -179,13 +179,93 @@ def _start(k: KernelLowering, stream: Stream, stage: V, goes_on: V) -> None:
             copy()
 
 
-def wait_for_copies(k: KernelLowering, newer: int) -> None:
-    """Until all copies but those of the `newer` last turns have arrived."""
-    k.t.call("cp.async.wait.group", [i32(newer)], "void")
+class Ahead:
+    """A pipelined loop while it is emitted. What it carries besides the loop's own values: the values of the turn to be loaded,
+    and the byte offsets of the stages to be read and to be written."""
 
+    def __init__(self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, unsigned: bool) -> None:
+        self.k, self.op, self.pipeline = k, op, pipeline
+        index, *arguments = op.body.blocks[0].args
+        self.index = index
+        self.arguments = [arguments[number] for number in pipeline.carried]
+        self.layouts = [layouts[number] for number in pipeline.carried]
+        self.all_layouts = layouts
+        self.less = "ult" if unsigned else "slt"
+        self._kept = k.shared.kept(pipeline.stages * pipeline.stage_bytes)
+        self._buffer: V | None = None
 
-def next_stage(k: KernelLowering, pipeline: Pipeline, stage: V) -> V:
-    """The byte offset of the stage after this one, the first after the last."""
-    following = k.f.add(stage, i32(pipeline.stage_bytes))
-    last = k.f.icmp("eq", following, i32(pipeline.stages * pipeline.stage_bytes))
-    return k.f.select(last, i32(0), following)
+    def __enter__(self) -> Ahead:
+        self._buffer = self._kept.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self._kept.__exit__(*failure)
+
+    def begin(self, low: V, high: V, step: V, start: Sequence[V]) -> list[V]:
+        """Load the first turns. The first values of what is carried besides."""
+        k, size = self.k, self.pipeline.stage_bytes
+        values = self._of(start)
+        index = low
+        k.shared.barrier()  # what lay in the stages has been read
+        for turn in range(self.pipeline.ahead):
+            values = self._load(values, index, high, i32(turn * size))
+            index = k.f.add(index, step)
+        return [*values, i32(0), i32(self.pipeline.ahead * size)]
+
+    def turn(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+        """Wait for the turn's blocks, and load later ones. What is carried on besides."""
+        k, f = self.k, self.k.f
+        *values, read, write = own
+        k.t.call("cp.async.wait.group", [i32(self.pipeline.ahead - 1)], "void")
+        k.shared.barrier()
+        distance = f.mul(step, const(self.pipeline.ahead, step.type))
+        following = self._load(values, f.add(counter, distance), high, write)
+        assert self._buffer is not None
+        for stream in self.pipeline.streams:
+            place = k.shared.at(k.shared.at(self._buffer, read), i32(stream.offset))
+            operand = stream.operand
+            k.staged[stream.op] = Staged(operand.shape, operand.elem, operand, place)
+        return [*following, self._next(read), self._next(write)]
+
+    def end(self) -> None:
+        """Nothing is on its way any more."""
+        self.k.t.call("cp.async.wait.group", [i32(0)], "void")
+        for stream in self.pipeline.streams:
+            self.k.staged.pop(stream.op, None)
+
+    def _of(self, start: Sequence[V]) -> list[V]:
+        """Of all values that the loop carries those that addresses come from."""
+        rest = list(start)
+        found: list[V] = []
+        for number, layout in enumerate(self.all_layouts):
+            count = 1 if layout is None else layout.size(REGISTER)
+            if number in self.pipeline.carried:
+                found += rest[:count]
+            rest = rest[count:]
+        return found
+
+    def _load(self, values: Sequence[V], index: V, high: V, stage: V) -> list[V]:
+        """Start the copies of one turn; the values of the turn after it."""
+        k = self.k
+        nodes, scalars = dict(k.nodes), dict(k.scalars)
+        with k.ev.scope():
+            k.scalars[self.index] = index
+            bind(k, self.arguments, self.layouts, values)
+            for each in self.pipeline.addresses:
+                k.operation(each)
+            goes_on = k.f.icmp(self.less, index, high)
+            assert self._buffer is not None
+            place = k.shared.at(self._buffer, stage)
+            for stream in self.pipeline.streams:
+                _start(k, stream, place, goes_on)
+            k.t.call("cp.async.commit.group", [], "void")
+            yielded = self.op.body.blocks[0].last_op.operands
+            following = flat(k, [yielded[number] for number in self.pipeline.carried], self.layouts)
+        k.nodes, k.scalars = nodes, scalars
+        return following
+
+    def _next(self, stage: V) -> V:
+        """The byte offset of the stage after this one, the first after the last."""
+        f, size = self.k.f, self.pipeline.stage_bytes
+        following = f.add(stage, i32(size))
+        return f.select(f.icmp("eq", following, i32(self.pipeline.stages * size)), i32(0), following)

@@ -19,16 +19,34 @@ class SharedMemory:
         self.t = threads
         self.f: Function = threads.f
         self.bytes = 0
+        self._floor = 0  # what lies below belongs to a loop
         self.barriers = 0
         self.state = ""  # "warp" or "block": who may still read what was exchanged last
 
     def reserve(self, size: int) -> V:
         """Memory for one move; the next one may have the same."""
-        self.bytes = max(self.bytes, size)
+        self.bytes = max(self.bytes, self._floor + size)
+        return self.at(self.buffer, i32(self._floor))
+
+    @property
+    def buffer(self) -> V:
         self.f.module.globals.setdefault(
             BUFFER, f"@{BUFFER} = external addrspace(3) global [0 x i8], align {ALIGNMENT}"
         )
         return V(f"@{BUFFER}", "ptr addrspace(3)")
+
+    def room(self, limit: int) -> int:
+        """Bytes that are left of a limit for a loop to keep, with as much again as moves have needed so far."""
+        return limit - self._floor - max(self.bytes - self._floor, 0)
+
+    @contextmanager
+    def kept(self, size: int) -> Iterator[V]:
+        """Memory that moves leave alone as long as this is open."""
+        start = self._floor
+        self._floor += -(-size // ALIGNMENT) * ALIGNMENT
+        self.bytes = max(self.bytes, self._floor)
+        yield self.at(self.buffer, i32(start))
+        self._floor = start
 
     def at(self, base: V, offset: V) -> V:
         """An address, `offset` bytes (i32) from the base."""

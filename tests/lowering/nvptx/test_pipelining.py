@@ -1,0 +1,80 @@
+"""Loops that load ahead: the product is right for every number of turns, and nothing is read before it has arrived."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.runtime.ptxsim import Module, PtxCheckError
+
+TEXT = (Path(__file__).parents[3] / "benchmarks" / "kernels" / "gpu_matmul_f16.ttir").read_text()
+TILE = 128
+
+
+def matrices(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Small whole numbers: sums are exact in any order."""
+    rng = np.random.default_rng(m + n + k)
+    a, b = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    return a, b, np.zeros((m, n), np.float32)
+
+
+def arguments(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[object, ...]:
+    (m, k), n = a.shape, b.shape[1]
+    return (a, b, c, m, n, k, k, n, n)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_the_loop_is_pipelined(target: str) -> None:
+    code = jn.kernel.from_ttir(TEXT).gpu_code(target)
+    assert code.ptx.count("cp.async.cg.shared.global") == 3 * 16  # two turns before the loop, one in it
+    assert "ld.global" not in code.ptx
+    assert code.lowered.shared_bytes == 3 * 2 * TILE * 64 * 2
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("delivery", ["late", "early", "random"])
+def test_any_number_of_turns(turns: int, delivery: str) -> None:
+    a, b, c = matrices(TILE, TILE, 64 * turns - 16 if turns else 0)
+    code = jn.kernel.from_ttir(TEXT).gpu_code("sm_80")
+    kernel = Module(code.ptx).kernel()
+    kernel.launch((1, 1), None, arguments(a, b, c), shared=code.lowered.shared_bytes, level=3, delivery=delivery)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(144, 160, 80), (16, 48, 16)])
+def test_masked_tiles(shape: tuple[int, int, int]) -> None:
+    a, b, c = matrices(*shape)
+    grid = (-(-shape[0] // TILE), -(-shape[1] // TILE))
+    jn.kernel.from_ttir(TEXT).launch(grid, *arguments(a, b, c), device="ptxsim", sanitize=True)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("warps", [1, 8])
+def test_other_numbers_of_warps(warps: int) -> None:
+    a, b, c = matrices(TILE, TILE, 128)
+    code = jn.kernel.from_ttir(TEXT).gpu_code("sm_80", warps)
+    kernel = Module(code.ptx).kernel()
+    kernel.launch((1, 1), None, arguments(a, b, c), shared=code.lowered.shared_bytes, level=3)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
+def test_waiting_for_too_little_is_noticed() -> None:
+    """The same code with one wait that lets one more turn be on its way."""
+    a, b, c = matrices(TILE, TILE, 256)
+    code = jn.kernel.from_ttir(TEXT).gpu_code("sm_80")
+    hasty = code.ptx.replace("cp.async.wait_group \t1", "cp.async.wait_group \t2").replace("wait_group 1", "wait_group 2")
+    assert hasty != code.ptx
+    with pytest.raises(PtxCheckError):
+        Module(hasty).kernel().launch(
+            (1, 1), None, arguments(a, b, c), shared=code.lowered.shared_bytes, level=3
+        )
+
+
+def test_loops_that_write_memory_do_not_load_ahead() -> None:
+    """What a turn writes a later turn may read."""
+    place = "      %pa_44 = tt.addptr"
+    stores = TEXT.replace(place, f"      tt.store %pa_25, %x_35, %x_34 : tensor<128x64x!tt.ptr<f16>>\n{place}")
+    assert stores != TEXT
+    assert "cp.async" not in jn.kernel.from_ttir(stores).ptx()
