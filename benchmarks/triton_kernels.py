@@ -119,6 +119,31 @@ def attention(q, k, v, o, T, scale, sh, st, BQ: tl.constexpr, BK: tl.constexpr, 
     tl.store(o + base + rq[:, None] * st + d[None, :], acc / den[:, None], rq[:, None] < T)
 
 
+@triton.jit
+def attention_f16(q, k, v, o, T, scale, sh, st, BQ: tl.constexpr, BK: tl.constexpr, D: tl.constexpr):
+    rq = tl.program_id(0) * BQ + tl.arange(0, BQ)
+    d = tl.arange(0, D)
+    base = tl.program_id(1) * sh
+    qt = tl.load(q + base + rq[:, None] * st + d[None, :], rq[:, None] < T, other=0.0)
+    top = tl.full((BQ,), -float("inf"), tl.float32)
+    den = tl.zeros((BQ,), tl.float32)
+    acc = tl.zeros((BQ, D), tl.float32)
+    s2 = scale * 1.44269504
+    for j in range(0, T, BK):
+        rk = j + tl.arange(0, BK)
+        kt = tl.load(k + base + rk[None, :] * st + d[:, None], rk[None, :] < T, other=0.0)
+        s = tl.dot(qt, kt) * s2
+        s = tl.where(rk[None, :] < T, s, -1.0e30)
+        new = tl.maximum(top, tl.max(s, 1))
+        alpha = tl.exp2(top - new)
+        p = tl.exp2(s - new[:, None])
+        den = den * alpha + tl.sum(p, 1)
+        vt = tl.load(v + base + rk[:, None] * st + d[None, :], rk[:, None] < T, other=0.0)
+        acc = tl.dot(p.to(tl.float16), vt, acc * alpha[:, None])
+        top = new
+    tl.store(o + base + rq[:, None] * st + d[None, :], (acc / den[:, None]).to(tl.float16), rq[:, None] < T)
+
+
 POINTERS, SIZES = "xyowbacqkv", ("n", "M", "N", "K", "T", "sam", "sbk", "scm", "sh", "st")
 TEXTS = {
     "vec_add": (vec_add, {"BLOCK": 1024}),
@@ -133,6 +158,7 @@ GPU_TEXTS = {
     "gpu_layer_norm": (layer_norm, {"BLOCK": 4096}, "*fp32"),
     "gpu_vec_add": (vec_add, {"BLOCK": 1024}, "*fp32"),
     "gpu_matmul_f16": (matmul_masked, {"BM": 128, "BN": 128, "BK": 64}, "*fp16"),
+    "gpu_attention_f16": (attention_f16, {"BQ": 64, "BK": 64, "D": 64}, "*fp16"),
 }
 """For code that is looked at without being run: numbers are multiples of 16 too, as Triton finds them at a launch."""
 

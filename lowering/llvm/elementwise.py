@@ -128,6 +128,8 @@ def larger(f: Function, a: V, b: V, greater: bool) -> V:
 
 def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
     """max/min. NaN: the propagating form returns NaN, the other the number. Equal zeros of either sign: any of them."""
+    if "ptx" in f.module.features and a.type == "float":  # one instruction
+        return f.intrinsic(("max" if greater else "min") + ("imum" if propagate_nan else "num"), [a, b])
     if propagate_nan:
         if is_finite_constant(b):
             return larger(f, b, a, greater)  # a NaN in `a` falls through

@@ -69,6 +69,11 @@ class Lanes:
         features = self.fn.module.features
         return self.element == "float" and self.n in (4, 8, 16) and {"avx512f", "avx512vl"} <= features
 
+    @property
+    def is_ptx(self) -> bool:
+        """Whether the code is for one thread of a GPU."""
+        return "ptx" in self.fn.module.features and self.element == "float" and self.n == 1
+
     def scalef(self, a: V, exponent: V) -> V:
         """a · 2^⌊exponent⌋, rounded once, with overflow to infinity. Only where `scales`."""
         mask = V("-1", "i16" if self.n == 16 else "i8")

@@ -59,6 +59,8 @@ def _exp_normal(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
 
 
 def exp2(lane: Lanes, x: V) -> V:
+    if lane.is_ptx:  # within 2 ulp over the full range, denormals included (PTX ISA, "ex2")
+        return lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.f", [x], lane.type)
     x = lane.at_least(lane.at_most(x, 129.0), -151.0)
     shifted = lane.add(x, ROUNDER + 254.0)
     r = lane.sub(x, lane.sub(shifted, ROUNDER + 254.0))

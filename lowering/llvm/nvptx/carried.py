@@ -26,15 +26,19 @@ def flat(k: KernelLowering, values: Sequence[Any], layouts: Layouts) -> list[V]:
     return found
 
 
-def bind(k: KernelLowering, values: Sequence[Any], layouts: Layouts, registers: Sequence[V]) -> None:
+def bind(
+    k: KernelLowering, values: Sequence[Any], layouts: Layouts, registers: Sequence[V], guessed: Sequence[bool] = ()
+) -> None:
+    """Give values their registers. `guessed`: whose layout is a guess."""
     rest = list(registers)
-    for value, layout in zip(values, layouts, strict=True):
+    for number, (value, layout) in enumerate(zip(values, layouts, strict=True)):
         if layout is None:
             k.scalars[value] = rest.pop(0)
             continue
+        weak = bool(guessed) and guessed[number]
         count = layout.size("register")
         own, rest = tuple(rest[:count]), rest[count:]
-        k.define(value, Held(shape_of(value.type), element_name(value.type), layout, own))
+        k.define(value, Held(shape_of(value.type), element_name(value.type), layout, own, weak))
 
 
 def types(values: Sequence[Any], layouts: Layouts) -> list[str]:

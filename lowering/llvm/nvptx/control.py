@@ -15,6 +15,7 @@ from ..elementwise import register_element
 from ..ir import V
 from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
+from .nodes import own_layout
 from .pipelining import Ahead, Stream, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
 
@@ -58,6 +59,7 @@ def _carried_layouts(
 ) -> Layouts:
     """Layouts for what a loop carries: `body` lowers it and gives what it yields."""
     start = _wanted(k, first)
+    guessed = [own is None for own in start]
     layouts: Layouts = [
         (own if own is not None else k.preferred(argument)) if is_tensor(argument.type) else None
         for own, argument in zip(start, arguments, strict=True)
@@ -67,12 +69,14 @@ def _carried_layouts(
     for _ in range(_TRIALS):
         with trial(k):
             registers = [V(k.f.fresh("c"), type_) for type_ in types(arguments, layouts)]
-            bind(k, arguments, layouts, registers)
-            yielded = _wanted(k, body())
-        better = [own if own is not None else old for own, old in zip(yielded, layouts, strict=True)]
-        if better == layouts:
+            bind(k, arguments, layouts, registers, guessed)
+            yielded = list(body())
+            found = [own_layout(k.node(value)) if is_tensor(value.type) else None for value in yielded]
+        better = [old if own is None else own[0] for own, old in zip(found, layouts, strict=True)]
+        firm = [guess and (own is None or not own[1]) for own, guess in zip(found, guessed, strict=True)]
+        if better == layouts and firm == guessed:
             break
-        layouts = better
+        layouts, guessed = better, firm
     return layouts
 
 

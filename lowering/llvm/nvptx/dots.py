@@ -74,7 +74,7 @@ def _dot(k: KernelLowering, op: Any) -> None:
     kind = _kind(elems, elem, precision)
     instruction = _INSTRUCTIONS.get(kind or "")
     if instruction is not None and _fits(instruction, (*shape[-2:], depth)):
-        warps = _warps(k.warps, shape[-2:], instruction)
+        warps = _warps(k, shape[-2:], instruction)
         layout = with_batches(mma_accumulator(shape[-2:], warps, element_bits=64 if elem == "f64" else 32), shape)
     else:
         instruction = None
@@ -115,13 +115,17 @@ def _fits(instruction: Instruction, sizes: Sequence[int]) -> bool:
     return all(size % tile == 0 for size, tile in zip(sizes, instruction.shape, strict=True))
 
 
-def _warps(warps: int, shape: Sequence[int], instruction: Instruction) -> tuple[int, int]:
-    """How many warps share the rows and the columns: as square as the tile of each warp can be."""
+def _warps(k: KernelLowering, shape: Sequence[int], instruction: Instruction) -> tuple[int, int]:
+    """How many warps share the rows and the columns: as square as the tile of each warp can be.
+
+    Where rows are reduced, as in attention, a warp has whole rows if there are enough: the reduction stays inside it, and the
+    next product takes its operand from the registers of the last.
+    """
     split = [1, 1]
-    while split[0] * split[1] < warps:
+    while split[0] * split[1] < k.warps:
         left = [size // (tile * n) for size, tile, n in zip(shape, instruction.shape, split, strict=False)]
         tiles = [size // n for size, n in zip(shape, split, strict=True)]
-        rows = left[0] > 1 and (tiles[0] >= tiles[1] or left[1] <= 1)
+        rows = left[0] > 1 and (tiles[0] >= tiles[1] or left[1] <= 1 or shape[0] in k.reduced_rows)
         split[0 if rows or left[1] <= 1 else 1] *= 2
     return split[0], split[1]
 
@@ -150,7 +154,7 @@ def _operands(
     k: KernelLowering, op: Any, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
 ) -> list[tuple[Registers, Registers]]:
     """Pairs of operands in fragments; the result is the sum of their products, the smallest first."""
-    warps = _warps(k.warps, shape[-2:], instruction)
+    warps = _warps(k, shape[-2:], instruction)
     wanted: list[tuple[Node, LinearLayout]] = []
     for name, operand, matrix in (("a", op.operands[0], (shape[-2], depth)), ("b", op.operands[1], (depth, shape[-1]))):
         layout = with_batches(dot_operand(matrix, name, warps, instruction.bits), shape_of(operand.type))
@@ -182,7 +186,7 @@ def operand_layout(k: KernelLowering, load: Any) -> LinearLayout | None:
     depth = shape_of(a.type)[-1]
     if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
         return None
-    warps = _warps(k.warps, shape, instruction)
+    warps = _warps(k, shape, instruction)
     return dot_operand(shape_of(load.results[0].type), "ab"[use.index], warps, instruction.bits)
 
 
@@ -228,7 +232,7 @@ class _Instructions:
 
     def __init__(self, k: KernelLowering, instruction: Instruction, shape: Sequence[int], depth: int) -> None:
         self.k, self.instruction = k, instruction
-        warps = _warps(k.warps, shape, instruction)
+        warps = _warps(k, shape, instruction)
         bits = instruction.bits
         rows, columns = shape
         fragments = (operand_a_fragment(bits), operand_b_fragment(bits), accumulator_fragment(instruction.shape[0]))

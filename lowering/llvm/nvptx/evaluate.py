@@ -123,7 +123,8 @@ class Evaluator:
             return Map(shape, elem, op, tuple(operands), attrs)
         layout = self.choose_layout(operands)
         assert layout is not None
-        return Held(shape, elem, layout, self.map(op, elem, operands, attrs, layout))
+        weak = all(operand.weak for operand in operands if isinstance(operand, Held))
+        return Held(shape, elem, layout, self.map(op, elem, operands, attrs, layout), weak and _any_held(operands))
 
     def held(self, node: Node, layout: LinearLayout) -> Held:
         if isinstance(node, Held) and node.layout == layout:
@@ -132,3 +133,7 @@ class Evaluator:
 
     def zero(self, elem: str) -> V:
         return const(0, register_element(elem)) if elem != "ptr" else const(0, "i64")
+
+
+def _any_held(nodes: Sequence[Node]) -> bool:
+    return any(isinstance(node, Held) for node in nodes)

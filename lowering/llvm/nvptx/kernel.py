@@ -99,7 +99,7 @@ class KernelLowering:
         self.function = function
         self.target = target
         self.name: str = function.sym_name.data
-        self.module = Module()
+        self.module = Module(features=frozenset({"ptx"}))
         entry = function.body.blocks[0]
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
         bounds = f'nounwind "nvvm.reqntid"="{warps * WARP_SIZE}"'
@@ -120,6 +120,12 @@ class KernelLowering:
         self.is_alone = False  # whether each thread runs a region on its own
         self.guard: V | None = None  # where what such a region gives counts
         self._loops = 0
+        self.reduced_rows = frozenset(
+            shape_of(op.operands[0].type)[0]
+            for op in function.walk()
+            if op.name == "tt.reduce" and int(attributes(op)["axis"]) == 1 and len(shape_of(op.operands[0].type)) == 2
+        )
+        """Numbers of rows of the matrices that are reduced row by row."""
         self._elements = self._elements_per_thread()
 
     @property

@@ -60,12 +60,16 @@ class View:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """Elements in registers: `registers[r]` of a thread is the element at `layout` of (r, lane, warp)."""
+    """Elements in registers: `registers[r]` of a thread is the element at `layout` of (r, lane, warp).
+
+    weak: the layout is a guess, which nothing need be converted to.
+    """
 
     shape: Shape
     elem: str
     layout: LinearLayout
     registers: tuple[V, ...]
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +112,7 @@ def own_layout(node: Node) -> tuple[LinearLayout, bool] | None:
     A broadcast block could lie in many layouts: the answer is one of them, and not `True`.
     """
     if isinstance(node, Held):
-        return node.layout, True
+        return node.layout, not node.weak
     if not isinstance(node, View):
         return None
     found = own_layout(node.source)
