@@ -105,7 +105,7 @@ def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:
             described = parameter.descriptor(arg)
             found += [described.array, *described.shape, *described.strides, int(described.padding == "nan")]
         elif isinstance(arg, TensorDescriptor):
-            raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version")
+            raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
         elif isinstance(arg, PointerTable) and parameter.is_table:
             found.append(DeviceTable(list(arg.arrays)))
         elif parameter.is_pointer:

@@ -254,14 +254,19 @@ class LinearLayout:
         whole = LinearLayout.of({OFFSET: [1 << bit for bit in range(self.out_bits)]}, self.shape)
         return whole.invert_and_compose(self)
 
-    def divide_left(self, tile: LinearLayout) -> LinearLayout | None:
-        """Q with self = tile * Q: the layout starts with the tile in the low bits of every dim. None when it does not."""
+    def _quotient_shape(self, tile: LinearLayout) -> tuple[int, ...] | None:
+        """The shape of a quotient by the tile; None where sizes alone rule it out."""
         if len(self.shape) != len(tile.shape):
             raise ValueError(f"a division needs equal ranks, not {self.shape} and {tile.shape}")
-        if any(a % b for a, b in zip(self.shape, tile.shape, strict=True)):
+        too_large = any(len(tile[name]) > len(self[name]) for name in tile.dims)
+        if too_large or any(a % b for a, b in zip(self.shape, tile.shape, strict=True)):
             return None
-        shape = tuple(a // b for a, b in zip(self.shape, tile.shape, strict=True))
-        if any(len(tile[name]) > len(self[name]) for name in tile.dims):
+        return tuple(a // b for a, b in zip(self.shape, tile.shape, strict=True))
+
+    def divide_left(self, tile: LinearLayout) -> LinearLayout | None:
+        """Q with self = tile * Q: the layout starts with the tile in the low bits of every dim. None when it does not."""
+        shape = self._quotient_shape(tile)
+        if shape is None:
             return None
         bases: dict[str, list[int]] = {}
         for name in self.dims:
@@ -279,12 +284,8 @@ class LinearLayout:
 
     def divide_right(self, tile: LinearLayout) -> LinearLayout | None:
         """Q with self = Q * tile: the layout ends with the tile in the high bits of every dim. None when it does not."""
-        if len(self.shape) != len(tile.shape):
-            raise ValueError(f"a division needs equal ranks, not {self.shape} and {tile.shape}")
-        if any(a % b for a, b in zip(self.shape, tile.shape, strict=True)):
-            return None
-        shape = tuple(a // b for a, b in zip(self.shape, tile.shape, strict=True))
-        if any(len(tile[name]) > len(self[name]) for name in tile.dims):
+        shape = self._quotient_shape(tile)
+        if shape is None:
             return None
         bases: dict[str, list[int]] = {}
         for name in self.dims:

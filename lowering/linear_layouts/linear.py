@@ -28,11 +28,6 @@ class ThreadMap:
         return not any(self.lane) and not any(self.warp)
 
     @property
-    def is_uniform(self) -> bool:
-        """The same in every lane of a warp."""
-        return not any(self.lane)
-
-    @property
     def thread_bits(self) -> int:
         """The bits that some thread can change. A constant without any of them can be added instead."""
         found = 0
@@ -54,10 +49,6 @@ class Condition:
         found = parity(self.register & register) ^ parity(self.lane & lane) ^ parity(self.warp & warp)
         return found == self.value
 
-    @property
-    def is_thread_independent(self) -> bool:
-        return not self.lane and not self.warp
-
 
 @dataclass(frozen=True, slots=True)
 class Elected:
@@ -68,10 +59,6 @@ class Elected:
 
     def holds(self, lane: int, warp: int = 0) -> bool:
         return not (lane & self.lane or warp & self.warp)
-
-    @property
-    def is_everyone(self) -> bool:
-        return not self.lane and not self.warp
 
 
 def table(columns: Sequence[int], constant: int = 0) -> tuple[int, ...]:

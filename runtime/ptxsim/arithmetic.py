@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ...lowering.ptx.evaluate import compute
@@ -40,7 +42,7 @@ def evaluated(k: Binding, d: Decoded) -> Step:
             array = np.broadcast_to(
                 np.asarray(k.source(operand, type_)).view(WORDS[WIDTHS[type_]]), (k.lanes,)
             )
-            sources.append(lambda array=array: array)  # type: ignore[misc]
+            sources.append(partial(np.asarray, array))
     outs: list[tuple[Array, str]] = []
     for operand, type_ in zip(d.results, d.result_types, strict=True):
         parts = (operand.first, operand.second) if isinstance(operand, Pair) else (operand,)

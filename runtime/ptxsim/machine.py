@@ -102,7 +102,6 @@ class Machine:
         self.locals: dict[tuple[str, str], int] = {}
         self.local = LocalMemory(self._lay_out_local(), self.lanes)
         self.shared_places: dict[tuple[str, str], int] = {}
-        self.static_shared = 0
         self.shared_size = self._lay_out_shared(dynamic)
         self._specials: dict[str, Array] = {}
         self._make_specials(dynamic)
@@ -198,7 +197,6 @@ class Machine:
             place = -(-place // variable.align) * variable.align
             self.shared_places[owner, variable.name] = place
             place += variable.size
-        self.static_shared = place
         if unsized or dynamic:
             place = -(-place // dynamic_align) * dynamic_align
         for key in unsized:

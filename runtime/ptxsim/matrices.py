@@ -41,14 +41,20 @@ def _whole_warps(mask: Mask, lanes: int) -> Array:
     return np.arange(lanes // 32) if mask is None else np.flatnonzero(mask.reshape(-1, 32).any(1))
 
 
-def load_matrix(k: Binding, i: Instruction) -> Control:
+def _matrix_words(i: Instruction) -> tuple[int, bool]:
+    """(number of matrices, transposed) of ldmatrix and stmatrix."""
     words = Words(i)
     words.require("sync", "aligned", "m8n8", "b16")
     count = int(words.choice(("x1", "x2", "x4"))[1:])
-    trans = words.has("trans")
+    transposed = words.has("trans")
     words.choice(("shared", "shared::cta"), "")
     words.done()
     words.operands(2)
+    return count, transposed
+
+
+def load_matrix(k: Binding, i: Instruction) -> Control:
+    count, trans = _matrix_words(i)
     targets = _registers(k, i.operands[0], count, "the matrices")
     outs = [k.destination(o, "b32") for o in targets]
     rows = _RowAccess(k, i, i.operands[1], count, False)
@@ -86,13 +92,7 @@ def load_matrix(k: Binding, i: Instruction) -> Control:
 
 
 def store_matrix(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("sync", "aligned", "m8n8", "b16")
-    count = int(words.choice(("x1", "x2", "x4"))[1:])
-    trans = words.has("trans")
-    words.choice(("shared", "shared::cta"), "")
-    words.done()
-    words.operands(2)
+    count, trans = _matrix_words(i)
     operands = _registers(k, i.operands[1], count, "the matrices")
     values = [k.full(o, "b32") for o in operands]
     undefined = [k.undefined(o) for o in operands]
@@ -256,7 +256,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
     if d_type not in outputs or c_type != d_type or mixed or only_f32 or (saturate and a_element.kind != "i"):
         raise UnsupportedError(f"{words.where}: this combination of types is not known")
     words.operands(4)
-    m, n, depth = (int(x) for x in re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape).groups())  # type: ignore[union-attr]
+    m, n, depth = (int(number) for number in re.findall(r"\d+", shape))
     per = a_element.per_register
     row_blocks = m // 8
     a_count, b_count = m * depth // (32 * per), n * depth // (32 * per)

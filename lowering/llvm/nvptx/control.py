@@ -16,7 +16,7 @@ from ..ir import V
 from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
 from .nodes import own_layout
-from .pipelining import Ahead, Stream, candidates, make_pipeline, plan_stream
+from .pipelining import Ahead, Stream, address_slice, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -139,14 +139,14 @@ def _for(k: KernelLowering, op: Any) -> None:
 
 def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | None:
     """The loads of a loop that can be done ahead, looked at on trial."""
-    loads, addresses, carried = candidates(op) if k.target.capability >= 80 else ([], [], [])
+    loads = candidates(op)
     streams: list[Stream] = []
     if loads:
         index, *arguments = op.body.blocks[0].args
         with trial(k):
             k.scalars[index] = V(k.f.fresh("i"), register_element(element_name(index.type)))
             bind(k, arguments, layouts, [V(k.f.fresh("c"), type_) for type_ in types(arguments, layouts)])
-            for each in addresses:
+            for each in address_slice(op, loads)[0]:
                 k.operation(each)
             offset = 0
             for load in loads:
@@ -154,7 +154,7 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                 if stream is not None:
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
-    pipeline = make_pipeline(k, streams, addresses, carried)
+    pipeline = make_pipeline(k, op, streams)
     return None if pipeline is None else Ahead(k, op, pipeline, layouts, unsigned)
 
 

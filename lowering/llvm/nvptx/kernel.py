@@ -29,6 +29,7 @@ from .maps import MAPS
 from .moves import Moves
 from .nodes import Held, Node, Range, Shape, Splat, Staged, View
 from .ordering import MemoryOrder
+from .pipelining import MOST_STAGES
 from .reductions import REDUCTIONS
 from .scans import SCANS
 from .shared import SharedMemory
@@ -74,8 +75,11 @@ def lower_to_threads(
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
-    kernel = KernelLowering(function, target, warps, multiples)
-    kernel.run()
+    for stages in range(MOST_STAGES, 0, -1):
+        kernel = KernelLowering(function, target, warps, multiples, stages)
+        kernel.run()
+        if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
+            break
     if kernel.shared.bytes > target.shared_bytes:
         raise UnsupportedError(
             f"@{kernel.name} needs {kernel.shared.bytes} bytes of shared memory, {target.name} has {target.shared_bytes}; fix: "
@@ -95,7 +99,9 @@ def parameter_type(type_: Any) -> str:
 class KernelLowering:
     """State of the lowering of one function."""
 
-    def __init__(self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None) -> None:
+    def __init__(
+        self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int
+    ) -> None:
         self.function = function
         self.target = target
         self.name: str = function.sym_name.data
@@ -114,6 +120,8 @@ class KernelLowering:
         self.scalars: dict[Any, V] = {}
         self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has done ahead
         self.on_trial = 0
+        self.most_stages = most_stages
+        self.is_pipelined = False
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
         self.texts: dict[str, str] = {}  # of the kernel's messages, → names

@@ -62,23 +62,26 @@ class Pipeline:
         return self.stages - 1
 
 
-def candidates(op: Any) -> tuple[list[Any], list[Any], list[int]]:
-    """(loads, operations of their addresses, carried values): what an scf.for could load ahead, by its text alone."""
+def candidates(op: Any) -> list[Any]:
+    """The loads that an scf.for could do ahead, by its text alone."""
     body = op.body.blocks[0]
-    operations = list(body.ops)
     if any(inner.name in WRITES or inner.name in ATOMICS for inner in op.walk()):
-        return [], [], []
-    loads = [inner for inner in operations if inner.name == "tt.load" and _feeds_a_product(inner, body)]
-    found: list[Any] = []
-    chosen, carried = [], set()
+        return []
+    loads = [inner for inner in body.ops if inner.name == "tt.load" and _feeds_a_product(inner, body)]
+    return [load for load in loads if _addresses(load, body) is not None]
+
+
+def address_slice(op: Any, loads: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """(operations, carried values by number) of the body that addresses and masks of these loads come from, in order."""
+    body = op.body.blocks[0]
+    found: set[Any] = set()
+    carried: set[int] = set()
     for load in loads:
         slice_ = _addresses(load, body)
-        if slice_ is not None:
-            chosen.append(load)
-            found += slice_[0]
-            carried |= slice_[1]
-    order = {inner: number for number, inner in enumerate(operations)}
-    return chosen, sorted(set(found), key=order.__getitem__), sorted(carried)
+        assert slice_ is not None  # it is a candidate
+        found.update(slice_[0])
+        carried |= slice_[1]
+    return [inner for inner in body.ops if inner in found], sorted(carried)
 
 
 def _feeds_a_product(load: Any, body: Any) -> bool:
@@ -138,13 +141,14 @@ def plan_stream(k: KernelLowering, op: Any, layout: LinearLayout, offset: int) -
     return Stream(op, operand, layout, offset)
 
 
-def make_pipeline(
-    k: KernelLowering, streams: Sequence[Stream], addresses: Sequence[Any], carried: Sequence[int]
-) -> Pipeline | None:
+def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream]) -> Pipeline | None:
     """With as many stages as shared memory has room for; None when there is room for one only."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
-    stages = min(MOST_STAGES, k.shared.room(k.target.shared_bytes) // size) if size else 0
-    return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size) if stages > 1 else None
+    stages = min(k.most_stages, k.shared.room(k.target.shared_bytes) // size) if size else 0
+    if stages < 2:
+        return None
+    addresses, carried = address_slice(op, [stream.op for stream in streams])
+    return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size)
 
 
 def _start(k: KernelLowering, stream: Stream, stage: V, goes_on: V) -> None:
@@ -193,6 +197,7 @@ class Ahead:
         self.less = "ult" if unsigned else "slt"
         self._kept = k.shared.kept(pipeline.stages * pipeline.stage_bytes)
         self._buffer: V | None = None
+        k.is_pipelined = True
 
     def __enter__(self) -> Ahead:
         self._buffer = self._kept.__enter__()

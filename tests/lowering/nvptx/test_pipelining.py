@@ -7,6 +7,12 @@ from pathlib import Path
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
+from joinery.lowering.llvm.nvptx.shared import SharedMemory
+from joinery.lowering.llvm.nvptx.targets import GpuTarget
+from joinery.lowering.tt.interpret import find_function
+from joinery.lowering.tt.pass_pipeline import run_passes
+from joinery.lowering.tt.text import parse
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
 TEXT = (Path(__file__).parents[3] / "benchmarks" / "kernels" / "gpu_matmul_f16.ttir").read_text()
@@ -78,3 +84,26 @@ def test_loops_that_write_memory_do_not_load_ahead() -> None:
     stores = TEXT.replace(place, f"      tt.store %pa_25, %x_35, %x_34 : tensor<128x64x!tt.ptr<f16>>\n{place}")
     assert stores != TEXT
     assert "cp.async" not in jn.kernel.from_ttir(stores).ptx()
+
+
+def lowered(shared_bytes: int) -> GpuKernel:
+    function = find_function(parse(TEXT), None)
+    run_passes(function)
+    return lower_to_threads(function, GpuTarget("sm_80", 70, shared_bytes))
+
+
+@pytest.mark.parametrize(("kibibytes", "stages"), [(163, 3), (80, 2)])
+def test_as_many_stages_as_there_is_room_for(kibibytes: int, stages: int) -> None:
+    code = lowered(kibibytes << 10)
+    assert code.llvm_ir.count("call void @llvm.nvvm.cp.async.cg.shared.global.16.s(") == 16 * stages
+    assert code.shared_bytes <= kibibytes << 10
+
+
+def test_fewer_stages_where_the_loop_turns_out_to_need_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedMemory, "room", lambda self, limit: 1 << 20)
+    assert lowered(80 << 10).shared_bytes == 2 * 2 * TILE * 64 * 2
+
+
+def test_without_room_operands_are_stored_turn_by_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedMemory, "room", lambda self, limit: 63 << 10)  # two stages take 64
+    assert "cp.async" not in lowered(80 << 10).llvm_ir
