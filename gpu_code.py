@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .lowering.artifact import KernelCode
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
@@ -37,6 +38,20 @@ class GpuCode:
 
     lowered: GpuKernel
     ptx: str
+
+    @property
+    def kernel(self) -> KernelCode:
+        """What a device needs of it."""
+        kernel = self.lowered
+        return KernelCode(
+            kernel.name,
+            kernel.target.name,
+            self.ptx,
+            kernel.target.ptx,
+            kernel.threads,
+            kernel.shared_bytes,
+            kernel.parameters,
+        )
 
 
 class GpuKernels:

@@ -62,3 +62,21 @@ class CompiledGraph:
     kernels: tuple[KernelReport, ...]
     ttir: dict[str, str]
     llvm_ir: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCode:
+    """One kernel for GPUs: its PTX and what a launch of it needs.
+
+    target: the GPU it is for (`"sm_80"`).  ptx_version: of the text, times ten (70 for PTX 7.0).
+    threads: of a block, which runs one program.  shared_bytes: dynamic shared memory of a block.
+    parameters: their LLVM types in order; addresses are `"i64"`.
+    """
+
+    name: str
+    target: str
+    ptx: str
+    ptx_version: int
+    threads: int
+    shared_bytes: int
+    parameters: tuple[str, ...]
