@@ -26,7 +26,7 @@ from .nest import Extent
 from .program import BlockProgram, Launch
 from .schedule.plan import Plan, schedule
 from .target import HostTarget
-from .tile.schedule import HostLimits, default_schedule
+from .tile.host_schedule import HostLimits
 from .tile.tile import Tiler
 from .tt.text import print_module
 
@@ -99,7 +99,7 @@ def _tile(state: Lowered) -> None:
     tiler = Tiler(limits)
     launches = []
     for nest, packed in zip(state.plan.nests, state.packed, strict=True):
-        chosen = replace(default_schedule(nest, limits), packed_b=PANEL) if packed else None
+        chosen = replace(limits.schedule(nest), packed_b=PANEL) if packed else None
         launches.append(tiler.tile(nest, chosen)[1])
     state.programs, state.launches = tuple(tiler.programs), tuple(launches)
 

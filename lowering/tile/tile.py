@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
 
@@ -14,11 +15,21 @@ from ..tt.text import canonical_text
 from .attention import build_attention
 from .contract import build_contract
 from .emit import Kernel, pointer_buffers, runtime_extents
+from .host_schedule import HostLimits
 from .map import build_map
 from .row import build_row
-from .schedule import HostLimits, Schedule, check_schedule, default_schedule
+from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
 from .structure import template_of
+
+
+class Limits(Protocol):
+    """What a cost model knows of a target, and what it makes of it."""
+
+    def schedule(self, nest: Nest) -> Schedule:
+        """Raises `UnsupportedError` when no template fits the nest."""
+        ...
+
 
 _BUILDERS: dict[str, Callable[[Kernel, Schedule], list[tuple[int, int]]]] = {
     "map": build_map,
@@ -30,7 +41,7 @@ _BUILDERS: dict[str, Callable[[Kernel, Schedule], list[tuple[int, int]]]] = {
 
 
 def tile(
-    nest: Nest, schedule: Schedule | None = None, limits: HostLimits | None = None, name: str | None = None
+    nest: Nest, schedule: Schedule | None = None, limits: Limits | None = None, name: str | None = None
 ) -> tuple[BlockProgram, Launch]:
     """The block program of a nest and one launch of it (as program 0).
 
@@ -44,8 +55,8 @@ class Tiler:
     """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in
     order."""
 
-    def __init__(self, limits: HostLimits | None = None) -> None:
-        self.limits = HostLimits() if limits is None else limits
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits: Limits = HostLimits() if limits is None else limits
         self.programs: list[BlockProgram] = []
         self._made: dict[tuple[Signature, Schedule | None], tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._by_key: dict[str, int] = {}
@@ -66,7 +77,7 @@ class Tiler:
     ) -> tuple[int, tuple[tuple[int, int], ...]]:
         template = template_of(nest)
         if schedule is None:
-            schedule = default_schedule(nest, self.limits)
+            schedule = self.limits.schedule(nest)
         check_schedule(nest, schedule)
         kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming)
         grid = tuple(_BUILDERS[template](kernel, schedule))

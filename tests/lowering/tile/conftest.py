@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from joinery.graph.dims import Dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
-from joinery.lowering.tile.schedule import HostLimits, Schedule
+from joinery.lowering.tile.host_schedule import HostLimits
+from joinery.lowering.tile.schedule import Schedule
 from joinery.lowering.tile.tile import tile
 from joinery.lowering.tt.interpret import interpret
 from joinery.lowering.tt.verify import verify
