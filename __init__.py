@@ -23,6 +23,8 @@ _LOCATIONS: dict[str, str] = {
     "UnsupportedError": "promotion.errors",
     "KernelAssertionError": "promotion.errors",
     "InternalError": "promotion.errors",
+    "DeviceError": "promotion.errors",
+    "DeviceMemoryError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
     "SanitizerError": "lowering.tt.findings",
     "what_if": "graph.what_if",

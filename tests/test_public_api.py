@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 
 TYPES = ["CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor", "TensorType"]
-ERRORS = ["JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError"]
+ERRORS = [
+    "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError", "DeviceError",
+    "DeviceMemoryError",
+]  # fmt: skip
 
 NOT_YET = ["from_onnx", "to_onnx"]
 """Names of the contract that this version does not offer."""
