@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .lowering.artifact import KernelCode
+from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
@@ -42,16 +43,7 @@ class GpuCode:
     @property
     def kernel(self) -> KernelCode:
         """What a device needs of it."""
-        kernel = self.lowered
-        return KernelCode(
-            kernel.name,
-            kernel.target.name,
-            self.ptx,
-            kernel.target.ptx,
-            kernel.threads,
-            kernel.shared_bytes,
-            kernel.parameters,
-        )
+        return kernel_code(self.lowered, self.ptx)
 
 
 class GpuKernels:

@@ -42,8 +42,55 @@ class KernelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelCode:
+    """One kernel for GPUs: its PTX and what a launch of it needs.
+
+    target: the GPU it is for (`"sm_80"`).  ptx_version: of the text, times ten (70 for PTX 7.0).
+    threads: of a block, which runs one program.  shared_bytes: dynamic shared memory of a block.
+    parameters: their LLVM types in order; addresses are `"i64"`.
+    """
+
+    name: str
+    target: str
+    ptx: str
+    ptx_version: int
+    threads: int
+    shared_bytes: int
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLaunch:
+    """One launch of a kernel: its argument words are the addresses of `buffers`, then `scalars`.
+
+    kernel: which of `GpuProgram.kernels`.  buffers: pairs of kind ("input", "constant", "output", "temporary") and index.
+    grid: the number of programs.
+    """
+
+    kernel: int
+    buffers: tuple[tuple[str, int], ...]
+    scalars: tuple[int | str, ...]
+    grid: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProgram:
+    """What a GPU runs for a graph: kernels, and their launches in order.
+
+    offsets: byte offset of every temporary in the arena, whose size is `arena_bytes`.  checks: sizes that have to be equal, in
+    the order of `CompiledGraph.checks`.
+    """
+
+    kernels: tuple[KernelCode, ...]
+    launches: tuple[GpuLaunch, ...]
+    offsets: tuple[int | str, ...]
+    arena_bytes: int | str
+    checks: tuple[tuple[int | str, int | str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledGraph:
-    """Everything needed to run a graph on one target.
+    """Everything needed to run a graph on one target: `object_code` on a host, `gpu` on a GPU.
 
     `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the symbolic dims in the
     order of the `dims` argument. `checks` are the messages of the runtime checks `jn_prepare` makes, by index.
@@ -62,21 +109,4 @@ class CompiledGraph:
     kernels: tuple[KernelReport, ...]
     ttir: dict[str, str]
     llvm_ir: str
-
-
-@dataclass(frozen=True, slots=True)
-class KernelCode:
-    """One kernel for GPUs: its PTX and what a launch of it needs.
-
-    target: the GPU it is for (`"sm_80"`).  ptx_version: of the text, times ten (70 for PTX 7.0).
-    threads: of a block, which runs one program.  shared_bytes: dynamic shared memory of a block.
-    parameters: their LLVM types in order; addresses are `"i64"`.
-    """
-
-    name: str
-    target: str
-    ptx: str
-    ptx_version: int
-    threads: int
-    shared_bytes: int
-    parameters: tuple[str, ...]
+    gpu: GpuProgram | None = None

@@ -13,13 +13,13 @@ class LinkedModel(Protocol):
     """A compiled graph whose code is in memory. Arrays of words are passed by address, as in the host ABI."""
 
     @property
-    def prepare_address(self) -> int:
-        """Address of `jn_prepare`."""
+    def prepare_address(self) -> int | None:
+        """Address of `jn_prepare`; None where it is no native code."""
         ...
 
     @property
-    def run_address(self) -> int:
-        """Address of `jn_run`."""
+    def run_address(self) -> int | None:
+        """Address of `jn_run`; None where it is no native code."""
         ...
 
     def prepare(self, dims: int, sizes: int) -> int:

@@ -82,7 +82,7 @@ class Tiler:
         kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming)
         grid = tuple(_BUILDERS[template](kernel, schedule))
         function = kernel.builder.finish()
-        key = hashlib.sha256(canonical_text(function).encode()).hexdigest()
+        key = hashlib.sha256(f"{schedule.warps}\n{canonical_text(function)}".encode()).hexdigest()
         index = self._by_key.get(key)
         if index is None:
             index = self._by_key[key] = len(self.programs)
@@ -90,7 +90,16 @@ class Tiler:
             function.properties["sym_name"] = StringAttr(label)
             tiles = tuple([(nest.axes[axis].name, size) for axis, size in kernel.tiles.items()])
             self.programs.append(
-                BlockProgram(label, function, key, len(kernel.buffers), len(kernel.runtime), template, tiles)
+                BlockProgram(
+                    label,
+                    function,
+                    key,
+                    len(kernel.buffers),
+                    len(kernel.runtime),
+                    template,
+                    tiles,
+                    schedule.warps,
+                )
             )
         return index, grid
 

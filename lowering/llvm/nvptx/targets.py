@@ -15,16 +15,23 @@ WARP_SIZE = 32
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, and limits of a block of threads."""
+    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, bytes of shared memory of a
+    block of threads, and multiprocessors of the largest chip of its kind, for cost models."""
 
     name: str
     ptx: int
     shared_bytes: int
+    processors: int
 
     @property
     def capability(self) -> int:
         """80 for sm_80, 90 for sm_90a."""
         return int(self.name.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz"))
+
+    @property
+    def key(self) -> str:
+        """For cache keys: everything that decides what code is generated."""
+        return f"nvptx|{self.name}|ptx{self.ptx}|{self.shared_bytes}|{self.processors}"
 
     @property
     def feature_text(self) -> str:
@@ -35,12 +42,12 @@ _KIB = 1 << 10
 TARGETS: dict[str, GpuTarget] = {
     each.name: each
     for each in (
-        GpuTarget("sm_80", 70, 163 * _KIB),
-        GpuTarget("sm_86", 71, 99 * _KIB),
-        GpuTarget("sm_89", 84, 99 * _KIB),
-        GpuTarget("sm_90a", 80, 227 * _KIB),
-        GpuTarget("sm_100a", 86, 227 * _KIB),
-        GpuTarget("sm_120a", 87, 99 * _KIB),
+        GpuTarget("sm_80", 70, 163 * _KIB, 108),
+        GpuTarget("sm_86", 71, 99 * _KIB, 84),
+        GpuTarget("sm_89", 84, 99 * _KIB, 144),
+        GpuTarget("sm_90a", 80, 227 * _KIB, 132),
+        GpuTarget("sm_100a", 86, 227 * _KIB, 148),
+        GpuTarget("sm_120a", 87, 99 * _KIB, 188),
     )
 }
 
