@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from .runtime.host import HostDevice
 from .runtime.layouts import pack
 from .runtime.memory import address, aligned_copy, is_aligned
 from .runtime.model import Model
+
+if TYPE_CHECKING:
+    from .lowering.state import OwnStages
 
 Array = np.ndarray[Any, Any]
 Archive = tuple[str, Sequence[StoredWeight]]
@@ -158,18 +161,29 @@ def _compiled(
         )
     from .lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
 
-    state = lower_graph(graph, target)
+    own = _own_stages(target)
+    state = lower_graph(graph, target, own)
     assert state.expanded is not None
     names: dict[int, str] = {}
     for symbol in state.expanded.symbols:
         if symbol.op.name in ("constant", "weight"):
             names[symbol.id] = labels.get(id(symbol.attrs["value"]), "")
-    compiled = finish(state, key, names)
+    compiled = finish(state, own, key, names)
     if any(not spec.name for spec in compiled.constants):
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
     if store is not None:
         store.put(key, compiled)
     return compiled
+
+
+def _own_stages(target: Target) -> OwnStages:
+    if isinstance(target, HostTarget):
+        from .lowering.host_stages import HOST
+
+        return HOST
+    from .lowering.gpu_stages import GPU
+
+    return GPU
 
 
 def _stored(spec: ConstantSpec, array: Array) -> Array:

@@ -9,7 +9,7 @@ from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
 from .program import BlockProgram
-from .state import Lowered
+from .state import Lowered, OwnStages
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
 from .tt.pass_pipeline import run_passes
@@ -23,12 +23,12 @@ def _target(state: Lowered) -> GpuTarget:
     return state.target
 
 
-def choose_layouts(state: Lowered) -> None:
+def _choose_layouts(state: Lowered) -> None:
     assert state.plan is not None
     state.layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in state.plan.constants)
 
 
-def tile_plan(state: Lowered) -> None:
+def _tile_plan(state: Lowered) -> None:
     assert state.plan is not None
     target = _target(state)
     tiler = Tiler(GpuLimits(target.shared_bytes, target.processors))
@@ -36,7 +36,7 @@ def tile_plan(state: Lowered) -> None:
     state.programs = tuple(tiler.programs)
 
 
-def lower_programs(state: Lowered) -> None:
+def _lower_programs(state: Lowered) -> None:
     state.threads = tuple([_lower(program, _target(state)) for program in state.programs])
     state.module = "\n".join(kernel.llvm_ir for kernel in state.threads)
 
@@ -47,7 +47,7 @@ def _lower(program: BlockProgram, target: GpuTarget) -> GpuKernel:
     return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), ALIGNMENT))
 
 
-def compile_module(state: Lowered) -> None:
+def _compile_module(state: Lowered) -> None:
     target = _target(state)
     state.kernels = tuple([kernel_code(each, compile_ptx(each.llvm_ir, target)) for each in state.threads])
 
@@ -65,7 +65,7 @@ def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
     )
 
 
-def gpu_program(state: Lowered) -> GpuProgram:
+def _gpu_program(state: Lowered) -> GpuProgram:
     """The launches as data: sizes that are known at run time only become texts of dim expressions."""
     plan = state.plan
     assert plan is not None
@@ -81,3 +81,6 @@ def gpu_program(state: Lowered) -> GpuProgram:
     checks = tuple((size_text(check[0]), size_text(check[1])) for check in state.graph.checks)
     offsets = tuple(size_text(extent) for extent in plan.memory.offsets)
     return GpuProgram(state.kernels, launches, offsets, size_text(plan.memory.size), checks)
+
+
+GPU = OwnStages(_choose_layouts, _tile_plan, _lower_programs, _compile_module, _gpu_program)

@@ -11,7 +11,7 @@ from .llvm.host.driver import DriverPlan, emit_driver
 from .llvm.host.kernel import lower_kernel
 from .llvm.ir import Module
 from .llvm.mathlib import check_target
-from .state import Lowered
+from .state import Lowered, OwnStages
 from .target import HostTarget
 from .tile.host_schedule import HostLimits
 from .tile.tile import Tiler
@@ -22,12 +22,12 @@ def _target(state: Lowered) -> HostTarget:
     return state.target
 
 
-def choose_layouts(state: Lowered) -> None:
+def _choose_layouts(state: Lowered) -> None:
     assert state.plan is not None
     state.plan, state.layouts, state.packed = store_in_panels(state.plan)
 
 
-def tile_plan(state: Lowered) -> None:
+def _tile_plan(state: Lowered) -> None:
     assert state.plan is not None
     limits = HostLimits.of(_target(state))
     tiler = Tiler(limits)
@@ -38,7 +38,7 @@ def tile_plan(state: Lowered) -> None:
     state.programs, state.launches = tuple(tiler.programs), tuple(launches)
 
 
-def lower_programs(state: Lowered) -> None:
+def _lower_programs(state: Lowered) -> None:
     target = _target(state)
     check_target(target)
     module = Module()
@@ -49,7 +49,7 @@ def lower_programs(state: Lowered) -> None:
     state.module = module.text()
 
 
-def compile_module(state: Lowered) -> None:
+def _compile_module(state: Lowered) -> None:
     state.object_code = compile_object(state.module, _target(state))
 
 
@@ -67,3 +67,6 @@ def _driver_plan(state: Lowered, names: Sequence[str]) -> DriverPlan:
         kernels=tuple(names[launch.program] for launch in state.launches),
         checks=tuple((check[0], check[1]) for check in state.graph.checks),
     )
+
+
+HOST = OwnStages(_choose_layouts, _tile_plan, _lower_programs, _compile_module, lambda _: None)

@@ -2,7 +2,7 @@
 
     graph ─ expand ─ schedule ─ layouts ─ tile ─ lower ─ compile ─► CompiledGraph
 
-The first two stages are the same for all targets; the others are `host_stages.py` and `gpu_stages.py`.
+The first two stages are the same for all targets; the others are `host_stages.HOST` or `gpu_stages.GPU`.
 
 `lower_graph(..., stop_after=stage)` returns the state after a stage; `Lowered.text(stage)` prints it.
 """
@@ -10,7 +10,7 @@ The first two stages are the same for all targets; the others are `host_stages.p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..graph.graph import Graph
 from ..promotion.errors import UserError
@@ -19,20 +19,20 @@ from .expand import expand
 from .llvm.nvptx.targets import GpuTarget
 from .nest import Extent, size_text
 from .schedule.plan import schedule
-from .state import STAGES, Lowered, Stage
+from .state import STAGES, Lowered, OwnStages, Stage
 from .target import HostTarget
 from .tt.text import print_module
 
-Stages = tuple[Callable[[Lowered], None], ...]
 
-
-def lower_graph(graph: Graph, target: HostTarget | GpuTarget, stop_after: Stage | None = None) -> Lowered:
-    """Lower a finished graph for a target, stage by stage."""
+def lower_graph(
+    graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, stop_after: Stage | None = None
+) -> Lowered:
+    """Lower a finished graph for a target, stage by stage. `own`: the stages of the kind of target."""
     if stop_after is not None and stop_after not in STAGES:
         raise UserError(f"no stage {stop_after!r}; expected one of {', '.join(STAGES)}")
     state = Lowered(graph, target)
-    own = _gpu_stages() if isinstance(target, GpuTarget) else _host_stages()
-    for stage, run in zip(STAGES, (_expand, _schedule, *own), strict=True):
+    runs = (_expand, _schedule, own.layouts, own.tile, own.lower, own.compile)
+    for stage, run in zip(STAGES, runs, strict=True):
         started = time.perf_counter()
         run(state)
         state.seconds[stage] = time.perf_counter() - started
@@ -50,27 +50,10 @@ def _schedule(state: Lowered) -> None:
     state.plan = schedule(state.expanded)
 
 
-def _host_stages() -> Stages:
-    from .host_stages import choose_layouts, compile_module, lower_programs, tile_plan
-
-    return choose_layouts, tile_plan, lower_programs, compile_module
-
-
-def _gpu_stages() -> Stages:
-    from .gpu_stages import choose_layouts, compile_module, lower_programs, tile_plan
-
-    return choose_layouts, tile_plan, lower_programs, compile_module
-
-
-def finish(state: Lowered, key: str, labels: dict[int, str]) -> CompiledGraph:
-    """The compiled form. `labels` names the constant symbols of the scheduled graph."""
+def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> CompiledGraph:
+    """The compiled form, after all stages. `labels` names the constant symbols of the scheduled graph."""
     plan, graph = state.plan, state.graph
     assert plan is not None
-    gpu = None
-    if isinstance(state.target, GpuTarget):
-        from .gpu_stages import gpu_program
-
-        gpu = gpu_program(state)
     constants = tuple(
         ConstantSpec(
             labels[layout.symbol],
@@ -111,7 +94,7 @@ def finish(state: Lowered, key: str, labels: dict[int, str]) -> CompiledGraph:
         kernels=tuple(reports),
         ttir={program.name: print_module(program.func) for program in state.programs},
         llvm_ir=state.module,
-        gpu=gpu,
+        gpu=own.program(state),
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ..graph.graph import Graph
-from .artifact import KernelCode
+from .artifact import GpuProgram, KernelCode
 from .layouts import ConstantLayout
 from .llvm.nvptx.targets import GpuTarget
 from .program import BlockProgram, Launch
@@ -58,3 +59,14 @@ class Lowered:
                 if self.kernels:
                     return "\n".join(kernel.ptx for kernel in self.kernels)
                 return f"{len(self.object_code)} bytes of object code"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStages:
+    """The stages that differ between hosts and GPUs, and what the compiled form holds of the result beside object code."""
+
+    layouts: Callable[[Lowered], None]
+    tile: Callable[[Lowered], None]
+    lower: Callable[[Lowered], None]
+    compile: Callable[[Lowered], None]
+    program: Callable[[Lowered], GpuProgram | None]
