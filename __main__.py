@@ -102,6 +102,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--threads", type=int, default=None, metavar="N", help="threads to use (default: all cores)"
     )
+    run.add_argument(
+        "--device", default=None, help="auto, cpu, or ptxsim: the PTX of a GPU, interpreted and checked (default: auto)"
+    )
+    run.add_argument("--target", default=None, help="with ptxsim: the GPU the code is made for, such as sm_90a")
     add_run_options(run)
     add_compile(add)
 
@@ -196,7 +200,10 @@ def _run(options: argparse.Namespace) -> int:
             raise UserError(f"{what} is for kernels ({', '.join(SUFFIXES)}); {options.model} is read as a saved model")
     from .compiling import load
 
-    model = load(options.model, trusted=options.trusted, threads=options.threads)
+    device = options.device or "auto"
+    model = load(
+        options.model, device, target=options.target, trusted=options.trusted, threads=options.threads
+    )
     inputs, outputs = dict(options.inputs), dict(options.outputs)
     for what, pairs, chosen in (("input", options.inputs, inputs), ("output", options.outputs, outputs)):
         if len(pairs) != len(chosen):

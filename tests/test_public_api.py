@@ -24,7 +24,7 @@ ERRORS = [
 NOT_YET = ["from_onnx", "to_onnx"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
-DEVICES_NOT_YET = ["cuda", "ptxsim"]
+DEVICES_NOT_YET = ["cuda"]
 COMPILE_OPTIONS_NOT_YET = ["numerics", "schedule"]
 
 # NumPy's and ml_dtypes' names and widths, typed in from their documentation: (kind, bits, bytes in memory)
@@ -128,8 +128,8 @@ SIGNATURES: dict[str, str] = {
     "evaluate": "graph, *arrays",
     "what_if": "graph, semantics=None, policy=None",
     "result_type": "op, *operands, rules='max', **options",
-    "compile": "graph, device='auto', *, threads=None, cache=True",
-    "load": "path, device='auto', *, threads=None, trusted=False, cache=True",
+    "compile": "graph, device='auto', *, target=None, threads=None, cache=True",
+    "load": "path, device='auto', *, target=None, threads=None, trusted=False, cache=True",
 }  # fmt: skip
 
 METHODS: dict[str, str] = {
