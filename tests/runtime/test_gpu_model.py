@@ -143,7 +143,7 @@ def test_checks_at_run_time_name_what_fails() -> None:
     g.output(x + jn.rebind(y, ("n",)))
     model = jn.compile(g, device="ptxsim", cache=False)
     np.testing.assert_array_equal(model(np.ones(3, np.float32), np.ones(3, np.float32)), np.full(3, 2, np.float32))
-    with pytest.raises(jn.UserError, match=r"n must equal m \(n = 3, m = 4\)"):
+    with pytest.raises(jn.UserError, match=r"m must equal n \(n = 3, m = 4\)"):
         model(np.ones(3, np.float32), np.ones(4, np.float32))
 
 
