@@ -8,6 +8,7 @@ fit shared memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ...promotion.dtype import DType
 from ..nest import Extent, Nest
@@ -35,6 +36,8 @@ MOST_ROW_WARPS = 16
 CHUNK = 2048
 COLUMNS, LEAST_COLUMNS = 128, 32
 TRANSPOSE_TILE, TRANSPOSE_WARPS = 64, 8
+SUMS = 64
+"""Of a product's block, that a thread keeps in registers; an epilogue needs as many again."""
 ROW_GROUP = 8
 """Row blocks of a product that pass over all columns together, so that what they read stays in the second-level cache."""
 
@@ -239,17 +242,22 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
     blocks = dict(sides)
     for product in found:
         blocks[product.k] = _cut(nest.axes[product.k].extent, tile.depth, tile.least[2])
-    area = 1
-    for size in sides.values():
-        area *= size
-    return Schedule(tuple(blocks.items()), group=ROW_GROUP, warps=_warps(area))
+    area = prod(sides.values())
+    return Schedule(tuple(blocks.items()), group=ROW_GROUP, warps=max(_warps(area), area // (WARP * SUMS)))
 
 
 def _attention(nest: Nest) -> Schedule:
-    """Square score blocks of 64: scores and sums of a row then fit the registers of 4 warps."""
+    """Score blocks that leave room in the registers of 4 warps for the sums of wide heads."""
     scores, values = attention_products(nest)
     assert scores.m is not None
-    least = max(_tile_of(nest, scores).least[0], _tile_of(nest, values).least[2])
-    rows = _cut(nest.axes[scores.m].extent, 64, least)
-    keys = _cut(nest.axes[values.k].extent, 64, least)
+    tile = _tile_of(nest, scores)
+    heads = [nest.axes[axis].extent for axis in (scores.k, values.n) if axis is not None]
+    width = max([extent for extent in heads if type(extent) is int], default=1)
+    words = width * max(1, nest.body[values.number].dtype.itemsize // 4)
+    has_fragments = tile.least[0] > 1 and tile.depth > 16
+    most_rows = 64 if has_fragments or words <= 64 else 32
+    most_keys = 64 if words <= (128 if has_fragments else 64) else 32
+    least = max(tile.least[0], _tile_of(nest, values).least[2])
+    rows = _cut(nest.axes[scores.m].extent, most_rows, least)
+    keys = _cut(nest.axes[values.k].extent, most_keys, least)
     return Schedule(((scores.m, rows), (values.k, keys)), warps=_warps(rows * keys))
