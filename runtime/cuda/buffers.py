@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...promotion.dtype import DType
-from ...promotion.errors import UserError
-from . import driver as cu
+from ...promotion.errors import DeviceError, UserError
 from .device import CudaDevice, CudaMemory, cuda_device
 from .dlpack import CUDA, CUDA_MANAGED, DEVICES, Imported, is_row_major, make_capsule
 
@@ -73,14 +72,17 @@ class Buffer:
         self.dtype = dtype
         self.is_read_only = is_read_only
         self._is_freed = False
+        self._is_shared = False  # whether other libraries were given the memory
 
     @classmethod
     def _over(
-        cls, device: CudaDevice, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object, is_read_only: bool
-    ) -> Buffer:
+        cls, device: CudaDevice, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object,
+        is_read_only: bool, is_shared: bool = False,
+    ) -> Buffer:  # fmt: skip
         """Memory that something else owns."""
         self = cls.__new__(cls)
         self._set(device, shape, dtype, is_read_only)
+        self._is_shared = is_shared
         self._owner, self.address = owner, address
         return self
 
@@ -89,6 +91,11 @@ class Buffer:
     @property
     def device(self) -> str:
         return self.cuda.name
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another library owns the memory, and uses it in an order of its own."""
+        return not isinstance(self._owner, CudaMemory)
 
     @property
     def size(self) -> int:
@@ -120,6 +127,8 @@ class Buffer:
         if self.is_read_only:
             raise UserError(f"Buffer.copy_from: {self!r} belongs to a library that forbids writes")
         self.cuda.upload(self._memory(), 0, np.ascontiguousarray(array))
+        if self.is_foreign:
+            self.cuda.synchronize()
 
     def _memory(self) -> CudaMemory:
         return self._owner if isinstance(self._owner, CudaMemory) else _View(self.cuda, self.address, self.nbytes)
@@ -132,16 +141,19 @@ class Buffer:
             raise UserError(f"{self!r} is used; fix: free it later")
 
     def free(self) -> None:
-        """Gives the memory back when what was asked of the device before is done. The second time does nothing."""
+        """Gives the memory back when what was asked of the device before is done. The second time does nothing.
+
+        Memory that other libraries were given goes back when they are done with it too.
+        """
         if self._is_freed:
             return
         self._is_freed, self.address = True, 0
         owner, self._owner = self._owner, None
-        if isinstance(owner, CudaMemory):
-            owner.free()
-        elif isinstance(owner, Imported):
-            self.cuda.synchronize()  # kernels may still use what the exporter is about to reuse
-            owner.release()
+        if not self._is_shared:
+            if isinstance(owner, CudaMemory):
+                owner.free()
+            elif isinstance(owner, Imported):
+                owner.release()
 
     def __enter__(self) -> Buffer:
         return self
@@ -160,7 +172,8 @@ class Buffer:
         """
         if isinstance(source, Buffer):
             source.check()
-            return cls._over(source.cuda, source.address, source.shape, source.dtype, source._owner, source.is_read_only)
+            source._is_shared = True
+            return cls._over(source.cuda, source.address, source.shape, source.dtype, source._owner, source.is_read_only, True)
         if hasattr(source, "__dlpack__"):
             return cls._from_capsule(source)
         if hasattr(source, "__cuda_array_interface__"):
@@ -253,10 +266,11 @@ class Buffer:
             raise BufferError("stream 0 may mean two things; fix: 1 for the legacy default stream, 2 for that of the thread")
         if stream != -1:
             self.cuda.let_wait(LEGACY_STREAM if stream is None else int(stream))
-        owner = self._owner
-        return make_capsule(
-            self.address, self.shape, self.dtype, CUDA, self.cuda.ordinal, owner, versioned, self.is_read_only
+        capsule = make_capsule(
+            self.address, self.shape, self.dtype, CUDA, self.cuda.ordinal, self._owner, versioned, self.is_read_only
         )
+        self._is_shared = True
+        return capsule
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -303,7 +317,7 @@ def _check_place(what: str, kind: int) -> None:
 def _ordinal_of(device: CudaDevice, address: int, what: str) -> int:
     try:
         return device.ordinal_of(address)
-    except cu.CudaFailure as failure:
+    except DeviceError as failure:
         raise UserError(f"{what}: its address {address:#x} is none that the driver knows") from failure
 
 
@@ -319,8 +333,9 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
     if isinstance(dtype, DType | str):
-        return np.dtype(DType(dtype).numpy) if isinstance(dtype, str) else np.dtype(dtype.numpy)
+        return DType(dtype).numpy
     try:
-        return np.dtype(dtype)
+        found: np.dtype[Any] = np.dtype(dtype)
+        return found
     except TypeError as error:
         raise UserError(f"dtype {dtype!r}: expected a joinery.DType, its name or a NumPy dtype") from error

@@ -370,6 +370,7 @@ class CudaDevice:
         """Implements `GpuDevice.synchronize`. What kernels printed is on the standard output then."""
         with self._turn("waiting for the device"):
             self._not_while_recording("the device is waited for")
+            self._sweep()
             if self._prints:
                 sys.stdout.flush()  # Python's buffer and that of C end up in the same place
             self.driver.cuStreamSynchronize(self.stream)
@@ -377,7 +378,6 @@ class CudaDevice:
             if self._prints and os.name == "posix":
                 ctypes.CDLL(None).fflush(None)
             self._prints = False
-            self._sweep()
 
     # -- recordings ----------------------------------------------------------------------
 
@@ -438,6 +438,11 @@ class CudaDevice:
                 self.driver.cuStreamWaitEvent(second, event)
             finally:
                 self.driver.cuEventDestroy(event)
+
+    def ordinal_of(self, address: int) -> int:
+        """The number of the device whose memory an address lies in. Raises `DeviceError` for other addresses."""
+        with self._turn("asking whose address %#x is", address):
+            return self.driver.cuPointerGetAttribute(cu.POINTER_ORDINAL, address)
 
     def memory_info(self) -> tuple[int, int]:
         """Bytes of the device: free, total."""

@@ -137,7 +137,8 @@ class Imported:
             raise UserError(f"a DLPack tensor whose elements are vectors of {int(tensor.lanes)}; fix: one more axis instead")
         found = _CODES.get((int(tensor.code), int(tensor.bits)))
         if found is None:
-            raise UserError(f"a DLPack tensor of type code {int(tensor.code)} with {int(tensor.bits)} bits, which is not known here")
+            kind = f"type code {int(tensor.code)} with {int(tensor.bits)} bits"
+            raise UserError(f"a DLPack tensor of {kind}, which is not known here")
         self.dtype = found
         nbytes = prod(self.shape) * found.itemsize
         if nbytes >= 1 << 63 or int(tensor.byte_offset) >= 1 << 63:
@@ -174,17 +175,18 @@ _exported: dict[int, tuple[Any, Any, object]] = {}
 """Address of a managed tensor → it, its shape and strides, and what keeps the memory alive."""
 
 
-@_DELETER
 def _forget(address: int) -> None:
     _exported.pop(address, None)
 
 
-@_DELETER
 def _capsule_dies(capsule: int) -> None:
     """A capsule that nobody consumed still owns its tensor."""
     for name in (_NAME, _NAME_VERSIONED):
         if _is_valid(capsule, name):
             _forget(_get_pointer(capsule, name))
+
+
+_FORGET, _DIES = _DELETER(_forget), _DELETER(_capsule_dies)
 
 
 def make_capsule(
@@ -206,7 +208,7 @@ def make_capsule(
     first = ctypes.cast(numbers, ctypes.POINTER(ctypes.c_int64))
     second = ctypes.cast(ctypes.addressof(numbers) + 8 * len(shape), ctypes.POINTER(ctypes.c_int64))
     tensor = _Tensor(address, device_type, device_id, len(shape), code, bits, 1, first, second, 0)
-    deleter = ctypes.cast(_forget, ctypes.c_void_p)
+    deleter = ctypes.cast(_FORGET, ctypes.c_void_p)
     managed: _Managed | _Versioned
     if versioned:
         managed = _Versioned(1, 0, None, deleter, READ_ONLY if read_only else 0, tensor)
@@ -215,5 +217,5 @@ def make_capsule(
     at = ctypes.addressof(managed)
     _exported[at] = managed, numbers, owner
     name = _NAME_VERSIONED if versioned else _NAME
-    capsule: object = _new(at, name, ctypes.cast(_capsule_dies, ctypes.c_void_p))
+    capsule: object = _new(at, name, ctypes.cast(_DIES, ctypes.c_void_p))
     return capsule

@@ -144,6 +144,6 @@ def check_ptx(needed: int, version: int, what: str) -> None:
         raise DeviceError(f"{what} is PTX {ptx_text(needed)}; no driver that this version of joinery knows takes it")
     if version < first:
         raise DeviceError(
-            f"{what} is PTX {ptx_text(needed)}, which takes a driver for CUDA {version_text(first)} or newer; the driver here is "
-            f"for CUDA {version_text(version)}, with PTX up to {ptx_text(highest_ptx(version))}; fix: install a newer driver"
+            f"{what} is PTX {ptx_text(needed)}, which takes a driver for CUDA {version_text(first)} or newer; the driver here "
+            f"is for CUDA {version_text(version)}, with PTX up to {ptx_text(highest_ptx(version))}; fix: install a newer driver"
         )

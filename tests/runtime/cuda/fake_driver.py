@@ -1,8 +1,8 @@
 """A CUDA driver for tests: memory, streams, modules, graphs and launches, which the PTX simulator carries out.
 
 Streams are lazy: what is put on one happens when somebody waits for it, so what waits too late, or not at all, is seen.
-Addresses are never used twice. Violations of what the real driver leaves undefined (accesses outside or after the life of an allocation,
-double frees) raise `AssertionError` here.
+Addresses are never used twice. Violations of what the real driver leaves undefined (accesses outside an allocation or after its
+life, double frees) raise `AssertionError` here.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ class Stream:
     recorded: list[Callable[[], None]] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Loaded:
     device: int
     module: Module
     addresses: dict[str, int]
+    is_initialised: bool = False
 
 
 @dataclass
@@ -80,7 +81,7 @@ class FakeDriver:
         devices, capability, version, memory, pools: what there is to find.
         registers, most_threads: what functions say of themselves.
 
-    `calls`: (name, arguments) of every call.  `printed`: what kernels printed.
+    `calls`: (name, arguments) of every call.  `printed`: what kernels printed.  `violations`: what they did wrong.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class FakeDriver:
         self.pools, self.most_threads = pools, most_threads
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.printed = ""
+        self.violations: list[str] = []
         self.cached: Counter[tuple[int, int]] = Counter()  # (device, size) → freed allocations that a pool keeps
         self.blocks: dict[int, Block] = {}
         self.streams: dict[int, Stream] = {}
@@ -171,6 +173,8 @@ class FakeDriver:
         return self._handles
 
     def _stream(self, name: str, handle: int, device: int) -> Stream:
+        if handle in (1, 2):  # the default streams, of every device
+            return self.streams.setdefault(-10 * device - handle, Stream(device))
         stream = self.streams.get(handle)
         if stream is None or stream.device != device:
             raise self._failed(name, 400)
@@ -445,6 +449,7 @@ class FakeDriver:
             if variable.space in ("global", "const") and variable.size is not None:
                 block = self._block(device, variable.size, False)
                 block.is_variable = True
+                block.data[...] = 0
                 addresses[variable.name] = block.address
         handle = self._handle()
         self.modules[handle] = Loaded(device, module, addresses)
@@ -462,8 +467,6 @@ class FakeDriver:
     def cuModuleUnload(self, module: int) -> None:
         self._called("cuModuleUnload", module)
         loaded = self.modules.pop(module)
-        for stream in self.streams.values():
-            assert stream.device != loaded.device or stream.done == len(stream.todo), "a module is unloaded while kernels run"
         for address in loaded.addresses.values():
             self.blocks[address].is_freed = True
 
@@ -505,6 +508,7 @@ class FakeDriver:
     ) -> None:
         """Run a kernel on the memory of its device."""
         loaded = function.loaded
+        assert loaded in self.modules.values(), "a module was unloaded before its kernel ran"
         device, kernel, module = loaded.device, function.kernel, loaded.module
         blocks = sorted((b for b in self.blocks.values() if b.device == device and not b.is_freed), key=lambda b: b.address)
         allocations = [Allocation(f"block {n}", b.address - GLOBAL_BASE, b.size, True) for n, b in enumerate(blocks)]
@@ -520,9 +524,10 @@ class FakeDriver:
             arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(value, np.uint8)
             offset += parameter.size
         for variable in module.ptx.variables.values():
-            if variable.name in loaded.addresses:
+            if variable.name in loaded.addresses and not loaded.is_initialised:
                 start, width = loaded.addresses[variable.name] - GLOBAL_BASE, arguments.SIZES[variable.type]
                 arguments._initialise(arena, module.ptx, start, width, variable.values)
+        loaded.is_initialised = True
         machine = Machine(
             module.ptx, kernel.function, module.lines, (threads, 1, 1), grid, tuple(cluster), memory, loaded.addresses,
             arena.parameters, arena.places, shared, 1, "late", 0, BUDGET,
@@ -535,6 +540,7 @@ class FakeDriver:
             if failed:
                 raise PtxCheckError(failed)
         except PtxCheckError as error:
+            self.violations.append(str(error))
             self.dead[device] = 710 if error.findings[0].kind == "assert" else 700
         self.printed += machine.printer.text
         for block in blocks:
