@@ -97,9 +97,10 @@ class Imported:
             versioned = _Versioned.from_address(_get_pointer(at, _NAME_VERSIONED))
             _set_name(capsule, _USED_VERSIONED)
             self._release(versioned)
-            if versioned.major != 1:
+            version = int(versioned.major), int(versioned.minor)
+            if version[0] != 1:
                 self.release()
-                raise UserError(f"a DLPack capsule of version {versioned.major}.{versioned.minor}; known are 0.x and 1.x")
+                raise UserError(f"a DLPack capsule of version {version[0]}.{version[1]}; known are 0.x and 1.x")
             self.is_read_only = bool(versioned.flags & READ_ONLY)
             tensor = versioned.tensor
         elif _is_valid(at, _NAME):

@@ -294,7 +294,7 @@ def test_what_a_device_has_not_is_refused(install: Any) -> None:
         device.load(add_one("sm_90a", 80))
     with pytest.raises(UserError, match=r"made for sm_86, which takes capability 8\.6 or newer"):
         device.load(add_one("sm_86", 71))
-    text = "@add_one is PTX 8.4, which takes a driver for CUDA 12.4 or newer; the driver here is for CUDA 12.0, with PTX up to 8"
+    text = "@add_one is PTX 8.4, which takes a driver for CUDA 12.4 or newer; the driver here is for CUDA 12.0, with PTX up"
     with pytest.raises(DeviceError, match=re.escape(text)):
         device.load(add_one(ptx=84))
 
