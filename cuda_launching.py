@@ -49,6 +49,18 @@ class _Arguments:
     tables: list[tuple[int, PointerTable]] = field(default_factory=list)
     has_foreign: bool = False
 
+    def add_quickly(self, size: int, arg: Any) -> bool:
+        """Add the usual: a buffer that needs no second look, a number that fits (`Kernel._sizes`). False: nothing was added."""
+        if size > 0:
+            if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
+                return False
+            self._integer(arg.address)
+            return True
+        if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
+            self._integer(arg)
+            return True
+        return False
+
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):
             described = parameter.descriptor(arg)
@@ -129,16 +141,19 @@ def launch_on_cuda(
     device: CudaDevice,
     grid: tuple[int, int, int],
     supplied: Sequence[tuple[Parameter, Any]],
+    sizes: Sequence[int],
     written: Places,
 ) -> None:
     """Run all programs of the grid on a device.
 
     Arrays of the host are copied there, and back if the kernel may write them; then, or where other libraries share memory, or
-    the kernel prints or asserts, this waits for the kernel. Otherwise it returns at once.
+    the kernel prints or asserts, this waits for the kernel. Otherwise it returns at once. `sizes`: of the parameters, as
+    `_Arguments.add_quickly` takes them.
     """
     arguments = _Arguments(device, written)
-    for parameter, arg in supplied:
-        arguments.add(parameter, arg)
+    for (parameter, arg), size in zip(supplied, sizes, strict=True):
+        if not arguments.add_quickly(size, arg):
+            arguments.add(parameter, arg)
     if 0 in grid:
         return
     ranges = arguments.ranges()
@@ -173,7 +188,6 @@ def _run(
     multiples = tuple(place for place in arguments.numbers if words[place] % MULTIPLE == 0)
     code = kernels.code(device.target, DEFAULT_WARPS, multiples)
     loaded = kernels.loaded(device, code)
-    reports = "vprintf" in code.ptx or "__assertfail" in code.ptx
     try:
         device.launch(loaded, grid, words)
         for _, array, is_written in arguments.arrays:
@@ -181,7 +195,7 @@ def _run(
                 own = _range_of(ranges, array)
                 assert own.memory is not None
                 device.download(own.memory, own.skew + address_of(array) - own.low, array)
-        if arguments.arrays or arguments.has_foreign or reports:
+        if arguments.arrays or arguments.has_foreign or code.reports:
             device.synchronize()
     except DeviceError as error:
         assertions = list(dict.fromkeys(each.message for each in code.lowered.assertions.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,14 @@ MULTIPLE = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
-    """A lowered kernel and its PTX."""
+    """A lowered kernel and its PTX. `reports`: whether it may print or assert."""
 
     lowered: GpuKernel
     ptx: str
+    reports: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reports", "vprintf" in self.ptx or "__assertfail" in self.ptx)
 
     @property
     def kernel(self) -> KernelCode:

@@ -181,7 +181,8 @@ class Kernel:
             raise UnsupportedError("launch: sanitize=True on a CUDA device; fix: device='cpu', or device='ptxsim' for its PTX")
         if target is not None:
             raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
-        launch_on_cuda(self._gpu, device, extents, supplied(self._function, args, self.parameters), self._written)
+        given = supplied(self._function, args, self.parameters)
+        launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written)
 
     @property
     def passes(self) -> tuple[str, ...]:

@@ -98,6 +98,11 @@ class Buffer:
         return not isinstance(self._owner, CudaMemory)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is in use, its memory its own, and may be written."""
+        return type(self._owner) is CudaMemory and not self.is_read_only
+
+    @property
     def size(self) -> int:
         return prod(self.shape)
 

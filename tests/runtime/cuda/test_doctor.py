@@ -36,7 +36,7 @@ def test_devices_are_listed(install: Callable[..., Any], capsys: pytest.CaptureF
     out = said(capsys)
     assert max(map(len, out.splitlines())) <= 80
     text = " ".join(out.split())
-    assert "CUDA driver for CUDA 12.8, takes PTX up to 8.7 cuda:0: Fake GPU 0, capability 9.0, 141.0 GiB, 4 multiprocessors, " in text
+    assert "CUDA driver for CUDA 12.8, takes PTX up to 8.7 cuda:0: Fake GPU 0, capability 9.0, 141.0 GiB, " in text
     assert "cuda:1: Fake GPU 1, capability 9.0" in text
     assert text.count("code for sm_90a") == 2
     assert fake.named("cuDevicePrimaryCtxRetain") == [], "no device is taken in use"
