@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import threading
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,28 @@ def test_another_driver_gives_other_devices_and_leaves_nothing_behind(install: A
     install(capability=(9, 0), version=13000)
     assert cuda_device() is not first
     assert cuda_device().target == "sm_90a"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_process_is_told_to_be_spawned(fake: Any) -> None:
+    cuda_device()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            cuda_device()
+            said = "nothing"
+        except DeviceError as error:
+            said = str(error)
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        said = stream.read()
+    os.waitpid(child, 0)
+    assert "CUDA was used in this process before it was forked" in said
+    assert "'spawn'" in said
 
 
 # -- memory and copies
@@ -331,6 +355,28 @@ def test_two_devices_work_side_by_side(install: Any) -> None:
     fake._stack().append(2)  # another library has made device 1 current
     assert contents(devices[0], memories[0], "i4")[0] == 1
     assert fake._stack() == [2]
+
+
+def test_threads_share_a_device(fake: Any) -> None:
+    device = cuda_device()
+    loaded = device.load(add_one())
+    found: dict[int, list[int]] = {}
+
+    def work(number: int) -> None:
+        memory = filled(device, np.full(32, number, np.int32))
+        for _ in range(5):
+            device.launch(loaded, (1, 1, 1), [memory.address, number])
+        found[number] = contents(device, memory, "i4").tolist()
+        memory.free()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    device.synchronize()
+    assert found == {number: [6 * number] * 32 for number in range(6)}
+    assert fake.live() == []
 
 
 # -- errors of kernels
