@@ -22,6 +22,8 @@ class _Current:
     driver: Driver | None = None
     process: int = 0
     devices: dict[int, Any] = field(default_factory=dict)
+    is_known: bool = False
+    problem: str | None = None
 
 
 _current = _Current(open_driver)
@@ -67,10 +69,12 @@ def device_count() -> int:
 
 
 def why_unavailable() -> str | None:
-    """None if there is a device; else why there is none."""
-    try:
-        if device_count():
-            return None
-    except DeviceError as error:
-        return str(error)
-    return "the CUDA driver finds no device"
+    """None if there is a device; else why there is none. Found out once: looking for a driver takes its time."""
+    current = _current
+    if not current.is_known:
+        try:
+            current.problem = None if device_count() else "the CUDA driver finds no device"
+        except DeviceError as error:
+            current.problem = str(error)
+        current.is_known = True
+    return current.problem
