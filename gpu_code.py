@@ -70,11 +70,11 @@ class GpuKernels:
 
     def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
         """The code on a device, where it stays as long as this object lives."""
-        with self._lock:
-            found = self._loaded.get((device.name, code))
-            if found is None or found.device is not device:
-                found = self._loaded[device.name, code] = device.load(code.kernel)
-            return found
+        found = self._loaded.get((device.name, code))
+        if found is None or found.device is not device:
+            # Without the lock: a thread that records launches has the device, and may be waiting here.
+            found = self._loaded[device.name, code] = device.load(code.kernel)
+        return found
 
     def code(self, target: str, warps: int = DEFAULT_WARPS, multiples: tuple[int, ...] = ()) -> GpuCode:
         """PTX for a target. `multiples`: parameters whose address or value is a multiple of 16."""

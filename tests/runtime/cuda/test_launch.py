@@ -85,6 +85,21 @@ def test_arrays_that_share_memory_share_it_on_the_device(nothing_left: Any) -> N
     assert len(nothing_left.named("cuMemAllocAsync")) == 1
 
 
+def test_launches_with_buffers_can_be_recorded(nothing_left: Any) -> None:
+    x, add, device = floats(300), kernel(VECTOR_ADD), cuda_device()
+    with jn.Buffer(np.zeros(300, np.float32)) as total, jn.Buffer(x) as step:
+        with pytest.raises(jn.UserError, match="a kernel is loaded while launches are recorded; fix: do it before"):
+            device.capture(lambda: add.launch((2,), total, step, total, 300, device="cuda"))
+        with pytest.raises(jn.UserError, match="memory is allocated while launches are recorded"):
+            device.capture(lambda: add.launch((2,), total, x, total, 300, device="cuda"))
+        add.launch((2,), total, step, total, 300, device="cuda")
+        recording = device.capture(lambda: add.launch((2,), total, step, total, 300, device="cuda"))
+        recording.replay()
+        recording.replay()
+        np.testing.assert_array_equal(total.numpy(), (x + x) + x)
+        recording.free()
+
+
 def test_scalars_of_every_kind(nothing_left: Any) -> None:
     values = [True, -5, -12345, -(1 << 31), (1 << 63) - 1, 1.5, -3.0e38, 3.14159, 2.718281828459045]
     dtypes = [np.int8, np.int8, np.int16, np.int32, np.int64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
