@@ -33,6 +33,7 @@ _LOCATIONS: dict[str, str] = {
     "load": "compiling",
     "Model": "runtime.model",
     "CompileCache": "runtime.cache",
+    "Buffer": "runtime.cuda.buffers",
     "TensorDescriptor": "lowering.tt.host_values",
     "PointerTable": "lowering.tt.host_values",
 }

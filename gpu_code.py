@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.effects import assertion_error
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from .promotion.errors import KernelAssertionError, UnsupportedError
+from .runtime.gpu import GpuDevice, LoadedKernel
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
 from .runtime.ptxsim.findings import Finding as PtxFinding
 from .runtime.ptxsim.findings import PtxCheckError
@@ -33,12 +34,16 @@ MULTIPLE = 16
 """Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
-    """A lowered kernel and its PTX."""
+    """A lowered kernel and its PTX. `reports`: whether it may print or assert."""
 
     lowered: GpuKernel
     ptx: str
+    reports: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reports", "vprintf" in self.ptx or "__assertfail" in self.ptx)
 
     @property
     def kernel(self) -> KernelCode:
@@ -52,7 +57,16 @@ class GpuKernels:
     def __init__(self, function: FuncOp) -> None:
         self._function = function
         self._codes: dict[tuple[str, int, tuple[int, ...]], GpuCode] = {}
+        self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
+
+    def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
+        """The code on a device, where it stays as long as this object lives."""
+        found = self._loaded.get((device.name, code))
+        if found is None or found.device is not device:
+            # Without the lock: a thread that records launches has the device, and may be waiting here.
+            found = self._loaded[device.name, code] = device.load(code.kernel)
+        return found
 
     def code(self, target: str, warps: int = DEFAULT_WARPS, multiples: tuple[int, ...] = ()) -> GpuCode:
         """PTX for a target. `multiples`: parameters whose address or value is a multiple of 16."""
@@ -95,12 +109,17 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
     return assertion_error(what.message, what.place, finding.cta, lane)
 
 
+def root_address(array: NDArray[Any]) -> int:
+    """The address of the array that an array is a view of."""
+    root: Any = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    return address_of(root)
+
+
 def _is_multiple(value: Any) -> bool:
     if isinstance(value, np.ndarray):
-        root: Any = value
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        return (address_of(value) - address_of(root)) % MULTIPLE == 0
+        return (address_of(value) - root_address(value)) % MULTIPLE == 0
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) % MULTIPLE == 0
 
 

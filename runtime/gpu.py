@@ -46,6 +46,9 @@ class LoadedKernel(Protocol):
     @property
     def code(self) -> KernelCode: ...
 
+    @property
+    def device(self) -> GpuDevice: ...
+
 
 class Recording(Protocol):
     """Launches that were recorded; the memory they use must outlive it."""

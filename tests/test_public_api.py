@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-TYPES = ["CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor", "TensorType"]
+TYPES = ["Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor", "TensorType"]
 ERRORS = [
     "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError", "DeviceError",
     "DeviceMemoryError",
