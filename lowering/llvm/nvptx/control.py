@@ -18,6 +18,7 @@ from .carried import Layouts, bind, flat, types
 from .nodes import own_layout
 from .pipelining import Ahead, Stream, address_slice, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
+from .warpgroup_dots import invariant_operands
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -99,6 +100,7 @@ def _for(k: KernelLowering, op: Any) -> None:
 
     with k.order.several_ways(op), ExitStack() as stack:
         k.shared.somebody_reads()
+        stack.enter_context(invariant_operands(k, op))
         layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
         start = flat(k, op.iter_args, layouts)
         k.shared.somebody_reads()

@@ -19,7 +19,7 @@ from ..syntax import attributes, constant_value, element_name, is_tensor, pointe
 from .atomics import ATOMICS
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
-from .dots import DOTS
+from .dots import DOTS, product_of_warpgroups
 from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
 from .gathers import GATHERS
@@ -35,6 +35,7 @@ from .scans import SCANS
 from .shared import SharedMemory
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
+from .wgmma import Placed, WarpgroupProduct
 
 ELEMENTWISE = frozenset(
     f"tt.{name}"
@@ -119,6 +120,9 @@ class KernelLowering:
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has done ahead
+        self.resident: dict[Any, tuple[Placed | tuple[V, ...], ...]] = {}  # operands that a loop has stored before it starts
+        self.on_their_way: set[Any] = set()  # products that are not waited for at once
+        self._products: dict[Any, WarpgroupProduct | None] = {}
         self.on_trial = 0
         self.most_stages = most_stages
         self.is_pipelined = False
@@ -202,6 +206,12 @@ class KernelLowering:
         """Pointers that are expressions are computed where the access is best; others stay where they are."""
         own = self.ev.choose_layout([self.node(op.ptr)])
         return own if own is not None else self.coalesced(shape_of(op.ptr.type), self.facts(op).order())
+
+    def product(self, op: Any) -> WarpgroupProduct | None:
+        """How wgmma computes a tt.dot; None where it does not."""
+        if op not in self._products:
+            self._products[op] = product_of_warpgroups(self, op)
+        return self._products[op]
 
     # -- operations ------------------------------------------------------------------
 

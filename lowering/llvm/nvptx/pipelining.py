@@ -21,11 +21,12 @@ from ...tt.provenance import ATOMICS, WRITES
 from ..ir import V, const
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from .carried import Layouts, bind, flat
-from .dots import operand_layout
-from .matrix_loads import StagedOperand, staged_operand
+from .dots import staged
+from .matrix_loads import StagedOperand
 from .nodes import Staged
 from .shared import ALIGNMENT
 from .threads import bits_of, i32
+from .wgmma import Matrix
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -41,7 +42,7 @@ class Stream:
     """One load: how its block lies in shared memory, where in a stage, and in which layout it is copied there."""
 
     op: Any
-    operand: StagedOperand
+    operand: StagedOperand | Matrix
     layout: LinearLayout
     offset: int
 
@@ -127,13 +128,10 @@ def plan_stream(k: KernelLowering, op: Any, layout: LinearLayout, offset: int) -
     """How a load is copied, once it is known in which layout its addresses are; None where wide copies do not fit."""
     elem = element_name(op.results[0].type)
     shape, bits = shape_of(op.results[0].type), bits_of(elem)
-    if bits != 16:
-        return None
     wide, axis = k.facts(op).width(shape, bits, layout)
     if wide * bits != 8 * CHUNK:
         return None
-    fragment = operand_layout(k, op)
-    operand = None if fragment is None else staged_operand(elem, layout, fragment)
+    operand = staged(k, op, layout)
     if operand is None or operand.axis != axis:
         return None
     if vector_elements(offsets(layout, operand.shared), bits) * bits < 8 * CHUNK:
@@ -222,6 +220,8 @@ class Ahead:
         k, f = self.k, self.k.f
         *values, read, write = own
         k.t.call("cp.async.wait.group", [i32(self.pipeline.ahead - 1)], "void")
+        if any(isinstance(stream.operand, Matrix) for stream in self.pipeline.streams):
+            k.t.call("fence.proxy.async.shared_cta", [], "void")
         k.shared.barrier()
         distance = f.mul(step, const(self.pipeline.ahead, step.type))
         following = self._load(values, f.add(counter, distance), high, write)

@@ -27,6 +27,11 @@ class GpuTarget:
         return int(self.name.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz"))
 
     @property
+    def has_wgmma(self) -> bool:
+        """Products of warpgroups: on this architecture only, neither before nor after."""
+        return self.name == "sm_90a"
+
+    @property
     def feature_text(self) -> str:
         return f"+ptx{self.ptx}"
 
