@@ -125,6 +125,7 @@ def _for(k: KernelLowering, op: Any) -> None:
             k.scalars[index] = counter
             bind(k, arguments, layouts, registers)
             following = [*flat(k, run(), layouts), *following]
+            following += [] if ahead is None else ahead.finish(counter, high, step, own)
             after = f.add(counter, step)
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{k.no_unrolling()}")
@@ -134,7 +135,7 @@ def _for(k: KernelLowering, op: Any) -> None:
         f.lines[slot] = "\n".join(phis)
         f.start(done)
         if ahead is not None:
-            ahead.end()
+            registers = ahead.end(registers)
         bind(k, op.results, layouts, registers)
         k.shared.somebody_reads()
 
@@ -156,7 +157,7 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                 if stream is not None:
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
-    pipeline = make_pipeline(k, op, streams)
+    pipeline = make_pipeline(k, op, streams, layouts)
     return None if pipeline is None else Ahead(k, op, pipeline, layouts, unsigned)
 
 

@@ -5,7 +5,11 @@ several turns ahead of the product. What the addresses and masks depend on is co
 turn itself computes; the loop carries it twice. A turn waits for its own copies, meets the other threads at one barrier, and
 starts the copies of a later turn into the stage that the last turn has read.
 
-Source: NVIDIA, "PTX ISA", "cp.async", "cp.async.commit_group", "cp.async.wait_group".
+Where the products of a loop are wgmma's and a turn only adds to what the last one left, a turn does not wait for its own
+products: they are on their way while the copies of a later turn start, into the stage that the products of the last turn have
+read. That takes a second barrier; the matrix units always have something to do.
+
+Source: NVIDIA, "PTX ISA", "cp.async", "cp.async.commit_group", "cp.async.wait_group", "wgmma.wait_group".
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from .matrix_loads import StagedOperand
 from .nodes import Staged
 from .shared import ALIGNMENT
 from .threads import bits_of, i32
-from .wgmma import Matrix
+from .wgmma import Matrix, address, wait_for
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -50,13 +54,15 @@ class Stream:
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """streams: the loads.  addresses: the operations of the body that their addresses and masks come from, in order.
-    carried: the loop's carried values among these, by number.  stages of stage_bytes each."""
+    carried: the loop's carried values among these, by number.  stages of stage_bytes each.
+    sums: products that are not waited for in their own turn, by the number of the carried value that they add to."""
 
     streams: tuple[Stream, ...]
     addresses: tuple[Any, ...]
     carried: tuple[int, ...]
     stages: int
     stage_bytes: int
+    sums: dict[int, Any]
 
     @property
     def ahead(self) -> int:
@@ -139,14 +145,33 @@ def plan_stream(k: KernelLowering, op: Any, layout: LinearLayout, offset: int) -
     return Stream(op, operand, layout, offset)
 
 
-def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream]) -> Pipeline | None:
+def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> Pipeline | None:
     """With as many stages as shared memory has room for; None when there is room for one only."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
     stages = min(k.most_stages, k.shared.room(k.target.shared_bytes) // size) if size else 0
     if stages < 2:
         return None
     addresses, carried = address_slice(op, [stream.op for stream in streams])
-    return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size)
+    sums = _running_sums(k, op, streams, layouts)
+    return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size, sums)
+
+
+def _running_sums(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> dict[int, Any]:
+    """The products that read what was loaded ahead, if each adds to a value that the loop carries and nothing else reads."""
+    body, loads = op.body.blocks[0], [stream.op for stream in streams]
+    found: dict[int, Any] = {}
+    for dot in dict.fromkeys(use.operation for load in loads for use in load.results[0].uses):
+        product, total, result = k.product(dot), dot.operands[2], dot.results[0]
+        if product is None or total not in body.args or any(side.owner not in loads for side in dot.operands[:2]):
+            return {}
+        number = body.args.index(total) - 1
+        uses = [*total.uses, *result.uses]
+        if len(uses) != 2 or body.last_op.operands[number] is not result or element_name(result.type) not in ("f32", "i32"):
+            return {}
+        if layouts[number] != product.accumulator:
+            return {}
+        found[number] = dot
+    return found
 
 
 def _start(k: KernelLowering, stream: Stream, stage: V, goes_on: V) -> None:
@@ -216,27 +241,54 @@ class Ahead:
         return [*values, i32(0), i32(self.pipeline.ahead * size)]
 
     def turn(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
-        """Wait for the turn's blocks, and load later ones. What is carried on besides."""
-        k, f = self.k, self.k.f
-        *values, read, write = own
+        """Wait for the turn's blocks, and load later ones unless `finish` does. What is carried on besides."""
+        k = self.k
+        read = own[-2]
         k.t.call("cp.async.wait.group", [i32(self.pipeline.ahead - 1)], "void")
         if any(isinstance(stream.operand, Matrix) for stream in self.pipeline.streams):
             k.t.call("fence.proxy.async.shared_cta", [], "void")
         k.shared.barrier()
-        distance = f.mul(step, const(self.pipeline.ahead, step.type))
-        following = self._load(values, f.add(counter, distance), high, write)
+        following = [] if self.pipeline.sums else self._later(counter, high, step, own)
         assert self._buffer is not None
         for stream in self.pipeline.streams:
-            place = k.shared.at(k.shared.at(self._buffer, read), i32(stream.offset))
             operand = stream.operand
+            if isinstance(operand, Matrix):
+                start = k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4)))
+                place = k.f.add(start, i32(stream.offset >> 4))
+            else:
+                place = k.shared.at(k.shared.at(self._buffer, read), i32(stream.offset))
             k.staged[stream.op] = Staged(operand.shape, operand.elem, operand, place)
+        k.on_their_way.update(self.pipeline.sums.values())
+        return following
+
+    def finish(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+        """At the end of a turn whose products are on their way: when those of the last turn are done, load later blocks."""
+        if not self.pipeline.sums:
+            return []
+        self.k.t.call("wgmma.wait_group.sync.aligned", [V(str(len(self.pipeline.sums)), "i64")], "void")
+        self.k.shared.barrier()
+        return self._later(counter, high, step, own)
+
+    def _later(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+        """Start the copies of a later turn; what is carried on besides."""
+        *values, read, write = own
+        distance = self.k.f.mul(step, const(self.pipeline.ahead, step.type))
+        following = self._load(values, self.k.f.add(counter, distance), high, write)
         return [*following, self._next(read), self._next(write)]
 
-    def end(self) -> None:
-        """Nothing is on its way any more."""
-        self.k.t.call("cp.async.wait.group", [i32(0)], "void")
+    def end(self, registers: Sequence[V]) -> list[V]:
+        """Nothing is on its way any more. The values that the loop carries, of their registers."""
+        k, sums = self.k, self.pipeline.sums
+        k.t.call("cp.async.wait.group", [i32(0)], "void")
         for stream in self.pipeline.streams:
-            self.k.staged.pop(stream.op, None)
+            k.staged.pop(stream.op, None)
+        k.on_their_way.difference_update(sums.values())
+        found, rest = [], list(registers)
+        for number, layout in enumerate(self.all_layouts):
+            count = 1 if layout is None else layout.size(REGISTER)
+            found += wait_for(k, rest[:count]) if number in sums else rest[:count]
+            rest = rest[count:]
+        return found
 
     def _of(self, start: Sequence[V]) -> list[V]:
         """Of all values that the loop carries those that addresses come from."""

@@ -19,7 +19,7 @@ from .matrix_loads import store_block
 from .nodes import Node, Splat, Staged
 from .shared import ALIGNMENT
 from .threads import i32
-from .wgmma import Matrix, Placed, WarpgroupProduct, multiply
+from .wgmma import Matrix, Placed, WarpgroupProduct, address, multiply
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -116,7 +116,7 @@ def _store(k: KernelLowering, sources: Sequence[_Source], base: V) -> dict[int, 
     for each in sources:
         place = k.shared.at(base, i32(start))
         store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, place)
-        found[id(each)] = Placed(each.matrix, place)
+        found[id(each)] = Placed(each.matrix, address(k, place))
         start += -(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT
     k.t.call("fence.proxy.async.shared_cta", [], "void")
     return found

@@ -153,24 +153,27 @@ def group_number(k: KernelLowering) -> V:
     return k.t.remember("warpgroup", k.f.binary("lshr", first, i32(log2(GROUP))))
 
 
+def address(k: KernelLowering, pointer: V) -> V:
+    """Where shared memory of at least this alignment starts, in units of 16 bytes (i32), as descriptors count."""
+    whole = k.f.op(f"ptrtoint ptr addrspace(3) {pointer.ref} to i32", "i32")
+    return k.f.binary("lshr", whole, i32(4))
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A matrix in shared memory, and where it starts."""
+    """A matrix in shared memory, and where it starts: an `address`."""
 
     matrix: Matrix
-    base: V
+    start: V
 
     def descriptor(self, k: KernelLowering, bits: Sequence[int]) -> V:
         """The descriptor (i64) of a warpgroup's first tile. bits: which bits of its number say where along the rows of A or the
         columns of B that is."""
-        f, facts = k.f, self.matrix.descriptor
-        place = f.op(f"ptrtoint ptr addrspace(3) {self.base.ref} to i32", "i32")
+        f, facts, place = k.f, self.matrix.descriptor, self.start
         for bit, step in zip(bits, facts.row_steps, strict=False):
             own = f.binary("and", f.binary("lshr", group_number(k), i32(bit)), i32(1))
-            place = f.add(place, f.mul(own, i32(step)))
-        constant = facts.encode(0)
-        low = f.binary("or", f.binary("lshr", place, i32(4)), i32(constant & 0xFFFFFFFF))
-        return f.binary("or", f.cast("zext", low, "i64"), const(constant >> 32 << 32, "i64"))
+            place = f.add(place, f.mul(own, i32(step >> 4)))
+        return f.binary("or", f.cast("zext", place, "i64"), const(facts.encode(0), "i64"))
 
     def offset(self, row: int, depth: int) -> int:
         """What is added to a descriptor for a tile of an instruction."""
