@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 COUNTED = {
-    "matrix": r"HMMA|IMMA|DMMA|HGMMA", "ldmatrix": r"LDSM", "stmatrix": r"STSM", "async copies": r"LDGSTS|UTMALDG",
+    "matrix": r"[HIDQ]G?MMA", "ldmatrix": r"LDSM", "stmatrix": r"STSM", "async copies": r"LDGSTS|UTMALDG",
     "loads 128": r"LDG\.E\.128|LDG\.E\.\S*128", "loads narrower": r"LDG(?!STS)(?!\S*128)", "stores 128": r"STG\S*128",
     "stores narrower": r"STG(?!\S*128)", "shared loads": r"LDS(?!M)", "shared stores": r"STS(?!M)", "barriers": r"BAR\.",
     "shuffles": r"SHFL", "special functions": r"MUFU",

@@ -188,16 +188,32 @@ def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None
     return plan_product(k, op, _kind(elems, element_name(op.results[0].type), precision))
 
 
+def use_in_product(load: Any) -> tuple[Any, int, bool] | None:
+    """(tt.dot, number of the operand, whether it is transposed) if a product is all that reads what a load gives."""
+    value, transposed = load.results[0], False
+    while True:
+        uses = list(value.uses)
+        if len(uses) != 1:
+            return None
+        op = uses[0].operation
+        if op.name != "tt.trans":
+            return (op, uses[0].index, transposed) if op.name == "tt.dot" and uses[0].index < 2 else None
+        transposed ^= tuple(attributes(op)["order"]) == (1, 0)
+        value = op.results[0]
+
+
 def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> StagedOperand | Matrix | None:
-    """How a block lies in shared memory that a product, the only use of a load, takes just as it was loaded; `layout` is the
-    load's. None where products take it otherwise."""
-    use = next(iter(load.results[0].uses))
-    op, elem = use.operation, element_name(load.results[0].type)
+    """How a block lies in shared memory that a product takes just as it was loaded; `layout` is that of the operand after the
+    load. None where products take it otherwise."""
+    found = use_in_product(load)
+    assert found is not None  # it is a candidate
+    op, number, _ = found
+    elem, side = element_name(load.results[0].type), "ab"[number]
     product = k.product(op)
     if product is not None:
         first = next((basis for basis in layout[REGISTER] if basis), 1)
         axis = 1 if layout.coordinates(first)[1] else 0
-        return product.matrix("ab"[use.index], axis) if elem == product.elem and elem != "f32" else None
+        return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
     a, b = op.operands[:2]
     shape = shape_of(op.results[0].type)
     precision = str(attributes(op).get("inputPrecision") or "ieee")
@@ -206,7 +222,7 @@ def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> StagedOperand 
     depth = shape_of(a.type)[-1]
     if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)) or bits_of(elem) != 16:
         return None
-    fragment = dot_operand(shape_of(load.results[0].type), "ab"[use.index], _warps(k, shape, instruction), instruction.bits)
+    fragment = dot_operand(layout.shape, side, _warps(k, shape, instruction), instruction.bits)
     return staged_operand(elem, layout, fragment)
 
 

@@ -310,6 +310,9 @@ def _view(kind: str) -> Handler:
         if isinstance(source, Splat):
             k.define(result, Splat(shape, elem, source.value))
             return
+        if isinstance(source, Staged):  # its operand is as the product takes it
+            k.define(result, Staged(shape, elem, source.operand, source.base))
+            return
         order = tuple(attributes(op)["order"]) if kind == "transpose" else ()
         k.define(result, View(shape, elem, source, kind, order))
 

@@ -14,6 +14,7 @@ Source: NVIDIA, "PTX ISA", "cp.async", "cp.async.commit_group", "cp.async.wait_g
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from ...tt.provenance import ATOMICS, WRITES
 from ..ir import V, const
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from .carried import Layouts, bind, flat
-from .dots import staged
+from .dots import staged, use_in_product
 from .matrix_loads import StagedOperand
 from .nodes import Staged
 from .shared import ALIGNMENT
@@ -43,10 +44,12 @@ _PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "t
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One load: how its block lies in shared memory, where in a stage, and in which layout it is copied there."""
+    """One load: how its block lies in shared memory, as an operand and as it is loaded, which may be its transpose; in which
+    layout it is copied there; where in a stage."""
 
     op: Any
     operand: StagedOperand | Matrix
+    shared: LinearLayout
     layout: LinearLayout
     offset: int
 
@@ -92,13 +95,11 @@ def address_slice(op: Any, loads: Sequence[Any]) -> tuple[list[Any], list[int]]:
 
 
 def _feeds_a_product(load: Any, body: Any) -> bool:
-    uses = list(load.results[0].uses)
-    if len(uses) != 1 or not is_tensor(load.results[0].type) or len(shape_of(load.results[0].type)) != 2:
+    if not is_tensor(load.results[0].type) or len(shape_of(load.results[0].type)) != 2:
         return False
-    user = uses[0].operation
-    facts = attributes(load)
-    plain = not facts.get("isVolatile") and (load.other is None or _is_zero(load.other))
-    return user.name == "tt.dot" and user.parent is body and uses[0].index < 2 and plain
+    found = use_in_product(load)
+    plain = not attributes(load).get("isVolatile") and (load.other is None or _is_zero(load.other))
+    return found is not None and found[0].parent is body and plain
 
 
 def _is_zero(value: Any) -> bool:
@@ -137,12 +138,15 @@ def plan_stream(k: KernelLowering, op: Any, layout: LinearLayout, offset: int) -
     wide, axis = k.facts(op).width(shape, bits, layout)
     if wide * bits != 8 * CHUNK:
         return None
-    operand = staged(k, op, layout)
-    if operand is None or operand.axis != axis:
+    use = use_in_product(op)
+    order = (1, 0) if use is not None and use[2] else (0, 1)
+    operand = staged(k, op, layout.transpose(order))
+    if operand is None or order[operand.axis] != axis:
         return None
-    if vector_elements(offsets(layout, operand.shared), bits) * bits < 8 * CHUNK:
+    shared = operand.shared.transpose(order)
+    if vector_elements(offsets(layout, shared), bits) * bits < 8 * CHUNK:
         return None
-    return Stream(op, operand, layout, offset)
+    return Stream(op, operand, shared, layout, offset)
 
 
 def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> Pipeline | None:
@@ -158,11 +162,10 @@ def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts
 
 def _running_sums(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> dict[int, Any]:
     """The products that read what was loaded ahead, if each adds to a value that the loop carries and nothing else reads."""
-    body, loads = op.body.blocks[0], [stream.op for stream in streams]
-    found: dict[int, Any] = {}
-    for dot in dict.fromkeys(use.operation for load in loads for use in load.results[0].uses):
+    body, found = op.body.blocks[0], dict[int, Any]()
+    for dot, read in Counter(use[0] for stream in streams if (use := use_in_product(stream.op)) is not None).items():
         product, total, result = k.product(dot), dot.operands[2], dot.results[0]
-        if product is None or total not in body.args or any(side.owner not in loads for side in dot.operands[:2]):
+        if product is None or total not in body.args or read != 2:
             return {}
         number = body.args.index(total) - 1
         uses = [*total.uses, *result.uses]
@@ -178,7 +181,7 @@ def _start(k: KernelLowering, stream: Stream, stage: V, goes_on: V) -> None:
     """Copy the block of the turn whose values are bound now into a stage; nothing when it is one too many."""
     t, f, op, layout = k.t, k.f, stream.op, stream.layout
     bits = bits_of(element_name(op.results[0].type))
-    where, free = offsets(layout, stream.operand.shared), layout.free_masks()
+    where, free = offsets(layout, stream.shared), layout.free_masks()
     thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
     moving = 0
     for each in (*where[LANE], *where[WARP]):
@@ -257,7 +260,7 @@ class Ahead:
                 place = k.f.add(start, i32(stream.offset >> 4))
             else:
                 place = k.shared.at(k.shared.at(self._buffer, read), i32(stream.offset))
-            k.staged[stream.op] = Staged(operand.shape, operand.elem, operand, place)
+            k.staged[stream.op] = Staged(shape_of(stream.op.results[0].type), operand.elem, operand, place)
         k.on_their_way.update(self.pipeline.sums.values())
         return following
 

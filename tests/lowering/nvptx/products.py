@@ -18,8 +18,11 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Product:
-    """C[m, n] = A[m, k] B[k, n] in steps of `depth`; k is masked. Operands are row-major, or stored transposed. `facts`: of
-    tt.dot.  body: computed of %acc in every turn after the product, as %y."""
+    """C[m, n] = A[m, k] B[k, n] in steps of `depth`; k is masked. Operands are row-major, or stored transposed.
+
+    turned: blocks are loaded as their transpose and go through tt.trans. `facts`: of tt.dot.  body: computed of %d, the product,
+    in every turn, as %y.
+    """
 
     m: int
     n: int
@@ -30,11 +33,12 @@ class Product:
     b_transposed: bool = False
     facts: str = ""
     body: str = ""
+    turned: bool = False
 
     def _block(self, name: str, rows: int, columns: int, transposed: bool) -> str:
         """The pointers of a block and its masks' index along k; leading dimensions are %ld{name}."""
-        elem, along_k = self.elem, 1 if name == "a" else 0
-        slow = 1 if transposed else 0
+        elem, along_k = self.elem, int((name == "a") != self.turned)
+        slow = int(transposed != self.turned)
         shape = (rows, columns)
         lines = []
         for axis, extent in enumerate(shape):
@@ -62,23 +66,29 @@ class Product:
         return "\n".join(lines)
 
     def _load(self, name: str, rows: int, columns: int) -> str:
-        along_k = 1 if name == "a" else 0
+        along_k = int((name == "a") != self.turned)
+        block, other = f"tensor<{rows}x{columns}x{self.elem}>", f"tensor<{columns}x{rows}x{self.elem}>"
+        turn = f"%{name}x = tt.trans %{name}t {{order = array<i32: 1, 0>}} : {block} -> {other}\n"
+        turn = turn if self.turned else ""
         flat = f"tensor<1x{columns}x" if along_k else f"tensor<{rows}x1x"
         return (
             f"%{name}left = tt.splat %left : i32 -> {flat}i32>\n"
             f"%{name}small = arith.cmpi slt, %{name}i{along_k}, %{name}left : {flat}i32>\n"
             f"%{name}mask = tt.broadcast %{name}small : {flat}i1> -> tensor<{rows}x{columns}xi1>\n"
-            f"%{name}x = tt.load %{name}now, %{name}mask, %{name}zero : tensor<{rows}x{columns}x!tt.ptr<{self.elem}>>\n"
+            f"%{name}{'t' if turn else 'x'} = tt.load %{name}now, %{name}mask, %{name}zero : tensor<{rows}x{columns}x!tt.ptr<{self.elem}>>\n"
             f"%{name}then = tt.addptr %{name}now, %{name}steps : tensor<{rows}x{columns}x!tt.ptr<{self.elem}>>, "
-            f"tensor<{rows}x{columns}xi32>\n"
+            f"tensor<{rows}x{columns}xi32>\n{turn}"
         )
 
     @property
     def text(self) -> str:
         m, n, depth, elem, total = self.m, self.n, self.depth, self.elem, self.total
         a, b, c = f"tensor<{m}x{depth}x", f"tensor<{depth}x{n}x", f"tensor<{m}x{n}x"
-        pa, pb, pc = f"{a}!tt.ptr<{elem}>>", f"{b}!tt.ptr<{elem}>>", f"{c}!tt.ptr<{total}>>"
-        types = {"a": f"!tt.ptr<{elem}>", "b": f"!tt.ptr<{elem}>", "c": f"!tt.ptr<{total}>", "lda": "i32", "ldb": "i32", "k": "i32"}
+        sides = [(depth, m), (n, depth)] if self.turned else [(m, depth), (depth, n)]
+        pa, pb = (f"tensor<{rows}x{columns}x!tt.ptr<{elem}>>" for rows, columns in sides)
+        pc = f"{c}!tt.ptr<{total}>>"
+        types = {name: f"!tt.ptr<{of}>" for name, of in (("a", elem), ("b", elem), ("c", total))}
+        types |= dict.fromkeys(("lda", "ldb", "k"), "i32")
         parameters = ", ".join(f"%{name}: {type_} {{tt.divisibility = 16 : i32}}" for name, type_ in types.items())
         return f"""
 tt.func public @product({parameters}) {{
@@ -86,12 +96,12 @@ tt.func public @product({parameters}) {{
   %one = arith.constant 1 : i32
   %depth = arith.constant {depth} : i32
   %acc0 = arith.constant dense<{"0" if total == "i32" else "0.0"}> : {c}{total}>
-{self._block("a", m, depth, self.a_transposed)}
-{self._block("b", depth, n, self.b_transposed)}
+{self._block("a", *sides[0], self.a_transposed)}
+{self._block("b", *sides[1], self.b_transposed)}
   %out:4 = scf.for %i = %zero to %k step %depth iter_args(%anow = %ap, %bnow = %bp, %acc = %acc0, %left = %k)
       -> ({pa}, {pb}, {c}{total}>, i32) : i32 {{
-{self._load("a", m, depth)}
-{self._load("b", depth, n)}
+{self._load("a", *sides[0])}
+{self._load("b", *sides[1])}
     %{"d" if self.body else "y"} = tt.dot %ax, %bx, %acc{self.facts} : {a}{elem}> * {b}{elem}> -> {c}{total}>
 {self.body}
     %rest = arith.subi %left, %depth : i32

@@ -57,6 +57,17 @@ def test_types_and_arrangements(
     assert instructions(code) == count
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_blocks_that_are_transposed_after_their_load(transposed: bool, target: str) -> None:
+    """They are loaded ahead like others."""
+    product = Product(64, 32, 64, a_transposed=transposed, b_transposed=transposed, turned=True)
+    code = product.code(4, target)
+    a, b = product.matrices(176)
+    np.testing.assert_array_equal(product.launch(code, a, b, delivery="random"), expected(product, a, b))
+    assert code.ptx.count("cp.async.cg") == 3 * (4 + 2)
+
+
 @pytest.mark.parametrize("precision", ["tf32x3", "bf16x3"])
 def test_split_float32(precision: str) -> None:
     product = Product(64, 32, 32, "f32", facts=f", inputPrecision = {precision}")
