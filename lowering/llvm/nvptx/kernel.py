@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
+from ...artifact import TensorMap
 from ...linear_layouts.layout import LinearLayout
+from ...tt.descriptor_types import TensorDescType
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
@@ -35,6 +37,7 @@ from .scans import SCANS
 from .shared import SharedMemory
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
+from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
 from .wgmma import Placed, WarpgroupProduct
 
 ELEMENTWISE = frozenset(
@@ -50,6 +53,7 @@ class GpuKernel:
     """LLVM IR of a block function for a GPU, and what a launch has to know.
 
     parameters: LLVM types of the parameters, in order.
+    tensor_maps: what the last parameters are.
     assertions: what a failed assertion reports → which one it was.
     """
 
@@ -59,6 +63,7 @@ class GpuKernel:
     warps: int
     shared_bytes: int
     parameters: tuple[str, ...]
+    tensor_maps: tuple[TensorMap, ...] = ()
     assertions: Mapping[str, Assertion] = field(default_factory=dict)
 
     @property
@@ -87,10 +92,13 @@ def lower_to_threads(
             "smaller blocks"
         )
     types = tuple(v.type for v in kernel.f.params)
-    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, kernel.assertions)
+    maps = tensor_maps(function)
+    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, maps, kernel.assertions)
 
 
 def parameter_type(type_: Any) -> str:
+    if isinstance(type_, TensorDescType):
+        return MAP_TYPE
     elem = element_name(type_)
     if elem == "ptr":
         return "i64"
@@ -391,5 +399,5 @@ HANDLERS: dict[str, Handler] = {
     "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"),
     "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing, "tt.grid_dependency_wait": _nothing,
     "tt.grid_dependency_launch_dependents": _nothing, "ttg.barrier": _barrier, "ub.poison": _poison,
-    **CONTROL, **DOTS, **JOINS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
+    **DESCRIPTORS, **CONTROL, **DOTS, **JOINS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
 }  # fmt: skip

@@ -32,6 +32,11 @@ class GpuTarget:
         return self.name == "sm_90a"
 
     @property
+    def has_tensor_copies(self) -> bool:
+        """Copies of boxes of tensors (TMA), and mbarriers that count their bytes."""
+        return self.capability >= 90
+
+    @property
     def feature_text(self) -> str:
         return f"+ptx{self.ptx}"
 

@@ -20,8 +20,8 @@ DTYPES = {
 class Product:
     """C[m, n] = A[m, k] B[k, n] in steps of `depth`; k is masked. Operands are row-major, or stored transposed.
 
-    turned: blocks are loaded as their transpose and go through tt.trans. `facts`: of tt.dot.  body: computed of %d, the product,
-    in every turn, as %y.
+    turned: blocks are loaded as their transpose and go through tt.trans.  facts: of tt.dot.
+    body: computed of %d, the product, in every turn, as %y.
     """
 
     m: int
@@ -69,14 +69,14 @@ class Product:
         along_k = int((name == "a") != self.turned)
         block, other = f"tensor<{rows}x{columns}x{self.elem}>", f"tensor<{columns}x{rows}x{self.elem}>"
         turn = f"%{name}x = tt.trans %{name}t {{order = array<i32: 1, 0>}} : {block} -> {other}\n"
-        turn = turn if self.turned else ""
+        turn, pointers = turn if self.turned else "", f"tensor<{rows}x{columns}x!tt.ptr<{self.elem}>>"
         flat = f"tensor<1x{columns}x" if along_k else f"tensor<{rows}x1x"
         return (
             f"%{name}left = tt.splat %left : i32 -> {flat}i32>\n"
             f"%{name}small = arith.cmpi slt, %{name}i{along_k}, %{name}left : {flat}i32>\n"
             f"%{name}mask = tt.broadcast %{name}small : {flat}i1> -> tensor<{rows}x{columns}xi1>\n"
-            f"%{name}{'t' if turn else 'x'} = tt.load %{name}now, %{name}mask, %{name}zero : tensor<{rows}x{columns}x!tt.ptr<{self.elem}>>\n"
-            f"%{name}then = tt.addptr %{name}now, %{name}steps : tensor<{rows}x{columns}x!tt.ptr<{self.elem}>>, "
+            f"%{name}{'t' if self.turned else 'x'} = tt.load %{name}now, %{name}mask, %{name}zero : {pointers}\n"
+            f"%{name}then = tt.addptr %{name}now, %{name}steps : {pointers}, "
             f"tensor<{rows}x{columns}xi32>\n{turn}"
         )
 
