@@ -16,8 +16,9 @@ from ..ir import V
 from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
 from .nodes import own_layout
-from .pipelining import Ahead, Stream, address_slice, candidates, make_pipeline, plan_stream
+from .pipelining import Stream, address_slice, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
+from .stages import Ahead
 from .warpgroup_dots import invariant_operands
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                 k.operation(each)
             offset = 0
             for load in loads:
-                stream = plan_stream(k, load, k.access_layout(load), offset)
+                stream = plan_stream(k, load, offset)
                 if stream is not None:
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
