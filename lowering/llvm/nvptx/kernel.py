@@ -34,7 +34,9 @@ from .ordering import MemoryOrder
 from .pipelining import MOST_STAGES
 from .reductions import REDUCTIONS
 from .scans import SCANS
-from .shared import SharedMemory
+from .shared import ALIGNMENT, SharedMemory
+from .specialised import WARPS as PRODUCER_WARPS
+from .specialised import Producer, may_have_a_producer
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
@@ -54,6 +56,7 @@ class GpuKernel:
 
     parameters: LLVM types of the parameters, in order.
     tensor_maps: what the last parameters are.
+    producers: warps that only copy, besides those that compute.
     assertions: what a failed assertion reports → which one it was.
     """
 
@@ -64,11 +67,12 @@ class GpuKernel:
     shared_bytes: int
     parameters: tuple[str, ...]
     tensor_maps: tuple[TensorMap, ...] = ()
+    producers: int = 0
     assertions: Mapping[str, Assertion] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
-        return self.warps * WARP_SIZE
+        return (self.warps + self.producers) * WARP_SIZE
 
 
 def lower_to_threads(
@@ -81,11 +85,9 @@ def lower_to_threads(
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
-    for stages in range(MOST_STAGES, 0, -1):
-        kernel = KernelLowering(function, target, warps, multiples, stages)
-        kernel.run()
-        if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
-            break
+    kernel = _lowered(function, target, warps, multiples, target.has_wgmma and may_have_a_producer(function))
+    if kernel.producer is not None and not kernel.producer.is_busy:
+        kernel = _lowered(function, target, warps, multiples, False)
     if kernel.shared.bytes > target.shared_bytes:
         raise UnsupportedError(
             f"@{kernel.name} needs {kernel.shared.bytes} bytes of shared memory, {target.name} has {target.shared_bytes}; fix: "
@@ -93,7 +95,22 @@ def lower_to_threads(
         )
     types = tuple(v.type for v in kernel.f.params)
     maps = tensor_maps(function)
-    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, maps, kernel.assertions)
+    return GpuKernel(
+        kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, maps,
+        0 if kernel.producer is None else PRODUCER_WARPS, kernel.assertions,
+    )  # fmt: skip
+
+
+def _lowered(
+    function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, has_producer: bool
+) -> KernelLowering:
+    """With as many stages as there is room for."""
+    for stages in range(MOST_STAGES, 0, -1):
+        kernel = KernelLowering(function, target, warps, multiples, stages, has_producer)
+        kernel.run()
+        if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
+            break
+    return kernel
 
 
 def parameter_type(type_: Any) -> str:
@@ -109,15 +126,17 @@ class KernelLowering:
     """State of the lowering of one function."""
 
     def __init__(
-        self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int
-    ) -> None:
+        self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int,
+        has_producer: bool = False,
+    ) -> None:  # fmt: skip
         self.function = function
         self.target = target
         self.name: str = function.sym_name.data
         self.module = Module(features=frozenset({"ptx"}))
         entry = function.body.blocks[0]
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
-        bounds = f'nounwind "nvvm.reqntid"="{warps * WARP_SIZE}"'
+        threads = (warps + (PRODUCER_WARPS if has_producer else 0)) * WARP_SIZE
+        bounds = f'nounwind "nvvm.reqntid"="{threads}"'
         self.f = Function(self.module, self.name, params, attributes=bounds, linkage="ptx_kernel")
         self.t = Threads(self.f, warps)
         self.shared = SharedMemory(self.t)
@@ -133,6 +152,8 @@ class KernelLowering:
         self._products: dict[Any, WarpgroupProduct | None] = {}
         self.on_trial = 0
         self.most_stages = most_stages
+        self.producer: Producer | None = None
+        self._has_producer = has_producer
         self.is_pipelined = False
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
@@ -232,8 +253,18 @@ class KernelLowering:
             elif elem in ("f16", "bf16"):
                 value = f.cast("fpext", value, "float")
             self.scalars[argument] = value
-        lower_body(self)
+        if self._has_producer:
+            self._with_producer()
+        else:
+            lower_body(self)
         self.module.add(f)
+
+    def _with_producer(self) -> None:
+        self.shared.others = True
+        with self.shared.kept(ALIGNMENT):  # its mbarriers
+            self.producer = Producer(self)
+            lower_body(self)
+        self.producer.finish()
 
     def block(self, block: Any) -> None:
         for op in block.ops:

@@ -85,10 +85,16 @@ class Ahead:
         self.all_layouts = layouts
         self.less = "ult" if unsigned else "slt"
         self._bytes = pipeline.stages * pipeline.stage_bytes
-        self._kept = k.shared.kept(self._bytes + (BARRIER_BYTES * pipeline.stages if pipeline.mapped else 0))
+        own_barriers = pipeline.stages if self.has_barriers else 0
+        self._kept = k.shared.kept(self._bytes + BARRIER_BYTES * own_barriers)
         self._buffer = k.shared.buffer
         self._fenced = any(isinstance(stream.operand, Matrix) for stream, _ in pipeline.copied)
         k.is_pipelined = True
+
+    @property
+    def has_barriers(self) -> bool:
+        """Whether mbarriers are made for this loop only."""
+        return bool(self.pipeline.mapped)
 
     def __enter__(self) -> Ahead:
         self._buffer = self._kept.__enter__()
@@ -114,7 +120,9 @@ class Ahead:
         if pipeline.mapped:
             make_barriers(k, self._barriers)
         for turn in range(pipeline.ahead):
-            values = self._load(values, index, high, i32(turn * pipeline.stage_bytes), i32(turn * BARRIER_BYTES))
+            goes_on = k.f.icmp(self.less, index, high)
+            stage, barrier = i32(turn * pipeline.stage_bytes), self._barrier(i32(turn * BARRIER_BYTES))
+            values = self._load(values, index, goes_on, stage, barrier)
             index = k.f.add(index, step)
         ring = [i32(0), i32(pipeline.ahead * pipeline.stage_bytes)]
         if pipeline.mapped:
@@ -139,6 +147,12 @@ class Ahead:
         if pipeline.copied or not pipeline.sums:
             k.shared.barrier()
         following = [] if pipeline.sums else self._later(counter, high, step, own)
+        self._offer(read)
+        return following
+
+    def _offer(self, read: V) -> None:
+        """The stage's blocks are what the loads give."""
+        k, pipeline = self.k, self.pipeline
         for stream in pipeline.streams:
             operand = stream.operand
             if isinstance(operand, Matrix):
@@ -148,15 +162,18 @@ class Ahead:
                 place = k.shared.at(k.shared.at(self._buffer, read), i32(stream.offset))
             k.staged[stream.op] = Staged(shape_of(stream.op.results[0].type), operand.elem, operand, place)
         k.on_their_way.update(pipeline.sums.values())
-        return following
 
     def finish(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
         """At the end of a turn whose products are on their way: when those of the last turn are done, load later blocks."""
         if not self.pipeline.sums:
             return []
-        self.k.t.call("wgmma.wait_group.sync.aligned", [V(str(len(self.pipeline.sums)), "i64")], "void")
+        self._wait_for_last_turn()
         self.k.shared.barrier()
         return self._later(counter, high, step, own)
+
+    def _wait_for_last_turn(self) -> None:
+        """Until only the products of this turn are on their way."""
+        self.k.t.call("wgmma.wait_group.sync.aligned", [V(str(len(self.pipeline.sums)), "i64")], "void")
 
     def _later(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
         """Start the copies of a later turn; what is carried on besides."""
@@ -164,8 +181,9 @@ class Ahead:
         values, ring = self._ring(own)
         read, write, *barriers = ring
         distance = f.mul(step, const(self.pipeline.ahead, step.type))
-        barrier = barriers[1] if barriers else i32(0)
-        following = self._load(values, f.add(counter, distance), high, write, barrier)
+        index = f.add(counter, distance)
+        barrier = self._barrier(barriers[1] if barriers else i32(0))
+        following = self._load(values, index, f.icmp(self.less, index, high), write, barrier)
         found = [self._next(read, size), self._next(write, size)]
         if barriers:
             found += [self._next(each, BARRIER_BYTES) for each in barriers[:2]]
@@ -186,7 +204,7 @@ class Ahead:
             count = 1 if layout is None else layout.size(REGISTER)
             found += wait_for(k, rest[:count]) if number in pipeline.sums else rest[:count]
             rest = rest[count:]
-        if pipeline.mapped:
+        if self.has_barriers:
             remove_barriers(k, self._barriers)
         return found
 
@@ -201,8 +219,9 @@ class Ahead:
             rest = rest[count:]
         return found
 
-    def _load(self, values: Sequence[V], index: V, high: V, stage: V, barrier: V) -> list[V]:
-        """Start the copies of one turn; the values of the turn after it."""
+    def _load(self, values: Sequence[V], index: V, goes_on: V | None, stage: V, barrier: V) -> list[V]:
+        """Start the copies of one turn; the values of the turn after it. goes_on: whether there is such a turn; None: there is,
+        and one thread is here."""
         k = self.k
         nodes, scalars = dict(k.nodes), dict(k.scalars)
         with k.ev.scope():
@@ -210,25 +229,24 @@ class Ahead:
             bind(k, self.arguments, self.layouts, values)
             for each in self.pipeline.addresses:
                 k.operation(each)
-            goes_on = k.f.icmp(self.less, index, high)
             place = k.shared.at(self._buffer, stage)
             for stream, layout in self.pipeline.copied:
+                assert goes_on is not None  # all threads copy
                 _start(k, stream, layout, place, goes_on)
             if self.pipeline.copied:
                 k.t.call("cp.async.commit.group", [], "void")
             if self.pipeline.mapped:
-                self._start_mapped(place, self._barrier(barrier), goes_on)
+                with k.t.where(None if goes_on is None else k.f.binary("and", first_thread(k), goes_on)):
+                    self._start_mapped(place, barrier)
             yielded = self.op.body.blocks[0].last_op.operands
             following = flat(k, [yielded[number] for number in self.pipeline.carried], self.layouts)
         k.nodes, k.scalars = nodes, scalars
         return following
 
-    def _start_mapped(self, stage: V, barrier: V, goes_on: V) -> None:
-        k = self.k
-        with k.f.when(k.f.binary("and", first_thread(k), goes_on)):
-            expect(k, barrier, sum(block.bytes for _, block in self.pipeline.mapped))
-            for stream, block in self.pipeline.mapped:
-                start_copies(k, stream.op, block, k.shared.at(stage, i32(stream.offset)), barrier)
+    def _start_mapped(self, stage: V, barrier: V) -> None:
+        expect(self.k, barrier, sum(block.bytes for _, block in self.pipeline.mapped))
+        for stream, block in self.pipeline.mapped:
+            start_copies(self.k, stream.op, block, self.k.shared.at(stage, i32(stream.offset)), barrier)
 
     def _next(self, place: V, size: int) -> V:
         """The offset of the stage after this one, the first after the last."""

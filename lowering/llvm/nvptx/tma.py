@@ -167,6 +167,7 @@ def _load(k: KernelLowering, op: Any) -> None:
     if op in k.staged:
         k.define(result, k.staged[op])
         return
+    k.order.before(op, None)
     shape, elem = shape_of(result.type), element_name(result.type)
     block = mapped_block(op.desc.type)
     assert block is not None  # other descriptors have been expanded
@@ -207,6 +208,7 @@ def _read(k: KernelLowering, elem: str, layout: LinearLayout, shared: LinearLayo
 
 def _store(k: KernelLowering, op: Any) -> None:
     """A block through shared memory; the copy is done when the program goes on."""
+    k.order.before(op, None)
     elem, shape = element_name(op.src.type), shape_of(op.src.type)
     block = mapped_block(op.desc.type)
     assert block is not None

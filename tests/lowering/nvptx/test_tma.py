@@ -44,8 +44,8 @@ def product(m: int, n: int, depth: int, elem: str, total: str, turned: bool = Fa
     turn = f"%b_1 = tt.trans %b_0 {{order = array<i32: 1, 0>}} : {block} -> {operand}" if turned else ""
     zero = "0" if total == "i32" else "0.0"
     return f"""
-tt.func public @product(%a: !tt.tensordesc<{m}x{depth}x{elem}>, %b: !tt.tensordesc<{block}>, %c: !tt.tensordesc<{m}x{n}x{total}>,
-    %K: i32) {{
+tt.func public @product(%a: !tt.tensordesc<{m}x{depth}x{elem}>, %b: !tt.tensordesc<{block}>,
+    %c: !tt.tensordesc<{m}x{n}x{total}>, %K: i32) {{
   %acc = arith.constant dense<{zero}> : {result}
   %zero = arith.constant 0 : i32
   %step = arith.constant {depth} : i32
@@ -155,16 +155,52 @@ def test_products_one_after_the_other(delivery: str) -> None:
 # -- planted bugs -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (r"wgmma\.wait_group\.sync\.aligned(\s+)1;", r"wgmma.wait_group.sync.aligned\g<1>2;"),  # stages are still read
-        (r"(mov\.b32\s+%r\d+), 32768;(\s+mbarrier)", r"\1, 16384;\2"),  # too few bytes
-        (r"(wgmma\.wait_group\.sync\.aligned\s+1;\s+)bar\w*\.sync\s+0;", r"\1"),  # others still read
-    ],
-)
-def test_waiting_for_too_little_is_noticed(old: str, new: str) -> None:
+def with_two_tiles() -> str:
+    """Each program computes two tiles: no warp of its own copies for a loop that is reached twice."""
+    inner = TEXT[TEXT.index("    %sum = scf.for") : TEXT.index("    tt.return")]
+    around = f"""
+    %c1_i32 = arith.constant 1 : i32
+    %c2_i32 = arith.constant 2 : i32
+    scf.for %t = %c0_i32 to %c2_i32 step %c1_i32 : i32 {{
+      %u = arith.muli %t, %c128_i32 : i32
+      %rt = arith.addi %rm, %u : i32
+{inner.replace("%rm", "%rt")}
+    }}
+"""
+    return TEXT.replace(inner, around).replace("%rm = arith.muli %x, %c128_i32", "%rm = arith.muli %x, %c256_i32").replace(
+        "%c128_i32 = arith.constant", "%c256_i32 = arith.constant 256 : i32\n    %c128_i32 = arith.constant"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("delivery", ["late", "early", "random"])
+def test_several_tiles(delivery: str) -> None:
+    code = jn.kernel.from_ttir(with_two_tiles()).gpu_code("sm_90a", 8, tensor_maps=True)
+    a, b, c = whole((200, 328), "f16"), whole((328, 128), "f16", 1), np.zeros((200, 128), np.float16)
+    run(code, (1,), a, b, c, 328, delivery=delivery)
+    np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))
+    assert code.lowered.threads == 256
+
+
+def test_a_warp_of_its_own_copies() -> None:
     code = jn.kernel.from_ttir(TEXT).gpu_code("sm_90a", 8, tensor_maps=True)
+    assert code.kernel.threads == 9 * 32
+    loop = code.ptx[code.ptx.index("wgmma.mma_async") : code.ptx.rindex("wgmma.mma_async")]
+    assert "bar" not in loop
+    assert "cp.async.bulk" not in loop
+
+
+WAIT = (r"wgmma\.wait_group\.sync\.aligned(\s+)1;", r"wgmma.wait_group.sync.aligned\g<1>2;")  # stages are still read
+BYTES = (r"(mov\.b32\s+%r\d+), 32768;(\s+mbarrier)", r"\1, 16384;\2")  # too few
+ARRIVALS = (r"(mov\.b32\s+%r\d+), 8;(\s+mbarrier\.init)", r"\1, 1;\2")  # the first warp has read it, others have not
+BARRIER = (r"(wgmma\.wait_group\.sync\.aligned\s+1;\s+)bar\w*\.sync\s+0;", r"\1")  # others still read
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [(TEXT, *WAIT), (TEXT, *BYTES), (TEXT, *ARRIVALS), (with_two_tiles(), *WAIT), (with_two_tiles(), *BARRIER)],
+)
+def test_waiting_for_too_little_is_noticed(text: str, old: str, new: str) -> None:
+    code = jn.kernel.from_ttir(text).gpu_code("sm_90a", 8, tensor_maps=True)
     ptx, found = re.subn(old, new, code.ptx)
     assert found
     a, b, c = whole((128, 512), "f16"), whole((512, 128), "f16", 1), np.zeros((128, 128), np.float16)
