@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .lowering.artifact import KernelCode
+from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
+from .lowering.llvm.nvptx.tma import mapped_block
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
@@ -27,11 +28,15 @@ from .runtime.ptxsim.arguments import PointerTable as DeviceTable
 from .runtime.ptxsim.findings import Finding as PtxFinding
 from .runtime.ptxsim.findings import PtxCheckError
 from .runtime.ptxsim.launch import Module, Result
+from .runtime.ptxsim.tensor_maps import TensorMap as SimulatedMap
 
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
 MULTIPLE = 16
 """Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are."""
+
+MOST_STRIDE = 1 << 40
+"""Bytes; of a tensor map."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +59,11 @@ class GpuCode:
 class GpuKernels:
     """The code of one block function for the targets that were asked for."""
 
-    def __init__(self, function: FuncOp) -> None:
-        self._function = function
-        self._codes: dict[tuple[str, int, tuple[int, ...]], GpuCode] = {}
+    def __init__(self, simplified: Callable[[Collection[int]], FuncOp], parameters: Sequence[Parameter]) -> None:
+        """simplified: gives the function after the passes; they keep these parameters as descriptors."""
+        self._simplified = simplified
+        self._parameters = parameters
+        self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], GpuCode] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
 
@@ -68,25 +75,47 @@ class GpuKernels:
             found = self._loaded[device.name, code] = device.load(code.kernel)
         return found
 
-    def code(self, target: str, warps: int = DEFAULT_WARPS, multiples: tuple[int, ...] = ()) -> GpuCode:
-        """PTX for a target. `multiples`: parameters whose address or value is a multiple of 16."""
-        key = (target, warps, multiples)
+    def code(
+        self,
+        target: str,
+        warps: int = DEFAULT_WARPS,
+        multiples: tuple[int, ...] = (),
+        described: tuple[int, ...] | None = (),
+    ) -> GpuCode:
+        """PTX for a target.
+
+        multiples: parameters, after the passes, whose address or value is a multiple of 16.
+        described: parameters, before the passes, that are descriptors of tensors that fit a tensor map; None: all descriptors.
+        """
+        resolved = gpu_target(target)
+        if described is None:
+            described = tuple(range(len(self._parameters)))
+        fitting = [n for n in described if resolved.has_tensor_copies and _has_map(self._parameters[n])]
+        key = (target, warps, multiples, tuple(fitting))
         with self._lock:
             if key not in self._codes:
-                resolved = gpu_target(target)
-                lowered = lower_to_threads(self._function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
+                function = self._simplified(fitting)
+                lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
                 self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved))
             return self._codes[key]
 
-    def simulate(self, grid: tuple[int, int, int], values: Sequence[Any], target: str, level: int) -> Result | None:
-        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`.
+    def simulate(
+        self,
+        grid: tuple[int, int, int],
+        values: Sequence[Any],
+        target: str,
+        level: int,
+        described: tuple[int, ...] = (),
+    ) -> Result | None:
+        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `described`: see `code`.
 
         Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX.
         """
         if 0 in grid:
             return None
         multiples = tuple(i for i, value in enumerate(values) if _is_multiple(value))
-        code = self.code(target, DEFAULT_WARPS, multiples)
+        code = self.code(target, DEFAULT_WARPS, multiples, described)
+        values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.name)
         try:
             result = kernel.launch(grid, None, values, shared=code.lowered.shared_bytes, level=level)
@@ -121,6 +150,48 @@ def _is_multiple(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return (address_of(value) - root_address(value)) % MULTIPLE == 0
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) % MULTIPLE == 0
+
+
+def _has_map(parameter: Parameter) -> bool:
+    return isinstance(parameter.type, TensorDescType) and mapped_block(parameter.type) is not None
+
+
+def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
+    """The tensor map of a parameter for the simulator, from the values of the parameters before the maps."""
+    array, *sizes = values[facts.parameter : facts.parameter + 2 * facts.rank + 2]
+    extents, strides = sizes[: facts.rank], sizes[facts.rank : 2 * facts.rank]
+    size = array.itemsize
+    element = "u8" if facts.element.startswith("f8") else facts.element
+    fill = "nan" if sizes[-1] else "zero"
+    return SimulatedMap(array, extents, [each * size for each in strides], facts.box, element, facts.swizzle, fill)
+
+
+def described(supplied: Sequence[tuple[Parameter, Any]]) -> tuple[int, ...]:
+    """The parameters that are descriptors of tensors that fit a tensor map."""
+    arrays = [array for parameter, arg in supplied for array in _arrays(parameter, arg)]
+    found = []
+    for number, (parameter, arg) in enumerate(supplied):
+        if not _has_map(parameter):
+            continue
+        tensor = parameter.descriptor(arg)
+        size = tensor.array.itemsize
+        strides = [stride * size for stride in tensor.strides]
+        fits = strides[-1] == size and not any(each % MULTIPLE for each in strides[:-1])
+        fits = fits and 0 not in tensor.shape and _is_multiple(tensor.array)
+        fits = fits and (tensor.padding == "zero" or tensor.array.dtype.itemsize > 1)
+        others = [array for array in arrays if array is not tensor.array]
+        apart = len(arrays) == len(others) + 1 and not any(np.may_share_memory(tensor.array, each) for each in others)
+        if fits and apart and min(strides) > 0 and max(strides) < MOST_STRIDE:
+            found.append(number)
+    return tuple(found)
+
+
+def _arrays(parameter: Parameter, arg: Any) -> list[NDArray[Any]]:
+    if isinstance(arg, TensorDescriptor):
+        return [arg.array]
+    if isinstance(arg, PointerTable):
+        return list(arg.arrays)
+    return [arg] if isinstance(arg, np.ndarray) and parameter.is_pointer else []
 
 
 def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cuda_launching import launch_on_cuda
-from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels, device_values
+from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels, described, device_values
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
@@ -156,8 +156,9 @@ class Kernel:
             self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize)
             return
         if device == "ptxsim":
-            values = device_values(supplied(self._function, args, self.parameters))
-            self._gpu.simulate(extents, values, target or DEFAULT_TARGET, 3 if sanitize else 1)
+            given = supplied(self._function, args, self.parameters)
+            level, fitting = 3 if sanitize else 1, described(given)
+            self._gpu.simulate(extents, device_values(given), target or DEFAULT_TARGET, level, fitting)
             return
         if device != "cpu" or target is not None:
             raise UnsupportedError(
@@ -220,17 +221,20 @@ class Kernel:
         `UnsupportedError` for operations that have no GPU code yet."""
         return self._gpu.code(target).ptx
 
-    def gpu_code(self, target: str = DEFAULT_TARGET, warps: int = DEFAULT_WARPS) -> GpuCode:
+    def gpu_code(
+        self, target: str = DEFAULT_TARGET, warps: int = DEFAULT_WARPS, *, tensor_maps: bool = False
+    ) -> GpuCode:
         """PTX with what a launch of it needs. `warps`: how many warps of 32 threads run one program, a power of two up to 32.
+        tensor_maps: whether descriptors are of tensors that fit tensor maps, which the code takes then.
 
         Raises what `ptx` raises.
         """
-        return self._gpu.code(target, warps)
+        return self._gpu.code(target, warps, described=None if tensor_maps else ())
 
     @functools.cached_property
     def _gpu(self) -> GpuKernels:
         with self._lock:
-            return GpuKernels(self._simplified())
+            return GpuKernels(self._simplified_for, self.parameters)
 
     def asm(self, target: str = "host") -> str:
         """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
@@ -248,6 +252,15 @@ class Kernel:
             run_passes(simplified)
             self._function_simplified = simplified
         return self._function_simplified
+
+    def _simplified_for(self, keep: Collection[int]) -> FuncOp:
+        """The function after passes that keep some parameters as descriptors."""
+        if not keep:
+            with self._lock:
+                return self._simplified()
+        function = self._copy()
+        run_passes(function, keep=keep)
+        return function
 
     def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
         with self._lock:

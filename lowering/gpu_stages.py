@@ -62,6 +62,7 @@ def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
         lowered.threads,
         lowered.shared_bytes,
         lowered.parameters,
+        lowered.tensor_maps,
     )
 
 

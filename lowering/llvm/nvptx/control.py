@@ -16,8 +16,11 @@ from ..ir import V
 from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
 from .nodes import own_layout
-from .pipelining import Ahead, Stream, address_slice, candidates, make_pipeline, plan_stream
+from .pipelining import Stream, address_slice, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
+from .specialised import loop_ahead
+from .stages import Ahead
+from .warpgroup_dots import invariant_operands
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -99,6 +102,7 @@ def _for(k: KernelLowering, op: Any) -> None:
 
     with k.order.several_ways(op), ExitStack() as stack:
         k.shared.somebody_reads()
+        stack.enter_context(invariant_operands(k, op))
         layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
         start = flat(k, op.iter_args, layouts)
         k.shared.somebody_reads()
@@ -123,6 +127,7 @@ def _for(k: KernelLowering, op: Any) -> None:
             k.scalars[index] = counter
             bind(k, arguments, layouts, registers)
             following = [*flat(k, run(), layouts), *following]
+            following += [] if ahead is None else ahead.finish(counter, high, step, own)
             after = f.add(counter, step)
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{k.no_unrolling()}")
@@ -132,7 +137,7 @@ def _for(k: KernelLowering, op: Any) -> None:
         f.lines[slot] = "\n".join(phis)
         f.start(done)
         if ahead is not None:
-            ahead.end()
+            registers = ahead.end(registers)
         bind(k, op.results, layouts, registers)
         k.shared.somebody_reads()
 
@@ -150,12 +155,12 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                 k.operation(each)
             offset = 0
             for load in loads:
-                stream = plan_stream(k, load, k.access_layout(load), offset)
+                stream = plan_stream(k, load, offset)
                 if stream is not None:
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
-    pipeline = make_pipeline(k, op, streams)
-    return None if pipeline is None else Ahead(k, op, pipeline, layouts, unsigned)
+    pipeline = make_pipeline(k, op, streams, layouts)
+    return None if pipeline is None else loop_ahead(k, op, pipeline, layouts, unsigned)
 
 
 def _while(k: KernelLowering, op: Any) -> None:

@@ -31,10 +31,12 @@ from .. import conversions
 from ..elementwise import emit_map, register_element
 from ..ir import V, const, element
 from ..syntax import attributes, element_name, shape_of
-from .matrix_loads import OperandLoad, plan_operand
+from .matrix_loads import OperandLoad, StagedOperand, plan_operand, staged_operand
 from .nodes import Held, Node, Shape, Staged
 from .shared import ALIGNMENT
 from .threads import bits_of
+from .warpgroup_dots import SPLIT, dot_of_warpgroups
+from .wgmma import Matrix, WarpgroupProduct, plan_product
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -61,7 +63,6 @@ _INSTRUCTIONS: dict[str, Instruction] = {
     "i8": Instruction("m16n8k32.row.col.s8", (16, 8, 32), 8, "i32", "i32"),
     "f64": Instruction("m8n8k4.row.col.f64", (8, 8, 4), 64, "double", "double"),
 }
-_SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
 
 
 def _dot(k: KernelLowering, op: Any) -> None:
@@ -69,6 +70,11 @@ def _dot(k: KernelLowering, op: Any) -> None:
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
     depth = shape_of(a.type)[-1]
+    product = k.product(op)
+    if product is not None:
+        found = dot_of_warpgroups(k, op, product)
+        k.define(result, Held(shape, elem, product.accumulator, tuple(_finished(k, value, elem) for value in found)))
+        return
     precision = str(attributes(op).get("inputPrecision") or "ieee")
     elems = (element_name(a.type), element_name(b.type))
     kind = _kind(elems, elem, precision)
@@ -107,7 +113,7 @@ def _kind(elems: tuple[str, str], elem: str, precision: str) -> str | None:
     if elems[0].startswith("f8"):
         return "f16"  # which holds all its numbers
     if elems[0] == "f32":
-        return "tf32" if precision == "tf32" or precision in _SPLIT else None
+        return "tf32" if precision == "tf32" or precision in SPLIT else None
     return elems[0] if elems[0] in _INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
 
 
@@ -165,7 +171,7 @@ def _operands(
     sides = _fragments(k, wanted)
     if kind != "tf32":
         return [(sides[0], sides[1])]
-    if precision not in _SPLIT:
+    if precision not in SPLIT:
         return [([conversions.round_to_tf32(k.f, v) for v in sides[0]], [conversions.round_to_tf32(k.f, v) for v in sides[1]])]
     big = [[conversions.round_to_tf32(k.f, v) for v in side] for side in sides]
     small = [
@@ -175,19 +181,49 @@ def _operands(
     return [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
 
 
-def operand_layout(k: KernelLowering, load: Any) -> LinearLayout | None:
-    """The fragment layout that a load's only use, a product, wants it in; None where each thread multiplies."""
-    use = next(iter(load.results[0].uses))
-    op = use.operation
+def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None:
+    """How wgmma computes a tt.dot; None where it does not."""
+    elems = (element_name(op.operands[0].type), element_name(op.operands[1].type))
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    return plan_product(k, op, _kind(elems, element_name(op.results[0].type), precision))
+
+
+def use_in_product(load: Any) -> tuple[Any, int, bool] | None:
+    """(tt.dot, number of the operand, whether it is transposed) if a product is all that reads what a load gives."""
+    value, transposed = load.results[0], False
+    while True:
+        uses = list(value.uses)
+        if len(uses) != 1:
+            return None
+        op = uses[0].operation
+        if op.name != "tt.trans":
+            return (op, uses[0].index, transposed) if op.name == "tt.dot" and uses[0].index < 2 else None
+        transposed ^= tuple(attributes(op)["order"]) == (1, 0)
+        value = op.results[0]
+
+
+def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> StagedOperand | Matrix | None:
+    """How a block lies in shared memory that a product takes just as it was loaded; `layout` is that of the operand after the
+    load. None where products take it otherwise."""
+    found = use_in_product(load)
+    assert found is not None  # it is a candidate
+    op, number, _ = found
+    elem, side = element_name(load.results[0].type), "ab"[number]
+    product = k.product(op)
+    if product is not None:
+        first = next((basis for basis in layout[REGISTER] if basis), 1)
+        axis = 1 if layout.coordinates(first)[1] else 0
+        return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
     a, b = op.operands[:2]
-    shape, elem = shape_of(op.results[0].type), element_name(op.results[0].type)
-    kind = _kind((element_name(a.type), element_name(b.type)), elem, str(attributes(op).get("inputPrecision") or "ieee"))
+    shape = shape_of(op.results[0].type)
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    kind = _kind((element_name(a.type), element_name(b.type)), element_name(op.results[0].type), precision)
     instruction = _INSTRUCTIONS.get(kind or "")
     depth = shape_of(a.type)[-1]
-    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)) or bits_of(elem) != 16:
         return None
-    warps = _warps(k, shape, instruction)
-    return dot_operand(shape_of(load.results[0].type), "ab"[use.index], warps, instruction.bits)
+    fragment = dot_operand(layout.shape, side, _warps(k, shape, instruction), instruction.bits)
+    return staged_operand(elem, layout, fragment)
 
 
 def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:

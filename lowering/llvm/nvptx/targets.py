@@ -34,6 +34,16 @@ class GpuTarget:
         return f"nvptx|{self.name}|ptx{self.ptx}|{self.shared_bytes}|{self.processors}"
 
     @property
+    def has_wgmma(self) -> bool:
+        """Products of warpgroups: on this architecture only, neither before nor after."""
+        return self.name == "sm_90a"
+
+    @property
+    def has_tensor_copies(self) -> bool:
+        """Copies of boxes of tensors (TMA), and mbarriers that count their bytes."""
+        return self.capability >= 90
+
+    @property
     def feature_text(self) -> str:
         return f"+ptx{self.ptx}"
 
