@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class SimulatedMemory:
 class SimulatedKernel:
     """A kernel, and where the variables of its module are."""
 
+    device: SimulatedGpu = field(repr=False, compare=False)
     code: KernelCode
     kernel: Kernel
     variables: dict[str, int]
@@ -138,7 +139,7 @@ class SimulatedGpu:
 
             variables = reserve_variables(kernel.function, module.ptx, reserve)
             initialise_variables(Arena(self._memory(), variables, ParameterMemory(0), {}, []), module.ptx)
-            found = self._modules[code] = SimulatedKernel(code, kernel, variables)
+            found = self._modules[code] = SimulatedKernel(self, code, kernel, variables)
         return found
 
     def _memory(self) -> GlobalMemory:
