@@ -20,8 +20,8 @@ Array = NDArray[Any]
 ALIGNMENT = 256
 """Addresses of allocations are multiples of it."""
 
-WORD_BYTES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8}
-"""Bytes of a parameter of a kernel, by its type in `KernelCode.parameters`."""
+WORD_BYTES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 128}
+"""Bytes of a parameter of a kernel, by its type in `KernelCode.parameters`; a `"ptr"` is a tensor map."""
 
 
 class GpuMemory(Protocol):
@@ -94,7 +94,8 @@ class GpuDevice(Protocol):
     def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], words: Sequence[int]) -> None:
         """Starts a kernel, and may return before it is done.
 
-        words: one per parameter: an address, or the bits of a number (`word_of`), as signed or unsigned integer.
+        words: one per parameter: an address, or the bits of a number (`word_of`) or a tensor map, as signed or unsigned
+        integer.
         An empty grid does nothing. Raises `UserError` for grids beyond the limits of the device.
         """
         ...
