@@ -167,6 +167,7 @@ def launch_on_cuda(
     supplied: Sequence[tuple[Parameter, Any]],
     sizes: Sequence[int],
     written: Places,
+    warps: int = DEFAULT_WARPS,
 ) -> None:
     """Run all programs of the grid on a device.
 
@@ -202,7 +203,7 @@ def launch_on_cuda(
             made.append(memory)
             device.upload(memory, 0, addresses)
             arguments.words[place] = memory.address
-        _run(kernels, device, grid, arguments, ranges, mapped)
+        _run(kernels, device, grid, arguments, ranges, mapped, warps)
     finally:
         for memory in made:
             memory.free()
@@ -215,11 +216,12 @@ def _run(
     arguments: _Arguments,
     ranges: list[_Range],
     mapped: tuple[int, ...],
+    warps: int,
 ) -> None:
     """`mapped`: the parameters that are descriptors of tensors that fit a tensor map."""
     words = arguments.words
     multiples = tuple(place for place in arguments.numbers if words[place] % MULTIPLE == 0)
-    code = kernels.code(device.target, DEFAULT_WARPS, multiples, mapped)
+    code = kernels.code(device.target, warps, multiples, mapped)
     loaded = kernels.loaded(device, code)
     words += [_map(device, facts, arguments.descriptors[facts.parameter], words) for facts in loaded.code.tensor_maps]
     try:

@@ -23,7 +23,7 @@ from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.effects import assertion_error
 from .lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
-from .promotion.errors import KernelAssertionError, UnsupportedError
+from .promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from .runtime.gpu import GpuDevice, LoadedKernel
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
 from .runtime.ptxsim.findings import Finding as PtxFinding
@@ -33,6 +33,7 @@ from .runtime.ptxsim.tensor_maps import TensorMap as SimulatedMap
 
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
+WARPS = (1, 2, 4, 8, 16, 32)
 MULTIPLE = 16
 """Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are."""
 
@@ -90,6 +91,8 @@ class GpuKernels:
         described: parameters, before the passes, that are descriptors of tensors that fit a tensor map; None: all descriptors.
         """
         resolved = gpu_target(target)
+        if warps not in WARPS:
+            raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
         if described is None:
             described = tuple(range(len(self._parameters)))
         fitting = [n for n in described if resolved.has_tensor_copies and has_map(self._parameters[n])]
@@ -108,15 +111,17 @@ class GpuKernels:
         target: str,
         level: int,
         described: tuple[int, ...] = (),
+        warps: int = DEFAULT_WARPS,
     ) -> Result | None:
-        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `described`: see `code`.
+        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `described`, `warps`: see
+        `code`.
 
         Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX.
         """
         if 0 in grid:
             return None
         multiples = tuple(i for i, value in enumerate(values) if _is_multiple(value))
-        code = self.code(target, DEFAULT_WARPS, multiples, described)
+        code = self.code(target, warps, multiples, described)
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.name)
         try:
