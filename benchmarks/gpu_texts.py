@@ -104,7 +104,8 @@ tt.func public @matmul(%a: !tt.ptr<{elem}>, %b: !tt.ptr<{elem}>, %c: !tt.ptr<{el
   {_block("c", m, n, elem, "%m", "%n", "%N")}
   {_mask("in_m", "%a_r", 0, "%M", m, k)}
   {_mask("in_n", "%b_c", 1, "%N", k, n)}
-  %sum:3 = scf.for %at = %zero to %K step %step iter_args(%acc = %none, %pa = %a_at, %pb = %b_at) -> ({total}, {pa}, {pb}) : i32 {{
+  %sum:3 = scf.for %at = %zero to %K step %step
+      iter_args(%acc = %none, %pa = %a_at, %pb = %b_at) -> ({total}, {pa}, {pb}) : i32 {{
     %k_left = arith.subi %K, %at : i32
     {_mask("in_ka", "%a_c", 1, "%k_left", m, k)}
     {_mask("in_kb", "%b_r", 0, "%k_left", k, n)}
@@ -174,8 +175,11 @@ def attention(q: int, k: int, width: int, elem: str = "bf16", causal: bool = Fal
   %end = arith.minsi %behind, %T : i32""" if causal else ""
     carried = f"({line}, {line}, {out}{more[1]})"
     end, shown = ("%end", "%shown") if causal else ("%T", "%scaled")
-    first = f"%q_x = tt.descriptor_load %q[%row, %zero] : {rows} -> {qt}" if described else f"%q_x = tt.load %q_at : tensor<{q}x{width}x!tt.ptr<{elem}>>"
-    last = f"tt.descriptor_store %o[%row, %zero], %result : {rows}, {qt}" if described else f"tt.store %o_at, %result : tensor<{q}x{width}x!tt.ptr<{elem}>>"
+    own_rows = f"tensor<{q}x{width}x!tt.ptr<{elem}>>"
+    first, last = f"%q_x = tt.load %q_at : {own_rows}", f"tt.store %o_at, %result : {own_rows}"
+    if described:
+        first = f"%q_x = tt.descriptor_load %q[%row, %zero] : {rows} -> {qt}"
+        last = f"tt.descriptor_store %o[%row, %zero], %result : {rows}, {qt}"
     return f"""
 tt.func public @attention(%q: {rows}, %k: {keys}, %v: {keys}, %o: {rows}, %T: i32, %scale: f32) {{
   %zero = arith.constant 0 : i32
@@ -192,7 +196,8 @@ tt.func public @attention(%q: {rows}, %k: {keys}, %v: {keys}, %o: {rows}, %T: i3
   %nothing = arith.constant dense<0.0> : {line}
   %none = arith.constant dense<0.0> : {out}{indices}{per_head}{own("q")}
   {first}
-  %sum:{3 if described else 5} = scf.for %j = %zero to {end} step %bk iter_args(%top = %lowest, %den = %nothing, %acc = %none{more[0]}) -> {carried} : i32 {{
+  %sum:{3 if described else 5} = scf.for %j = %zero to {end} step %bk
+      iter_args(%top = %lowest, %den = %nothing, %acc = %none{more[0]}) -> {carried} : i32 {{
     %at = arith.addi %head, %j : i32
     {load("k")}
     %turned = tt.trans %k_x {{order = array<i32: 1, 0>}} : {vt} -> {kt}
