@@ -140,11 +140,11 @@ class Bench:
                 running.remove(entry)
                 done = {line["case"]: line["problem"] for line in run.lines if "case" in line}
                 left = [name for name in entry[1] if name not in done]
-                if left and run.found("at") and time.monotonic() < deadline:
-                    done[left[0]] = run.problem or "it ended"
-                    left = left[1:]
-                    if left:
-                        running.append((self.child("corpus", *left), left))
+                if run.last in left:
+                    done[run.last] = run.problem or "it ended"
+                    left.remove(run.last)
+                if left and done and time.monotonic() < deadline:
+                    running.append((self.child("corpus", *left), left))
                 else:
                     done |= dict.fromkeys(left, run.problem or "it ended")
                 found |= done
@@ -180,7 +180,7 @@ def be_a_child(options: argparse.Namespace) -> int:
     elif what == "corpus":
         children.check_corpus(names, write)
     elif what == "minilm":
-        children.minilm(options.seconds, write)
+        children.minilm(options.seconds, options.small, write)
     else:
         children.measure(what, options.seconds, options.small, options.without, write)
     return 0
