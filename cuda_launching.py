@@ -20,6 +20,7 @@ from .promotion.errors import DeviceError, KernelAssertionError, UnsupportedErro
 from .runtime.cuda.buffers import Buffer, buffer_of
 from .runtime.cuda.device import CudaDevice, CudaMemory
 from .runtime.cuda.driver import ASSERT
+from .runtime.cuda.tensor_maps import FIRST_CAPABILITY
 from .runtime.gpu import ALIGNMENT, word_of
 from .tensor_arguments import on_device
 
@@ -73,7 +74,7 @@ class _Arguments:
         if isinstance(parameter.type, TensorDescType):
             described = parameter.descriptor(arg)
             self.descriptors[len(self.words)] = described
-            buffer = on_device(described.tensor, described.source, parameter.what)
+            buffer = on_device(described.tensor, described.source, parameter)
             if buffer is None:
                 self._array(parameter, described.array)
             else:
@@ -85,7 +86,7 @@ class _Arguments:
         elif isinstance(arg, PointerTable) and parameter.is_table:
             entries: list[Array | Buffer] = []
             for tensor, source in zip(arg.tensors, arg.sources, strict=True):
-                buffer = on_device(tensor, source, parameter.what)
+                buffer = on_device(tensor, source, parameter)
                 if isinstance(tensor, np.ndarray):
                     self._check(parameter, tensor.flags.writeable, ANYWHERE, "the array")
                     self.arrays.append((-1, tensor, self._may_write(ANYWHERE)))
@@ -176,12 +177,12 @@ def launch_on_cuda(
     `_Arguments.add_quickly` takes them.
     """
     arguments = _Arguments(device, written)
-    if kernels.has_maps:
+    if kernels.mappable:
         supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
     for (parameter, arg), size in zip(supplied, sizes, strict=True):
         if not arguments.add_quickly(size, arg):
             arguments.add(parameter, arg)
-    mapped = _mapped(device, supplied) if kernels.has_maps else ()
+    mapped = _mapped(device, supplied, kernels.mappable)
     if 0 in grid:
         return
     ranges = arguments.ranges()
@@ -251,8 +252,10 @@ def _buffer_or(arg: Any) -> Any:
     return arg if buffer is None else buffer
 
 
-def _mapped(device: CudaDevice, supplied: Sequence[tuple[Parameter, Any]]) -> tuple[int, ...]:
-    found = described(supplied)
+def _mapped(device: CudaDevice, supplied: Sequence[tuple[Parameter, Any]], mappable: Sequence[int]) -> tuple[int, ...]:
+    if device.capability < FIRST_CAPABILITY:
+        return ()
+    found = described(supplied, mappable)
     if device.capability >= FIRST_WITH_SMALL_MAPS:
         found = tuple(number for number in found if _is_dense_or_large(supplied[number][1]))
     return found

@@ -62,10 +62,13 @@ class GpuKernels:
     """The code of one block function for the targets that were asked for."""
 
     def __init__(self, simplified: Callable[[Collection[int]], FuncOp], parameters: Sequence[Parameter]) -> None:
-        """simplified: gives the function after the passes; they keep these parameters as descriptors."""
+        """simplified: gives the function after the passes; they keep these parameters as descriptors.
+
+        Attribute mappable: the parameters that are descriptors whose blocks TMA copies, if the tensor fits.
+        """
         self._simplified = simplified
         self._parameters = parameters
-        self.has_maps = any(has_map(parameter) for parameter in parameters)
+        self.mappable = tuple([number for number, parameter in enumerate(parameters) if _has_map(parameter)])
         self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], GpuCode] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
@@ -94,8 +97,8 @@ class GpuKernels:
         if warps not in WARPS:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
         if described is None:
-            described = tuple(range(len(self._parameters)))
-        fitting = [n for n in described if resolved.has_tensor_copies and has_map(self._parameters[n])]
+            described = self.mappable
+        fitting = [n for n in described if resolved.has_tensor_copies and n in self.mappable]
         key = (target, warps, multiples, tuple(fitting))
         with self._lock:
             if key not in self._codes:
@@ -154,15 +157,16 @@ def root_address(array: NDArray[Any]) -> int:
 
 
 def _is_multiple(value: Any) -> bool:
-    if isinstance(value, DeviceArray) and not isinstance(value, np.ndarray):
-        return value.address % MULTIPLE == 0
     if isinstance(value, np.ndarray):
         return (address_of(value) - root_address(value)) % MULTIPLE == 0
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) % MULTIPLE == 0
 
 
-def has_map(parameter: Parameter) -> bool:
-    """Whether it is a descriptor whose blocks TMA copies, if the tensor fits."""
+def _is_aligned(tensor: NDArray[Any] | DeviceArray) -> bool:
+    return _is_multiple(tensor if isinstance(tensor, np.ndarray) else tensor.address)
+
+
+def _has_map(parameter: Parameter) -> bool:
     return isinstance(parameter.type, TensorDescType) and mapped_block(parameter.type) is not None
 
 
@@ -176,18 +180,20 @@ def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
     return SimulatedMap(array, extents, [each * size for each in strides], facts.box, element, facts.swizzle, fill)
 
 
-def described(supplied: Sequence[tuple[Parameter, Any]]) -> tuple[int, ...]:
-    """The parameters that are descriptors of tensors that fit a tensor map."""
+def described(supplied: Sequence[tuple[Parameter, Any]], mappable: Sequence[int]) -> tuple[int, ...]:
+    """The parameters, of those that are mappable, whose tensors fit a tensor map."""
+    if not mappable:
+        return ()
     ranges = [each for parameter, arg in supplied for each in _ranges(parameter, arg)]
     found = []
-    for number, (parameter, arg) in enumerate(supplied):
-        if not has_map(parameter):
-            continue
-        tensor = parameter.descriptor(arg)
-        ((on_device, low, high),) = _ranges(parameter, arg)
-        apart = sum(on_device == other and low < end and start < high for other, start, end in ranges) == 1
-        if apart and _fits(tensor):
-            found.append(number)
+    for number in mappable:
+        tensor = supplied[number][0].descriptor(supplied[number][1])
+        if tensor.has_map is None:
+            tensor.has_map = _fits(tensor)
+        if tensor.has_map:
+            ((on_device, low, high),) = _ranges(*supplied[number])
+            if sum(on_device == other and low < end and start < high for other, start, end in ranges) == 1:
+                found.append(number)
     return tuple(found)
 
 
@@ -199,7 +205,7 @@ def _fits(tensor: TensorDescriptor) -> bool:
         return False
     if tensor.padding == "nan" and size == 1:
         return False
-    if min(strides) <= 0 or max(strides) >= MOST_STRIDE or not _is_multiple(tensor.tensor):
+    if min(strides) <= 0 or max(strides) >= MOST_STRIDE or not _is_aligned(tensor.tensor):
         return False
     axes = sorted((stride, extent) for stride, extent in zip(strides, tensor.shape, strict=True) if extent > 1)
     return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))
@@ -209,15 +215,17 @@ def _ranges(parameter: Parameter, arg: Any) -> list[tuple[bool, int, int]]:
     """Memory that an argument is: whether it is a device's, its first address and the one behind it."""
     arrays: Sequence[Any] = ()
     if isinstance(arg, TensorDescriptor):
-        arrays = [arg.tensor]
+        arrays = (arg.tensor,)
     elif isinstance(arg, PointerTable):
         arrays = arg.tensors
-    elif parameter.is_pointer and isinstance(arg, np.ndarray | DeviceArray):
-        arrays = [arg]
-    starts = [address_of(each) if isinstance(each, np.ndarray) else each.address for each in arrays]
-    return [
-        (not isinstance(each, np.ndarray), start, start + each.nbytes) for each, start in zip(arrays, starts, strict=True)
-    ]
+    elif parameter.is_pointer and (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
+        arrays = (arg,)
+    found = []
+    for each in arrays:
+        is_on_host = isinstance(each, np.ndarray)
+        start = address_of(each) if is_on_host else each.address
+        found.append((not is_on_host, start, start + each.nbytes))
+    return found
 
 
 def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:

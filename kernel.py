@@ -159,7 +159,7 @@ class Kernel:
             return
         if device == "ptxsim":
             given = supplied(self._function, args, self.parameters)
-            level, fitting = 3 if sanitize else 1, described(given)
+            level, fitting = 3 if sanitize else 1, described(given, self._gpu.mappable)
             values, kind = device_values(given), target or DEFAULT_TARGET
             self._gpu.simulate(extents, values, kind, level, fitting, warps)
             return

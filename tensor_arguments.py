@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .lowering.tt import host_values
+from .lowering.tt.arguments import Parameter
 from .promotion.errors import UserError
 from .runtime.cuda.buffers import Buffer, buffer_of
 
@@ -42,7 +43,7 @@ def _adopted(array: Any) -> Any:
     return array if buffer is None else buffer
 
 
-def on_device(tensor: Any, source: Any, what: str) -> Buffer | None:
+def on_device(tensor: Any, source: Any, parameter: Parameter) -> Buffer | None:
     """The buffer that a launch uses for an array of a descriptor or a table; None if it lies on the host.
 
     Another library's array is asked again: it lets the device wait for what the library has yet to do to it. Raises
@@ -50,8 +51,12 @@ def on_device(tensor: Any, source: Any, what: str) -> Buffer | None:
     """
     if isinstance(tensor, np.ndarray):
         return None
+    if source is tensor and type(source) is Buffer:
+        source.check()
+        return source
     buffer = buffer_of(source)
     assert buffer is not None
     if (buffer.address, buffer.nbytes, buffer.cuda) != (tensor.address, tensor.nbytes, tensor.cuda):
-        raise UserError(f"{what}: the memory of its {type(source).__name__} has moved since it was described; fix: do it anew")
+        moved = f"the memory of its {type(source).__name__} has moved since it was described; fix: do it anew"
+        raise UserError(f"{parameter.what}: {moved}")
     return buffer

@@ -90,6 +90,8 @@ class Parameter:
         assert isinstance(self.type, TensorDescType)
         if not isinstance(arg, TensorDescriptor):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
+        if arg.fitting.get(id(self)) is self:
+            return arg
         size = max(1, t.bit_width(self.type.elem) // 8)
         if arg.tensor.itemsize != size:
             dtype = arg.tensor.dtype
@@ -102,6 +104,7 @@ class Parameter:
             raise UserError(f"{self.what}: block_shape is {arg.block_shape}, expected {self.type.shape}")
         if arg.padding == "nan" and not t.is_float(self.type.elem):
             raise UserError(f"{self.what}: padding 'nan' of integers; fix: padding='zero'")
+        arg.fitting = {id(self): self}
         return arg
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ def map_kind(rank: int, element_bytes: int) -> int:
     return rank | element_bytes << 8
 
 
-@runtime_checkable
 class DeviceArray(Protocol):
     """A row-major array in the memory of a GPU: its elements are not read here. joinery's `Buffer` is one."""
 
@@ -83,6 +82,10 @@ class TensorDescriptor:
         """What the user gave; the tensor may be a view of it."""
         self.maps: dict[object, int] = {}
         """Tensor maps that launches on GPUs made of it. They live as long as the memory is held."""
+        self.has_map: bool | None = None
+        """Whether there is a tensor map of it, once a launch found out."""
+        self.fitting: dict[int, object] = {}
+        """Parameters that it was found to fit, by identity."""
         self.shape = _integers("shape", self.tensor.shape if shape is None else shape)
         self.strides = _dense(self.shape) if strides is None else _integers("strides", strides)
         self.block_shape = None if block_shape is None else _integers("block_shape", block_shape)
@@ -181,6 +184,11 @@ def address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def _lies_on_device(array: Any) -> TypeGuard[DeviceArray]:
+    """Faster than to ask for all of the protocol."""
+    return hasattr(array, "address") and hasattr(array, "itemsize") and isinstance(getattr(array, "dtype", None), np.dtype)
+
+
 def _on_host(array: Array | DeviceArray, what: str) -> Array:
     if isinstance(array, np.ndarray):
         return array
@@ -188,9 +196,9 @@ def _on_host(array: Array | DeviceArray, what: str) -> Array:
 
 
 def _checked(array: Any, what: str) -> Array | DeviceArray:
-    if isinstance(array, DeviceArray) and not isinstance(array, np.ndarray):
-        return array
     if not isinstance(array, np.ndarray):
+        if _lies_on_device(array):
+            return array
         raise UserError(f"{what}: expected a NumPy array, got {type(array).__name__}")
     if array.dtype.hasobject:
         raise UserError(f"{what}: an array of Python objects has no memory a kernel could read")
