@@ -88,7 +88,7 @@ def test_split_float32(precision: str) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("transposed", [False, True])
 def test_shapes(m: int, n: int, depth: int, warps: int, transposed: bool) -> None:
-    """Every width of the swizzle, several tiles in a warpgroup, warpgroups along rows and columns."""
+    """Every width of the swizzle, rows too short for any, several tiles in a warpgroup, warpgroups along rows and columns."""
     code = check(Product(m, n, depth, a_transposed=transposed, b_transposed=transposed), 2, warps)
     assert instructions(code) > 0
     assert "mma.sync" not in code.ptx
