@@ -105,10 +105,9 @@ class WarpgroupProduct:
         along_k = 1 if side == "a" else 0
         shape = (self.shape[0], self.depth) if side == "a" else (self.depth, self.shape[1])
         rows = ROWS if side == "a" else self.columns
-        for fast in (axis, along_k) if self.bits == 16 else (along_k,):
-            row = shape[fast] * self.bits // 8
-            swizzle = next((each for each in _SWIZZLES if row % each == 0 and shape[1 - fast] >= 8), None)
-            if swizzle is None:
+        ways = [(fast, swizzle) for fast in (axis, along_k) for swizzle in _SWIZZLES]
+        for fast, swizzle in ways:
+            if (fast != along_k and self.bits != 16) or shape[fast] * self.bits // 8 % swizzle or shape[1 - fast] < 8:
                 continue
             shared = matrix_swizzled(shape, self.bits, swizzle, (fast, 1 - fast))
             found = match_descriptor(shared, self.bits, rows, k_axis=along_k)
