@@ -112,6 +112,45 @@ def test_other_products(m: int, n: int, depth: int, elem: str, total: str, turne
     assert ("wgmma.mma_async" in code.ptx) == (m % 64 == 0)
 
 
+def two_products(m: int, n: int, depth: int) -> str:
+    """C = silu-like gate: (A B) * (A D), where both products read the same block of A."""
+    a, b, c = f"tensor<{m}x{depth}xf16>", f"tensor<{depth}x{n}xf16>", f"tensor<{m}x{n}xf32>"
+    da, db, dc = (f"!tt.tensordesc<{each[7:]}" for each in (a, b, c))
+    return f"""
+tt.func public @gated(%a: {da}, %b: {db}, %d: {db}, %c: {dc}, %K: i32) {{
+  %acc = arith.constant dense<0.0> : {c}
+  %zero = arith.constant 0 : i32
+  %step = arith.constant {depth} : i32
+  %sum:2 = scf.for %k = %zero to %K step %step iter_args(%one = %acc, %two = %acc) -> ({c}, {c}) : i32 {{
+    %x = tt.descriptor_load %a[%zero, %k] : {da} -> {a}
+    %y = tt.descriptor_load %b[%k, %zero] : {db} -> {b}
+    %z = tt.descriptor_load %d[%k, %zero] : {db} -> {b}
+    %p = tt.dot %x, %y, %one : {a} * {b} -> {c}
+    %q = tt.dot %x, %z, %two : {a} * {b} -> {c}
+    scf.yield %p, %q : {c}, {c}
+  }}
+  %r = arith.mulf %sum#0, %sum#1 : {c}
+  tt.descriptor_store %c[%zero, %zero], %r : {dc}, {c}
+  tt.return
+}}
+"""
+
+
+@pytest.mark.parametrize(("m", "n"), [(64, 64), (32, 32)])
+@pytest.mark.parametrize("delivery", ["late", "random"])
+def test_two_products_read_one_block(m: int, n: int, delivery: str) -> None:
+    k = 112
+    a, b, d = whole((m, k), "f16"), whole((k, n), "f16", 1), whole((k, n), "f16", 2)
+    c = np.zeros((m, n), np.float32)
+    code = jn.kernel.from_ttir(two_products(m, n, 32)).gpu_code("sm_90a", tensor_maps=True)
+    run(code, (1,), a, b, d, c, k, delivery=delivery)
+    wide = [each.astype(np.float32) for each in (a, b, d)]
+    np.testing.assert_array_equal(c, (wide[0] @ wide[1]) * (wide[0] @ wide[2]))
+    assert code.lowered.producers == 1
+    assert code.ptx.count("shared::cluster.global") == 3  # and no other loads
+    assert bool(re.search(r"wgmma\.wait_group\.sync\.aligned\s+2", code.ptx)) == (m == 64)
+
+
 def attention(rows: int, width: int) -> str:
     """Softmax without the maximum: the second product's A is computed of the first, and its sum is scaled in every turn."""
     kv, s, p = f"tensor<{rows}x{width}xf16>", f"tensor<64x{rows}xf32>", f"tensor<64x{rows}xf16>"
