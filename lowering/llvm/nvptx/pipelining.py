@@ -167,7 +167,7 @@ def _order(transposed: bool) -> tuple[int, int]:
 def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> Pipeline | None:
     """With as many stages as shared memory has room for; None when there is room for one only."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
-    stages = min(k.most_stages, k.shared.room(k.target.shared_bytes) // size) if size else 0
+    stages = min(k.most_stages, (k.shared.room(k.target.shared_bytes) + k.reserved) // size) if size else 0
     if stages < 2:
         return None
     addresses, carried = address_slice(op, [stream.op for stream in streams])
