@@ -40,7 +40,7 @@ from .specialised import Producer, may_have_a_producer
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
-from .wgmma import Placed, WarpgroupProduct
+from .wgmma import Placed, WarpgroupProduct, group_number
 
 ELEMENTWISE = frozenset(
     f"tt.{name}"
@@ -257,6 +257,8 @@ class KernelLowering:
             elif elem in ("f16", "bf16"):
                 value = f.cast("fpext", value, "float")
             self.scalars[argument] = value
+        if any(op.name == "tt.dot" and self.product(op) is not None for op in self.function.walk()):
+            group_number(self)  # before everything, so that it stays in a uniform register
         if self._has_producer:
             self._with_producer()
         else:

@@ -27,6 +27,7 @@ from .shared import ALIGNMENT
 from .stages import Ahead
 from .threads import i32
 from .tma import BARRIER_BYTES, first_thread, wait_for_phase
+from .wgmma import address
 
 if TYPE_CHECKING:
     from .carried import Layouts
@@ -120,8 +121,9 @@ class Producer:
         f.cond_branch(f.icmp("uge", k.t.warp, i32(k.warps)), self._label, consumers)
         f.start(consumers)
         self._lines: list[str] = []
-        self.ring: list[V] = [i32(0)] * 4
-        """Between loops: what the next one starts with, see `Consumed`."""
+        self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
+        """Between loops: what the next one starts with, see `Consumed`. The stages lie behind the mbarriers, or elsewhere where
+        they have no memory of their own."""
         self.wanted = 0
         """Bytes that the stages need for themselves."""
 
@@ -198,8 +200,9 @@ def rounds(k: KernelLowering, loop: Any) -> Rounds | None:
 
 
 class Consumed(Ahead):
-    """A loop whose blocks the producer copies. It carries the stage to be read, its mbarriers' offset, the parity of the phase
-    to wait for, and the offset of the mbarriers of the stage before."""
+    """A loop whose blocks the producer copies. It carries the `address` of the stage to be read (a number that the assembler
+    keeps in a uniform register), its mbarriers' offset, the parity of the phase to wait for, and the offset of the mbarriers of
+    the stage before."""
 
     def __init__(
         self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, unsigned: bool, slice_: Slice
@@ -248,6 +251,8 @@ class Consumed(Ahead):
             with k.f.when(k.f.icmp("eq", k.t.lane, i32(0))):
                 for stage in range(pipeline.stages):
                     self._release(i32(stage * BARRIER_BYTES))
+        if self._slice.around is None:
+            return [address(k, self._buffer), *[i32(0)] * 3]
         return self._producer.ring
 
     def _rounds(self, ring: list[V]) -> None:
@@ -326,7 +331,10 @@ class Consumed(Ahead):
             done = f.binary("and", done, f.icmp("ne", counter, self._bounds[0]))
         with f.when(done):
             self._release(last if self.pipeline.sums else place)
-        return [self._next(read, self.pipeline.stage_bytes), *self._next_phase(place, parity), place]
+        following, phase = self._next_phase(place, parity)
+        size = self.pipeline.stage_bytes >> 4
+        back = f.select(f.icmp("eq", following, i32(0)), i32(size - size * self.pipeline.stages), i32(size))
+        return [f.add(read, back), following, phase, place]
 
     def end(self, registers: Sequence[V]) -> list[V]:
         found = super().end(registers)

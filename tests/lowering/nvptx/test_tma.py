@@ -199,8 +199,10 @@ def test_products_one_after_the_other(delivery: str) -> None:
 
 
 def persistent(extra: bool = False) -> str:
-    """Each program computes every second tile of 128 rows; K depends on the tile's number. extra: in one more loop, of one turn:
-    no warp of its own copies for what is reached in that way."""
+    """Each program computes every second tile of 128 rows; K depends on the tile's number.
+
+    extra: in one more loop, of one turn: no warp of its own copies for what is reached in that way.
+    """
     inner = TEXT[TEXT.index("    %sum = scf.for") : TEXT.index("    tt.return")]
     inner = inner.replace("%rm", "%rt").replace("%K step", "%Kt step")
     more = ("scf.for %e = %c0_i32 to %c1_i32 step %c1_i32 : i32 {", "}") if extra else ("", "")
@@ -371,8 +373,10 @@ PTXAS = shutil.which("ptxas")
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize(
     ("text", "warps", "target"),
-    [(TEXT, 4, "sm_90a"), (TEXT, 8, "sm_90a"), (persistent(), 8, "sm_90a"), (attention(64, 64), 4, "sm_90a"), (attention(64, 64), 4, "sm_100a"),
-     (product(32, 32, 64, "f16", "f32"), 4, "sm_120a")],
+    [
+        (TEXT, 4, "sm_90a"), (TEXT, 8, "sm_90a"), (persistent(), 8, "sm_90a"), (persistent(extra=True), 8, "sm_90a"),
+        (attention(64, 64), 4, "sm_90a"), (attention(64, 64), 4, "sm_100a"), (product(32, 32, 64, "f16", "f32"), 4, "sm_120a"),
+    ],
 )  # fmt: skip
 def test_the_assembler_neither_spills_nor_waits(text: str, warps: int, target: str, tmp_path: Path) -> None:
     source = tmp_path / "k.ptx"
