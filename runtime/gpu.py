@@ -111,6 +111,47 @@ class GpuDevice(Protocol):
         ...
 
 
+class DeviceArray(Protocol):
+    """A row-major array in the memory of a device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+class DeviceArrays(Protocol):
+    """How a device takes and gives arrays that live in its memory."""
+
+    def array_of(self, value: object) -> DeviceArray | None:
+        """The array that a value is, or shares memory with; None if it is no array on any device.
+
+        Raises `UserError` for arrays on other devices.
+        """
+        ...
+
+    def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+        """Undefined contents."""
+        ...
+
+    def is_writeable(self, array: DeviceArray) -> bool: ...
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copies from address to address."""
+        ...
+
+    def settle(self, arrays: Sequence[DeviceArray]) -> None:
+        """Waits where other libraries own some of the arrays: they have an order of their own."""
+        ...
+
+
 def word_of(value: Any) -> int:
     """The bits of a NumPy number as an unsigned integer: what `GpuDevice.launch` takes for a parameter of that type."""
     return int.from_bytes(np.asarray(value).tobytes(), "little")

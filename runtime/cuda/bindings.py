@@ -209,6 +209,9 @@ class Bindings:
     def cuMemcpyDtoHAsync(self, target: int, source: int, nbytes: int, stream: int) -> None:
         self._call("cuMemcpyDtoHAsync", target, source, nbytes, stream)
 
+    def cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        self._call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
+
     def cuPointerGetAttribute(self, attribute: int, address: int) -> int:
         return int(self._call("cuPointerGetAttribute", self._cu.CUpointer_attribute(attribute), address))
 

@@ -303,6 +303,13 @@ class CudaDevice:
                 self._not_while_recording("memory is copied")
                 self._transfers.download(array.ctypes.data, memory.address + offset, array.nbytes)
 
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copies between addresses of the device, in the order of the calls."""
+        if nbytes:
+            with self._turn("copying %d bytes on the device", nbytes):
+                self._not_while_recording("memory is copied")
+                self.driver.cuMemcpyDtoDAsync(target, source, nbytes, self.stream)
+
     def _check_copy(self, memory: GpuMemory, offset: int, array: Array, what: str) -> None:
         if not array.flags.c_contiguous or array.dtype.hasobject:
             raise UserError(f"{self.name}, {what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array)")

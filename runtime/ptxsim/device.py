@@ -38,6 +38,8 @@ class SimulatedMemory:
             self._device.give_back(self._allocation)
             self._allocation = None
 
+    __del__ = free
+
     def range(self, offset: int, nbytes: int) -> slice:
         """Where bytes of it lie. Raises `InternalError` outside, and after `free`."""
         if self._allocation is None:

@@ -422,6 +422,15 @@ class FakeDriver:
 
         self._put(found, copy)
 
+    def cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        name = "cuMemcpyDtoDAsync"
+        found = self._stream(name, stream, self._called(name, target, source, nbytes, stream))
+
+        def copy() -> None:
+            self._bytes(target, nbytes)[...] = self._bytes(source, nbytes).copy()
+
+        self._put(found, copy)
+
     def cuPointerGetAttribute(self, attribute: int, address: int) -> int:
         self._called("cuPointerGetAttribute", attribute, address)
         for block in self.blocks.values():

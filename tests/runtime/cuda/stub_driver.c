@@ -44,6 +44,7 @@ int cuMemGetInfo(u64 *f, u64 *t) { *f = 11; *t = 22; return 0; }
 int cuMemHostAlloc(void **p, u64 n, u32 f) { *p = malloc(n); SAY("host %llu %u", (unsigned long long)n, f); return 0; }
 int cuMemFreeHost(void *p) { SAY("free host"); free(p); return 0; }
 int cuMemcpyHtoDAsync(u64 d, void *s, u64 n, void *st) { SAY("htod %llu %p", (unsigned long long)n, st); memcpy((void *)d, s, n); return 0; }
+int cuMemcpyDtoDAsync(u64 d, u64 s, u64 n, void *st) { SAY("dtod %llu %p", (unsigned long long)n, st); memcpy((void *)d, (void *)s, n); return 0; }
 int cuMemcpyDtoHAsync(void *d, u64 s, u64 n, void *st) { SAY("dtoh %llu %p", (unsigned long long)n, st); memcpy(d, (void *)s, n); return 0; }
 int cuPointerGetAttribute(void *v, int a, u64 p) { *(int *)v = 3; SAY("pointer %d", a); return 0; }
 int cuModuleLoadDataEx(void **m, const char *image, u32 n, int *o, void **v) {
@@ -71,7 +72,7 @@ E(cuInit)E(cuDriverGetVersion)E(cuDeviceGetCount)E(cuDeviceGet)E(cuDeviceGetName
 E(cuCtxGetCurrent)E(cuCtxPushCurrent)E(cuCtxPopCurrent)E(cuStreamCreate)E(cuStreamSynchronize)E(cuStreamWaitEvent)E(cuStreamBeginCapture)E(cuStreamEndCapture)
 E(cuEventCreate)E(cuEventRecord)E(cuEventSynchronize)E(cuEventDestroy)E(cuGraphInstantiateWithFlags)E(cuGraphLaunch)E(cuGraphExecDestroy)E(cuGraphDestroy)
 E(cuDeviceGetDefaultMemPool)E(cuMemPoolSetAttribute)E(cuMemPoolTrimTo)E(cuMemAllocAsync)E(cuMemFreeAsync)E(cuMemAlloc)E(cuMemFree)E(cuMemGetInfo)
-E(cuMemHostAlloc)E(cuMemFreeHost)E(cuMemcpyHtoDAsync)E(cuMemcpyDtoHAsync)E(cuPointerGetAttribute)E(cuModuleLoadDataEx)E(cuModuleGetFunction)E(cuModuleUnload)
+E(cuMemHostAlloc)E(cuMemFreeHost)E(cuMemcpyHtoDAsync)E(cuMemcpyDtoHAsync)E(cuMemcpyDtoDAsync)E(cuPointerGetAttribute)E(cuModuleLoadDataEx)E(cuModuleGetFunction)E(cuModuleUnload)
 E(cuFuncGetAttribute)E(cuFuncSetAttribute)E(cuLaunchKernel)E(cuLaunchKernelEx)E(cuGetErrorString)E(cuGetErrorName)
 };
 int cuGetProcAddress_v2(const char *n, void **f, int v, u64 flags, int *status) {
