@@ -215,8 +215,10 @@ class GpuModel:
 
         def record() -> None:
             for launch in program.launches:
-                words = [addresses[kind][index] for kind, index in launch.buffers]
-                words += [_value(scalar, dims) for scalar in launch.scalars]
+                words = [
+                    addresses[each[0]][each[1]] if isinstance(each, tuple) else _value(each, dims)
+                    for each in launch.arguments
+                ]
                 device.launch(self._kernels[launch.kernel], (_value(launch.grid, dims), 1, 1), words)
 
         return device.capture(record)

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...lowering.artifact import KernelCode
+from ...lowering.artifact import TensorMap as Facts
 from ...promotion.errors import DeviceMemoryError, InternalError
 from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, word_bytes
 from .arguments import Arena, initialise_variables, reserve_variables
 from .launch import Kernel, Module
 from .memory import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
+from .tensor_maps import TensorMap
 from .types import Array
 
 CAPACITY = 16 << 30
@@ -58,6 +60,18 @@ class SimulatedKernel:
     code: KernelCode
     kernel: Kernel
     variables: dict[str, int]
+
+
+def _encoded(facts: Facts, words: Sequence[int]) -> bytes:
+    """The tensor map that a kernel wants, made of the words of its parameters."""
+    address, *sizes = words[facts.parameter : facts.parameter + 2 * facts.rank + 2]
+    extents, strides = sizes[: facts.rank], sizes[facts.rank : -1]
+    element = "u8" if facts.element.startswith("f8") else facts.element
+    size = int(element.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+    fill = "nan" if sizes[-1] else "zero"
+    steps = [stride * size for stride in strides]
+    made = TensorMap(np.empty(0, np.uint8), extents, steps, facts.box, element, facts.swizzle, fill)
+    return made.encode_map(address)
 
 
 class _Recording:
@@ -155,7 +169,9 @@ class SimulatedGpu:
             self._recorded.append((loaded, grid, tuple(words)))
             return
         code = loaded.code
-        data = [word_bytes(type_, word) for type_, word in zip(code.parameters, words, strict=True)]
+        types = code.parameters[: len(code.parameters) - len(code.tensor_maps)]
+        data = [word_bytes(type_, word) for type_, word in zip(types, words, strict=True)]
+        data += [_encoded(each, words) for each in code.tensor_maps]
         result = loaded.kernel.launch_in(
             self._memory(), loaded.variables, grid, data, code.shared_bytes, self._level
         )
