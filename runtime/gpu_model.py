@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorSpec
+from ..lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError
 from . import memory
@@ -204,6 +204,11 @@ class GpuModel:
             raise
         return _Prepared(whole, inputs, outputs, recording)
 
+    def _map(self, facts: TensorMap, words: Sequence[int]) -> int:
+        """The tensor map whose address, extents and strides are among the words."""
+        address, *sizes = words[facts.parameter : facts.parameter + 2 * facts.rank + 2]
+        return self._device.tensor_map(facts, address, sizes[: facts.rank], sizes[facts.rank : -1], bool(sizes[-1]))
+
     def _record(self, dims: Mapping[str, int], arena: int, places: Mapping[str, Sequence[int]]) -> Recording:
         """All launches. `places`: addresses of inputs and outputs."""
         program, device = self._program, self._device
@@ -213,13 +218,20 @@ class GpuModel:
             "constant": [constant.address for constant in self._constants],
         }
 
+        launches = []
+        for launch in program.launches:
+            words = [
+                addresses[each[0]][each[1]] if isinstance(each, tuple) else _value(each, dims)
+                for each in launch.arguments
+            ]
+            grid = _value(launch.grid, dims)
+            if grid:  # what is launched on an empty grid may have empty tensors, which no map describes
+                words += [self._map(facts, words) for facts in program.kernels[launch.kernel].tensor_maps]
+                launches.append((self._kernels[launch.kernel], (grid, 1, 1), words))
+
         def record() -> None:
-            for launch in program.launches:
-                words = [
-                    addresses[each[0]][each[1]] if isinstance(each, tuple) else _value(each, dims)
-                    for each in launch.arguments
-                ]
-                device.launch(self._kernels[launch.kernel], (_value(launch.grid, dims), 1, 1), words)
+            for kernel, extents, words in launches:
+                device.launch(kernel, extents, words)
 
         return device.capture(record)
 

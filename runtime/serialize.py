@@ -327,7 +327,7 @@ def _kernel_code(value: Any) -> list[Any]:
     if not 1 <= fields[3] <= MAX_THREADS:
         raise ValueError(f"{fields[3]} threads")
     words = len(fields[5]) - len(fields[6])
-    unknown = [type_ for type_ in fields[5][:words] if type_ not in WORD_BYTES]
+    unknown = [type_ for type_ in fields[5][:words] if type_ not in WORD_BYTES or type_ == "ptr"]
     unknown += [type_ for type_ in fields[5][max(words, 0) :] if type_ != "ptr"]
     if unknown or words < 0:
         raise ValueError(f"a parameter of type {unknown[0][:100]!r}" if unknown else "more tensor maps than parameters")

@@ -62,18 +62,6 @@ class SimulatedKernel:
     variables: dict[str, int]
 
 
-def _encoded(facts: Facts, words: Sequence[int]) -> bytes:
-    """The tensor map that a kernel wants, made of the words of its parameters."""
-    address, *sizes = words[facts.parameter : facts.parameter + 2 * facts.rank + 2]
-    extents, strides = sizes[: facts.rank], sizes[facts.rank : -1]
-    element = "u8" if facts.element.startswith("f8") else facts.element
-    size = int(element.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
-    fill = "nan" if sizes[-1] else "zero"
-    steps = [stride * size for stride in strides]
-    made = TensorMap(np.empty(0, np.uint8), extents, steps, facts.box, element, facts.swizzle, fill)
-    return made.encode_map(address)
-
-
 class _Recording:
     def __init__(self, replay: Callable[[], None]) -> None:
         self._replay: Callable[[], None] | None = replay
@@ -169,13 +157,22 @@ class SimulatedGpu:
             self._recorded.append((loaded, grid, tuple(words)))
             return
         code = loaded.code
-        types = code.parameters[: len(code.parameters) - len(code.tensor_maps)]
-        data = [word_bytes(type_, word) for type_, word in zip(types, words, strict=True)]
-        data += [_encoded(each, words) for each in code.tensor_maps]
+        data = [word_bytes(type_, word) for type_, word in zip(code.parameters, words, strict=True)]
         result = loaded.kernel.launch_in(
             self._memory(), loaded.variables, grid, data, code.shared_bytes, self._level
         )
         sys.stdout.write(result.printed)
+
+    def tensor_map(
+        self, facts: Facts, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
+    ) -> int:
+        """Implements `GpuDevice.tensor_map`, in the simulator's own format."""
+        element = "u8" if facts.element.startswith("f8") else facts.element
+        size = int(element.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+        steps = [stride * size for stride in strides]
+        fill = "nan" if pads_with_nan else "zero"
+        made = TensorMap(np.empty(0, np.uint8), extents, steps, facts.box, element, facts.swizzle, fill)
+        return int.from_bytes(made.encode_map(address), "little")
 
     def synchronize(self) -> None:
         """Launches are done when they return."""
