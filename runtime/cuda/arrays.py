@@ -35,7 +35,7 @@ class CudaArrays:
         return not (isinstance(array, Buffer) and array.is_read_only)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        self._device.copy(target, source, nbytes)
+        self._device.copy_between(target, source, nbytes)
 
     def settle(self, arrays: Sequence[DeviceArray]) -> None:
         if any(isinstance(array, Buffer) and array.is_foreign for array in arrays):
