@@ -177,6 +177,24 @@ def test_a_second_device(install: Any) -> None:
     assert {block.device for block in fake.live()} == {1}
 
 
+def test_products_through_tensor_maps(install: Any) -> None:
+    """On a device that copies by TMA; the maps are made when launches are recorded, not when they are replayed."""
+    fake = install(capability=(9, 0))
+    g = jn.Graph("tma", [jn.TensorType("float16", ("n", 64), "x")])
+    w = np.random.default_rng(0).standard_normal((64, 72)).astype(np.float16)
+    g.output(jn.relu(g.inputs[0] @ g.weight("w", w)))
+    model = jn.compile(g, "cuda", cache=False)
+    assert ".target sm_90a" in model.kernels[0].ptx
+    for n in (70, 1, 70, 0):
+        x = np.random.default_rng(n).standard_normal((n, 64)).astype(np.float16)
+        before = len(fake.calls)
+        result = model(x)
+        np.testing.assert_allclose(result, np.maximum(x.astype(np.float32) @ w, 0), rtol=2e-3, atol=2e-2)
+        if n:
+            asked = [name for name, _ in fake.calls[before:]]
+            assert asked.count("cuTensorMapEncodeTiled") == 3 * asked.count("cuGraphInstantiate")
+
+
 def test_a_lost_device_says_so(fake: Any) -> None:
     model = jn.compile(graph(), "cuda", cache=False)
     model(*arrays(2))
