@@ -18,7 +18,7 @@ from .carried import Layouts, bind, flat, types
 from .nodes import own_layout
 from .pipelining import Stream, address_slice, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
-from .specialised import loop_ahead
+from .specialised import Rounds, loop_ahead, rounds
 from .stages import Ahead
 from .warpgroup_dots import invariant_operands
 
@@ -142,7 +142,7 @@ def _for(k: KernelLowering, op: Any) -> None:
         k.shared.somebody_reads()
 
 
-def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | None:
+def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | Rounds | None:
     """The loads of a loop that can be done ahead, looked at on trial."""
     loads = candidates(op)
     streams: list[Stream] = []
@@ -160,7 +160,7 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
     pipeline = make_pipeline(k, op, streams, layouts)
-    return None if pipeline is None else loop_ahead(k, op, pipeline, layouts, unsigned)
+    return rounds(k, op) if pipeline is None else loop_ahead(k, op, pipeline, layouts, unsigned)
 
 
 def _while(k: KernelLowering, op: Any) -> None:

@@ -188,27 +188,37 @@ def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None
     return plan_product(k, op, _kind(elems, element_name(op.results[0].type), precision))
 
 
-def use_in_product(load: Any) -> tuple[Any, int, bool] | None:
-    """(tt.dot, number of the operand, whether it is transposed) if a product is all that reads what a load gives."""
-    value, transposed = load.results[0], False
-    while True:
-        uses = list(value.uses)
-        if len(uses) != 1:
-            return None
-        op = uses[0].operation
-        if op.name != "tt.trans":
-            return (op, uses[0].index, transposed) if op.name == "tt.dot" and uses[0].index < 2 else None
-        transposed ^= tuple(attributes(op)["order"]) == (1, 0)
-        value = op.results[0]
+def uses_in_products(load: Any) -> list[tuple[Any, int, bool]]:
+    """(tt.dot, number of the operand, whether it is transposed) for each product that reads what a load gives; none if anything
+    else does."""
+    found: list[tuple[Any, int, bool]] = []
+    waiting = [(load.results[0], False)]
+    while waiting:
+        value, transposed = waiting.pop()
+        for use in value.uses:
+            op = use.operation
+            if op.name == "tt.trans":
+                waiting.append((op.results[0], transposed != (tuple(attributes(op)["order"]) == (1, 0))))
+            elif op.name == "tt.dot" and use.index < 2:
+                found.append((op, use.index, transposed))
+            else:
+                return []
+    return found
 
 
-def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> StagedOperand | Matrix | None:
-    """How a block lies in shared memory that a product takes just as it was loaded; `layout` is that of the operand after the
-    load. None where products take it otherwise."""
-    found = use_in_product(load)
-    assert found is not None  # it is a candidate
-    op, number, _ = found
-    elem, side = element_name(load.results[0].type), "ab"[number]
+def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> tuple[StagedOperand | Matrix, bool] | None:
+    """How a block lies in shared memory that products take just as it was loaded, and whether they take its transpose; `layout`
+    is that of the load. None where products take it otherwise, or not all in the same way."""
+    elem, found = element_name(load.results[0].type), uses_in_products(load)
+    turned = found[0][2]
+    first, *others = [
+        _staged(k, op, "ab"[number], elem, layout.transpose((1, 0) if turned else (0, 1))) for op, number, _ in found
+    ]
+    same = all(other == first for other in others) and all(each[2] == turned for each in found)
+    return (first, turned) if first is not None and same else None
+
+
+def _staged(k: KernelLowering, op: Any, side: str, elem: str, layout: LinearLayout) -> StagedOperand | Matrix | None:
     product = k.product(op)
     if product is not None:
         first = next((basis for basis in layout[REGISTER] if basis), 1)

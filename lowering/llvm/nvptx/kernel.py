@@ -40,7 +40,7 @@ from .specialised import Producer, may_have_a_producer
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
-from .wgmma import Placed, WarpgroupProduct
+from .wgmma import Placed, WarpgroupProduct, group_number
 
 ELEMENTWISE = frozenset(
     f"tt.{name}"
@@ -108,6 +108,9 @@ def _lowered(
     for stages in range(MOST_STAGES, 0, -1):
         kernel = KernelLowering(function, target, warps, multiples, stages, has_producer)
         kernel.run()
+        if kernel.producer is not None and kernel.producer.wanted:
+            kernel = KernelLowering(function, target, warps, multiples, stages, has_producer, kernel.producer.wanted)
+            kernel.run()
         if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
             break
     return kernel
@@ -127,7 +130,7 @@ class KernelLowering:
 
     def __init__(
         self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int,
-        has_producer: bool = False,
+        has_producer: bool = False, reserved: int = 0,
     ) -> None:  # fmt: skip
         self.function = function
         self.target = target
@@ -154,6 +157,7 @@ class KernelLowering:
         self.most_stages = most_stages
         self.producer: Producer | None = None
         self._has_producer = has_producer
+        self.reserved = reserved  # bytes of shared memory that only the producer's stages use
         self.is_pipelined = False
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
@@ -253,6 +257,8 @@ class KernelLowering:
             elif elem in ("f16", "bf16"):
                 value = f.cast("fpext", value, "float")
             self.scalars[argument] = value
+        if any(op.name == "tt.dot" and self.product(op) is not None for op in self.function.walk()):
+            group_number(self)  # before everything, so that it stays in a uniform register
         if self._has_producer:
             self._with_producer()
         else:
@@ -261,7 +267,7 @@ class KernelLowering:
 
     def _with_producer(self) -> None:
         self.shared.others = True
-        with self.shared.kept(ALIGNMENT):  # its mbarriers
+        with self.shared.kept(ALIGNMENT + self.reserved):  # its mbarriers and stages
             self.producer = Producer(self)
             lower_body(self)
         self.producer.finish()

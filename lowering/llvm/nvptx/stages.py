@@ -33,7 +33,7 @@ from .tma import (
     start_copies,
     wait_for_phase,
 )
-from .wgmma import Matrix, address, wait_for
+from .wgmma import Matrix, address, pointer, wait_for
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -147,19 +147,17 @@ class Ahead:
         if pipeline.copied or not pipeline.sums:
             k.shared.barrier()
         following = [] if pipeline.sums else self._later(counter, high, step, own)
-        self._offer(read)
+        self._offer(k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4))))
         return following
 
-    def _offer(self, read: V) -> None:
-        """The stage's blocks are what the loads give."""
+    def _offer(self, start: V) -> None:
+        """The blocks of the stage at an `address` are what the loads give."""
         k, pipeline = self.k, self.pipeline
         for stream in pipeline.streams:
             operand = stream.operand
-            if isinstance(operand, Matrix):
-                start = k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4)))
-                place = k.f.add(start, i32(stream.offset >> 4))
-            else:
-                place = k.shared.at(k.shared.at(self._buffer, read), i32(stream.offset))
+            place = k.f.add(start, i32(stream.offset >> 4))
+            if not isinstance(operand, Matrix):
+                place = pointer(k, place)
             k.staged[stream.op] = Staged(shape_of(stream.op.results[0].type), operand.elem, operand, place)
         k.on_their_way.update(pipeline.sums.values())
 

@@ -158,6 +158,12 @@ def address(k: KernelLowering, pointer: V) -> V:
     return k.f.binary("lshr", whole, i32(4))
 
 
+def pointer(k: KernelLowering, place: V) -> V:
+    """The pointer for an `address`."""
+    whole = k.f.binary("shl", place, i32(4))
+    return k.f.op(f"inttoptr i32 {whole.ref} to ptr addrspace(3)", "ptr addrspace(3)")
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A matrix in shared memory, and where it starts: an `address`."""
