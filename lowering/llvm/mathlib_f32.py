@@ -45,7 +45,10 @@ def _exp_ptx(lane: Lanes, x: V) -> V:
     shift makes, so the result is scaled by it twice, the second time with the only rounding; one instruction more for the
     polynomial, which has to reach ln2, three less for the power. ex2.approx alone may be off by 2 ulp (PTX ISA, "ex2").
     """
-    x = lane.at_least(lane.at_most(x, 88.8), -104.0)
+    if "xorsign" in lane.fn.module.features:
+        x = lane.fn.target_intrinsic("llvm.nvvm.fmin.nan.xorsign.abs.f", [x, lane.c(104.0)], lane.type)
+    else:
+        x = lane.at_least(lane.at_most(x, 104.0), -104.0)
     shifted = lane.fma(x, 0.5 * table.LOG2E_32[0], ROUNDER + 127.0)
     j = lane.sub(shifted, ROUNDER + 127.0)
     r = lane.fma(j, -2.0 * table.LN2_32[1], lane.fma(j, -2.0 * table.LN2_32[0], x))

@@ -193,8 +193,8 @@ class Evaluator:
         return found
 
     def _pairs(self, op: str, elem: str, columns: Sequence[Registers]) -> dict[tuple[V, ...], V]:
-        """Arithmetic on 16-bit floats, two at a time; of an odd number the last is missing. It is rounded once, and so in effect
-        is float32 arithmetic rounded afterwards: 24 bits are twice theirs and two more (Figueroa)."""
+        """Arithmetic on 16-bit floats, two at a time; of an odd number the last is missing. It is rounded once, and in effect
+        so is float32 arithmetic rounded afterwards: 24 bits are twice theirs and two more (Figueroa)."""
         if elem not in NARROW or op not in _PACKED:
             return {}
         rows = list(dict.fromkeys(zip(*columns, strict=True)))

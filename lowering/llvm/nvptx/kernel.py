@@ -105,7 +105,7 @@ class KernelLowering:
         self.function = function
         self.target = target
         self.name: str = function.sym_name.data
-        self.module = Module(features=frozenset({"ptx"}))
+        self.module = Module(features=target.features)
         entry = function.body.blocks[0]
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
         bounds = f'nounwind "nvvm.reqntid"="{warps * WARP_SIZE}"'
