@@ -76,7 +76,7 @@ def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
     largest: V | None = None
     for a in dividends:
         bits = f.bitcast(a, "i32")
-        size = f.binary("add", f.binary("add", bits, bits), const(-1, "i32"))  # zeros become the largest
+        size = f.binary("add", f.binary("shl", bits, const(1, "i32")), const(-1, "i32"))  # zeros become the largest
         smallest = size if smallest is None else f.intrinsic("umin", [smallest, size])
         magnitude = f.intrinsic("fabs", [a])
         largest = magnitude if largest is None else f.intrinsic("maximum", [largest, magnitude])
