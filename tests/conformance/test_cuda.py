@@ -13,7 +13,7 @@ from joinery.runtime.cuda import current
 from joinery.runtime.cuda.device import cuda_device
 
 from ..runtime.cuda.fake_driver import FakeDriver
-from .test_ttir import WITH_DATA, Case, run
+from .corpus import WITH_DATA, Case, run
 
 DESCRIBED = [name for name in WITH_DATA if any(each["kind"] == "tensordesc" for each in Case(name).facts["args"])]
 
