@@ -34,8 +34,8 @@ _LOCATIONS: dict[str, str] = {
     "Model": "runtime.model",
     "CompileCache": "runtime.cache",
     "Buffer": "runtime.cuda.buffers",
-    "TensorDescriptor": "lowering.tt.host_values",
-    "PointerTable": "lowering.tt.host_values",
+    "TensorDescriptor": "tensor_arguments",
+    "PointerTable": "tensor_arguments",
 }
 _MODULES = ("kernel", "promotion")
 _PLANNED = ("from_onnx", "to_onnx")

@@ -17,10 +17,11 @@ from .lowering.llvm.compile import host_target
 from .lowering.llvm.nvptx.targets import GpuTarget, gpu_target
 from .lowering.target import HostTarget
 from .promotion.dtype import DType
-from .promotion.errors import InternalError, UnsupportedError, UserError
+from .promotion.errors import InternalError, UserError
 from .runtime import artifact_file
 from .runtime.artifact_file import StoredWeight
 from .runtime.cache import CacheOption, CompileCache, cache_of
+from .runtime.cuda.current import why_unavailable
 from .runtime.device import Device
 from .runtime.host import HostDevice
 from .runtime.layouts import pack
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Archive = tuple[str, Sequence[StoredWeight]]
 
-DEVICES = ("auto", "cpu", "ptxsim")
+DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
 SIMULATED_TARGET = "sm_80"
 Target = HostTarget | GpuTarget
 
@@ -50,15 +51,16 @@ def compile(  # noqa: A001 - the public name
 
     Args:
         graph: a graph whose `output` has been called.
-        device: "cpu", or "auto" for the best device there is; "ptxsim" interprets the PTX that a GPU would run, and checks
-            every access (slow: for tests).
-        target: of "ptxsim", the GPU it stands for; "sm_80" without.
+        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none; "ptxsim" interprets the
+            PTX that a GPU would run, and checks every access (slow: for tests).
+        target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
+            "ptxsim".
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
         cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
             instead of compiling; a path or a `CompileCache` names the directory.
 
-    Raises `UserError` for an unfinished graph, an unknown device or a missed "must-hit"; `UnsupportedError` for a device or a
-    graph that cannot be compiled.
+    Raises `UserError` for an unfinished graph, an unknown device or a missed "must-hit"; `UnsupportedError` for a graph that
+    cannot be compiled; `DeviceError` for a GPU that is not there.
     """
     if not isinstance(graph, Graph):
         raise UserError(
@@ -66,7 +68,7 @@ def compile(  # noqa: A001 - the public name
         )
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
-    resolved = _resolve(device, target, "compile")
+    device, resolved = _resolve(device, target, "compile")
     store = cache_of(cache)
     compiled = _compiled(graph, resolved, cache, store, constant_labels(graph))
     constants = _constants(graph, compiled, {})
@@ -84,7 +86,7 @@ def compile(  # noqa: A001 - the public name
             weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
         return text, weights
 
-    return _model(compiled, constants, threads, _device(resolved, store), archive)
+    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
 
 
 def _model(
@@ -116,30 +118,41 @@ def _dtype_name(array: Array) -> str:
     return DType.from_numpy(array.dtype).name
 
 
-def _resolve(device: str, target: str | None, what: str) -> Target:
-    """What code is generated for."""
-    if device == "cuda" or (isinstance(device, str) and device.startswith("cuda:")):
-        raise UnsupportedError(
-            f"{what}: device {device!r} is not available in this version; fix: use device='cpu'"
-        )
-    if device not in DEVICES:
+def _resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
+    """The device, and what code is generated for it."""
+    if device == "auto":
+        device = "cpu" if why_unavailable() is not None else "cuda"
+    if isinstance(device, str) and device.partition(":")[0] == "cuda":
+        from .runtime.cuda.device import cuda_device
+
+        gpu = cuda_device(device)
+        found = gpu_target(gpu.target if target is None else target)
+        return device, replace(found, processors=gpu.processors)
+    if device == "ptxsim":
+        return device, gpu_target(SIMULATED_TARGET if target is None else target)
+    if device != "cpu":
         raise UserError(
             f"{what}: unknown device {device!r}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'"
         )
-    if device == "ptxsim":
-        return gpu_target(SIMULATED_TARGET if target is None else target)
     if target is not None:
-        raise UserError(f"{what}: target {target!r} with device {device!r}; fix: device='ptxsim', or no target")
-    return host_target()
+        raise UserError(f"{what}: target {target!r} is for GPUs; fix: device='ptxsim', or no target")
+    return device, host_target()
 
 
-def _device(target: Target, store: CompileCache | None) -> Device:
+def _device(device: str, target: Target, store: CompileCache | None) -> Device:
     if isinstance(target, HostTarget):
         return HostDevice(store)
-    from .runtime.gpu_model import GpuPlace  # the simulator loads only when it is asked for
-    from .runtime.ptxsim.device import SimulatedGpu
+    from .runtime.gpu_model import GpuPlace  # GPUs and the simulator load only when they are asked for
 
-    return GpuPlace(SimulatedGpu(target.name), store)
+    if device == "ptxsim":
+        from .runtime.ptxsim.device import SimulatedGpu
+
+        return GpuPlace(SimulatedGpu(target.name), store)
+    from .runtime.cuda.arrays import CudaArrays
+    from .runtime.cuda.device import cuda_device
+
+    gpu = cuda_device(device)
+    return GpuPlace(gpu, store, CudaArrays(gpu))
 
 
 def _arrays(graph: Graph) -> list[Array]:
@@ -209,7 +222,7 @@ def load(
 
     Raises `UserError` for a file that is no artifact, damaged or changed.
     """
-    resolved = _resolve(device, target, "load")
+    device, resolved = _resolve(device, target, "load")
     if not isinstance(path, (str, os.PathLike)):
         raise UserError(
             f"load: expected a path, got {type(path).__name__}; fix: joinery.load('model.joinery')"
@@ -235,7 +248,7 @@ def load(
             for entry in entries
         ]
 
-    return _model(compiled, constants, threads, _device(resolved, store), archive)
+    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
 
 
 __all__: Sequence[str] = ["compile", "load"]

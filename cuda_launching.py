@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from .gpu_code import DEFAULT_WARPS, MULTIPLE, GpuKernels, root_address
+from .gpu_code import DEFAULT_WARPS, MULTIPLE, GpuKernels, described, root_address
+from .lowering.artifact import TensorMap
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
@@ -19,8 +21,13 @@ from .runtime.cuda.buffers import Buffer, buffer_of
 from .runtime.cuda.device import CudaDevice, CudaMemory
 from .runtime.cuda.driver import ASSERT
 from .runtime.gpu import ALIGNMENT, word_of
+from .tensor_arguments import on_device
 
 Array = NDArray[Any]
+
+FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
+"""Capability, bytes. NVIDIA's release notes of driver 595.71: from 10.0 on, maps of tensors that are not dense, in allocations
+below this size, may be wrong. Such tensors get none here."""
 
 
 @dataclass(slots=True)
@@ -46,7 +53,8 @@ class _Arguments:
     words: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # positions of integers and addresses
     arrays: list[tuple[int, Array, bool]] = field(default_factory=list)  # position, array, whether it may be written
-    tables: list[tuple[int, PointerTable]] = field(default_factory=list)
+    tables: list[tuple[int, list[Array | Buffer]]] = field(default_factory=list)
+    descriptors: dict[int, TensorDescriptor] = field(default_factory=dict)  # by position of their address
     has_foreign: bool = False
 
     def add_quickly(self, size: int, arg: Any) -> bool:
@@ -64,23 +72,37 @@ class _Arguments:
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):
             described = parameter.descriptor(arg)
-            self._array(parameter, described.array)
+            self.descriptors[len(self.words)] = described
+            buffer = on_device(described.tensor, described.source, parameter.what)
+            if buffer is None:
+                self._array(parameter, described.array)
+            else:
+                self._buffer(parameter, buffer, buffer.itemsize)
             for number in (*described.shape, *described.strides, int(described.padding == "nan")):
                 self._integer(number)
         elif isinstance(arg, TensorDescriptor):
             raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
         elif isinstance(arg, PointerTable) and parameter.is_table:
-            for array in arg.arrays:
-                self._check(parameter, array.flags.writeable, ANYWHERE, "the array")
-                self.arrays.append((-1, array, self._may_write(ANYWHERE)))
-            self.tables.append((len(self.words), arg))
+            entries: list[Array | Buffer] = []
+            for tensor, source in zip(arg.tensors, arg.sources, strict=True):
+                buffer = on_device(tensor, source, parameter.what)
+                if isinstance(tensor, np.ndarray):
+                    self._check(parameter, tensor.flags.writeable, ANYWHERE, "the array")
+                    self.arrays.append((-1, tensor, self._may_write(ANYWHERE)))
+                    entries.append(tensor)
+                else:
+                    assert buffer is not None
+                    self._place(parameter, buffer, ANYWHERE)
+                    entries.append(buffer)
+            self.tables.append((len(self.words), entries))
             self._integer(0)
         elif parameter.is_pointer:
             buffer = buffer_of(arg)
             if buffer is None:
                 self._array(parameter, parameter.array(arg))
             else:
-                self._buffer(parameter, buffer)
+                assert isinstance(parameter.type, types.PointerType)
+                self._buffer(parameter, buffer, max(1, types.bit_width(parameter.type.pointee) // 8))
         else:
             value = parameter.scalar(arg)
             if value.dtype.kind in "iu":
@@ -98,22 +120,24 @@ class _Arguments:
         self.arrays.append((place, array, self._may_write(place)))
         self._integer(0)
 
-    def _buffer(self, parameter: Parameter, buffer: Buffer) -> None:
-        assert isinstance(parameter.type, types.PointerType)
-        size = max(1, types.bit_width(parameter.type.pointee) // 8)
+    def _buffer(self, parameter: Parameter, buffer: Buffer, size: int) -> None:
+        """size: of the elements that the parameter points to."""
         if buffer.dtype.itemsize != size:
             raise UserError(
                 f"{parameter.what}: the buffer has dtype {buffer.dtype} of {buffer.dtype.itemsize} bytes, expected elements of "
                 f"{size}"
             )
+        self._place(parameter, buffer, len(self.words))
+        self._integer(buffer.address)
+
+    def _place(self, parameter: Parameter, buffer: Buffer, place: int) -> None:
         if buffer.cuda is not self.device:
             raise UserError(
                 f"{parameter.what}: {buffer!r} does not lie on {self.device.name}, where the kernel runs; fix: "
                 f"device={buffer.device!r}, or a copy there"
             )
-        self._check(parameter, not buffer.is_read_only, len(self.words), "the buffer")
+        self._check(parameter, not buffer.is_read_only, place, "the buffer")
         self.has_foreign = self.has_foreign or buffer.is_foreign
-        self._integer(buffer.address)
 
     def _may_write(self, place: int) -> bool:
         return overlap(frozenset({place}), self.written)
@@ -143,6 +167,7 @@ def launch_on_cuda(
     supplied: Sequence[tuple[Parameter, Any]],
     sizes: Sequence[int],
     written: Places,
+    warps: int = DEFAULT_WARPS,
 ) -> None:
     """Run all programs of the grid on a device.
 
@@ -151,9 +176,12 @@ def launch_on_cuda(
     `_Arguments.add_quickly` takes them.
     """
     arguments = _Arguments(device, written)
+    if kernels.has_maps:
+        supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
     for (parameter, arg), size in zip(supplied, sizes, strict=True):
         if not arguments.add_quickly(size, arg):
             arguments.add(parameter, arg)
+    mapped = _mapped(device, supplied) if kernels.has_maps else ()
     if 0 in grid:
         return
     ranges = arguments.ranges()
@@ -169,25 +197,33 @@ def launch_on_cuda(
                 device.upload(own.memory, own.skew + address_of(array) - own.low, array)
                 if place >= 0:
                     arguments.words[place] = own.address(address_of(array))
-        for place, table in arguments.tables:
-            addresses = table.addresses(lambda a: _range_of(ranges, a).address(address_of(a)) if a.nbytes else 0)
+        for place, entries in arguments.tables:
+            addresses = np.array([_address(ranges, each) for each in entries], np.int64)
             memory = device.allocate(addresses.nbytes)
             made.append(memory)
             device.upload(memory, 0, addresses)
             arguments.words[place] = memory.address
-        _run(kernels, device, grid, arguments, ranges)
+        _run(kernels, device, grid, arguments, ranges, mapped, warps)
     finally:
         for memory in made:
             memory.free()
 
 
 def _run(
-    kernels: GpuKernels, device: CudaDevice, grid: tuple[int, int, int], arguments: _Arguments, ranges: list[_Range]
+    kernels: GpuKernels,
+    device: CudaDevice,
+    grid: tuple[int, int, int],
+    arguments: _Arguments,
+    ranges: list[_Range],
+    mapped: tuple[int, ...],
+    warps: int,
 ) -> None:
+    """`mapped`: the parameters that are descriptors of tensors that fit a tensor map."""
     words = arguments.words
     multiples = tuple(place for place in arguments.numbers if words[place] % MULTIPLE == 0)
-    code = kernels.code(device.target, DEFAULT_WARPS, multiples)
+    code = kernels.code(device.target, warps, multiples, mapped)
     loaded = kernels.loaded(device, code)
+    words += [_map(device, facts, arguments.descriptors[facts.parameter], words) for facts in loaded.code.tensor_maps]
     try:
         device.launch(loaded, grid, words)
         for _, array, is_written in arguments.arrays:
@@ -205,6 +241,49 @@ def _run(
         which = f": {message}" if message else f"; it has {len(assertions)}: {'; '.join(assertions)}"
         text = f"an assertion of @{code.lowered.name} fails in a launch on grid {grid}{which}. {error}"
         raise KernelAssertionError(text, message) from error
+
+
+def _buffer_or(arg: Any) -> Any:
+    """The buffer that another library's array on a device comes to; other arguments as they are."""
+    if isinstance(arg, np.ndarray | PointerTable | TensorDescriptor):
+        return arg
+    buffer = buffer_of(arg)
+    return arg if buffer is None else buffer
+
+
+def _mapped(device: CudaDevice, supplied: Sequence[tuple[Parameter, Any]]) -> tuple[int, ...]:
+    found = described(supplied)
+    if device.capability >= FIRST_WITH_SMALL_MAPS:
+        found = tuple(number for number in found if _is_dense_or_large(supplied[number][1]))
+    return found
+
+
+def _is_dense_or_large(tensor: TensorDescriptor) -> bool:
+    step = 1
+    for stride, extent in zip(reversed(tensor.strides), reversed(tensor.shape), strict=True):
+        if stride != step and extent > 1:
+            return tensor.tensor.nbytes >= SMALL
+        step *= extent
+    return True
+
+
+def _map(device: CudaDevice, facts: TensorMap, tensor: TensorDescriptor, words: Sequence[int]) -> int:
+    """The word of a tensor map. Arrays on the device stay where they are, and so does what was made of them."""
+    pads_with_nan = tensor.padding == "nan"
+    address = words[facts.parameter]
+    if isinstance(tensor.tensor, np.ndarray):
+        return device.tensor_map(facts, address, tensor.shape, tensor.strides, pads_with_nan)
+    found = tensor.maps.get((facts, address))
+    if found is None:
+        found = device.tensor_map(facts, address, tensor.shape, tensor.strides, pads_with_nan)
+        tensor.maps[facts, address] = found
+    return found
+
+
+def _address(ranges: list[_Range], array: Array | Buffer) -> int:
+    if isinstance(array, Buffer):
+        return array.address
+    return _range_of(ranges, array).address(address_of(array)) if array.nbytes else 0
 
 
 def _range_of(ranges: list[_Range], array: Array) -> _Range:

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
+from .lowering.llvm.collection import no_collection
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
@@ -21,8 +23,8 @@ from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.effects import assertion_error
-from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
-from .promotion.errors import KernelAssertionError, UnsupportedError
+from .lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
+from .promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from .runtime.gpu import GpuDevice, LoadedKernel
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
 from .runtime.ptxsim.findings import Finding as PtxFinding
@@ -32,6 +34,7 @@ from .runtime.ptxsim.tensor_maps import TensorMap as SimulatedMap
 
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
+WARPS = (1, 2, 4, 8, 16, 32)
 MULTIPLE = 16
 """Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are."""
 
@@ -63,6 +66,7 @@ class GpuKernels:
         """simplified: gives the function after the passes; they keep these parameters as descriptors."""
         self._simplified = simplified
         self._parameters = parameters
+        self.has_maps = any(has_map(parameter) for parameter in parameters)
         self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], GpuCode] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
@@ -88,14 +92,17 @@ class GpuKernels:
         described: parameters, before the passes, that are descriptors of tensors that fit a tensor map; None: all descriptors.
         """
         resolved = gpu_target(target)
+        if warps not in WARPS:
+            raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
         if described is None:
             described = tuple(range(len(self._parameters)))
-        fitting = [n for n in described if resolved.has_tensor_copies and _has_map(self._parameters[n])]
+        fitting = [n for n in described if resolved.has_tensor_copies and has_map(self._parameters[n])]
         key = (target, warps, multiples, tuple(fitting))
         with self._lock:
             if key not in self._codes:
                 function = self._simplified(fitting)
-                lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
+                with no_collection():
+                    lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
                 self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved))
             return self._codes[key]
 
@@ -106,15 +113,17 @@ class GpuKernels:
         target: str,
         level: int,
         described: tuple[int, ...] = (),
+        warps: int = DEFAULT_WARPS,
     ) -> Result | None:
-        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `described`: see `code`.
+        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `described`, `warps`: see
+        `code`.
 
         Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX.
         """
         if 0 in grid:
             return None
         multiples = tuple(i for i, value in enumerate(values) if _is_multiple(value))
-        code = self.code(target, DEFAULT_WARPS, multiples, described)
+        code = self.code(target, warps, multiples, described)
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.name)
         try:
@@ -147,12 +156,15 @@ def root_address(array: NDArray[Any]) -> int:
 
 
 def _is_multiple(value: Any) -> bool:
+    if isinstance(value, DeviceArray) and not isinstance(value, np.ndarray):
+        return value.address % MULTIPLE == 0
     if isinstance(value, np.ndarray):
         return (address_of(value) - root_address(value)) % MULTIPLE == 0
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) % MULTIPLE == 0
 
 
-def _has_map(parameter: Parameter) -> bool:
+def has_map(parameter: Parameter) -> bool:
+    """Whether it is a descriptor whose blocks TMA copies, if the tensor fits."""
     return isinstance(parameter.type, TensorDescType) and mapped_block(parameter.type) is not None
 
 
@@ -168,30 +180,46 @@ def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
 
 def described(supplied: Sequence[tuple[Parameter, Any]]) -> tuple[int, ...]:
     """The parameters that are descriptors of tensors that fit a tensor map."""
-    arrays = [array for parameter, arg in supplied for array in _arrays(parameter, arg)]
+    ranges = [each for parameter, arg in supplied for each in _ranges(parameter, arg)]
     found = []
     for number, (parameter, arg) in enumerate(supplied):
-        if not _has_map(parameter):
+        if not has_map(parameter):
             continue
         tensor = parameter.descriptor(arg)
-        size = tensor.array.itemsize
-        strides = [stride * size for stride in tensor.strides]
-        fits = strides[-1] == size and not any(each % MULTIPLE for each in strides[:-1])
-        fits = fits and 0 not in tensor.shape and _is_multiple(tensor.array)
-        fits = fits and (tensor.padding == "zero" or tensor.array.dtype.itemsize > 1)
-        others = [array for array in arrays if array is not tensor.array]
-        apart = len(arrays) == len(others) + 1 and not any(np.may_share_memory(tensor.array, each) for each in others)
-        if fits and apart and min(strides) > 0 and max(strides) < MOST_STRIDE:
+        ((on_device, low, high),) = _ranges(parameter, arg)
+        apart = sum(on_device == other and low < end and start < high for other, start, end in ranges) == 1
+        if apart and _fits(tensor):
             found.append(number)
     return tuple(found)
 
 
-def _arrays(parameter: Parameter, arg: Any) -> list[NDArray[Any]]:
+def _fits(tensor: TensorDescriptor) -> bool:
+    """Whether there is a tensor map of it; not of tensors whose elements overlap."""
+    size = tensor.tensor.itemsize
+    strides = [stride * size for stride in tensor.strides]
+    if strides[-1] != size or any(each % MULTIPLE for each in strides[:-1]) or 0 in tensor.shape:
+        return False
+    if tensor.padding == "nan" and size == 1:
+        return False
+    if min(strides) <= 0 or max(strides) >= MOST_STRIDE or not _is_multiple(tensor.tensor):
+        return False
+    axes = sorted((stride, extent) for stride, extent in zip(strides, tensor.shape, strict=True) if extent > 1)
+    return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))
+
+
+def _ranges(parameter: Parameter, arg: Any) -> list[tuple[bool, int, int]]:
+    """Memory that an argument is: whether it is a device's, its first address and the one behind it."""
+    arrays: Sequence[Any] = ()
     if isinstance(arg, TensorDescriptor):
-        return [arg.array]
-    if isinstance(arg, PointerTable):
-        return list(arg.arrays)
-    return [arg] if isinstance(arg, np.ndarray) and parameter.is_pointer else []
+        arrays = [arg.tensor]
+    elif isinstance(arg, PointerTable):
+        arrays = arg.tensors
+    elif parameter.is_pointer and isinstance(arg, np.ndarray | DeviceArray):
+        arrays = [arg]
+    starts = [address_of(each) if isinstance(each, np.ndarray) else each.address for each in arrays]
+    return [
+        (not isinstance(each, np.ndarray), start, start + each.nbytes) for each, start in zip(arrays, starts, strict=True)
+    ]
 
 
 def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:

@@ -127,6 +127,7 @@ class Kernel:
         target: str | None = None,
         sanitize: bool = False,
         threads: int | None = None,
+        warps: int = DEFAULT_WARPS,
     ) -> None:
         """Run all programs of the grid, natively; the kernel is compiled at the first launch.
 
@@ -137,7 +138,8 @@ class Kernel:
                 the kernel's PTX, interpreted and checked; what it breaks raises `PtxCheckError`.
             target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
             sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
-            threads: threads to use; None for the default.
+            threads: threads of the CPU to use; None for the default.
+            warps: on a GPU, how many warps of 32 threads run one program, a power of two up to 32; 4 by default.
 
         On a GPU, arrays are copied there and back; a `joinery.Buffer`, or an array of another library in the GPU's memory
         (`__dlpack__`, `__cuda_array_interface__`), is used in place. With nothing but buffers made here the launch returns
@@ -153,12 +155,13 @@ class Kernel:
         if device == "auto":
             device = "cpu" if sanitize or why_unavailable() is not None else "cuda"
         if isinstance(device, str) and device.split(":")[0] == "cuda":
-            self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize)
+            self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize, warps)
             return
         if device == "ptxsim":
             given = supplied(self._function, args, self.parameters)
             level, fitting = 3 if sanitize else 1, described(given)
-            self._gpu.simulate(extents, device_values(given), target or DEFAULT_TARGET, level, fitting)
+            values, kind = device_values(given), target or DEFAULT_TARGET
+            self._gpu.simulate(extents, values, kind, level, fitting, warps)
             return
         if device != "cpu" or target is not None:
             raise UnsupportedError(
@@ -176,14 +179,20 @@ class Kernel:
         self._program(words).run(self.name, words.words, extents, resolve_threads(threads))
 
     def _launch_on_cuda(
-        self, device: CudaDevice, extents: tuple[int, int, int], args: Sequence[Any], target: str | None, sanitize: bool
+        self,
+        device: CudaDevice,
+        extents: tuple[int, int, int],
+        args: Sequence[Any],
+        target: str | None,
+        sanitize: bool,
+        warps: int,
     ) -> None:
         if sanitize:
             raise UnsupportedError("launch: sanitize=True on a CUDA device; fix: device='cpu', or device='ptxsim' for its PTX")
         if target is not None:
             raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
         given = supplied(self._function, args, self.parameters)
-        launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written)
+        launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written, warps)
 
     @property
     def passes(self) -> tuple[str, ...]:

@@ -194,9 +194,9 @@ def test_run_on_a_simulated_gpu(capsys: Capture, model: Path, arrays: dict[str, 
     status, _, err = run(capsys, *argv)
     assert (status, err) == (0, "")
     np.testing.assert_array_equal(np.load(to), arrays["expected"], strict=True)
-    status, _, err = run(capsys, "run", model, *inputs, "--target", "sm_89")
+    status, _, err = run(capsys, "run", model, *inputs, "--device", "cpu", "--target", "sm_89")
     assert status == 2
-    assert "target 'sm_89' with device 'auto'" in err
+    assert "target 'sm_89' is for GPUs" in err
 
 
 def test_run_reads_ml_dtypes(capsys: Capture, tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ ERRORS = [
 NOT_YET = ["from_onnx", "to_onnx"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
-DEVICES_NOT_YET = ["cuda"]
 COMPILE_OPTIONS_NOT_YET = ["numerics", "schedule"]
 
 # NumPy's and ml_dtypes' names and widths, typed in from their documentation: (kind, bits, bytes in memory)
@@ -289,20 +288,6 @@ def test_planned_names_say_so(name: str) -> None:
 def test_rule_sets_by_name(name: str) -> None:
     assert jn.promotion.rules(name).name == name
     assert jn.Graph("g", semantics=name).rules.name == name
-
-
-@pytest.mark.parametrize("device", DEVICES_NOT_YET)
-def test_planned_devices_are_refused_by_name(device: str) -> None:
-    g = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (2,))])
-    g.output(g.inputs[0])
-    with pytest.raises(
-        jn.UnsupportedError, match=f"compile: device '{device}' is not available in this version"
-    ):
-        jn.compile(g, device=device)
-    with pytest.raises(
-        jn.UnsupportedError, match=f"load: device '{device}' is not available in this version"
-    ):
-        jn.load("model.joinery", device=device)
 
 
 @pytest.mark.parametrize("option", COMPILE_OPTIONS_NOT_YET)

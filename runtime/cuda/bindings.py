@@ -5,6 +5,8 @@ Without a driver every call of the bindings raises a `RuntimeError`; `open_drive
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib
 import platform
 import sys
@@ -12,10 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...promotion.errors import DeviceError
-from .driver import NO_DEVICE, CudaFailure, Driver
+from .driver import MAP_ALIGNMENT, MAP_BYTES, NO_DEVICE, CudaFailure, Driver
 
 LOG_BYTES = 1 << 14
 """Room for what the driver's assembler says."""
+FIRST_WITH_MAPS = 12000
+"""The version of the driver's interface in which tensor maps came."""
 
 
 def open_driver() -> Driver:
@@ -32,6 +36,21 @@ def open_driver() -> Driver:
             raise DeviceError("the CUDA driver finds no device", failure.code, failure.name) from failure
         raise
     return found
+
+
+def library_is_there() -> bool:
+    """Whether the system has a CUDA driver: much quicker than asking it, or than loading the bindings."""
+    name = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}.get(sys.platform)
+    try:
+        return name is not None and ctypes.CDLL(name) is not None
+    except OSError:
+        return False
+
+
+NO_DRIVER = (
+    "this machine has no CUDA driver (libcuda was not found); fix: install NVIDIA's display driver, or run on "
+    "device='cpu', or GPU code on device='ptxsim'"
+)
 
 
 def _missing_bindings() -> DeviceError:
@@ -63,10 +82,7 @@ class Bindings:
     def _missing(self, name: str, error: RuntimeError) -> DeviceError:
         """The bindings found no driver, or one that lacks a function."""
         if name == "cuInit":
-            return DeviceError(
-                "this machine has no CUDA driver (libcuda was not found); fix: install NVIDIA's display driver, or run on "
-                "device='cpu', or GPU code on device='ptxsim'"
-            )
+            return DeviceError(NO_DRIVER)
         return DeviceError(f"the CUDA driver has no {name}: {error}; fix: install a newer driver")
 
     def _failure(self, name: str, status: Any, log: str = "") -> CudaFailure:
@@ -139,6 +155,9 @@ class Bindings:
     def cuEventDestroy(self, event: int) -> None:
         self._call("cuEventDestroy", event)
 
+    def cuEventElapsedTime(self, first: int, second: int) -> float:
+        return float(self._call("cuEventElapsedTime", first, second))
+
     def cuGraphInstantiate(self, graph: int) -> int:
         return int(self._call("cuGraphInstantiate", graph, 0))
 
@@ -196,8 +215,47 @@ class Bindings:
     def cuMemcpyDtoHAsync(self, target: int, source: int, nbytes: int, stream: int) -> None:
         self._call("cuMemcpyDtoHAsync", target, source, nbytes, stream)
 
+    def cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        self._call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
+
     def cuPointerGetAttribute(self, attribute: int, address: int) -> int:
         return int(self._call("cuPointerGetAttribute", self._cu.CUpointer_attribute(attribute), address))
+
+    # -- tensor maps
+
+    def cuTensorMapEncodeTiled(
+        self,
+        element: int,
+        address: int,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        swizzle: int,
+        promotion: int,
+        fill: int,
+    ) -> bytes:
+        rank = len(extents)
+        room = (ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT))()
+        offset = -ctypes.addressof(room) % MAP_ALIGNMENT
+        words, half_words = ctypes.c_uint64 * 5, ctypes.c_uint32 * 5
+        status = self._encode(
+            ctypes.addressof(room) + offset, element, rank, address, words(*extents), words(*strides), half_words(*box),
+            half_words(*[1] * rank), 0, swizzle, promotion, fill,
+        )  # fmt: skip
+        if status != 0:
+            raise self._failure("cuTensorMapEncodeTiled", self._cu.CUresult(status))
+        return bytes(room)[offset : offset + MAP_BYTES]
+
+    @functools.cached_property
+    def _encode(self) -> Any:
+        """The function itself: the bindings' objects for maps do not lie where the driver wants them, at multiples of 64."""
+        address = self._call("cuGetProcAddress", b"cuTensorMapEncodeTiled", FIRST_WITH_MAPS, 0)
+        if not address:
+            raise DeviceError("the CUDA driver has no cuTensorMapEncodeTiled; fix: install a newer driver")
+        number, place = ctypes.c_int, ctypes.c_void_p
+        kinds = [place, number, ctypes.c_uint32, place, place, place, place, place, number, number, number, number]
+        calling = getattr(ctypes, "WINFUNCTYPE", ctypes.CFUNCTYPE)
+        return calling(number, *kinds)(int(address))
 
     # -- code and launches
 

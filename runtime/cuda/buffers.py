@@ -107,6 +107,10 @@ class Buffer:
         return prod(self.shape)
 
     @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
@@ -123,16 +127,22 @@ class Buffer:
         self.cuda.download(self._memory(), 0, array)
         return array
 
-    def copy_from(self, array: Array) -> None:
-        """Copies a NumPy array of the same shape and dtype in."""
+    def copy_from(self, array: Array | Buffer) -> None:
+        """Copies a NumPy array, or a buffer on the same device, of the same shape and dtype in."""
         self.check()
-        if not isinstance(array, np.ndarray) or array.shape != self.shape or array.dtype != self.dtype:
+        fits = isinstance(array, np.ndarray | Buffer) and array.shape == self.shape and array.dtype == self.dtype
+        if not fits or (isinstance(array, Buffer) and array.cuda is not self.cuda):
             what = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            what = repr(array) if isinstance(array, Buffer) else what
             raise UserError(f"Buffer.copy_from: expected an array {self.dtype}{list(self.shape)}, got {what}")
         if self.is_read_only:
             raise UserError(f"Buffer.copy_from: {self!r} belongs to a library that forbids writes")
-        self.cuda.upload(self._memory(), 0, np.ascontiguousarray(array))
-        if self.is_foreign:
+        if isinstance(array, Buffer):
+            array.check()
+            self.cuda.copy(self._memory(), 0, array._memory(), 0, self.nbytes)
+        else:
+            self.cuda.upload(self._memory(), 0, np.ascontiguousarray(array))
+        if self.is_foreign or (isinstance(array, Buffer) and array.is_foreign):
             self.cuda.synchronize()
 
     def _memory(self) -> CudaMemory:

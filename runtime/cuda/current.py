@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...promotion.errors import DeviceError
-from .bindings import open_driver
+from .bindings import NO_DRIVER, library_is_there, open_driver
 from .driver import Driver
 
 
@@ -73,6 +73,8 @@ def why_unavailable() -> str | None:
     current = _current
     if not current.is_known:
         try:
+            if current.open is open_driver and not library_is_there():
+                raise DeviceError(NO_DRIVER)
             current.problem = None if device_count() else "the CUDA driver finds no device"
         except DeviceError as error:
             current.problem = str(error)

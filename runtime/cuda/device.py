@@ -21,13 +21,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ...lowering.artifact import KernelCode
+from ...lowering.artifact import KernelCode, TensorMap
 from ...promotion.errors import DeviceError, DeviceMemoryError, InternalError, UserError
 from ..gpu import GpuMemory, LoadedKernel
 from . import current
 from . import driver as cu
 from .modules import CudaKernel, check_code, load_kernel
 from .targets import choose_target
+from .tensor_maps import FIRST_CAPABILITY, encode_map
 from .transfers import Transfers
 
 Array = NDArray[Any]
@@ -144,7 +145,8 @@ class CudaDevice:
 
     Attributes:
         ordinal, name, model: 1, "cuda:1", "NVIDIA H200".
-        capability: 90 for 9.0.  target: what code is made for.  total_memory: bytes.  stream: the handle.
+        capability: 90 for 9.0.  target: what code is made for.  stream: the handle.
+        total_memory, l2_bytes: bytes.  processors, clock_hz: of them, at most.
     """
 
     def __init__(self, driver: cu.Driver, ordinal: int) -> None:
@@ -165,6 +167,8 @@ class CudaDevice:
         self.processors = attribute(cu.MULTIPROCESSOR_COUNT)
         self.most_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
         self.total_memory = driver.cuDeviceTotalMem(handle)
+        self.l2_bytes = attribute(cu.L2_BYTES)
+        self.clock_hz = 1000 * attribute(cu.CLOCK_RATE)
         self.lock = threading.RLock()
         self.abandoned: deque[int] = deque()
         self.abandoned_graphs: deque[int] = deque()
@@ -303,6 +307,20 @@ class CudaDevice:
                 self._not_while_recording("memory is copied")
                 self._transfers.download(array.ctypes.data, memory.address + offset, array.nbytes)
 
+    def copy_between(self, target: int, source: int, nbytes: int) -> None:
+        """Copies from address to address, in the order of the calls."""
+        if nbytes:
+            with self._turn("copying %d bytes on the device", nbytes):
+                self._not_while_recording("memory is copied")
+                self.driver.cuMemcpyDtoDAsync(target, source, nbytes, self.stream)
+
+    def copy(self, target: GpuMemory, target_offset: int, source: GpuMemory, source_offset: int, nbytes: int) -> None:
+        """Copies bytes between allocations of this device, in the order of what it was asked for."""
+        for memory, offset in ((target, target_offset), (source, source_offset)):
+            if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
+                raise UserError(f"{self.name}, copy: bytes {offset} to {offset + nbytes} of memory that has {memory.nbytes}")
+        self.copy_between(target.address + target_offset, source.address + source_offset, nbytes)
+
     def _check_copy(self, memory: GpuMemory, offset: int, array: Array, what: str) -> None:
         if not array.flags.c_contiguous or array.dtype.hasobject:
             raise UserError(f"{self.name}, {what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
@@ -352,6 +370,16 @@ class CudaDevice:
             else:
                 self._note(loaded, grid)
 
+    def tensor_map(
+        self, facts: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
+    ) -> int:
+        """The word of a launch for a parameter that is a tensor map: of the tensor at an address, outermost axis first, with
+        strides in elements. Raises `UserError` for tensors that no map describes."""
+        if self.capability < FIRST_CAPABILITY:
+            raise UserError(f"{self.name} ({self.model}) has no tensor maps; they came with compute capability 9.0")
+        with self._turn("making a tensor map"):
+            return encode_map(self.driver, facts, address, extents, strides, pads_with_nan)
+
     def _note(self, kernel: CudaKernel, grid: tuple[int, int, int]) -> None:
         self._on_their_way.append((kernel.code.name, grid))
         self._prints = self._prints or kernel.prints
@@ -378,6 +406,34 @@ class CudaDevice:
             if self._prints and os.name == "posix":
                 ctypes.CDLL(None).fflush(None)
             self._prints = False
+
+    def time(self, call: Callable[[], object], repeats: int = 1) -> list[float]:
+        """Milliseconds that the device takes for what each of `repeats` calls asks of it; waits at the end.
+
+        It is what lies between two events on the stream: with the time the device waited, where it is quicker than the calls.
+        """
+        events: list[tuple[int, int]] = []
+        try:
+            for _ in range(repeats):
+                with self._turn("timing"):
+                    self._not_while_recording("time is taken")
+                    first = self.driver.cuEventCreate(cu.EVENT_DEFAULT)
+                    events.append((first, 0))
+                    events[-1] = first, self.driver.cuEventCreate(cu.EVENT_DEFAULT)
+            for first, second in events:
+                with self._turn("timing"):
+                    self.driver.cuEventRecord(first, self.stream)
+                call()
+                with self._turn("timing"):
+                    self.driver.cuEventRecord(second, self.stream)
+            self.synchronize()
+            with self._turn("timing"):
+                return [self.driver.cuEventElapsedTime(first, second) for first, second in events]
+        finally:
+            if self._lost is None:
+                with self._turn("timing"):
+                    for event in [each for pair in events for each in pair if each]:
+                        self.driver.cuEventDestroy(event)
 
     # -- recordings ----------------------------------------------------------------------
 

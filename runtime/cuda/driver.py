@@ -24,6 +24,7 @@ STICKY = frozenset({
 
 # CUdevice_attribute
 MAX_THREADS_PER_BLOCK, MAX_GRID_DIM_X, MAX_GRID_DIM_Y, MAX_GRID_DIM_Z = 1, 5, 6, 7
+CLOCK_RATE, L2_BYTES = 13, 38
 MULTIPROCESSOR_COUNT, MAJOR, MINOR, SHARED_OPTIN, POOLS_SUPPORTED = 16, 75, 76, 97, 115
 # CUfunction_attribute
 FUNCTION_MAX_THREADS, FUNCTION_STATIC_SHARED, FUNCTION_REGISTERS, FUNCTION_DYNAMIC_SHARED = 0, 1, 4, 8
@@ -32,8 +33,10 @@ FUNCTION_NON_PORTABLE_CLUSTER = 14
 RELEASE_THRESHOLD = 4
 POINTER_ORDINAL = 9
 STREAM_NON_BLOCKING = 1
-EVENT_DISABLE_TIMING = 2
+EVENT_DEFAULT, EVENT_DISABLE_TIMING = 0, 2
 CAPTURE_THREAD_LOCAL = 1
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+"""Of a tensor map."""
 DEFAULT_SHARED = 48 << 10
 """Bytes of dynamic shared memory that need no attribute."""
 
@@ -71,6 +74,10 @@ class Driver(Protocol):
     def cuEventRecord(self, event: int, stream: int) -> None: ...
     def cuEventSynchronize(self, event: int) -> None: ...
     def cuEventDestroy(self, event: int) -> None: ...
+    def cuEventElapsedTime(self, first: int, second: int) -> float:
+        """Milliseconds between two events that have happened."""
+        ...
+
     def cuGraphInstantiate(self, graph: int) -> int: ...
     def cuGraphLaunch(self, executable: int, stream: int) -> None: ...
     def cuGraphExecDestroy(self, executable: int) -> None: ...
@@ -90,7 +97,23 @@ class Driver(Protocol):
     def cuMemFreeHost(self, address: int) -> None: ...
     def cuMemcpyHtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> None: ...
     def cuMemcpyDtoHAsync(self, target: int, source: int, nbytes: int, stream: int) -> None: ...
+    def cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> None: ...
     def cuPointerGetAttribute(self, attribute: int, address: int) -> int: ...
+    def cuTensorMapEncodeTiled(
+        self,
+        element: int,
+        address: int,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        swizzle: int,
+        promotion: int,
+        fill: int,
+    ) -> bytes:
+        """The 128 bytes of a map without interleaving, with element strides of 1. Innermost axis first; strides in bytes,
+        without the innermost."""
+        ...
+
     def cuModuleLoadDataEx(self, image: bytes) -> int:
         """image: a PTX text. What the driver's assembler says against it is in the failure's `log`."""
         ...

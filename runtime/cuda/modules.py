@@ -37,7 +37,17 @@ class CudaKernel:
         self._module = module
         count = len(code.parameters)
         self._slots = (ctypes.c_uint64 * max(count, 1))()
-        self._pointers = (ctypes.c_void_p * max(count, 1))(*(ctypes.addressof(self._slots) + 8 * i for i in range(count)))
+        self._maps = (ctypes.c_uint8 * (cu.MAP_BYTES * code.parameters.count("ptr") + cu.MAP_ALIGNMENT))()
+        next_map = -(-ctypes.addressof(self._maps) // cu.MAP_ALIGNMENT) * cu.MAP_ALIGNMENT
+        places: list[int] = []
+        for index, type_ in enumerate(code.parameters):
+            if type_ == "ptr":
+                places.append(next_map)
+                next_map += cu.MAP_BYTES
+            else:
+                places.append(ctypes.addressof(self._slots) + 8 * index)
+        self._places = tuple(places)
+        self._pointers = (ctypes.c_void_p * max(count, 1))(*places)
         self.parameters = ctypes.addressof(self._pointers)
         self._bits = tuple(8 * WORD_BYTES[type_] for type_ in code.parameters)
 
@@ -50,7 +60,10 @@ class CudaKernel:
         for index, (word, bits) in enumerate(zip(words, self._bits, strict=True)):
             if not -(1 << (bits - 1)) <= word < 1 << bits:
                 raise InternalError(f"@{self.code.name}, word {index}: {word} for a parameter of {bits} bits")
-            slots[index] = word & ((1 << bits) - 1)
+            if bits > 64:
+                ctypes.memmove(self._places[index], word.to_bytes(bits // 8, "little"), bits // 8)
+            else:
+                slots[index] = word & ((1 << bits) - 1)
 
     def __del__(self) -> None:
         self.device.abandoned_modules.append(self._module)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import bisect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...lowering.artifact import KernelCode
+from ...lowering.artifact import TensorMap as Facts
 from ...promotion.errors import DeviceMemoryError, InternalError
 from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, word_bytes
 from .arguments import Arena, initialise_variables, reserve_variables
 from .launch import Kernel, Module
 from .memory import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
+from .tensor_maps import TensorMap
 from .types import Array
 
 CAPACITY = 16 << 30
@@ -38,6 +40,8 @@ class SimulatedMemory:
             self._device.give_back(self._allocation)
             self._allocation = None
 
+    __del__ = free
+
     def range(self, offset: int, nbytes: int) -> slice:
         """Where bytes of it lie. Raises `InternalError` outside, and after `free`."""
         if self._allocation is None:
@@ -52,6 +56,7 @@ class SimulatedMemory:
 class SimulatedKernel:
     """A kernel, and where the variables of its module are."""
 
+    device: SimulatedGpu = field(repr=False, compare=False)
     code: KernelCode
     kernel: Kernel
     variables: dict[str, int]
@@ -138,7 +143,7 @@ class SimulatedGpu:
 
             variables = reserve_variables(kernel.function, module.ptx, reserve)
             initialise_variables(Arena(self._memory(), variables, ParameterMemory(0), {}, []), module.ptx)
-            found = self._modules[code] = SimulatedKernel(code, kernel, variables)
+            found = self._modules[code] = SimulatedKernel(self, code, kernel, variables)
         return found
 
     def _memory(self) -> GlobalMemory:
@@ -157,6 +162,17 @@ class SimulatedGpu:
             self._memory(), loaded.variables, grid, data, code.shared_bytes, self._level
         )
         sys.stdout.write(result.printed)
+
+    def tensor_map(
+        self, facts: Facts, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
+    ) -> int:
+        """Implements `GpuDevice.tensor_map`, in the simulator's own format."""
+        element = "u8" if facts.element.startswith("f8") else facts.element
+        size = int(element.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+        steps = [stride * size for stride in strides]
+        fill = "nan" if pads_with_nan else "zero"
+        made = TensorMap(np.empty(0, np.uint8), extents, steps, facts.box, element, facts.swizzle, fill)
+        return int.from_bytes(made.encode_map(address), "little")
 
     def synchronize(self) -> None:
         """Launches are done when they return."""

@@ -13,12 +13,22 @@ from joinery.runtime.cuda import current
 from joinery.runtime.cuda.device import cuda_device
 
 from ..runtime.cuda.fake_driver import FakeDriver
-from .test_ttir import WITH_DATA, run
+from .corpus import WITH_DATA, Case, run
+
+DESCRIBED = [name for name in WITH_DATA if any(each["kind"] == "tensordesc" for each in Case(name).facts["args"])]
 
 
 @pytest.mark.parametrize("name", WITH_DATA)
 def test_on_a_cuda_device(name: str) -> None:
-    fake = FakeDriver(memory=1 << 23)
+    on_a_device(name, FakeDriver(memory=1 << 23))
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_on_a_device_that_has_tensor_maps(name: str) -> None:
+    on_a_device(name, FakeDriver(memory=1 << 23, capability=(9, 0)))
+
+
+def on_a_device(name: str, fake: FakeDriver) -> None:
 
     def launch(kernel: Any, grid: Any, arguments: Any) -> None:
         kernel.launch(grid, *arguments, device="cuda")

@@ -44,6 +44,11 @@ class GpuTarget:
         return self.capability >= 90
 
     @property
+    def features(self) -> frozenset[str]:
+        """What emitters make use of: "xorsign", a minimum of magnitudes that keeps the sign (PTX ISA 7.2, sm_86)."""
+        return frozenset({"ptx", "xorsign"} if self.capability >= 86 and self.ptx >= 72 else {"ptx"})
+
+    @property
     def feature_text(self) -> str:
         return f"+ptx{self.ptx}"
 

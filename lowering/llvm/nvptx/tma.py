@@ -138,8 +138,16 @@ def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
     in uniform registers.
     """
     place = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
-    wait = "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;"
-    text = "\\0A".join(("{", ".reg .pred done;", "again:", wait, "@!done bra.uni again;", "}"))
+    text = "\\0A".join(
+        (
+            "{",
+            ".reg .pred done;",
+            "again:",
+            "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
+            "@!done bra.uni again;",
+            "}",
+        )
+    )
     operands = f"i32 {place.ref}, i32 {parity.ref}"
     k.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')
 

@@ -26,11 +26,13 @@ from joinery.runtime.ptxsim.launch import BUDGET, Module, _Launch
 from joinery.runtime.ptxsim.machine import Machine
 from joinery.runtime.ptxsim.memory import GLOBAL_BASE, Allocation, GlobalMemory
 
+from .fake_maps import encoded_map
+
 NAMES = {
     1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED", 100: "CUDA_ERROR_NO_DEVICE",
     201: "CUDA_ERROR_INVALID_CONTEXT", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU", 218: "CUDA_ERROR_INVALID_PTX",
     222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 400: "CUDA_ERROR_INVALID_HANDLE", 500: "CUDA_ERROR_NOT_FOUND",
-    700: "CUDA_ERROR_ILLEGAL_ADDRESS", 710: "CUDA_ERROR_ASSERT", 719: "CUDA_ERROR_LAUNCH_FAILED",
+    700: "CUDA_ERROR_ILLEGAL_ADDRESS", 710: "CUDA_ERROR_ASSERT", 600: "CUDA_ERROR_NOT_READY", 719: "CUDA_ERROR_LAUNCH_FAILED",
     900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", 901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
 }  # fmt: skip
 WINDOW = 1 << 24
@@ -102,6 +104,7 @@ class FakeDriver:
         self.blocks: dict[int, Block] = {}
         self.streams: dict[int, Stream] = {}
         self.events: dict[int, tuple[Stream, int] | None] = {}
+        self.timed: set[int] = set()
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.executables: dict[int, list[Callable[[], None]]] = {}
         self.modules: dict[int, Loaded] = {}
@@ -237,8 +240,8 @@ class FakeDriver:
         self._called("cuDeviceGetAttribute", attribute, device, context=False)
         major, minor = self.capability
         return {
-            1: self.most_threads, 5: (1 << 31) - 1, 6: 65535, 7: 65535, 8: 49152, 16: 4, 75: major, 76: minor,
-            97: 232448 if major == 9 else 166912, 115: int(self.pools),
+            1: self.most_threads, 5: (1 << 31) - 1, 6: 65535, 7: 65535, 8: 49152, 13: 1_500_000, 16: 4, 38: 1 << 16,
+            75: major, 76: minor, 97: 232448 if major == 9 else 166912, 115: int(self.pools),
         }[attribute]  # fmt: skip
 
     def cuDeviceTotalMem(self, device: int) -> int:
@@ -294,6 +297,8 @@ class FakeDriver:
         self._called("cuEventCreate", flags)
         handle = self._handle()
         self.events[handle] = None
+        if flags == 0:
+            self.timed.add(handle)
         return handle
 
     def cuEventRecord(self, event: int, stream: int) -> None:
@@ -310,6 +315,19 @@ class FakeDriver:
     def cuEventDestroy(self, event: int) -> None:
         self._called("cuEventDestroy", event)
         del self.events[event]
+
+    def cuEventElapsedTime(self, first: int, second: int) -> float:
+        """A millisecond for everything that was put on the stream between the two."""
+        self._called("cuEventElapsedTime", first, second)
+        if not {first, second} <= self.timed:
+            raise self._failed("cuEventElapsedTime", 400)
+        begin, end = self.events[first], self.events[second]
+        assert begin is not None
+        assert end is not None
+        assert begin[0] is end[0], "events of two streams"
+        if end[0].done < end[1]:
+            raise self._failed("cuEventElapsedTime", 600)
+        return float(end[1] - begin[1])
 
     def cuGraphInstantiate(self, graph: int) -> int:
         self._called("cuGraphInstantiate", graph)
@@ -422,12 +440,42 @@ class FakeDriver:
 
         self._put(found, copy)
 
+    def cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        name = "cuMemcpyDtoDAsync"
+        found = self._stream(name, stream, self._called(name, target, source, nbytes, stream))
+
+        def copy() -> None:
+            self._bytes(target, nbytes)[...] = self._bytes(source, nbytes).copy()
+
+        self._put(found, copy)
+
     def cuPointerGetAttribute(self, attribute: int, address: int) -> int:
         self._called("cuPointerGetAttribute", attribute, address)
         for block in self.blocks.values():
             if block.address <= address < block.address + max(block.size, 1):
                 return block.device
         raise self._failed("cuPointerGetAttribute", 1)
+
+    # -- tensor maps
+
+    def cuTensorMapEncodeTiled(
+        self,
+        element: int,
+        address: int,
+        extents: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        swizzle: int,
+        promotion: int,
+        fill: int,
+    ) -> bytes:
+        """A map as the simulator has them, where the real driver makes one."""
+        name = "cuTensorMapEncodeTiled"
+        self._called(name, element, address, tuple(extents), tuple(strides), tuple(box), swizzle, promotion, fill)
+        made = encoded_map(element, address, extents, strides, box, swizzle, promotion, fill)
+        if self.capability < (9, 0) or made is None:
+            raise self._failed(name, 1)
+        return made
 
     # -- code and launches
 
@@ -501,6 +549,7 @@ class FakeDriver:
         kinds = own.kernel.function.parameters
         pointers = (ctypes.c_void_p * max(len(kinds), 1)).from_address(parameters)
         values = [ctypes.string_at(pointers[i], kind.size) for i, kind in enumerate(kinds)]
+        assert all(pointers[i] % kind.align == 0 for i, kind in enumerate(kinds)), "a parameter that is not aligned"
         self._put(found, lambda: self._execute(own, tuple(grid), threads, shared, cluster or (1, 1, 1), values))
 
     def _execute(

@@ -27,6 +27,14 @@ int cuEventCreate(void **e, u32 f) { SAY("event flags %u", f); *e = (void *)0xe;
 int cuEventRecord(void *e, void *s) { SAY("record %p %p", e, s); return 0; }
 int cuEventSynchronize(void *e) { SAY("event sync %p", e); return 0; }
 int cuEventDestroy(void *e) { SAY("event destroy %p", e); return 0; }
+int cuEventElapsedTime(float *ms, void *a, void *b) { SAY("elapsed %p %p", a, b); *ms = 1.5f; return 0; }
+int cuTensorMapEncodeTiled(void *map, int type, u32 rank, void *at, const u64 *dim, const u64 *stride, const u32 *box, const u32 *step, int interleave,
+                           int swizzle, int l2, int fill) {
+  SAY("map at multiple of 64: %d, type %d rank %u at %p dims %llu %llu %llu strides %llu %llu box %u %u %u steps %u %u %u interleave %d swizzle %d l2 %d fill %d",
+      (u64)map % 64 == 0, type, rank, at, (unsigned long long)dim[0], (unsigned long long)dim[1], (unsigned long long)dim[2],
+      (unsigned long long)stride[0], (unsigned long long)stride[1], box[0], box[1], box[2], step[0], step[1], step[2], interleave, swizzle, l2, fill);
+  for (int i = 0; i < 128; i++) ((unsigned char *)map)[i] = i;
+  return type == 99 ? 1 : 0; }
 int cuGraphInstantiateWithFlags(void **x, void *g, u64 f) { SAY("instantiate %p %llu", g, (unsigned long long)f); *x = (void *)0x7; return 0; }
 int cuGraphLaunch(void *x, void *s) { SAY("graph %p %p", x, s); return 0; }
 int cuGraphExecDestroy(void *x) { SAY("exec destroy %p", x); return 0; }
@@ -44,6 +52,7 @@ int cuMemGetInfo(u64 *f, u64 *t) { *f = 11; *t = 22; return 0; }
 int cuMemHostAlloc(void **p, u64 n, u32 f) { *p = malloc(n); SAY("host %llu %u", (unsigned long long)n, f); return 0; }
 int cuMemFreeHost(void *p) { SAY("free host"); free(p); return 0; }
 int cuMemcpyHtoDAsync(u64 d, void *s, u64 n, void *st) { SAY("htod %llu %p", (unsigned long long)n, st); memcpy((void *)d, s, n); return 0; }
+int cuMemcpyDtoDAsync(u64 d, u64 s, u64 n, void *st) { SAY("dtod %llu %p", (unsigned long long)n, st); memcpy((void *)d, (void *)s, n); return 0; }
 int cuMemcpyDtoHAsync(void *d, u64 s, u64 n, void *st) { SAY("dtoh %llu %p", (unsigned long long)n, st); memcpy(d, (void *)s, n); return 0; }
 int cuPointerGetAttribute(void *v, int a, u64 p) { *(int *)v = 3; SAY("pointer %d", a); return 0; }
 int cuModuleLoadDataEx(void **m, const char *image, u32 n, int *o, void **v) {
@@ -69,9 +78,9 @@ static struct { const char *n; void *f; } table[] = {
 #define E(x) {#x, (void *)x},
 E(cuInit)E(cuDriverGetVersion)E(cuDeviceGetCount)E(cuDeviceGet)E(cuDeviceGetName)E(cuDeviceGetAttribute)E(cuDeviceTotalMem)E(cuDevicePrimaryCtxRetain)
 E(cuCtxGetCurrent)E(cuCtxPushCurrent)E(cuCtxPopCurrent)E(cuStreamCreate)E(cuStreamSynchronize)E(cuStreamWaitEvent)E(cuStreamBeginCapture)E(cuStreamEndCapture)
-E(cuEventCreate)E(cuEventRecord)E(cuEventSynchronize)E(cuEventDestroy)E(cuGraphInstantiateWithFlags)E(cuGraphLaunch)E(cuGraphExecDestroy)E(cuGraphDestroy)
+E(cuEventCreate)E(cuEventRecord)E(cuEventSynchronize)E(cuEventDestroy)E(cuEventElapsedTime)E(cuTensorMapEncodeTiled)E(cuGraphInstantiateWithFlags)E(cuGraphLaunch)E(cuGraphExecDestroy)E(cuGraphDestroy)
 E(cuDeviceGetDefaultMemPool)E(cuMemPoolSetAttribute)E(cuMemPoolTrimTo)E(cuMemAllocAsync)E(cuMemFreeAsync)E(cuMemAlloc)E(cuMemFree)E(cuMemGetInfo)
-E(cuMemHostAlloc)E(cuMemFreeHost)E(cuMemcpyHtoDAsync)E(cuMemcpyDtoHAsync)E(cuPointerGetAttribute)E(cuModuleLoadDataEx)E(cuModuleGetFunction)E(cuModuleUnload)
+E(cuMemHostAlloc)E(cuMemFreeHost)E(cuMemcpyHtoDAsync)E(cuMemcpyDtoHAsync)E(cuMemcpyDtoDAsync)E(cuPointerGetAttribute)E(cuModuleLoadDataEx)E(cuModuleGetFunction)E(cuModuleUnload)
 E(cuFuncGetAttribute)E(cuFuncSetAttribute)E(cuLaunchKernel)E(cuLaunchKernelEx)E(cuGetErrorString)E(cuGetErrorName)
 };
 int cuGetProcAddress_v2(const char *n, void **f, int v, u64 flags, int *status) {

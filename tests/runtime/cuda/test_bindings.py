@@ -33,6 +33,8 @@ wait 0x5 0xe 0
 event flags 2
 record 0xe 0x5
 event sync 0xe
+elapsed 0xe 0xf
+1.5
 event destroy 0xe
 begin 0x5 1
 end 0x5
@@ -47,6 +49,7 @@ alloc 100 0x5
 host 99 0
 htod 12 0x5
 dtoh 12 0x5
+dtod 12 0x5
 pointer 9
 True 3
 free host
@@ -56,6 +59,10 @@ CudaFailure('cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): other') 2 CUDA_ERROR
 plain alloc 7
 126 (11, 22)
 plain free 126
+map at multiple of 64: 1, type 9 rank 3 at 0x10000000000 dims 7 6 4294967296 strides 16 549755813888 box 8 4 2 steps 1 1 1 interleave 0 swizzle 3 l2 2 fill 1
+True
+map at multiple of 64: 1, type 99 rank 3 at 0x20 dims 1 2 3 strides 4 5 box 6 7 8 steps 1 1 1 interleave 0 swizzle 0 l2 0 fill 0
+CudaFailure('cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE (1): other') 1 CUDA_ERROR_INVALID_VALUE
 module of 4 bytes, options 2: 5 6 size 16384
 function 0x33 'kern'
 module of 3 bytes, options 2: 5 6 size 16384

@@ -264,3 +264,16 @@ def test_options_of_other_devices_are_refused(fake: Any) -> None:
         kernel(VECTOR_ADD).launch((1,), x, x, x, 4, device="cuda", target="sm_90a")
     with pytest.raises(jn.UnsupportedError, match="sanitize=True on a CUDA device; fix: "):
         kernel(VECTOR_ADD).launch((1,), x, x, x, 4, device="cuda", sanitize=True)
+
+
+def test_how_many_warps_run_a_program(fake: Any) -> None:
+    add, x = kernel(VECTOR_ADD), floats(300)
+    for device, options in (("cuda", {}), ("ptxsim", {"target": "sm_80"})):
+        for warps in (1, 2, 8):
+            out = np.zeros(300, np.float32)
+            add.launch((2,), x, x, out, 300, device=device, warps=warps, **options)
+            np.testing.assert_array_equal(out, x + x)
+    assert [args[2] for _, args in fake.named("cuLaunchKernelEx")] == [32, 64, 256]
+    for wrong in (0, 3, 64):
+        with pytest.raises(jn.UserError, match=f"{wrong} warps for a program; fix: one of 1, 2, 4, 8, 16, 32"):
+            add.launch((2,), x, x, x, 300, device="cuda", warps=wrong)

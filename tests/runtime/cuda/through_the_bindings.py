@@ -32,6 +32,7 @@ def every_call() -> None:
     event = d.cuEventCreate(2)
     d.cuEventRecord(event, stream)
     d.cuEventSynchronize(event)
+    say(d.cuEventElapsedTime(event, 15))
     d.cuEventDestroy(event)
     d.cuStreamBeginCapture(stream, 1)
     graph = d.cuStreamEndCapture(stream)
@@ -47,6 +48,7 @@ def every_call() -> None:
     ctypes.memset(host, 7, 12)
     d.cuMemcpyHtoDAsync(address, host, 12, stream)
     d.cuMemcpyDtoHAsync(host + 12, address, 12, stream)
+    d.cuMemcpyDtoDAsync(address + 50, address, 12, stream)
     say(ctypes.string_at(host + 12, 12) == b"\7" * 12, d.cuPointerGetAttribute(9, address))
     d.cuMemFreeHost(host)
     d.cuMemFreeAsync(address, stream)
@@ -56,6 +58,11 @@ def every_call() -> None:
         say(repr(failure), failure.code, failure.name)
     say(d.cuMemAlloc(7), d.cuMemGetInfo())
     d.cuMemFree(126)
+    say(list(d.cuTensorMapEncodeTiled(9, 1 << 40, [7, 6, 1 << 32], [16, 1 << 39], [8, 4, 2], 3, 2, 1)) == list(range(128)))
+    try:
+        d.cuTensorMapEncodeTiled(99, 32, [1, 2, 3], [4, 5], [6, 7, 8], 0, 0, 0)
+    except driver.CudaFailure as failure:
+        say(repr(failure), failure.code, failure.name)
     module = d.cuModuleLoadDataEx(b"good\0")
     function = d.cuModuleGetFunction(module, "kern")
     try:

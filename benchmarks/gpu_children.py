@@ -1,0 +1,136 @@
+"""What the processes of benchmarks/gpu.py do, each for one thing: an illegal address loses the device for its process.
+
+Each writes lines of JSON to a file: {"at": …} before whatever might not end, then what it found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import io
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import joinery as jn
+import numpy as np
+from joinery.runtime.cuda.device import cuda_device
+from joinery.runtime.cuda.driver import version_text
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("cuda-bindings", "torch", "triton", "numpy", "llvmlite", "xdsl")
+MINILM_ERROR = 1e-4
+Write = Callable[[dict[str, Any]], None]
+
+
+def writer(path: Path) -> Write:
+    def write(line: dict[str, Any]) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    return write
+
+
+def facts(write: Write) -> None:
+    """The device, and the versions of what is installed."""
+    device = cuda_device()
+    versions = {}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    write({
+        "device": {
+            "name": device.model, "capability": device.capability, "target": device.target, "memory": device.total_memory,
+            "l2_bytes": device.l2_bytes, "processors": device.processors, "clock_hz": device.clock_hz,
+            "driver": version_text(device.driver_version),
+        },
+        "python": platform.python_version(),
+        "versions": {"joinery": jn.__version__, **versions},
+        "cases": corpus().WITH_DATA,
+    })  # fmt: skip
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def corpus() -> ModuleType:
+    return load(ROOT / "tests" / "conformance" / "corpus.py")
+
+
+def check_corpus(names: Sequence[str], write: Write) -> None:
+    """Runs cases of the corpus on the device; what is wrong with each, until one takes the device along."""
+    cases, device = corpus(), cuda_device()
+
+    def launch(kernel: Any, grid: Any, arguments: Any) -> None:
+        kernel.launch(grid, *arguments, device=device.name)
+
+    for name in names:
+        write({"at": name})
+        problem = ""
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                cases.run(name, launch, gpu=True)
+        except (AssertionError, jn.JoineryError) as error:
+            problem = f"{type(error).__name__}: {error}".splitlines()[0]
+        write({"case": name, "problem": problem})
+        device.check_alive()
+
+
+def measure(name: str, seconds: float, small: bool, without: Sequence[str], write: Write) -> None:
+    """One case of gpu_cases.py."""
+    import gpu_cases
+    from gpu_timing import sample
+
+    sizes = gpu_cases.Sizes(small, frozenset(without), lambda what: write({"at": what}))
+    write({"at": "inputs"})
+    case = gpu_cases.CASES[name](sizes)
+    found = sample(case, seconds, sizes.effort)
+    write({
+        "measurement": {
+            "name": found.name, "limit_reason": found.limit_reason, "samples": found.samples, "ours": found.ours,
+            "notes": found.notes,
+        }
+    })  # fmt: skip
+
+
+def minilm(seconds: float, write: Write) -> None:
+    """MiniLM with a batch of 256: the embeddings of the device against those of the CPU, and the time of a run."""
+    example = load(ROOT / "examples" / "minilm.py")
+    try:
+        folder = example.model_dir()
+    except FileNotFoundError as error:
+        write({"absent": str(error)})
+        return
+    write({"at": "building"})
+    graph = example.build(folder)
+    generator = np.random.default_rng(0)
+    ids = generator.integers(1000, 30000, (256, 128))
+    mask = (np.arange(128)[None, :] < generator.integers(16, 129, (256, 1))).astype(np.int64)
+    expected = jn.compile(graph, device="cpu")(ids, mask)
+    write({"at": "compiling"})
+    model = jn.compile(example.build(folder), device="cuda")
+    write({"at": "running"})
+    error = example.relative_error(model(ids, mask), expected)
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        model(ids, mask)
+        times.append(time.perf_counter() - start)
+    problem = "" if error <= MINILM_ERROR else f"relative error {error:.1e}, allowed {MINILM_ERROR:.0e}"
+    quartiles = statistics.quantiles(times, n=4, method="inclusive")
+    write({"minilm": {"batch": 256, "length": 128, "relative_error": error, "quartiles_s": quartiles, "problem": problem}})
