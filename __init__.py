@@ -23,6 +23,8 @@ _LOCATIONS: dict[str, str] = {
     "UnsupportedError": "promotion.errors",
     "KernelAssertionError": "promotion.errors",
     "InternalError": "promotion.errors",
+    "DeviceError": "promotion.errors",
+    "DeviceMemoryError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
     "SanitizerError": "lowering.tt.findings",
     "what_if": "graph.what_if",
@@ -31,8 +33,9 @@ _LOCATIONS: dict[str, str] = {
     "load": "compiling",
     "Model": "runtime.model",
     "CompileCache": "runtime.cache",
-    "TensorDescriptor": "lowering.tt.host_values",
-    "PointerTable": "lowering.tt.host_values",
+    "Buffer": "runtime.cuda.buffers",
+    "TensorDescriptor": "tensor_arguments",
+    "PointerTable": "tensor_arguments",
 }
 _MODULES = ("kernel", "promotion")
 _PLANNED = ("from_onnx", "to_onnx")

@@ -8,14 +8,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import platform
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
+from .cli_doctor import add_doctor, bytes_text, section
 from .cli_kernel import SUFFIXES, add_compile, add_run_options, is_kernel, is_number, run_kernel
 from .cli_promotion import add_commands
 from .cli_text import WIDTH, wrapped
@@ -102,10 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--threads", type=int, default=None, metavar="N", help="threads to use (default: all cores)"
     )
+    run.add_argument(
+        "--device", default=None, help="auto, cpu, or ptxsim: the PTX of a GPU, interpreted and checked (default: auto)"
+    )
+    run.add_argument("--target", default=None, help="with ptxsim: the GPU the code is made for, such as sm_90a")
     add_run_options(run)
     add_compile(add)
 
-    add("doctor", _doctor, "check the installation: versions, CPU, cache, threads")
+    add_doctor(add)
     return parser
 
 
@@ -114,25 +116,6 @@ def _assignment(text: str) -> tuple[str, str]:
     if not (name and equals and path):
         raise argparse.ArgumentTypeError(f"expected NAME=FILE, got {text!r}")
     return name, path
-
-
-# --- text
-
-
-def _section(title: str, lines: Iterable[str]) -> None:
-    listed = list(lines)
-    print(title if listed else f"{title} none")
-    for line in listed:
-        print(wrapped(line, "  "))
-
-
-def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{count} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
 
 
 # --- inspect, run
@@ -159,22 +142,22 @@ def _inspect(options: argparse.Namespace) -> int:
     # "trusted" hands the compiled section out; it is read here, never linked
     opened = artifact_file.load(options.model, trusted=True)
     manifest, compiled = opened.manifest, opened.compiled
-    print(f"model {manifest.name!r}, {_bytes(os.path.getsize(options.model))}")
-    _section("compiled for", (", ".join(target.split("|")[:2]) for target in manifest.targets))
+    print(f"model {manifest.name!r}, {bytes_text(os.path.getsize(options.model))}")
+    section("compiled for", (", ".join(target.split("|")[:2]) for target in manifest.targets))
     if compiled is None:
         raise UserError(f"{options.model} holds no compiled code; fix: save the model anew with Model.save")
-    _section("inputs", map(_tensor, compiled.inputs))
-    _section("outputs", map(_tensor, compiled.outputs))
-    _section("dims", compiled.dims)
-    _section("checks", compiled.checks)
+    section("inputs", map(_tensor, compiled.inputs))
+    section("outputs", map(_tensor, compiled.outputs))
+    section("dims", compiled.dims)
+    section("checks", compiled.checks)
     weights = {spec.name: spec for spec in compiled.constants}.values()
     total = sum(DType(spec.dtype).itemsize * math.prod(spec.shape) for spec in weights)
-    _section(
-        f"weights and constants ({len(weights)}, {_bytes(total)})",
+    section(
+        f"weights and constants ({len(weights)}, {bytes_text(total)})",
         (f"{spec.name}: {spec.dtype}{list(spec.shape)}, stored {spec.layout}" for spec in weights),
     )
     listed = kernels_of(compiled)
-    _section("kernels", (line for at, kernel in enumerate(listed, 1) for line in _kernel_lines(at, kernel)))
+    section("kernels", (line for at, kernel in enumerate(listed, 1) for line in _kernel_lines(at, kernel)))
     return 0
 
 
@@ -196,7 +179,10 @@ def _run(options: argparse.Namespace) -> int:
             raise UserError(f"{what} is for kernels ({', '.join(SUFFIXES)}); {options.model} is read as a saved model")
     from .compiling import load
 
-    model = load(options.model, trusted=options.trusted, threads=options.threads)
+    device = options.device or "auto"
+    model = load(
+        options.model, device, target=options.target, trusted=options.trusted, threads=options.threads
+    )
     inputs, outputs = dict(options.inputs), dict(options.outputs)
     for what, pairs, chosen in (("input", options.inputs, inputs), ("output", options.outputs, outputs)):
         if len(pairs) != len(chosen):
@@ -235,69 +221,6 @@ def _read(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     if dtype is not None and array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype.numpy)
     return array
-
-
-# --- doctor
-
-PACKAGES = ("numpy", "networkx", "llvmlite", "xdsl", "ml_dtypes", "onnx", "safetensors")
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _doctor(_: argparse.Namespace) -> int:
-    import numpy as np
-
-    from .compiling import compile as compile_graph
-    from .graph.functions.reductions import sum_
-    from .graph.graph import Graph
-    from .lowering.llvm.compile import host_target, llvm_version
-    from .runtime.cache import CompileCache
-    from .runtime.threads import default_threads
-
-    target = host_target()
-    versions = [f"joinery {__version__}", f"Python {platform.python_version()}", f"LLVM {llvm_version()}"]
-    versions += [f"{package} {_version(package)}" for package in PACKAGES]
-    _section("versions", versions)
-    vectors = [
-        name
-        for name in ("sse4.2", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "neon")
-        if target.has(name)
-    ]
-    sizes = (("L1", target.l1_bytes), ("L2", target.l2_bytes), ("L3 counted on", target.l3_bytes))
-    _section(
-        "CPU",
-        [
-            f"{target.cpu}, {target.triple}",
-            f"vectors of {target.vector_bytes} bytes; {' '.join(vectors) or 'no known extensions'}",
-            ", ".join(f"{name} {_bytes(size)}" for name, size in sizes),
-        ],
-    )
-    _section("threads", [f"{default_threads()} of {os.cpu_count()} CPUs"])
-    cache = CompileCache()
-    entries = (
-        [path.stat().st_size for path in cache.directory.glob("*.entry")] if cache.problem is None else []
-    )
-    state = cache.problem or f"{len(entries)} entries, {_bytes(sum(entries))} of {_bytes(cache.budget_bytes)}"
-    _section("cache", [str(cache.directory), state])
-
-    graph = Graph("doctor")
-    graph.output(sum_(graph.input("float32", ("n", 16), "x") * 2, axis=1))
-    started = time.perf_counter()
-    model = compile_graph(graph, cache=False)
-    seconds = time.perf_counter() - started
-    good = bool(np.array_equal(model(np.ones((3, 16), np.float32)), np.full(3, 32, np.float32)))
-    _section(
-        "check",
-        [
-            f"compiled a small graph in {seconds:.2f} s; it computes {'the right' if good else 'WRONG'} numbers"
-        ],
-    )
-    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -154,6 +154,12 @@ def _execute(
     kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any]
 ) -> int:
     """Runs the kernel the way the options say; 2 where the sanitizer found something."""
+    device = options.device if options.device not in (None, "auto") else "cpu"
+    if device != "cpu" or options.target is not None:
+        if options.interpret:
+            raise UserError("--interpret takes neither --device nor --target: it runs on nothing but NumPy")
+        kernel.launch(grid, *values, device=device, target=options.target, sanitize=options.sanitize)
+        return 0
     if options.interpret:
         kernel.interpret(grid, *values)
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,36 +14,53 @@ from .graph.text import from_text, to_text
 from .lowering.artifact import CompiledGraph, ConstantSpec
 from .lowering.keys import compile_key, constant_labels
 from .lowering.llvm.compile import host_target
+from .lowering.llvm.nvptx.targets import GpuTarget, gpu_target
+from .lowering.target import HostTarget
 from .promotion.dtype import DType
-from .promotion.errors import InternalError, UnsupportedError, UserError
+from .promotion.errors import InternalError, UserError
 from .runtime import artifact_file
 from .runtime.artifact_file import StoredWeight
 from .runtime.cache import CacheOption, CompileCache, cache_of
+from .runtime.cuda.current import why_unavailable
+from .runtime.device import Device
 from .runtime.host import HostDevice
 from .runtime.layouts import pack
 from .runtime.memory import address, aligned_copy, is_aligned
 from .runtime.model import Model
 
+if TYPE_CHECKING:
+    from .lowering.state import OwnStages
+
 Array = np.ndarray[Any, Any]
 Archive = tuple[str, Sequence[StoredWeight]]
 
-DEVICES = ("auto", "cpu")
+DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
+SIMULATED_TARGET = "sm_80"
+Target = HostTarget | GpuTarget
 
 
 def compile(  # noqa: A001 - the public name
-    graph: Graph, device: str = "auto", *, threads: int | None = None, cache: CacheOption = True
+    graph: Graph,
+    device: str = "auto",
+    *,
+    target: str | None = None,
+    threads: int | None = None,
+    cache: CacheOption = True,
 ) -> Model:
     """Compile a finished graph.
 
     Args:
         graph: a graph whose `output` has been called.
-        device: "cpu", or "auto" for the best device there is.
+        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none; "ptxsim" interprets the
+            PTX that a GPU would run, and checks every access (slow: for tests).
+        target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
+            "ptxsim".
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
         cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
             instead of compiling; a path or a `CompileCache` names the directory.
 
-    Raises `UserError` for an unfinished graph, an unknown device or a missed "must-hit"; `UnsupportedError` for a device or a
-    graph that cannot be compiled.
+    Raises `UserError` for an unfinished graph, an unknown device or a missed "must-hit"; `UnsupportedError` for a graph that
+    cannot be compiled; `DeviceError` for a GPU that is not there.
     """
     if not isinstance(graph, Graph):
         raise UserError(
@@ -51,8 +68,9 @@ def compile(  # noqa: A001 - the public name
         )
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
-    _check_device(device, "compile")
-    compiled, store = _compiled(graph, cache, constant_labels(graph))
+    device, resolved = _resolve(device, target, "compile")
+    store = cache_of(cache)
+    compiled = _compiled(graph, resolved, cache, store, constant_labels(graph))
     constants = _constants(graph, compiled, {})
 
     def archive() -> Archive:
@@ -68,17 +86,17 @@ def compile(  # noqa: A001 - the public name
             weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
         return text, weights
 
-    return _model(compiled, constants, threads, store, archive)
+    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
 
 
 def _model(
     compiled: CompiledGraph,
     constants: Sequence[Array],
     threads: int | None,
-    store: CompileCache | None,
+    device: Device,
     archive: Callable[[], Archive],
 ) -> Model:
-    return Model(compiled, constants, "", threads, archive=archive, device=HostDevice(store))
+    return Model(compiled, constants, "", threads, archive=archive, device=device)
 
 
 def _constants(
@@ -100,15 +118,41 @@ def _dtype_name(array: Array) -> str:
     return DType.from_numpy(array.dtype).name
 
 
-def _check_device(device: str, what: str) -> None:
-    if device in ("cuda", "ptxsim"):
-        raise UnsupportedError(
-            f"{what}: device {device!r} is not available in this version; fix: use device='cpu'"
-        )
-    if device not in DEVICES:
+def _resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
+    """The device, and what code is generated for it."""
+    if device == "auto":
+        device = "cpu" if why_unavailable() is not None else "cuda"
+    if isinstance(device, str) and device.partition(":")[0] == "cuda":
+        from .runtime.cuda.device import cuda_device
+
+        gpu = cuda_device(device)
+        found = gpu_target(gpu.target if target is None else target)
+        return device, replace(found, processors=gpu.processors)
+    if device == "ptxsim":
+        return device, gpu_target(SIMULATED_TARGET if target is None else target)
+    if device != "cpu":
         raise UserError(
             f"{what}: unknown device {device!r}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'"
         )
+    if target is not None:
+        raise UserError(f"{what}: target {target!r} is for GPUs; fix: device='ptxsim', or no target")
+    return device, host_target()
+
+
+def _device(device: str, target: Target, store: CompileCache | None) -> Device:
+    if isinstance(target, HostTarget):
+        return HostDevice(store)
+    from .runtime.gpu_model import GpuPlace  # GPUs and the simulator load only when they are asked for
+
+    if device == "ptxsim":
+        from .runtime.ptxsim.device import SimulatedGpu
+
+        return GpuPlace(SimulatedGpu(target.name), store)
+    from .runtime.cuda.arrays import CudaArrays
+    from .runtime.cuda.device import cuda_device
+
+    gpu = cuda_device(device)
+    return GpuPlace(gpu, store, CudaArrays(gpu))
 
 
 def _arrays(graph: Graph) -> list[Array]:
@@ -116,15 +160,13 @@ def _arrays(graph: Graph) -> list[Array]:
 
 
 def _compiled(
-    graph: Graph, cache: CacheOption, labels: Mapping[int, str]
-) -> tuple[CompiledGraph, CompileCache | None]:
-    target = host_target()
+    graph: Graph, target: Target, cache: CacheOption, store: CompileCache | None, labels: Mapping[int, str]
+) -> CompiledGraph:
     key = compile_key(graph, target)
-    store = cache_of(cache)
     found = store.get(key) if store is not None else None
     if found is not None:
         # equal graphs of other names share an entry
-        return found if found.name == graph.name else replace(found, name=graph.name), store
+        return found if found.name == graph.name else replace(found, name=graph.name)
     if cache == "must-hit":
         raise UserError(
             f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True "
@@ -132,18 +174,29 @@ def _compiled(
         )
     from .lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
 
-    state = lower_graph(graph, target)
+    own = _own_stages(target)
+    state = lower_graph(graph, target, own)
     assert state.expanded is not None
     names: dict[int, str] = {}
     for symbol in state.expanded.symbols:
         if symbol.op.name in ("constant", "weight"):
             names[symbol.id] = labels.get(id(symbol.attrs["value"]), "")
-    compiled = finish(state, key, names)
+    compiled = finish(state, own, key, names)
     if any(not spec.name for spec in compiled.constants):
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
     if store is not None:
         store.put(key, compiled)
-    return compiled, store
+    return compiled
+
+
+def _own_stages(target: Target) -> OwnStages:
+    if isinstance(target, HostTarget):
+        from .lowering.host_stages import HOST
+
+        return HOST
+    from .lowering.gpu_stages import GPU
+
+    return GPU
 
 
 def _stored(spec: ConstantSpec, array: Array) -> Array:
@@ -156,23 +209,25 @@ def load(
     path: str | os.PathLike[str],
     device: str = "auto",
     *,
+    target: str | None = None,
     threads: int | None = None,
     trusted: bool = False,
     cache: CacheOption = True,
 ) -> Model:
     """Open a model that `Model.save` wrote.
 
-    The file is checked, and its weights are mapped, not read. No code in it runs unless `trusted` is True, which is for
-    files you wrote yourself; otherwise the graph is compiled anew, through the cache.
+    Devices and targets are those of `compile`. The file is checked, and its weights are mapped, not read. No code in it
+    runs unless `trusted` is True, which is for files you wrote yourself; otherwise the graph is compiled anew, through the
+    cache.
 
     Raises `UserError` for a file that is no artifact, damaged or changed.
     """
-    _check_device(device, "load")
+    device, resolved = _resolve(device, target, "load")
     if not isinstance(path, (str, os.PathLike)):
         raise UserError(
             f"load: expected a path, got {type(path).__name__}; fix: joinery.load('model.joinery')"
         )
-    opened = artifact_file.load(path, trusted=trusted, target=host_target().key)
+    opened = artifact_file.load(path, trusted=trusted, target=resolved.key)
     entries = opened.manifest.weights
     plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
     try:
@@ -181,7 +236,7 @@ def load(
         raise UserError(f"artifact {os.fspath(path)}: {error}") from error
     compiled, store = opened.compiled, cache_of(cache)
     if compiled is None:
-        compiled, store = _compiled(graph, cache, constant_labels(graph))
+        compiled = _compiled(graph, resolved, cache, store, constant_labels(graph))
     places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
     ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
     constants = _constants(graph, compiled, ready)
@@ -193,7 +248,7 @@ def load(
             for entry in entries
         ]
 
-    return _model(compiled, constants, threads, store, archive)
+    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
 
 
 __all__: Sequence[str] = ["compile", "load"]

@@ -4,85 +4,127 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .lowering.artifact import KernelCode
+from .lowering.artifact import KernelCode, TensorMap
+from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.collection import no_collection
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
+from .lowering.llvm.nvptx.tma import mapped_block
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.effects import assertion_error
-from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
-from .promotion.errors import KernelAssertionError, UnsupportedError
+from .lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
+from .promotion.errors import KernelAssertionError, UnsupportedError, UserError
+from .runtime.gpu import GpuDevice, LoadedKernel
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
 from .runtime.ptxsim.findings import Finding as PtxFinding
 from .runtime.ptxsim.findings import PtxCheckError
 from .runtime.ptxsim.launch import Module, Result
+from .runtime.ptxsim.tensor_maps import TensorMap as SimulatedMap
 
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
+WARPS = (1, 2, 4, 8, 16, 32)
 MULTIPLE = 16
 """Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are."""
 
+MOST_STRIDE = 1 << 40
+"""Bytes; of a tensor map."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
-    """A lowered kernel and its PTX."""
+    """A lowered kernel and its PTX. `reports`: whether it may print or assert."""
 
     lowered: GpuKernel
     ptx: str
+    reports: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reports", "vprintf" in self.ptx or "__assertfail" in self.ptx)
 
     @property
     def kernel(self) -> KernelCode:
         """What a device needs of it."""
-        kernel = self.lowered
-        return KernelCode(
-            kernel.name,
-            kernel.target.name,
-            self.ptx,
-            kernel.target.ptx,
-            kernel.threads,
-            kernel.shared_bytes,
-            kernel.parameters,
-        )
+        return kernel_code(self.lowered, self.ptx)
 
 
 class GpuKernels:
     """The code of one block function for the targets that were asked for."""
 
-    def __init__(self, function: FuncOp) -> None:
-        self._function = function
-        self._codes: dict[tuple[str, int, tuple[int, ...]], GpuCode] = {}
+    def __init__(self, simplified: Callable[[Collection[int]], FuncOp], parameters: Sequence[Parameter]) -> None:
+        """simplified: gives the function after the passes; they keep these parameters as descriptors."""
+        self._simplified = simplified
+        self._parameters = parameters
+        self.has_maps = any(has_map(parameter) for parameter in parameters)
+        self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], GpuCode] = {}
+        self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
 
-    def code(self, target: str, warps: int = DEFAULT_WARPS, multiples: tuple[int, ...] = ()) -> GpuCode:
-        """PTX for a target. `multiples`: parameters whose address or value is a multiple of 16."""
-        key = (target, warps, multiples)
+    def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
+        """The code on a device, where it stays as long as this object lives."""
+        found = self._loaded.get((device.name, code))
+        if found is None or found.device is not device:
+            # Without the lock: a thread that records launches has the device, and may be waiting here.
+            found = self._loaded[device.name, code] = device.load(code.kernel)
+        return found
+
+    def code(
+        self,
+        target: str,
+        warps: int = DEFAULT_WARPS,
+        multiples: tuple[int, ...] = (),
+        described: tuple[int, ...] | None = (),
+    ) -> GpuCode:
+        """PTX for a target.
+
+        multiples: parameters, after the passes, whose address or value is a multiple of 16.
+        described: parameters, before the passes, that are descriptors of tensors that fit a tensor map; None: all descriptors.
+        """
+        resolved = gpu_target(target)
+        if warps not in WARPS:
+            raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
+        if described is None:
+            described = tuple(range(len(self._parameters)))
+        fitting = [n for n in described if resolved.has_tensor_copies and has_map(self._parameters[n])]
+        key = (target, warps, multiples, tuple(fitting))
         with self._lock:
             if key not in self._codes:
-                resolved = gpu_target(target)
+                function = self._simplified(fitting)
                 with no_collection():
-                    lowered = lower_to_threads(self._function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
+                    lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
                 self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved))
             return self._codes[key]
 
-    def simulate(self, grid: tuple[int, int, int], values: Sequence[Any], target: str, level: int) -> Result | None:
-        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`.
+    def simulate(
+        self,
+        grid: tuple[int, int, int],
+        values: Sequence[Any],
+        target: str,
+        level: int,
+        described: tuple[int, ...] = (),
+        warps: int = DEFAULT_WARPS,
+    ) -> Result | None:
+        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `described`, `warps`: see
+        `code`.
 
         Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX.
         """
         if 0 in grid:
             return None
         multiples = tuple(i for i, value in enumerate(values) if _is_multiple(value))
-        code = self.code(target, DEFAULT_WARPS, multiples)
+        code = self.code(target, warps, multiples, described)
+        values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.name)
         try:
             result = kernel.launch(grid, None, values, shared=code.lowered.shared_bytes, level=level)
@@ -105,13 +147,79 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
     return assertion_error(what.message, what.place, finding.cta, lane)
 
 
+def root_address(array: NDArray[Any]) -> int:
+    """The address of the array that an array is a view of."""
+    root: Any = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    return address_of(root)
+
+
 def _is_multiple(value: Any) -> bool:
+    if isinstance(value, DeviceArray) and not isinstance(value, np.ndarray):
+        return value.address % MULTIPLE == 0
     if isinstance(value, np.ndarray):
-        root: Any = value
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        return (address_of(value) - address_of(root)) % MULTIPLE == 0
+        return (address_of(value) - root_address(value)) % MULTIPLE == 0
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) % MULTIPLE == 0
+
+
+def has_map(parameter: Parameter) -> bool:
+    """Whether it is a descriptor whose blocks TMA copies, if the tensor fits."""
+    return isinstance(parameter.type, TensorDescType) and mapped_block(parameter.type) is not None
+
+
+def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
+    """The tensor map of a parameter for the simulator, from the values of the parameters before the maps."""
+    array, *sizes = values[facts.parameter : facts.parameter + 2 * facts.rank + 2]
+    extents, strides = sizes[: facts.rank], sizes[facts.rank : 2 * facts.rank]
+    size = array.itemsize
+    element = "u8" if facts.element.startswith("f8") else facts.element
+    fill = "nan" if sizes[-1] else "zero"
+    return SimulatedMap(array, extents, [each * size for each in strides], facts.box, element, facts.swizzle, fill)
+
+
+def described(supplied: Sequence[tuple[Parameter, Any]]) -> tuple[int, ...]:
+    """The parameters that are descriptors of tensors that fit a tensor map."""
+    ranges = [each for parameter, arg in supplied for each in _ranges(parameter, arg)]
+    found = []
+    for number, (parameter, arg) in enumerate(supplied):
+        if not has_map(parameter):
+            continue
+        tensor = parameter.descriptor(arg)
+        ((on_device, low, high),) = _ranges(parameter, arg)
+        apart = sum(on_device == other and low < end and start < high for other, start, end in ranges) == 1
+        if apart and _fits(tensor):
+            found.append(number)
+    return tuple(found)
+
+
+def _fits(tensor: TensorDescriptor) -> bool:
+    """Whether there is a tensor map of it; not of tensors whose elements overlap."""
+    size = tensor.tensor.itemsize
+    strides = [stride * size for stride in tensor.strides]
+    if strides[-1] != size or any(each % MULTIPLE for each in strides[:-1]) or 0 in tensor.shape:
+        return False
+    if tensor.padding == "nan" and size == 1:
+        return False
+    if min(strides) <= 0 or max(strides) >= MOST_STRIDE or not _is_multiple(tensor.tensor):
+        return False
+    axes = sorted((stride, extent) for stride, extent in zip(strides, tensor.shape, strict=True) if extent > 1)
+    return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))
+
+
+def _ranges(parameter: Parameter, arg: Any) -> list[tuple[bool, int, int]]:
+    """Memory that an argument is: whether it is a device's, its first address and the one behind it."""
+    arrays: Sequence[Any] = ()
+    if isinstance(arg, TensorDescriptor):
+        arrays = [arg.tensor]
+    elif isinstance(arg, PointerTable):
+        arrays = arg.tensors
+    elif parameter.is_pointer and isinstance(arg, np.ndarray | DeviceArray):
+        arrays = [arg]
+    starts = [address_of(each) if isinstance(each, np.ndarray) else each.address for each in arrays]
+    return [
+        (not isinstance(each, np.ndarray), start, start + each.nbytes) for each, start in zip(arrays, starts, strict=True)
+    ]
 
 
 def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels, device_values
+from .cuda_launching import launch_on_cuda
+from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels, described, device_values
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
@@ -38,6 +39,8 @@ from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.cache import CacheOption, CompileCache, cache_of
+from .runtime.cuda.current import why_unavailable
+from .runtime.cuda.device import CudaDevice, cuda_device
 from .runtime.threads import resolve_threads
 
 Array = NDArray[Any]
@@ -124,32 +127,46 @@ class Kernel:
         target: str | None = None,
         sanitize: bool = False,
         threads: int | None = None,
+        warps: int = DEFAULT_WARPS,
     ) -> None:
         """Run all programs of the grid, natively; the kernel is compiled at the first launch.
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
             args: as for `interpret`.
-            device: "cpu", or "ptxsim": the kernel's PTX, interpreted and checked; what it breaks raises `PtxCheckError`.
+            device: "cpu"; "cuda" or "cuda:1": the GPU of that number; "auto": "cuda" if there is one, else "cpu"; "ptxsim":
+                the kernel's PTX, interpreted and checked; what it breaks raises `PtxCheckError`.
             target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
             sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
-            threads: threads to use; None for the default.
+            threads: threads of the CPU to use; None for the default.
+            warps: on a GPU, how many warps of 32 threads run one program, a power of two up to 32; 4 by default.
 
-        What the kernel prints (`tt.print`) goes to `sys.stdout`.
+        On a GPU, arrays are copied there and back; a `joinery.Buffer`, or an array of another library in the GPU's memory
+        (`__dlpack__`, `__cuda_array_interface__`), is used in place. With nothing but buffers made here the launch returns
+        before the kernel is done, and reading one waits for it.
+
+        What the kernel prints (`tt.print`) goes to `sys.stdout`; on a GPU, to the standard output of the process.
 
         Without `sanitize` nothing checks that masks keep accesses inside the arrays. Raises `UserError` for arguments that do
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
-        options this version does not have.
+        options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
         extents = grid_extents(grid)
+        if device == "auto":
+            device = "cpu" if sanitize or why_unavailable() is not None else "cuda"
+        if isinstance(device, str) and device.split(":")[0] == "cuda":
+            self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize, warps)
+            return
         if device == "ptxsim":
-            values = device_values(supplied(self._function, args, self.parameters))
-            self._gpu.simulate(extents, values, target or DEFAULT_TARGET, 3 if sanitize else 1)
+            given = supplied(self._function, args, self.parameters)
+            level, fitting = 3 if sanitize else 1, described(given)
+            values, kind = device_values(given), target or DEFAULT_TARGET
+            self._gpu.simulate(extents, values, kind, level, fitting, warps)
             return
         if device != "cpu" or target is not None:
             raise UnsupportedError(
-                f"launch: device {device!r}, target {target!r}; this version launches on device='cpu' without a target, and "
-                "on device='ptxsim'"
+                f"launch: device {device!r}, target {target!r}; this version launches on device='cpu' and 'cuda' without a "
+                "target, and on device='ptxsim'"
             )
         if sanitize:
             report = self.sanitize(grid, *args)
@@ -160,6 +177,22 @@ class Kernel:
             raise UserError(f"grid {extents}: more than 2**62 programs")
         words = self._words(args)
         self._program(words).run(self.name, words.words, extents, resolve_threads(threads))
+
+    def _launch_on_cuda(
+        self,
+        device: CudaDevice,
+        extents: tuple[int, int, int],
+        args: Sequence[Any],
+        target: str | None,
+        sanitize: bool,
+        warps: int,
+    ) -> None:
+        if sanitize:
+            raise UnsupportedError("launch: sanitize=True on a CUDA device; fix: device='cpu', or device='ptxsim' for its PTX")
+        if target is not None:
+            raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
+        given = supplied(self._function, args, self.parameters)
+        launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written, warps)
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -197,17 +230,20 @@ class Kernel:
         `UnsupportedError` for operations that have no GPU code yet."""
         return self._gpu.code(target).ptx
 
-    def gpu_code(self, target: str = DEFAULT_TARGET, warps: int = DEFAULT_WARPS) -> GpuCode:
+    def gpu_code(
+        self, target: str = DEFAULT_TARGET, warps: int = DEFAULT_WARPS, *, tensor_maps: bool = False
+    ) -> GpuCode:
         """PTX with what a launch of it needs. `warps`: how many warps of 32 threads run one program, a power of two up to 32.
+        tensor_maps: whether descriptors are of tensors that fit tensor maps, which the code takes then.
 
         Raises what `ptx` raises.
         """
-        return self._gpu.code(target, warps)
+        return self._gpu.code(target, warps, described=None if tensor_maps else ())
 
     @functools.cached_property
     def _gpu(self) -> GpuKernels:
         with self._lock:
-            return GpuKernels(self._simplified())
+            return GpuKernels(self._simplified_for, self.parameters)
 
     def asm(self, target: str = "host") -> str:
         """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
@@ -225,6 +261,15 @@ class Kernel:
             run_passes(simplified)
             self._function_simplified = simplified
         return self._function_simplified
+
+    def _simplified_for(self, keep: Collection[int]) -> FuncOp:
+        """The function after passes that keep some parameters as descriptors."""
+        if not keep:
+            with self._lock:
+                return self._simplified()
+        function = self._copy()
+        run_passes(function, keep=keep)
+        return function
 
     def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
         with self._lock:

@@ -23,7 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 COUNTED = {
-    "matrix": r"HMMA|IMMA|DMMA|HGMMA", "ldmatrix": r"LDSM", "stmatrix": r"STSM", "async copies": r"LDGSTS|UTMALDG",
+    "matrix": r"[HIDQ]G?MMA", "ldmatrix": r"LDSM", "stmatrix": r"STSM", "async copies": r"LDGSTS|UTMALDG",
     "loads 128": r"LDG\.E\.128|LDG\.E\.\S*128", "loads narrower": r"LDG(?!STS)(?!\S*128)", "stores 128": r"STG\S*128",
     "stores narrower": r"STG(?!\S*128)", "shared loads": r"LDS(?!M)", "shared stores": r"STS(?!M)", "barriers": r"BAR\.",
     "shuffles": r"SHFL", "special functions": r"MUFU",
@@ -94,7 +94,7 @@ def ours(path: Path, target: str, warps: int) -> dict[str, Any]:
     jn.kernel.from_ttir(HERE / "kernels" / "vec_add.ttir").ptx(target)  # loads LLVM
     start = time.perf_counter()
     kernel = jn.kernel.from_ttir(path)
-    code = kernel.gpu_code(target, warps)
+    code = kernel.gpu_code(target, warps, tensor_maps=True)
     elapsed = time.perf_counter() - start
     found = facts(*assemble(code.ptx, target))
     return {**found, "shared memory": code.lowered.shared_bytes, "ms to PTX": round(1000 * elapsed, 1)}

@@ -17,6 +17,7 @@ import numpy as np
 from ..graph.graph import Graph
 from ..graph.printing import INLINE_BYTES, attributes_text, shape_list
 from .llvm.compile import llvm_version
+from .llvm.nvptx.targets import GpuTarget
 from .target import HostTarget
 
 _SOURCES = ("lowering", "graph", "promotion")
@@ -68,7 +69,7 @@ def structure_text(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def compile_key(graph: Graph, target: HostTarget) -> str:
+def compile_key(graph: Graph, target: HostTarget | GpuTarget) -> str:
     """SHA-256 over the graph's structure, its rule set, the target, LLVM's version and joinery's own sources."""
     digest = hashlib.sha256()
     for part in (structure_text(graph), graph.rules.hash, target.key, llvm_version(), source_fingerprint()):

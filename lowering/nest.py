@@ -17,6 +17,12 @@ from ..promotion.dtype import DType
 Extent = int | Dim
 """A size known now (`int`) or at launch (`Dim`)."""
 
+
+def size_text(extent: Extent) -> int | str:
+    """A size as the compiled form has it: an int, or the text of a dim expression."""
+    return extent if isinstance(extent, int) else str(extent)
+
+
 BufferKind = Literal["input", "constant", "output", "temporary"]
 
 

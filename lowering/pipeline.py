@@ -2,6 +2,8 @@
 
     graph ─ expand ─ schedule ─ layouts ─ tile ─ lower ─ compile ─► CompiledGraph
 
+The first two stages are the same for all targets; the others are `host_stages.HOST` or `gpu_stages.GPU`.
+
 `lower_graph(..., stop_after=stage)` returns the state after a stage; `Lowered.text(stage)` prints it.
 """
 
@@ -9,70 +11,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
 
 from ..graph.graph import Graph
 from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
 from .expand import expand
-from .layouts import PANEL, ConstantLayout, store_in_panels
-from .llvm.compile import compile_object
-from .llvm.host.driver import DriverPlan, emit_driver
-from .llvm.host.kernel import lower_kernel
-from .llvm.ir import Module
-from .llvm.mathlib import check_target
-from .nest import Extent
-from .program import BlockProgram, Launch
-from .schedule.plan import Plan, schedule
+from .llvm.nvptx.targets import GpuTarget
+from .nest import Extent, size_text
+from .schedule.plan import schedule
+from .state import STAGES, Lowered, OwnStages, Stage
 from .target import HostTarget
-from .tile.schedule import HostLimits, default_schedule
-from .tile.tile import Tiler
 from .tt.text import print_module
 
-Stage = Literal["expand", "schedule", "layouts", "tile", "lower", "compile"]
-STAGES: tuple[Stage, ...] = ("expand", "schedule", "layouts", "tile", "lower", "compile")
 
-
-@dataclass(slots=True)
-class Lowered:
-    """The state of a lowering: every stage fills in its part. `seconds` is what each stage took."""
-
-    graph: Graph
-    target: HostTarget
-    expanded: Graph | None = None
-    plan: Plan | None = None
-    layouts: tuple[ConstantLayout, ...] = ()
-    packed: tuple[bool, ...] = ()
-    programs: tuple[BlockProgram, ...] = ()
-    launches: tuple[Launch, ...] = ()
-    module: str = ""
-    object_code: bytes = b""
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def text(self, stage: Stage) -> str:
-        """What the stage produced, as text."""
-        match stage:
-            case "expand":
-                return str(self.expanded)
-            case "schedule" | "layouts":
-                return self.plan.describe() if self.plan is not None else ""
-            case "tile":
-                return "\n".join(print_module(program.func) for program in self.programs)
-            case "lower":
-                return self.module
-            case "compile":
-                return f"{len(self.object_code)} bytes of object code"
-
-
-def lower_graph(graph: Graph, target: HostTarget, stop_after: Stage | None = None) -> Lowered:
-    """Lower a finished graph for a target, stage by stage."""
+def lower_graph(
+    graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, stop_after: Stage | None = None
+) -> Lowered:
+    """Lower a finished graph for a target, stage by stage. `own`: the stages of the kind of target."""
     if stop_after is not None and stop_after not in STAGES:
         raise UserError(f"no stage {stop_after!r}; expected one of {', '.join(STAGES)}")
     state = Lowered(graph, target)
-    for stage in STAGES:
+    runs = (_expand, _schedule, own.layouts, own.tile, own.lower, own.compile)
+    for stage, run in zip(STAGES, runs, strict=True):
         started = time.perf_counter()
-        _RUN[stage](state)
+        run(state)
         state.seconds[stage] = time.perf_counter() - started
         if stage == stop_after:
             break
@@ -88,76 +50,8 @@ def _schedule(state: Lowered) -> None:
     state.plan = schedule(state.expanded)
 
 
-def _layouts(state: Lowered) -> None:
-    assert state.plan is not None
-    state.plan, state.layouts, state.packed = store_in_panels(state.plan)
-
-
-def _tile(state: Lowered) -> None:
-    assert state.plan is not None
-    limits = HostLimits.of(state.target)
-    tiler = Tiler(limits)
-    launches = []
-    for nest, packed in zip(state.plan.nests, state.packed, strict=True):
-        chosen = replace(default_schedule(nest, limits), packed_b=PANEL) if packed else None
-        launches.append(tiler.tile(nest, chosen)[1])
-    state.programs, state.launches = tuple(tiler.programs), tuple(launches)
-
-
-def _lower(state: Lowered) -> None:
-    assert state.plan is not None
-    assert state.expanded is not None
-    check_target(state.target)
-    module = Module()
-    names = [program.name for program in state.programs]
-    for program, name in zip(state.programs, names, strict=True):
-        lower_kernel(module, program.func, name, state.target)
-    emit_driver(module, driver_plan(state, names))
-    state.module = module.text()
-
-
-def _compile(state: Lowered) -> None:
-    state.object_code = compile_object(state.module, state.target)
-
-
-_RUN: dict[Stage, Any] = {
-    "expand": _expand,
-    "schedule": _schedule,
-    "layouts": _layouts,
-    "tile": _tile,
-    "lower": _lower,
-    "compile": _compile,
-}
-
-
-def dim_names(graph: Graph) -> tuple[str, ...]:
-    """The symbolic dims of a graph in the order of their first appearance in its inputs."""
-    names: dict[str, None] = {}
-    for symbol in graph.inputs:
-        for extent in symbol.shape:
-            if not isinstance(extent, int):
-                names.update(dict.fromkeys(sorted(extent.symbols())))
-    return tuple(names)
-
-
-def driver_plan(state: Lowered, names: Sequence[str]) -> DriverPlan:
-    plan = state.plan
-    assert plan is not None
-    return DriverPlan(
-        dims=dim_names(state.graph),
-        inputs=len(plan.inputs),
-        constants=len(plan.constants),
-        outputs=tuple(symbol.shape for symbol in state.graph.outputs),
-        offsets=tuple(plan.memory.offsets),
-        arena_bytes=plan.memory.size,
-        launches=state.launches,
-        kernels=tuple(names[launch.program] for launch in state.launches),
-        checks=tuple((check[0], check[1]) for check in state.graph.checks),
-    )
-
-
-def finish(state: Lowered, key: str, labels: dict[int, str]) -> CompiledGraph:
-    """The compiled form. `labels` names the constant symbols of the scheduled graph."""
+def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> CompiledGraph:
+    """The compiled form, after all stages. `labels` names the constant symbols of the scheduled graph."""
     plan, graph = state.plan, state.graph
     assert plan is not None
     constants = tuple(
@@ -177,11 +71,11 @@ def finish(state: Lowered, key: str, labels: dict[int, str]) -> CompiledGraph:
                 program.name,
                 program.template,
                 launch.fused,
-                _size(launch.grid),
+                size_text(launch.grid),
                 program.tiles,
-                _size(launch.bytes_read),
-                _size(launch.bytes_written),
-                _size(launch.flops),
+                size_text(launch.bytes_read),
+                size_text(launch.bytes_written),
+                size_text(launch.flops),
             )
         )
     return CompiledGraph(
@@ -189,7 +83,7 @@ def finish(state: Lowered, key: str, labels: dict[int, str]) -> CompiledGraph:
         target=state.target.key,
         key=key,
         object_code=state.object_code,
-        dims=dim_names(graph),
+        dims=graph.dim_names,
         inputs=tuple(TensorSpec(s.name or "", s.dtype.name, _shape(s.shape)) for s in graph.inputs),
         outputs=tuple(
             TensorSpec(name, s.dtype.name, _shape(s.shape))
@@ -200,15 +94,12 @@ def finish(state: Lowered, key: str, labels: dict[int, str]) -> CompiledGraph:
         kernels=tuple(reports),
         ttir={program.name: print_module(program.func) for program in state.programs},
         llvm_ir=state.module,
+        gpu=own.program(state),
     )
 
 
-def _size(extent: Extent) -> int | str:
-    return extent if isinstance(extent, int) else str(extent)
-
-
 def _shape(shape: Sequence[Extent]) -> tuple[int | str, ...]:
-    return tuple(_size(extent) for extent in shape)
+    return tuple(size_text(extent) for extent in shape)
 
 
 def _static(shape: Sequence[Extent]) -> tuple[int, ...]:

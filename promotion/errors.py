@@ -48,3 +48,30 @@ class PromotionWarning(UserWarning):
 
 class InternalError(JoineryError, RuntimeError):
     """joinery itself is wrong: an invariant between its layers does not hold. Never the user's mistake."""
+
+
+class DeviceError(JoineryError, RuntimeError):
+    """A device is not there, refuses what it was asked for, or failed.
+
+    Attributes:
+        code, name: what its driver says (700, "CUDA_ERROR_ILLEGAL_ADDRESS"); 0 and "" when it was not the driver that said it.
+    """
+
+    def __init__(self, text: str, code: int = 0, name: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+        self.name = name
+
+
+class DeviceMemoryError(UserError, MemoryError):
+    """A device has too little free memory. It works on.
+
+    Attributes:
+        asked, free, total: bytes.
+    """
+
+    def __init__(self, text: str, asked: int = 0, free: int = 0, total: int = 0) -> None:
+        super().__init__(text)
+        self.asked = asked
+        self.free = free
+        self.total = total

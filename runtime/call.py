@@ -48,7 +48,10 @@ def entry_function(executable: Executable) -> Callable[..., Any]:
     words = len(inputs) + len(constants) + 2 * len(outputs) + len(executable.slots) + extents
     # sizes that must be computed per input go through Python: such models are far from the microsecond scale
     computed = any(isinstance(size, Size) for spec in inputs for size in spec.shape)
-    if entry is None or computed or words > _MAX_STACK_WORDS:
+    linked = executable.linked
+    if entry is None or linked.prepare_address is None or linked.run_address is None:
+        return executable.call
+    if computed or words > _MAX_STACK_WORDS:
         return executable.call
     formats = [spec.dtype.numpy for spec in (*inputs, *outputs)]
     input_words: list[int] = []
@@ -68,8 +71,8 @@ def entry_function(executable: Executable) -> Callable[..., Any]:
             len(executable.slots),
             len(outputs),
             len(constants),
-            executable.linked.prepare_address,
-            executable.linked.run_address,
+            linked.prepare_address,
+            linked.run_address,
             executable.pool,
             id(slow),
             sum(array.nbytes for array in constants),
@@ -106,7 +109,7 @@ class BoundCall:
     __slots__ = ("_copies", "_function", "_keep_alive", "_result", "inputs", "outputs", "staged")
 
     def __init__(
-        self, executable: Executable, inputs: Sequence[Array], outputs: Sequence[Array] | None
+        self, executable: Executable, inputs: Sequence[object], outputs: Sequence[Array] | None
     ) -> None:
         label = executable.label
         checked, plan = executable.check(inputs)
@@ -131,7 +134,9 @@ class BoundCall:
             array.nbytes for array in (*checked, *executable.constants, *written)
         )
         names = [spec.name for spec in executable.outputs]
-        self.inputs = {spec.name: array for spec, array in zip(executable.inputs, inputs, strict=True)}
+        self.inputs: dict[str, Any] = {
+            spec.name: array for spec, array in zip(executable.inputs, inputs, strict=True)
+        }
         self.outputs = dict(zip(names, targets, strict=True))
         self.staged = tuple(
             name for name, to, from_ in zip(names, targets, written, strict=True) if to is not from_
@@ -140,14 +145,15 @@ class BoundCall:
         self._result = result
         entry = native_library().entry
         self._keep_alive = (executable, checked, written, arena, buffers, plan)
-        if entry is None:
+        run_address = executable.linked.run_address
+        if entry is None or run_address is None:
             self._function: Callable[[], Any] = _python_bound(executable, buffers, plan.words, result)
             return
 
         busy = functools.partial(_busy, label)
         table = _table(
             [
-                executable.linked.run_address,
+                run_address,
                 executable.pool,
                 ctypes.addressof(buffers),
                 ctypes.addressof(plan.words),

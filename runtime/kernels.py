@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..lowering.artifact import CompiledGraph, KernelReport
+from ..lowering.artifact import CompiledGraph, KernelCode, KernelReport
+from ..promotion.errors import UserError
 from .native.codegen import emit_assembly
+from .ptxas import Resources, resources
 from .sizes import parse_size
 
 
@@ -23,6 +25,7 @@ class Kernel:
         tiles: block extent by axis name.
         bytes_read, bytes_written, flops: per run; ints, or text of dim expressions (`at` evaluates them).
         ttir: text of its block program.
+        code: what a GPU runs, with threads and shared memory of a block; None on the CPU.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Kernel:
     bytes_written: int | str
     flops: int | str
     ttir: str = field(repr=False)
+    code: KernelCode | None = field(repr=False)
     _module: str = field(repr=False)
 
     @property
@@ -50,9 +54,24 @@ class Kernel:
 
     @property
     def asm(self) -> str:
-        """Assembly text of this kernel for the CPU of this process, generated anew on every access."""
+        """Assembly text of this kernel for the CPU of this process, generated anew on every access; of a GPU its PTX."""
+        if self.code is not None:
+            return self.code.ptx
         text = emit_assembly(self._module)
         return _assembly(text, self.name) or text
+
+    @property
+    def ptx(self) -> str:
+        """PTX of this kernel. Raises `UserError` for kernels of the CPU."""
+        if self.code is None:
+            raise UserError(f"kernel {self.name} runs on the CPU and has no PTX; fix: asm, or compile for a GPU")
+        return self.code.ptx
+
+    @property
+    def resources(self) -> Resources | None:
+        """Registers, stack and spills of the machine code, as NVIDIA's assembler reports them; None for kernels of the CPU and
+        where no assembler is found. Takes as long as assembling; remembered."""
+        return None if self.code is None else resources(self.code)
 
     def at(self, **dims: int) -> dict[str, int]:
         """Grid, bytes and flops for given dims. Raises `UserError` for a dim that is missing."""
@@ -89,10 +108,11 @@ def _assembly(text: str, name: str) -> str:
 
 def kernels_of(compiled: CompiledGraph) -> tuple[Kernel, ...]:
     """The kernels of a compiled graph, in launch order."""
-    return tuple(_kernel(report, compiled) for report in compiled.kernels)
+    codes = {} if compiled.gpu is None else {code.name: code for code in compiled.gpu.kernels}
+    return tuple(_kernel(report, compiled, codes.get(report.name)) for report in compiled.kernels)
 
 
-def _kernel(report: KernelReport, compiled: CompiledGraph) -> Kernel:
+def _kernel(report: KernelReport, compiled: CompiledGraph, code: KernelCode | None) -> Kernel:
     return Kernel(
         report.name,
         report.template,
@@ -103,6 +123,7 @@ def _kernel(report: KernelReport, compiled: CompiledGraph) -> Kernel:
         report.bytes_written,
         report.flops,
         compiled.ttir.get(report.name, ""),
+        code,
         compiled.llvm_ir,
     )
 

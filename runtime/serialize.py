@@ -3,7 +3,7 @@ executable in the format itself.
 
     8 bytes   length of the header, little endian
     header    UTF-8 JSON: every small field, and the length of every blob
-    blobs     object code, LLVM IR, then the block program of every kernel, back to back
+    blobs     object code, LLVM IR, the block program of every kernel, the PTX of every GPU kernel, back to back
 
 Decoding trusts nothing: unknown and missing fields, wrong types, values out of range and lengths that do not
 add up are refused.
@@ -16,17 +16,29 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..lowering.artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
+from ..lowering.artifact import (
+    CompiledGraph,
+    ConstantSpec,
+    GpuLaunch,
+    GpuProgram,
+    KernelCode,
+    KernelReport,
+    TensorMap,
+    TensorSpec,
+)
 from ..promotion.dtype import DTYPES
 from ..promotion.errors import UserError
+from .gpu import WORD_BYTES
 from .layouts import stored_shape
 
-FORMAT = 1
+FORMAT = 2
 MAX_HEADER_BYTES = 64 << 20
 MAX_ITEMS = 100_000
 MAX_TEXT = 10_000
 MAX_RANK = 64
 MAX_INT = 2**63 - 1
+MAX_THREADS = 1024
+MAX_BOX, MAX_MAP_RANK, SWIZZLES = 256, 5, (0, 32, 64, 128)
 
 T = TypeVar("T")
 
@@ -35,6 +47,7 @@ def encode_compiled(compiled: CompiledGraph) -> bytes:
     """The bytes of a compiled graph; equal graphs give equal bytes."""
     ttir = [(name, text.encode()) for name, text in compiled.ttir.items()]
     llvm_ir = compiled.llvm_ir.encode()
+    codes = [code.ptx.encode() for code in compiled.gpu.kernels] if compiled.gpu is not None else []
     header = {
         "format": FORMAT,
         "name": compiled.name,
@@ -49,9 +62,11 @@ def encode_compiled(compiled: CompiledGraph) -> bytes:
         "object_code": len(compiled.object_code),
         "llvm_ir": len(llvm_ir),
         "ttir": [[name, len(text)] for name, text in ttir],
+        "gpu": None if compiled.gpu is None else _gpu_fields(compiled.gpu),
+        "ptx": [len(code) for code in codes],
     }
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    blobs = [compiled.object_code, llvm_ir, *(text for _, text in ttir)]
+    blobs = [compiled.object_code, llvm_ir, *(text for _, text in ttir), *codes]
     return b"".join([len(text).to_bytes(8, "little"), text, *blobs])
 
 
@@ -59,6 +74,30 @@ def _kernel_fields(kernel: KernelReport) -> list[Any]:
     tiles = [list(tile) for tile in kernel.tiles]
     sizes = [kernel.grid, kernel.bytes_read, kernel.bytes_written, kernel.flops]
     return [kernel.name, kernel.template, list(kernel.fused), tiles, *sizes]
+
+
+def _gpu_fields(gpu: GpuProgram) -> dict[str, Any]:
+    return {
+        "kernels": [
+            [
+                k.name,
+                k.target,
+                k.ptx_version,
+                k.threads,
+                k.shared_bytes,
+                list(k.parameters),
+                [[m.parameter, m.rank, m.element, list(m.box), m.swizzle] for m in k.tensor_maps],
+            ]
+            for k in gpu.kernels
+        ],
+        "launches": [
+            [each.kernel, [list(a) if isinstance(a, tuple) else a for a in each.arguments], each.grid]
+            for each in gpu.launches
+        ],
+        "offsets": list(gpu.offsets),
+        "arena_bytes": gpu.arena_bytes,
+        "checks": [list(check) for check in gpu.checks],
+    }
 
 
 def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
@@ -75,12 +114,17 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
         raise _bad(f"format {fields['format']} is not {FORMAT}")
     blobs = view[8 + length :]
     code_length, ir_length = fields["object_code"], fields["llvm_ir"]
-    if code_length + ir_length + sum(size for _, size in fields["ttir"]) != len(blobs):
+    texts = sum(size for _, size in fields["ttir"]) + sum(fields["ptx"])
+    if code_length + ir_length + texts != len(blobs):
         raise _bad("the lengths of its parts do not add up")
     at = code_length + ir_length
     ttir: dict[str, str] = {}
     for name, size in fields["ttir"]:
         ttir[name] = _utf8(blobs[at : at + size], f"block program {name!r}")
+        at += size
+    codes = []
+    for size in fields["ptx"]:
+        codes.append(_utf8(blobs[at : at + size], "PTX"))
         at += size
     return CompiledGraph(
         name=fields["name"],
@@ -95,7 +139,41 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
         kernels=fields["kernels"],
         ttir=ttir,
         llvm_ir=_utf8(blobs[code_length : code_length + ir_length], "LLVM IR"),
+        gpu=_gpu_program(fields, codes),
     )
+
+
+def _gpu_program(fields: Mapping[str, Any], codes: list[str]) -> GpuProgram | None:
+    """The GPU's part, once it is clear that its numbers fit the rest."""
+    gpu = fields["gpu"]
+    if gpu is None:
+        if codes:
+            raise _bad("it has PTX of no kernel")
+        return None
+    if len(gpu["kernels"]) != len(codes):
+        raise _bad(f"{len(gpu['kernels'])} kernels with {len(codes)} texts of PTX")
+    if len(gpu["checks"]) != len(fields["checks"]):
+        raise _bad(f"{len(gpu['checks'])} checks with {len(fields['checks'])} messages")
+    counts = {
+        "input": len(fields["inputs"]),
+        "constant": len(fields["constants"]),
+        "output": len(fields["outputs"]),
+        "temporary": len(gpu["offsets"]),
+    }
+    kernels = tuple(
+        KernelCode(name, target, code, version, threads, shared, parameters, maps)
+        for (name, target, version, threads, shared, parameters, maps), code in zip(gpu["kernels"], codes, strict=True)
+    )
+    for launch in gpu["launches"]:
+        if launch.kernel >= len(kernels):
+            raise _bad(f"a launch of kernel {launch.kernel} of {len(kernels)}")
+        code = kernels[launch.kernel]
+        if len(launch.arguments) != len(code.parameters) - len(code.tensor_maps):
+            raise _bad(f"a launch of {code.name[:100]!r} with another number of arguments")
+        for argument in launch.arguments:
+            if isinstance(argument, tuple) and argument[1] >= counts[argument[0]]:
+                raise _bad(f"a launch reads {argument[0]} {argument[1]} of {counts[argument[0]]}")
+    return GpuProgram(kernels, gpu["launches"], gpu["offsets"], gpu["arena_bytes"], gpu["checks"])
 
 
 def _bad(what: str) -> UserError:
@@ -244,6 +322,67 @@ def _blob(value: Any) -> tuple[str, int]:
     return name, length
 
 
+def _kernel_code(value: Any) -> list[Any]:
+    fields = row(value, text, text, natural, natural, natural, items(text), items(_tensor_map))
+    if not 1 <= fields[3] <= MAX_THREADS:
+        raise ValueError(f"{fields[3]} threads")
+    words = len(fields[5]) - len(fields[6])
+    unknown = [type_ for type_ in fields[5][:words] if type_ not in WORD_BYTES or type_ == "ptr"]
+    unknown += [type_ for type_ in fields[5][max(words, 0) :] if type_ != "ptr"]
+    if unknown or words < 0:
+        raise ValueError(f"a parameter of type {unknown[0][:100]!r}" if unknown else "more tensor maps than parameters")
+    for each in fields[6]:
+        if each.parameter + 2 * each.rank + 2 > words:
+            raise ValueError(f"a tensor map of parameter {each.parameter}, of {words}")
+    return fields
+
+
+def _tensor_map(value: Any) -> TensorMap:
+    found = TensorMap(*row(value, natural, natural, text, items(natural), natural))
+    box = all(1 <= extent <= MAX_BOX for extent in found.box)
+    if not 1 <= found.rank <= MAX_MAP_RANK or len(found.box) != found.rank or not box or found.swizzle not in SWIZZLES:
+        raise ValueError(f"a tensor map of rank {found.rank}, box {found.box[:9]}, swizzle {found.swizzle}")
+    return found
+
+
+def _buffer(value: Any) -> tuple[str, int]:
+    kind, index = row(value, text, natural)
+    if kind not in ("input", "constant", "output", "temporary"):
+        raise ValueError(f"a buffer of kind {kind[:100]!r}")
+    return kind, index
+
+
+def _launch(value: Any) -> GpuLaunch:
+    return GpuLaunch(*row(value, natural, items(_argument), size))
+
+
+def _argument(value: Any) -> tuple[str, int] | int | str:
+    """A buffer, or a size that may be negative, as strides can."""
+    if isinstance(value, list):
+        return _buffer(value)
+    if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT <= value < 0:
+        return value
+    return size(value)
+
+
+def _check(value: Any) -> tuple[int | str, int | str]:
+    left, right = row(value, size, size)
+    return left, right
+
+
+_GPU_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "kernels": items(_kernel_code),
+    "launches": items(_launch),
+    "offsets": items(size),
+    "arena_bytes": size,
+    "checks": items(_check),
+}
+
+
+def _gpu(value: Any) -> dict[str, Any] | None:
+    return None if value is None else checked_fields(value, _GPU_FIELDS, "GPU program")
+
+
 _FIELDS: dict[str, Callable[[Any], Any]] = {
     "format": natural,
     "name": text,
@@ -258,4 +397,6 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "object_code": natural,
     "llvm_ir": natural,
     "ttir": items(_blob),
+    "gpu": _gpu,
+    "ptx": items(natural),
 }

@@ -187,6 +187,18 @@ def test_run_prints_outputs(capsys: Capture, model: Path, arrays: dict[str, Any]
     )
 
 
+def test_run_on_a_simulated_gpu(capsys: Capture, model: Path, arrays: dict[str, Any], tmp_path: Path) -> None:
+    inputs = [f"--input=x={arrays['x']}", f"--input=y={arrays['y']}"]
+    to = tmp_path / "difference.npy"
+    argv = ["run", model, *inputs, "--device", "ptxsim", "--target", "sm_89", "--output", f"difference={to}"]
+    status, _, err = run(capsys, *argv)
+    assert (status, err) == (0, "")
+    np.testing.assert_array_equal(np.load(to), arrays["expected"], strict=True)
+    status, _, err = run(capsys, "run", model, *inputs, "--device", "cpu", "--target", "sm_89")
+    assert status == 2
+    assert "target 'sm_89' is for GPUs" in err
+
+
 def test_run_reads_ml_dtypes(capsys: Capture, tmp_path: Path) -> None:
     g = jn.Graph("half", [jn.TensorType(jn.bfloat16, (3,), name="x")])
     g.output(g.inputs[0] * 2, name="y")

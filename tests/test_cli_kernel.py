@@ -125,7 +125,12 @@ def test_mistakes_in_compile(
 BASE = ("run", "k.ttir", "--name", "scale", "--grid", "3", "x.npy")
 
 
-@pytest.mark.parametrize("how", [(), ("--interpret",), ("--sanitize",), ("--threads", "1")])
+ON_GPU = ("--device", "ptxsim", "--target", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    "how", [(), ("--interpret",), ("--sanitize",), ("--threads", "1"), ON_GPU, (*ON_GPU, "--sanitize")]
+)
 def test_run_writes_outputs(capsys: Capture, files: Path, how: tuple[str, ...]) -> None:
     status, out, err = run(capsys, *BASE, "zeros:float32:40", 40, "2.5", "--output", "o=y.npy", *how)
     assert (status, err) == (0, "")
@@ -163,6 +168,16 @@ def test_the_sanitizer_reports_and_fails(capsys: Capture, files: Path) -> None:
     )
     assert "program (2, 0, 0), lane [1]: tt.store %ao, %b, %mask" in err
     assert np.load(files / "y.npy").tolist() == list(range(33))
+
+
+def test_what_ptx_breaks_is_reported(capsys: Capture) -> None:
+    status, out, err = run(capsys, *BASE, "zeros:float32:33", 40, 1, *ON_GPU)
+    assert (status, out) == (2, "")
+    assert "bounds" in err
+    assert "is byte 132 of argument 1 with 132 bytes" in err
+    status, _, err = run(capsys, *BASE, "zeros:float32:40", 40, 1, "--interpret", *ON_GPU)
+    assert status == 2
+    assert "--interpret takes neither --device nor --target" in err
 
 
 def test_a_grid_of_three_axes_and_another_function(capsys: Capture) -> None:

@@ -40,6 +40,17 @@ assert jn.promotion.implicit_cast_type(jn.int8, jn.float32) == jn.float32
     assert heavy_packages_after(code) == []
 
 
+def test_kernels_load_no_driver_before_a_device_is_asked_for() -> None:
+    code = """
+import joinery as jn
+jn.Buffer
+text = "tt.func public @put(%o: !tt.ptr<i32>, %n: i32) { tt.store %o, %n : !tt.ptr<i32> tt.return }"
+import numpy as np
+jn.kernel.from_ttir(text + chr(10), cache=False).launch((1,), np.zeros(1, np.int32), 3)
+"""
+    assert "cuda" not in heavy_packages_after(code)
+
+
 def test_building_a_graph_loads_nothing_heavy() -> None:
     code = """
 import joinery as jn

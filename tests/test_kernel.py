@@ -190,7 +190,7 @@ module {
 def test_what_this_version_lacks_says_so() -> None:
     kernel = jn.kernel.from_ttir(ADD)
     x = np.ones(64, np.float32)
-    for options in ({"device": "cuda"}, {"target": "sm_80"}):
+    for options in ({"device": "tpu"}, {"target": "sm_80"}):
         with pytest.raises(jn.UnsupportedError, match="launch: "):
             kernel.launch((1,), x, x, x, 64, **options)
     with pytest.raises(jn.UnsupportedError, match=r"asm: target 'sm_90a'; fix: target='host', or ptx\('sm_90a'\)"):

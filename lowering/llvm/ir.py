@@ -255,6 +255,18 @@ class Function:
         found = self._known[-1][text] = self.op(text, type_)
         return found
 
+    def known(self) -> dict[str, V]:
+        """What dominates this place."""
+        return {text: value for known in self._known or () for text, value in known.items()}
+
+    @contextmanager
+    def knowing(self, known: dict[str, V]) -> Iterator[None]:
+        """What is printed inside goes elsewhere, where only this dominates."""
+        kept = self._known
+        self._known = None if kept is None else [dict(known)]
+        yield
+        self._known = kept
+
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is printed inside is dominated by what came before, and does not dominate what comes after."""

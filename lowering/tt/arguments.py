@@ -91,9 +91,10 @@ class Parameter:
         if not isinstance(arg, TensorDescriptor):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
         size = max(1, t.bit_width(self.type.elem) // 8)
-        if arg.array.itemsize != size:
+        if arg.tensor.itemsize != size:
+            dtype = arg.tensor.dtype
             raise UserError(
-                f"{self.what}: the array has dtype {arg.array.dtype} of {arg.array.itemsize} bytes, expected elements of {size}"
+                f"{self.what}: the array has dtype {dtype} of {dtype.itemsize} bytes, expected elements of {size}"
             )
         if len(arg.shape) != len(self.type.shape):
             raise UserError(f"{self.what}: the tensor has shape {arg.shape}, expected {len(self.type.shape)} axes")

@@ -7,10 +7,10 @@ is not carried. Accesses become masked `tt.load`, `tt.store` and `tt.atomic_rmw`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IntegerAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from ...promotion.errors import UnsupportedError
@@ -22,13 +22,27 @@ from .dialect_block_pointers import MakeTensorPtrOp
 from .dialect_functions import FuncOp
 from .integer_facts import MANY, carried, chosen, trailing_zeros
 
+ADDRESS = "tt.address_parameter"
+_LONGEST_CHAIN = 64
 
-def expand_descriptors(function: FuncOp) -> None:
+
+def expand_descriptors(function: FuncOp, keep: Collection[int] = ()) -> None:
     """Rewrites a function without calls in place; nothing happens where there are no descriptors and no block pointers.
+
+    keep: numbers of parameters whose loads, or stores, stay as they are if nothing else is done with the parameter. For each of
+    these there is one of the descriptor's type behind the other parameters then; its attribute ADDRESS says which parameter is
+    the first of its parts.
 
     Raises `UnsupportedError` for descriptors that go to operations other than accesses, selects and structured control flow.
     """
-    _Expansion(function).run()
+    kept = [each for number, each in enumerate(function.body.blocks[0].args) if number in keep and _is_plain(each)]
+    _Expansion(function, kept).run()
+
+
+def _is_plain(argument: BlockArgument) -> bool:
+    """Whether all that is done with a descriptor is loads, or stores."""
+    names = {use.operation.name for use in argument.uses}
+    return len(names) == 1 and names <= {"tt.descriptor_load", "tt.descriptor_store"}
 
 
 def part_types(type_: Attribute) -> list[Attribute]:
@@ -41,8 +55,9 @@ def part_types(type_: Attribute) -> list[Attribute]:
 
 
 class _Expansion:
-    def __init__(self, function: FuncOp) -> None:
+    def __init__(self, function: FuncOp, kept: Sequence[BlockArgument]) -> None:
         self.function = function
+        self._kept = set(kept)
         self.parts: dict[SSAValue, Parts] = {}
         self._zeros: dict[tuple[SSAValue, int], int] = {}
         self._replaced: dict[SSAValue, SSAValue] = {}
@@ -52,7 +67,8 @@ class _Expansion:
         entry = self.function.body.blocks[0]
         replaced = self._parameters(entry)
         for block in self.function.body.blocks:
-            foreign = next((arg for arg in block.args if is_composite(arg.type) and arg not in self.parts), None)
+            known = self._kept | self.parts.keys()
+            foreign = next((arg for arg in block.args if is_composite(arg.type) and arg not in known), None)
             if foreign is not None:
                 raise UnsupportedError(f"host lowering: {foreign.type} passed to a block by a branch")
             self._block(block)
@@ -72,10 +88,17 @@ class _Expansion:
             attrs += [DictionaryAttr({}) if argument in composite or not given else given[index]] * len(own)
             if argument in composite:
                 self.parts[argument] = tuple(entry.insert_arg(type_, argument.index) for type_ in own)
+        for argument in [each for each in arguments if each in self._kept]:
+            last = entry.insert_arg(argument.type, len(entry.args))
+            argument.replace_all_uses_with(last)
+            self._kept.add(last)
+            types.append(argument.type)
+            parts = [part for each in arguments for part in self.parts.get(each, (each,))]
+            attrs.append(DictionaryAttr({ADDRESS: IntegerAttr(parts.index(self.parts[argument][0]), 32)}))
         self.function.properties["function_type"] = FunctionType.from_lists(
             types, self.function.function_type.outputs.data
         )
-        if given:
+        if given or self._kept:
             self.function.properties["arg_attrs"] = ArrayAttr(attrs)
         return composite
 
@@ -91,6 +114,8 @@ class _Expansion:
 
     def _operation(self, op: Operation) -> bool:
         """Rewrites the operation; whether it was replaced."""
+        if op.operands and op.operands[0] in self._kept:
+            return False
         access = ACCESSES.get(op.name)
         composite = any(is_composite(value.type) for value in (*op.operands, *op.results))
         structured = _STRUCTURED.get(op.name)
@@ -322,7 +347,6 @@ def _pairs(branch: Operation) -> list[tuple[SSAValue, tuple[SSAValue, SSAValue]]
     return [(result, (yes[result.index], no[result.index])) for result in branch.results]
 
 
-_LONGEST_CHAIN = 64
 _STRUCTURED: dict[str, Callable[[_Expansion, Operation], bool]] = {
     "scf.for": _Expansion._for,
     "scf.if": _Expansion._if,

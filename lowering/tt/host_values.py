@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,38 @@ def map_kind(rank: int, element_bytes: int) -> int:
     return rank | element_bytes << 8
 
 
+@runtime_checkable
+class DeviceArray(Protocol):
+    """A row-major array in the memory of a GPU: its elements are not read here. joinery's `Buffer` is one."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def itemsize(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
 class TensorDescriptor:
     """A tensor in an array, for a parameter of type `!tt.tensordesc<…>`.
 
     Args:
-        array: C-contiguous; only its memory counts, so a flat buffer that is longer than the tensor will do.
+        array: C-contiguous; only its memory counts, so a flat buffer that is longer than the tensor will do. For launches on
+            a GPU also an array in its memory: a `Buffer`, or anything with `__dlpack__` or `__cuda_array_interface__`.
         shape: extents of the tensor; the array's by default.
         strides: distances in elements along every axis; those of a dense row-major tensor by default.
         block_shape: the shape of the blocks; it must be the one of the parameter's type, which is the default.
@@ -45,14 +72,18 @@ class TensorDescriptor:
 
     def __init__(
         self,
-        array: Array,
+        array: Array | DeviceArray,
         shape: Sequence[int] | None = None,
         strides: Sequence[int] | None = None,
         block_shape: Sequence[int] | None = None,
         padding: str = "zero",
     ) -> None:
-        self.array = _checked(array, "TensorDescriptor")
-        self.shape = _integers("shape", array.shape if shape is None else shape)
+        self.tensor = _checked(array, "TensorDescriptor")
+        self.source: Any = array
+        """What the user gave; the tensor may be a view of it."""
+        self.maps: dict[object, int] = {}
+        """Tensor maps that launches on GPUs made of it. They live as long as the memory is held."""
+        self.shape = _integers("shape", self.tensor.shape if shape is None else shape)
         self.strides = _dense(self.shape) if strides is None else _integers("strides", strides)
         self.block_shape = None if block_shape is None else _integers("block_shape", block_shape)
         if not self.shape:
@@ -65,25 +96,30 @@ class TensorDescriptor:
             raise UserError(f"TensorDescriptor: shape {self.shape}, expected extents from 0 to {MAX_EXTENT}")
         if padding not in PADDINGS:
             raise UserError(f"TensorDescriptor: padding {padding!r}, expected 'zero' or 'nan'")
-        if padding == "nan" and array.dtype.kind in "biu":
-            raise UserError(f"TensorDescriptor: padding 'nan' of {array.dtype} elements; integers are padded with zeros")
+        if padding == "nan" and self.tensor.dtype.kind in "biu":
+            raise UserError(f"TensorDescriptor: padding 'nan' of {self.tensor.dtype} elements; integers are padded with zeros")
         self.padding = padding
         self._check_reach()
         self._map: Array | None = None
 
     def __repr__(self) -> str:
-        return f"<TensorDescriptor {self.array.dtype}: shape {self.shape}, strides {self.strides}, padding {self.padding}>"
+        return f"<TensorDescriptor {self.tensor.dtype}: shape {self.shape}, strides {self.strides}, padding {self.padding}>"
+
+    @property
+    def array(self) -> Array:
+        """The array. Raises `UserError` if it lies in the memory of a GPU."""
+        return _on_host(self.tensor, "TensorDescriptor")
 
     def _check_reach(self) -> None:
         if 0 in self.shape:
             return
         steps = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
         low, high = sum(step for step in steps if step < 0), sum(step for step in steps if step > 0)
-        if low < 0 or high >= self.array.size:
+        if low < 0 or high >= self.tensor.size:
             worst = low if low < 0 else high
             raise UserError(
                 f"TensorDescriptor: shape {self.shape} with strides {self.strides} reaches element {worst}, "
-                f"the array has elements 0 … {self.array.size - 1}"
+                f"the array has elements 0 … {self.tensor.size - 1}"
             )
 
     def map_words(self, address: int, what: str) -> Array:
@@ -111,20 +147,27 @@ class TensorDescriptor:
 class PointerTable:
     """The addresses of arrays, for a parameter `!tt.ptr<i64>` (or of pointers to pointers).
 
-    The arrays are C-contiguous and written in place; the table keeps them alive. Raises `UserError` for anything else.
+    The arrays are C-contiguous and written in place; the table keeps them alive. For launches on a GPU they may lie in its
+    memory, as those of a `TensorDescriptor`. Raises `UserError` for anything else.
     """
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
+    def __init__(self, arrays: Sequence[Array | DeviceArray]) -> None:
         if isinstance(arrays, np.ndarray) or not isinstance(arrays, Sequence):
             raise UserError(f"PointerTable: expected a list of NumPy arrays, got {type(arrays).__name__}")
-        self.arrays = tuple(_checked(array, f"PointerTable, array {index}") for index, array in enumerate(arrays))
+        self.tensors = tuple(_checked(array, f"PointerTable, array {index}") for index, array in enumerate(arrays))
+        self.sources: tuple[Any, ...] = tuple(arrays)
         self._native: Array | None = None
 
     def __repr__(self) -> str:
-        return f"<PointerTable of {len(self.arrays)} arrays>"
+        return f"<PointerTable of {len(self.tensors)} arrays>"
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays. Raises `UserError` if one lies in the memory of a GPU."""
+        return tuple(_on_host(array, f"PointerTable, array {index}") for index, array in enumerate(self.tensors))
 
     def addresses(self, place: Callable[[Array], int]) -> Array:
-        """The table as int64, given what tells an array's address."""
+        """The table as int64, given what tells an array's address. Raises `UserError` if one lies in the memory of a GPU."""
         return np.array([place(array) for array in self.arrays], np.int64)
 
     def native(self) -> Array:
@@ -138,7 +181,15 @@ def address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _checked(array: Any, what: str) -> Array:
+def _on_host(array: Array | DeviceArray, what: str) -> Array:
+    if isinstance(array, np.ndarray):
+        return array
+    raise UserError(f"{what}: {array!r} lies on {array.device}; fix: launch there, or pass a NumPy array")
+
+
+def _checked(array: Any, what: str) -> Array | DeviceArray:
+    if isinstance(array, DeviceArray) and not isinstance(array, np.ndarray):
+        return array
     if not isinstance(array, np.ndarray):
         raise UserError(f"{what}: expected a NumPy array, got {type(array).__name__}")
     if array.dtype.hasobject:

@@ -7,7 +7,7 @@ A pass is a function that changes a `tt.func` in place. To add one, add a line t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ...promotion.errors import UserError
@@ -55,13 +55,17 @@ PASSES: tuple[Pass, ...] = (
 
 
 def run_passes(
-    function: FuncOp, stop_after: str | None = None, watch: Callable[[Pass, FuncOp], object] | None = None
+    function: FuncOp,
+    stop_after: str | None = None,
+    watch: Callable[[Pass, FuncOp], object] | None = None,
+    keep: Collection[int] = (),
 ) -> None:
     """Run the passes in order on a function, which is changed in place.
 
     Args:
         stop_after: the name of the last pass to run; None for all.
         watch: called after each pass.
+        keep: numbers of parameters that stay descriptors, see `expand_descriptors`.
 
     Raises `UserError` for a name that is no pass, and what the passes raise.
     """
@@ -69,7 +73,10 @@ def run_passes(
     if stop_after is not None and stop_after not in names:
         raise UserError(f"no pass {stop_after!r}; the passes are {', '.join(names)}")
     for each in PASSES:
-        each.run(function)
+        if each.run is expand_descriptors:
+            expand_descriptors(function, keep)
+        else:
+            each.run(function)
         if watch is not None:
             watch(each, function)
         if each.name == stop_after:

@@ -116,7 +116,6 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
     buffers = _buffers(arrays)
     place = _ALIGN
     allocations: list[Allocation] = []
-    addresses: dict[str, int] = {}
     for buffer in buffers:
         skew = (buffer.low - _root(buffer.members[0][1])) % _ALIGN
         buffer.start = place + skew
@@ -132,19 +131,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
         place = -(-(start + size + GAP) // _ALIGN) * _ALIGN
         return start
 
-    if sum(v.size or 0 for v in module.variables.values()) > MAX_VARIABLES:
-        raise UserError(
-            f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes"
-        )
-    variables = [
-        v for v in module.variables.values() if v.space in ("global", "const") and v.size is not None
-    ]
-    for variable in variables:
-        assert variable.size is not None
-        start = reserve(
-            f"variable {variable.name}", variable.size, variable.align, variable.space == "global"
-        )
-        addresses[variable.name] = GLOBAL_BASE + start
+    addresses = reserve_variables(function, module, reserve)
     tables = {
         n: reserve(f"argument {n}", 8 * len(_table(v).arrays), 8, False) for n, v in enumerate(args) if _is_table(v)
     }  # fmt: skip
@@ -158,10 +145,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
             memory.octets[start : start + array.nbytes] = array.reshape(-1).view(np.uint8)
             if array.flags.writeable:
                 arena.copies.append((array, start))
-    for variable in variables:
-        _initialise(
-            arena, module, addresses[variable.name] - GLOBAL_BASE, SIZES[variable.type], variable.values
-        )
+    initialise_variables(arena, module)
 
     def address(array: NDArray[Any] | None) -> int:
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + place if array.nbytes == 0 else 0)
@@ -184,6 +168,41 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
                 raise UserError(f"{what}: a tensor map has {len(data)} bytes, the parameter {parameter.size}")
         else:
             data = _scalar(value, parameter, what)
+        arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(data, np.uint8)
+        offset += parameter.size
+    return arena
+
+
+def reserve_variables(
+    function: Function, module: PtxModule, reserve: Callable[[str, int, int, bool], int]
+) -> dict[str, int]:
+    """Addresses of the variables of a module. `reserve` takes a name, bytes, alignment and whether kernels may write."""
+    if sum(v.size or 0 for v in module.variables.values()) > MAX_VARIABLES:
+        raise UserError(
+            f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes"
+        )
+    return {
+        v.name: GLOBAL_BASE + reserve(f"variable {v.name}", v.size, v.align, v.space == "global")
+        for v in module.variables.values()
+        if v.space in ("global", "const") and v.size is not None
+    }
+
+
+def initialise_variables(arena: Arena, module: PtxModule) -> None:
+    for name, address in arena.addresses.items():
+        variable = module.variables[name]
+        _initialise(arena, module, address - GLOBAL_BASE, SIZES[variable.type], variable.values)
+
+
+def place_words(
+    function: Function, memory: GlobalMemory, addresses: dict[str, int], words: Sequence[bytes]
+) -> Arena:
+    """The arena of a launch in memory that lives on: one word of bytes per parameter."""
+    arena = Arena(memory, addresses, _parameter_space(function), {}, [])
+    offset = 0
+    for parameter, data in zip(function.parameters, words, strict=True):
+        offset = -(-offset // parameter.align) * parameter.align
+        arena.places[parameter.name] = offset
         arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(data, np.uint8)
         offset += parameter.size
     return arena

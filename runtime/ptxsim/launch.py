@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from ...lowering.ptx.module_parser import parse_module
 from ...lowering.ptx.modules import Function, PtxModule
 from ...promotion.errors import UserError
-from .arguments import Arena, lay_out
+from .arguments import Arena, lay_out, place_words
 from .binder import bind
 from .findings import Finding, PtxCheckError
 from .machine import Machine
-from .memory import SharedMemory
+from .memory import GlobalMemory, SharedMemory
 from .scheduler import Cta
 
 MAX_THREADS = 1024
@@ -120,14 +120,46 @@ class Kernel:
             raise UserError(
                 f"level {level}, delivery {delivery!r}: expected 1, 2 or 3, and 'late', 'early' or 'random'"
             )
-        bounds = self.function.bounds
         extents = _extents("grid", grid)
         threads = _extents("block", self._block(block))
-        blocks = _extents(
-            "cluster", cluster if cluster is not None else bounds.get("reqnctapercluster", (1,))
-        )
+        blocks = self._cluster(cluster)
         self._check_shape(extents, threads, blocks)
         arena = lay_out(self.function, self.module.ptx, args)
+        return self._run(arena, extents, threads, blocks, shared, level, delivery, seed, budget)
+
+    def launch_in(
+        self,
+        memory: GlobalMemory,
+        variables: dict[str, int],
+        grid: tuple[int, int, int],
+        words: Sequence[bytes],
+        shared: int,
+        level: int,
+    ) -> Result:
+        """Run the kernel on memory that lives on after the launch. `variables`: addresses of the module's variables."""
+        extents = _extents("grid", grid)
+        threads = _extents("block", self._block(None))
+        blocks = self._cluster(None)
+        self._check_shape(extents, threads, blocks)
+        arena = place_words(self.function, memory, variables, words)
+        return self._run(arena, extents, threads, blocks, shared, level, "late", 0, BUDGET)
+
+    def _cluster(self, cluster: int | Sequence[int] | None) -> tuple[int, int, int]:
+        given = self.function.bounds.get("reqnctapercluster", (1,)) if cluster is None else cluster
+        return _extents("cluster", given)
+
+    def _run(
+        self,
+        arena: Arena,
+        extents: tuple[int, int, int],
+        threads: tuple[int, int, int],
+        blocks: tuple[int, int, int],
+        shared: int,
+        level: int,
+        delivery: str,
+        seed: int,
+        budget: int,
+    ) -> Result:
         machine = Machine(
             self.module.ptx, self.function, self.module.lines, threads, extents, blocks, arena.memory, arena.addresses,
             arena.parameters, arena.places, shared, level, delivery, seed, budget,

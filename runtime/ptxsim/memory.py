@@ -45,9 +45,9 @@ class Space:
 
     kind = "memory"
 
-    def __init__(self, size: int, fill: int = 0) -> None:
+    def __init__(self, size: int, fill: int = 0, octets: Array | None = None) -> None:
         self.size = size
-        self.octets = aligned_bytes(-(-size // 32) * 32, fill)
+        self.octets = aligned_bytes(-(-size // 32) * 32, fill) if octets is None else octets
         self._views: dict[tuple[np.dtype[Any], int], Array] = {}
         self.defined: Array | None = None
         self.flight: Array | None = None
@@ -141,8 +141,9 @@ class GlobalMemory(Space):
 
     kind = "global"
 
-    def __init__(self, size: int, allocations: Sequence[Allocation]) -> None:
-        super().__init__(size)
+    def __init__(self, size: int, allocations: Sequence[Allocation], octets: Array | None = None) -> None:
+        """`octets`: the bytes, which start at a multiple of 128; new ones, all 0, without."""
+        super().__init__(size, octets=octets)
         self.allocations = list(allocations)
         self.starts = np.array([a.start for a in allocations], np.uint64)
         self.ends = np.array([a.start + a.size for a in allocations], np.uint64)

@@ -167,8 +167,9 @@ def test_raw_bits_are_not_numbers() -> None:
 
 COMPILE_MISTAKES: list[tuple[Callable[[jn.Graph], Any], type[Exception], str]] = [
     (lambda g: jn.compile(g, device="gpu"), jn.UserError, r"unknown device 'gpu'; expected one of auto, cpu"),
-    (lambda g: jn.compile(g, device="cuda"), jn.UnsupportedError, r"device 'cuda' is not available in this version"),
-    (lambda g: jn.compile(g, device="ptxsim"), jn.UnsupportedError, r"device 'ptxsim' is not available"),
+    (lambda g: jn.compile(g, device="cuda:99"), jn.DeviceError, r"no CUDA driver|no device cuda:99"),
+    (lambda g: jn.compile(g, device="ptxsim", target="sm_70"), jn.UserError, r"no GPU target 'sm_70'.* Targets: sm_80, sm_86"),
+    (lambda g: jn.compile(g, "cpu", target="sm_80"), jn.UserError, r"target 'sm_80' is for GPUs; fix: device='ptxsim'"),
     (lambda g: jn.compile(g, cache=None), jn.UserError, r"cache is None; expected True, False, 'must-hit', a directory"),
     (lambda g: jn.compile(g, cache=5), jn.UserError, r"cache is 5; expected True"),
     (lambda g: jn.compile(g, cache=False, threads=0), jn.UserError, r"threads must be an int from 1 to 1024, not 0"),

@@ -88,6 +88,16 @@ def test_compiled_model_agrees_with_float64(
 
 
 @needs_weights
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_ptx_of_the_model_agrees_with_float64(folder: Path, graph: jn.Graph, target: str) -> None:
+    """Every access of every kernel is checked on the way; minutes."""
+    ids, mask = ragged_batch(2, 5)
+    embeddings = jn.compile(graph, device="ptxsim", target=target, cache=False)(ids, mask)
+    assert example.relative_error(embeddings, witness.embed(folder, ids, mask)) <= TOLERANCE
+
+
+@needs_weights
 @pytest.mark.parametrize(("batch", "seq"), SHAPES[:3])
 def test_reference_evaluator_agrees_with_float64(folder: Path, graph: jn.Graph, batch: int, seq: int) -> None:
     ids, mask = ragged_batch(batch, seq)

@@ -7,7 +7,16 @@ import random
 from dataclasses import replace
 
 import pytest
-from joinery.lowering.artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
+from joinery.lowering.artifact import (
+    CompiledGraph,
+    ConstantSpec,
+    GpuLaunch,
+    GpuProgram,
+    KernelCode,
+    KernelReport,
+    TensorMap,
+    TensorSpec,
+)
 from joinery.promotion.errors import UserError
 from joinery.runtime.serialize import decode_compiled, encode_compiled
 
@@ -26,8 +35,24 @@ def graph() -> CompiledGraph:
     )  # fmt: skip
 
 
-def test_round_trip(graph, symbolic):
-    for item in (graph, symbolic, replace(graph, kernels=(), ttir={}, object_code=b"", llvm_ir="")):
+@pytest.fixture
+def on_gpu(graph) -> CompiledGraph:
+    kernels = tuple(
+        KernelCode(name, "sm_90a", f".version 8.0 // {name} é", 80, 128, 4096, types)
+        for name, types in (("k0", ("i64", "i64", "i64")), ("k1", ("i64", "half")))
+    )
+    mapped = TensorMap(0, 2, "bf16", (64, 64), 128)
+    kernels += (KernelCode("k2", "sm_90a", "", 80, 128, 0, ("i64",) * 5 + ("i8", "ptr"), (mapped,)),)
+    launches = (
+        GpuLaunch(1, (("input", 1), -3), "ceildiv(batch, 4)"),
+        GpuLaunch(0, (("temporary", 0), "2*seq", ("output", 0)), 7),
+    )
+    program = GpuProgram(kernels, launches, ("64*batch",), "128*batch", (("batch", "seq"),))
+    return replace(graph, target="nvptx|sm_90a", object_code=b"", gpu=program)
+
+
+def test_round_trip(graph, symbolic, on_gpu):
+    for item in (graph, symbolic, on_gpu, replace(graph, kernels=(), ttir={}, object_code=b"", llvm_ir="")):
         data = encode_compiled(item)
         assert decode_compiled(data) == item
         assert decode_compiled(memoryview(data)) == item
@@ -49,7 +74,7 @@ def test_changing_nothing_keeps_a_good_file_good(graph):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda h: h.update(format=2), "format 2 is not 1"),
+        (lambda h: h.update(format=1), "format 1 is not 2"),
         (lambda h: h.update(extra=1), "unknown field 'extra'"),
         (lambda h: h.pop("dims"), "field 'dims' is missing"),
         (lambda h: h.update(name=7), "field 'name': expected text, got int"),
@@ -82,6 +107,36 @@ def test_wrong_headers_are_refused(graph, edit, message):
 
 
 @pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda h: h.update(gpu=None), "PTX of no kernel"),
+        (lambda h: h["gpu"].update(x=1), "unknown field 'x'"),
+        (lambda h: h["gpu"].update(checks=[]), "0 checks with 1 messages"),
+        (lambda h: h["gpu"]["kernels"].pop(), "2 kernels with 3 texts of PTX"),
+        (lambda h: h["gpu"]["kernels"][0].__setitem__(3, 1025), "1025 threads"),
+        (lambda h: h["gpu"]["kernels"][0].__setitem__(5, ["i64", "i64", "i128"]), "parameter of type 'i128'"),
+        (lambda h: h["gpu"]["kernels"][0].__setitem__(5, ["i64"]), "'k0' with another number of arguments"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(0, 3), "a launch of kernel 3 of 3"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["input", 2], 0]), "input 2 of 2"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["temporary", 1], 0]), "temporary 1 of 1"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["arena", 0]]), "a buffer of kind 'arena'"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(2, -1), "-1 is out of range"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(0, 1), "a tensor map of parameter 1, of 6"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(1, 3), "a tensor map of rank 3"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(3, [64, 257]), r"box \(64, 257\)"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(4, 16), "swizzle 16"),
+        (lambda h: h["gpu"]["kernels"][2][5].__setitem__(0, "ptr"), "a parameter of type 'ptr'"),
+        (lambda h: h["gpu"]["kernels"][2].__setitem__(5, []), "more tensor maps than parameters"),
+        (lambda h: h["gpu"].update(arena_bytes=-1), "-1 is out of range"),
+        (lambda h: h.update(ptx=[1, 1, 1]), "do not add up"),
+    ],
+)
+def test_wrong_programs_of_gpus_are_refused(on_gpu, edit, message):
+    with pytest.raises(UserError, match=message):
+        decode_compiled(change(encode_compiled(on_gpu), edit))
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "shorter than its length field"),
@@ -107,8 +162,9 @@ def test_texts_must_be_utf8(graph):
         decode_compiled(data[:-1] + b"\xff")
 
 
-def test_random_damage_never_escapes_as_anything_else(graph):
-    good = encode_compiled(graph)
+@pytest.mark.parametrize("which", ["graph", "on_gpu"])
+def test_random_damage_never_escapes_as_anything_else(which, request):
+    good = encode_compiled(request.getfixturevalue(which))
     rng = random.Random(3)
     refused = 0
     for _ in range(1500):

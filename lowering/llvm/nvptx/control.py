@@ -17,8 +17,11 @@ from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
 from .dots import prepare
 from .nodes import own_layout
-from .pipelining import Ahead, Stream, address_slice, candidates, make_pipeline, plan_stream
+from .pipelining import Stream, address_slice, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
+from .specialised import Rounds, loop_ahead, rounds
+from .stages import Ahead
+from .warpgroup_dots import invariant_operands
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -100,6 +103,7 @@ def _for(k: KernelLowering, op: Any) -> None:
 
     with k.order.several_ways(op), ExitStack() as stack:
         k.shared.somebody_reads()
+        stack.enter_context(invariant_operands(k, op))
         layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
         start = flat(k, op.iter_args, layouts)
         k.shared.somebody_reads()
@@ -125,19 +129,19 @@ def _for(k: KernelLowering, op: Any) -> None:
             k.scalars[index] = counter
             bind(k, arguments, layouts, registers)
             following = [*flat(k, run(), layouts), *following]
+            following += [] if ahead is None else ahead.finish(counter, high, step, own)
             after = f.add(counter, step)
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
         values = zip([counter, *registers, *own], [low, *start, *more], [after, *following], strict=True)
         f.join(slot, values, before, latch)
         f.start(done, True)
-        if ahead is not None:
-            ahead.end()
-        bind(k, op.results, layouts, registers)
+        results = registers if ahead is None else ahead.end(registers)
+        bind(k, op.results, layouts, results)
         k.shared.somebody_reads()
 
 
-def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | None:
+def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | Rounds | None:
     """The loads of a loop that can be done ahead, looked at on trial."""
     loads = candidates(op)
     streams: list[Stream] = []
@@ -150,12 +154,12 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                 k.operation(each)
             offset = 0
             for load in loads:
-                stream = plan_stream(k, load, k.access_layout(load), offset)
+                stream = plan_stream(k, load, offset)
                 if stream is not None:
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
-    pipeline = make_pipeline(k, op, streams)
-    return None if pipeline is None else Ahead(k, op, pipeline, layouts, unsigned)
+    pipeline = make_pipeline(k, op, streams, layouts)
+    return rounds(k, op) if pipeline is None else loop_ahead(k, op, pipeline, layouts, unsigned)
 
 
 def _while(k: KernelLowering, op: Any) -> None:

@@ -28,11 +28,13 @@ from .. import conversions
 from ..elementwise import emit_map
 from ..ir import V, const
 from ..syntax import attributes, element_name, shape_of
-from .matrix_loads import OperandLoad, plan_operand
+from .matrix_loads import OperandLoad, StagedOperand, plan_operand, staged_operand
 from .nodes import Held, Node, Shape, Staged
 from .shared import ALIGNMENT
 from .thread_products import ThreadProduct, rounded, thread_tiles
 from .threads import bits_of
+from .warpgroup_dots import SPLIT, dot_of_warpgroups
+from .wgmma import Matrix, WarpgroupProduct, plan_product
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -61,7 +63,6 @@ _INSTRUCTIONS: dict[str, Instruction] = {
 }
 _KEPT = 32
 """Registers that an operand may take in which a loop keeps it."""
-_SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
 
 
 def _dot(k: KernelLowering, op: Any) -> None:
@@ -69,6 +70,15 @@ def _dot(k: KernelLowering, op: Any) -> None:
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
     depth = shape_of(a.type)[-1]
+    product = k.product(op)
+    if product is not None:
+        layout = product.accumulator
+        if k.ev.only_layouts:
+            registers = k.ev.any(elem, layout.size(REGISTER))
+        else:
+            registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
+        k.define(result, Held(shape, elem, layout, registers))
+        return
     precision = str(attributes(op).get("inputPrecision") or "ieee")
     elems = (element_name(a.type), element_name(b.type))
     kind = _kind(elems, elem, precision)
@@ -110,7 +120,7 @@ def _kind(elems: tuple[str, str], elem: str, precision: str) -> str | None:
     if elems[0].startswith("f8"):
         return "f16"  # which holds all its numbers
     if elems[0] == "f32":
-        return "tf32" if precision == "tf32" or precision in _SPLIT else None
+        return "tf32" if precision == "tf32" or precision in SPLIT else None
     return elems[0] if elems[0] in _INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
 
 
@@ -168,7 +178,7 @@ def _operands(
     sides = _fragments(k, wanted)
     if kind != "tf32":
         return [(sides[0], sides[1])]
-    if precision not in _SPLIT:
+    if precision not in SPLIT:
         return [([conversions.round_to_tf32(k.f, v) for v in sides[0]], [conversions.round_to_tf32(k.f, v) for v in sides[1]])]
     big = [[conversions.round_to_tf32(k.f, v) for v in side] for side in sides]
     small = [
@@ -178,37 +188,85 @@ def _operands(
     return [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
 
 
-def operand_layout(k: KernelLowering, load: Any) -> LinearLayout | None:
-    """The fragment layout that a load's only use, a product, wants it in; None where each thread multiplies."""
-    use = next(iter(load.results[0].uses))
-    return _operand_layout(k, use.operation, use.index)
+def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None:
+    """How wgmma computes a tt.dot; None where it does not."""
+    elems = (element_name(op.operands[0].type), element_name(op.operands[1].type))
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    return plan_product(k, op, _kind(elems, element_name(op.results[0].type), precision))
 
 
-def _operand_layout(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
-    """The fragment layout in which a product wants its operand 0 or 1; None where each thread multiplies."""
+def uses_in_products(load: Any) -> list[tuple[Any, int, bool]]:
+    """(tt.dot, number of the operand, whether it is transposed) for each product that reads what a load gives; none if anything
+    else does."""
+    found: list[tuple[Any, int, bool]] = []
+    waiting = [(load.results[0], False)]
+    while waiting:
+        value, transposed = waiting.pop()
+        for use in value.uses:
+            op = use.operation
+            if op.name == "tt.trans":
+                waiting.append((op.results[0], transposed != (tuple(attributes(op)["order"]) == (1, 0))))
+            elif op.name == "tt.dot" and use.index < 2:
+                found.append((op, use.index, transposed))
+            else:
+                return []
+    return found
+
+
+def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> tuple[StagedOperand | Matrix, bool] | None:
+    """How a block lies in shared memory that products take just as it was loaded, and whether they take its transpose; `layout`
+    is that of the load. None where products take it otherwise, or not all in the same way."""
+    elem, found = element_name(load.results[0].type), uses_in_products(load)
+    turned = found[0][2]
+    first, *others = [
+        _staged(k, op, "ab"[number], elem, layout.transpose((1, 0) if turned else (0, 1))) for op, number, _ in found
+    ]
+    same = all(other == first for other in others) and all(each[2] == turned for each in found)
+    return (first, turned) if first is not None and same else None
+
+
+def _staged(k: KernelLowering, op: Any, side: str, elem: str, layout: LinearLayout) -> StagedOperand | Matrix | None:
+    product = k.product(op)
+    if product is not None:
+        first = next((basis for basis in layout[REGISTER] if basis), 1)
+        axis = 1 if layout.coordinates(first)[1] else 0
+        return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
     a, b = op.operands[:2]
-    shape, elem = shape_of(op.results[0].type), element_name(op.results[0].type)
-    kind = _kind((element_name(a.type), element_name(b.type)), elem, str(attributes(op).get("inputPrecision") or "ieee"))
+    shape = shape_of(op.results[0].type)
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    kind = _kind((element_name(a.type), element_name(b.type)), element_name(op.results[0].type), precision)
     instruction = _INSTRUCTIONS.get(kind or "")
     depth = shape_of(a.type)[-1]
-    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)) or bits_of(elem) != 16:
         return None
-    warps = _warps(k, shape, instruction)
-    return dot_operand(shape_of(op.operands[index].type), "ab"[index], warps, instruction.bits)
+    fragment = dot_operand(layout.shape, side, _warps(k, shape, instruction), instruction.bits)
+    return staged_operand(elem, layout, fragment)
 
 
 def prepare(k: KernelLowering, body: Any) -> None:
     """Operands of a loop's products that the loop does not change, fetched before it where registers can keep them."""
     for op in body.ops:
-        if op.name != "tt.dot" or k.ev.only_layouts:
+        if op.name != "tt.dot" or k.ev.only_layouts or k.product(op) is not None:
             continue
         for index, operand in enumerate(op.operands[:2]):
-            layout = _operand_layout(k, op, index)
             node = None if _is_inside(operand, body) else k.node(operand)
-            if layout is None or not isinstance(node, Held):
+            if not isinstance(node, Held) or node.elem not in ("f16", "bf16"):
                 continue
-            if layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT and node.elem in ("f16", "bf16"):
+            layout = _fragment(k, op, index)
+            if layout is not None and layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT:
                 k.ev.remember(node, layout, tuple(_fragments(k, [(node, layout)])[0]))
+
+
+def _fragment(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
+    """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
+    a, b = op.operands[:2]
+    shape, depth = shape_of(op.results[0].type), shape_of(a.type)[-1]
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    elems = (element_name(a.type), element_name(b.type))
+    instruction = _INSTRUCTIONS.get(_kind(elems, element_name(op.results[0].type), precision) or "")
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+        return None
+    return dot_operand(shape_of(op.operands[index].type), "ab"[index], _warps(k, shape, instruction), instruction.bits)
 
 
 def _is_inside(value: Any, body: Any) -> bool:

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
+from ...artifact import TensorMap
 from ...linear_layouts.layout import REGISTER, LinearLayout
+from ...tt.descriptor_types import TensorDescType
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
 from .atomics import ATOMICS
 from .axis_info import AxisAnalysis
 from .control import CONTROL, lower_body
-from .dots import DOTS
+from .dots import DOTS, product_of_warpgroups
 from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
 from .gathers import GATHERS
@@ -32,9 +34,13 @@ from .ordering import MemoryOrder
 from .pipelining import MOST_STAGES
 from .reductions import REDUCTIONS
 from .scans import SCANS
-from .shared import SharedMemory
+from .shared import ALIGNMENT, SharedMemory
+from .specialised import WARPS as PRODUCER_WARPS
+from .specialised import Producer, may_have_a_producer
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
+from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
+from .wgmma import Placed, WarpgroupProduct, group_number
 
 ELEMENTWISE = frozenset(
     f"tt.{name}"
@@ -49,6 +55,8 @@ class GpuKernel:
     """LLVM IR of a block function for a GPU, and what a launch has to know.
 
     parameters: LLVM types of the parameters, in order.
+    tensor_maps: what the last parameters are.
+    producers: warps that only copy, besides those that compute.
     assertions: what a failed assertion reports → which one it was.
     """
 
@@ -58,11 +66,13 @@ class GpuKernel:
     warps: int
     shared_bytes: int
     parameters: tuple[str, ...]
+    tensor_maps: tuple[TensorMap, ...] = ()
+    producers: int = 0
     assertions: Mapping[str, Assertion] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
-        return self.warps * WARP_SIZE
+        return (self.warps + self.producers) * WARP_SIZE
 
 
 def lower_to_threads(
@@ -75,21 +85,40 @@ def lower_to_threads(
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
-    for stages in range(MOST_STAGES, 0, -1):
-        kernel = KernelLowering(function, target, warps, multiples, stages)
-        kernel.run()
-        if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
-            break
+    kernel = _lowered(function, target, warps, multiples, target.has_wgmma and may_have_a_producer(function))
+    if kernel.producer is not None and not kernel.producer.is_busy:
+        kernel = _lowered(function, target, warps, multiples, False)
     if kernel.shared.bytes > target.shared_bytes:
         raise UnsupportedError(
             f"@{kernel.name} needs {kernel.shared.bytes} bytes of shared memory, {target.name} has {target.shared_bytes}; fix: "
             "smaller blocks"
         )
     types = tuple(v.type for v in kernel.f.params)
-    return GpuKernel(kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, kernel.assertions)
+    maps = tensor_maps(function)
+    return GpuKernel(
+        kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, maps,
+        0 if kernel.producer is None else PRODUCER_WARPS, kernel.assertions,
+    )  # fmt: skip
+
+
+def _lowered(
+    function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, has_producer: bool
+) -> KernelLowering:
+    """With as many stages as there is room for."""
+    for stages in range(MOST_STAGES, 0, -1):
+        kernel = KernelLowering(function, target, warps, multiples, stages, has_producer)
+        kernel.run()
+        if kernel.producer is not None and kernel.producer.wanted:
+            kernel = KernelLowering(function, target, warps, multiples, stages, has_producer, kernel.producer.wanted)
+            kernel.run()
+        if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
+            break
+    return kernel
 
 
 def parameter_type(type_: Any) -> str:
+    if isinstance(type_, TensorDescType):
+        return MAP_TYPE
     elem = element_name(type_)
     if elem == "ptr":
         return "i64"
@@ -100,15 +129,17 @@ class KernelLowering:
     """State of the lowering of one function."""
 
     def __init__(
-        self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int
-    ) -> None:
+        self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int,
+        has_producer: bool = False, reserved: int = 0,
+    ) -> None:  # fmt: skip
         self.function = function
         self.target = target
         self.name: str = function.sym_name.data
         self.module = Module(features=target.features)
         entry = function.body.blocks[0]
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
-        bounds = f'nounwind "nvvm.reqntid"="{warps * WARP_SIZE}"'
+        threads = (warps + (PRODUCER_WARPS if has_producer else 0)) * WARP_SIZE
+        bounds = f'nounwind "nvvm.reqntid"="{threads}"'
         self.f = Function(self.module, self.name, params, attributes=bounds, linkage="ptx_kernel", numbering=True)
         self.t = Threads(self.f, warps)
         self.shared = SharedMemory(self.t)
@@ -119,7 +150,13 @@ class KernelLowering:
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has done ahead
+        self.resident: dict[Any, tuple[Placed | tuple[V, ...], ...]] = {}  # operands that a loop has stored before it starts
+        self.on_their_way: set[Any] = set()  # products that are not waited for at once
+        self._products: dict[Any, WarpgroupProduct | None] = {}
         self.most_stages = most_stages
+        self.producer: Producer | None = None
+        self._has_producer = has_producer
+        self.reserved = reserved  # bytes of shared memory that only the producer's stages use
         self.is_pipelined = False
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
@@ -205,6 +242,12 @@ class KernelLowering:
         own = self.ev.choose_layout([self.node(op.ptr)])
         return own if own is not None else self.coalesced(shape_of(op.ptr.type), self.facts(op).order())
 
+    def product(self, op: Any) -> WarpgroupProduct | None:
+        """How wgmma computes a tt.dot; None where it does not."""
+        if op not in self._products:
+            self._products[op] = product_of_warpgroups(self, op)
+        return self._products[op]
+
     # -- operations ------------------------------------------------------------------
 
     def run(self) -> None:
@@ -216,8 +259,20 @@ class KernelLowering:
             elif elem in ("f16", "bf16"):
                 value = f.cast("fpext", value, "float")
             self.scalars[argument] = value
-        lower_body(self)
+        if any(op.name == "tt.dot" and self.product(op) is not None for op in self.function.walk()):
+            group_number(self)  # before everything, so that it stays in a uniform register
+        if self._has_producer:
+            self._with_producer()
+        else:
+            lower_body(self)
         self.module.add(f)
+
+    def _with_producer(self) -> None:
+        self.shared.others = True
+        with self.shared.kept(ALIGNMENT + self.reserved):  # its mbarriers and stages
+            self.producer = Producer(self)
+            lower_body(self)
+        self.producer.finish()
 
     def block(self, block: Any) -> None:
         for op in block.ops:
@@ -298,6 +353,9 @@ def _view(kind: str) -> Handler:
         shape, elem = shape_of(result.type), element_name(result.type)
         if isinstance(source, Splat):
             k.define(result, Splat(shape, elem, source.value))
+            return
+        if isinstance(source, Staged):  # its operand is as the product takes it
+            k.define(result, Staged(shape, elem, source.operand, source.base))
             return
         order = tuple(attributes(op)["order"]) if kind == "transpose" else ()
         k.define(result, View(shape, elem, source, kind, order))
@@ -386,5 +444,5 @@ HANDLERS: dict[str, Handler] = {
     "tt.reshape": _view("reshape"), "tt.broadcast": _view("broadcast"), "tt.trans": _view("transpose"),
     "tt.load": _load, "tt.store": _store, "llvm.intr.assume": _nothing, "tt.grid_dependency_wait": _nothing,
     "tt.grid_dependency_launch_dependents": _nothing, "ttg.barrier": _barrier, "ub.poison": _poison,
-    **CONTROL, **DOTS, **JOINS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
+    **DESCRIPTORS, **CONTROL, **DOTS, **JOINS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS, **EFFECTS,
 }  # fmt: skip

@@ -53,7 +53,7 @@ class OperandLoad:
         return self.src.shape[0] * self.src.shape[1] * bits_of(self.elem) // 8
 
     def store(self, k: KernelLowering, base: V) -> None:
-        _store(k, self.values, self.elem, self.src, self.shared, base)
+        store_block(k, self.values, self.elem, self.src, self.shared, base)
 
     def fetch(self, k: KernelLowering, base: V) -> list[V]:
         found = _fetch(k, self.access, self.elem, base)
@@ -103,9 +103,10 @@ def staged_operand(elem: str, src: LinearLayout, dst: LinearLayout) -> StagedOpe
     return StagedOperand(src.shape, elem, dst, planned.shared, planned.access, axis)
 
 
-def _store(
+def store_block(
     k: KernelLowering, values: Sequence[V], elem: str, src: LinearLayout, shared: LinearLayout, base: V
 ) -> None:
+    """Every element of a block once, by stores as wide as both layouts allow."""
     t, f, bits = k.t, k.f, bits_of(elem)
     where, free = offsets(src, shared), src.free_masks()
     thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])

@@ -74,7 +74,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
-    """A block in shared memory, for a product to fetch: `operand` says how, `base` is where it starts."""
+    """A block in shared memory, for a product to read: `operand` says how, `base` is where it starts: a pointer, or what wgmma
+    counts addresses in."""
 
     shape: Shape
     elem: str

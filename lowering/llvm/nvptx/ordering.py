@@ -16,7 +16,8 @@ from ...tt.dialect_atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ...tt.provenance import ANYWHERE, WRITES, Places, Provenance, overlap
 from .shared import SharedMemory
 
-_READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll"})
+_READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descriptor_load", "tt.descriptor_store"})
+"""And accesses through tensor maps, which meet no others: a tensor with a map is only read, or only written."""
 
 _COMMUTING = frozenset({"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin"})
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..ir import Function, V
+from .targets import WARP_SIZE
 from .threads import ALL_LANES, Threads, i32
 
 BUFFER = "jn_shared"
@@ -21,6 +22,7 @@ class SharedMemory:
         self.bytes = 0
         self._floor = 0  # what lies below belongs to a loop
         self.barriers = 0
+        self.others = False  # whether there are threads that never come to barriers
         self.state = ""  # "warp" or "block": who may still read what was exchanged last
 
     def reserve(self, size: int) -> V:
@@ -34,6 +36,11 @@ class SharedMemory:
             BUFFER, f"@{BUFFER} = external addrspace(3) global [0 x i8], align {ALIGNMENT}"
         )
         return V(f"@{BUFFER}", "ptr addrspace(3)")
+
+    @property
+    def is_used(self) -> bool:
+        """Whether moves have used memory that is not kept."""
+        return self.bytes > self._floor
 
     def room(self, limit: int) -> int:
         """Bytes that are left of a limit for a loop to keep, with as much again as moves have needed so far."""
@@ -52,6 +59,8 @@ class SharedMemory:
         """An address, `offset` bytes (i32) from the base."""
         if offset.ref == "0":
             return base
+        if base.ref == f"@{BUFFER}" and offset.ref.isdecimal():  # a constant, which is known everywhere
+            return V(f"getelementptr (i8, ptr addrspace(3) {base.ref}, i32 {offset.ref})", base.type)
         text = f"getelementptr i8, ptr addrspace(3) {base.ref}, i32 {offset.ref}"
         return self.f.pure(text, "ptr addrspace(3)")
 
@@ -65,6 +74,8 @@ class SharedMemory:
         """All threads of the block: memory is in order afterwards."""
         if self.t.warps == 1:
             self.t.call("bar.warp.sync", [ALL_LANES], "void")
+        elif self.others:
+            self.t.call("barrier.cta.sync.aligned.count", [i32(1), i32(self.t.warps * WARP_SIZE)], "void")
         else:
             self.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
         self.barriers += 1

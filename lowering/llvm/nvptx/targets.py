@@ -15,11 +15,13 @@ WARP_SIZE = 32
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, and limits of a block of threads."""
+    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, bytes of shared memory of a
+    block of threads, and multiprocessors of the largest chip of its kind, for cost models."""
 
     name: str
     ptx: int
     shared_bytes: int
+    processors: int
 
     @property
     def capability(self) -> int:
@@ -32,6 +34,21 @@ class GpuTarget:
         return frozenset({"ptx", "xorsign"} if self.capability >= 86 and self.ptx >= 72 else {"ptx"})
 
     @property
+    def key(self) -> str:
+        """For cache keys: everything that decides what code is generated."""
+        return f"nvptx|{self.name}|ptx{self.ptx}|{self.shared_bytes}|{self.processors}"
+
+    @property
+    def has_wgmma(self) -> bool:
+        """Products of warpgroups: on this architecture only, neither before nor after."""
+        return self.name == "sm_90a"
+
+    @property
+    def has_tensor_copies(self) -> bool:
+        """Copies of boxes of tensors (TMA), and mbarriers that count their bytes."""
+        return self.capability >= 90
+
+    @property
     def feature_text(self) -> str:
         return f"+ptx{self.ptx}"
 
@@ -40,12 +57,12 @@ _KIB = 1 << 10
 TARGETS: dict[str, GpuTarget] = {
     each.name: each
     for each in (
-        GpuTarget("sm_80", 70, 163 * _KIB),
-        GpuTarget("sm_86", 71, 99 * _KIB),
-        GpuTarget("sm_89", 84, 99 * _KIB),
-        GpuTarget("sm_90a", 80, 227 * _KIB),
-        GpuTarget("sm_100a", 86, 227 * _KIB),
-        GpuTarget("sm_120a", 87, 99 * _KIB),
+        GpuTarget("sm_80", 70, 163 * _KIB, 108),
+        GpuTarget("sm_86", 71, 99 * _KIB, 84),
+        GpuTarget("sm_89", 84, 99 * _KIB, 144),
+        GpuTarget("sm_90a", 80, 227 * _KIB, 132),
+        GpuTarget("sm_100a", 86, 227 * _KIB, 148),
+        GpuTarget("sm_120a", 87, 99 * _KIB, 188),
     )
 }
 

@@ -89,7 +89,7 @@ def test_loops_that_write_memory_do_not_load_ahead() -> None:
 def lowered(shared_bytes: int) -> GpuKernel:
     function = find_function(parse(TEXT), None)
     run_passes(function)
-    return lower_to_threads(function, GpuTarget("sm_80", 70, shared_bytes))
+    return lower_to_threads(function, GpuTarget("sm_80", 70, shared_bytes, 108))
 
 
 @pytest.mark.parametrize(("kibibytes", "stages"), [(163, 3), (80, 2)])

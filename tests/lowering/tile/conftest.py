@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from joinery.graph.dims import Dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
-from joinery.lowering.tile.schedule import HostLimits, Schedule
-from joinery.lowering.tile.tile import tile
+from joinery.lowering.tile.schedule import Schedule
+from joinery.lowering.tile.tile import Limits, tile
 from joinery.lowering.tt.interpret import interpret
 from joinery.lowering.tt.verify import verify
 from joinery.promotion.dtype import DType
@@ -113,7 +113,7 @@ class Body:
         )
         return Nest(axes, tuple(self.values), tuple(self.stores))
 
-    def run(self, schedule: Schedule | None = None, limits: HostLimits | None = None) -> list[np.ndarray]:
+    def run(self, schedule: Schedule | None = None, limits: Limits | None = None) -> list[np.ndarray]:
         """The outputs, freshly computed by the interpreter; reads and writes outside a buffer raise."""
         program, launch = tile(self.nest(), schedule, limits)
         verify(program.func)

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from joinery.graph.dims import dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
-from joinery.lowering.tile.schedule import HostLimits, Schedule, check_schedule, default_schedule
+from joinery.lowering.tile.host_schedule import HostLimits
+from joinery.lowering.tile.schedule import Schedule, check_schedule
 from joinery.lowering.tile.structure import template_of
 from joinery.promotion.dtype import float32, float64
 from joinery.promotion.errors import UserError
@@ -149,17 +150,17 @@ def test_illegal_schedules_are_refused(body):
 
 
 def test_default_blocks_of_maps():
-    assert default_schedule(unary_nest(10**6)).blocks == ((0, 4096),)
-    assert default_schedule(unary_nest(700)).blocks == ((0, 1024),)
-    assert default_schedule(unary_nest(dim("n"))).blocks == ((0, 1024),)
-    assert default_schedule(unary_nest(1000, 3)).blocks == ((0, 256), (1, 4))
+    assert HostLimits().schedule(unary_nest(10**6)).blocks == ((0, 4096),)
+    assert HostLimits().schedule(unary_nest(700)).blocks == ((0, 1024),)
+    assert HostLimits().schedule(unary_nest(dim("n"))).blocks == ((0, 1024),)
+    assert HostLimits().schedule(unary_nest(1000, 3)).blocks == ((0, 256), (1, 4))
 
 
 def test_stores_bypass_the_caches_when_traffic_exceeds_them():
-    assert not default_schedule(unary_nest(1 << 20)).streaming
-    assert default_schedule(unary_nest(1 << 23)).streaming
-    assert default_schedule(unary_nest(1 << 20), HostLimits(l3_bytes=1 << 20)).streaming
-    assert not default_schedule(unary_nest(dim("n"))).streaming
+    assert not HostLimits().schedule(unary_nest(1 << 20)).streaming
+    assert HostLimits().schedule(unary_nest(1 << 23)).streaming
+    assert HostLimits(l3_bytes=1 << 20).schedule(unary_nest(1 << 20)).streaming
+    assert not HostLimits().schedule(unary_nest(dim("n"))).streaming
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_default_blocks_of_rows_and_columns(body, shape, axis, blocks):
     b = body(i=shape[0], j=shape[1])
     x = b.load(np.broadcast_to(np.float32(0), (1,)), ["i", "j"], shape=shape)
     b.store(b.reduce("sum", x, "ij"[axis]), ["ji"[axis]])
-    assert default_schedule(b.nest()).blocks == blocks
+    assert HostLimits().schedule(b.nest()).blocks == blocks
 
 
 @pytest.mark.parametrize(
@@ -191,5 +192,5 @@ def test_default_blocks_of_products(body, m, n, rows, columns):
     one = np.zeros(1, np.float32)
     loads = [b.load(one, dims, shape=[shapes[d] for d in dims]) for dims in ("mk", "kn")]
     b.store(b.contract(*loads, "k", float32), ["m", "n"])
-    assert dict(default_schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: 512}
+    assert dict(HostLimits().schedule(b.nest()).blocks) == {0: rows, 1: columns, 2: 512}
     assert template_of(b.nest()) == "contract"

@@ -1,0 +1,99 @@
+"""The stages of the lowering that are a GPU's own: operands as they are, blocks for threads, a PTX module per kernel."""
+
+from __future__ import annotations
+
+from .artifact import GpuLaunch, GpuProgram, KernelCode
+from .layouts import ConstantLayout
+from .llvm.compile_ptx import compile_ptx
+from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
+from .llvm.nvptx.targets import GpuTarget
+from .nest import size_text
+from .program import BlockProgram, Described
+from .state import Lowered, OwnStages
+from .tile.gpu_schedule import GpuLimits
+from .tile.tile import Tiler
+from .tt.pass_pipeline import run_passes
+
+ALIGNMENT = 64
+"""Bytes: the arguments of a model's kernels start at multiples of it, inputs too, since they are copied to the device."""
+
+
+def _target(state: Lowered) -> GpuTarget:
+    assert isinstance(state.target, GpuTarget)
+    return state.target
+
+
+def _choose_layouts(state: Lowered) -> None:
+    assert state.plan is not None
+    state.layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in state.plan.constants)
+
+
+def _tile_plan(state: Lowered) -> None:
+    assert state.plan is not None
+    target = _target(state)
+    limits = GpuLimits(target.shared_bytes, target.processors, target.has_tensor_copies, target.has_wgmma)
+    tiler = Tiler(limits)
+    state.launches = tuple([tiler.tile(nest)[1] for nest in state.plan.nests])
+    state.programs = tuple(tiler.programs)
+
+
+def _lower_programs(state: Lowered) -> None:
+    state.threads = tuple([_lower(program, _target(state)) for program in state.programs])
+    state.module = "\n".join(kernel.llvm_ir for kernel in state.threads)
+
+
+def _lower(program: BlockProgram, target: GpuTarget) -> GpuKernel:
+    function = program.func.clone()  # the program stays as it was tiled
+    first = program.pointers + program.scalars
+    run_passes(function, keep=range(first, first + program.described))
+    return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), ALIGNMENT))
+
+
+def _compile_module(state: Lowered) -> None:
+    target = _target(state)
+    state.kernels = tuple([kernel_code(each, compile_ptx(each.llvm_ir, target)) for each in state.threads])
+
+
+def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
+    """What a device needs of a kernel."""
+    return KernelCode(
+        lowered.name,
+        lowered.target.name,
+        ptx,
+        lowered.target.ptx,
+        lowered.threads,
+        lowered.shared_bytes,
+        lowered.parameters,
+        lowered.tensor_maps,
+    )
+
+
+def _description(tensor: Described) -> tuple[tuple[str, int] | int | str, ...]:
+    """What the passes make of a descriptor: address, extents, strides, whether it pads with NaN. A tensor that is empty at run
+    time is not read; its map needs extents that are not 0 all the same."""
+    extents = [each if isinstance(each, int) else f"max({each}, 1)" for each in tensor.extents]
+    return ((tensor.buffer.kind, tensor.buffer.index), *extents, *map(size_text, tensor.strides), 0)
+
+
+def _gpu_program(state: Lowered) -> GpuProgram:
+    """The launches as data: sizes that are known at run time only become texts of dim expressions."""
+    plan = state.plan
+    assert plan is not None
+    launches = tuple(
+        GpuLaunch(
+            launch.program,
+            (
+                *[(buffer.kind, buffer.index) for buffer in launch.buffers],
+                *[size_text(extent) for extent in launch.scalars],
+                *[argument for tensor in launch.described for argument in _description(tensor)],
+            ),
+            size_text(launch.grid),
+        )
+        for launch in state.launches
+    )
+    checks = tuple((size_text(check[0]), size_text(check[1])) for check in state.graph.checks)
+    offsets = tuple(size_text(extent) for extent in plan.memory.offsets)
+    return GpuProgram(state.kernels, launches, offsets, size_text(plan.memory.size), checks)
+
+
+GPU = OwnStages(_choose_layouts, _tile_plan, _lower_programs, _compile_module, _gpu_program)

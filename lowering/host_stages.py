@@ -1,0 +1,72 @@
+"""The stages of the lowering that are the host's own: operands in panels, blocks for caches, one module for all kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .layouts import PANEL, store_in_panels
+from .llvm.compile import compile_object
+from .llvm.host.driver import DriverPlan, emit_driver
+from .llvm.host.kernel import lower_kernel
+from .llvm.ir import Module
+from .llvm.mathlib import check_target
+from .state import Lowered, OwnStages
+from .target import HostTarget
+from .tile.host_schedule import HostLimits
+from .tile.tile import Tiler
+
+
+def _target(state: Lowered) -> HostTarget:
+    assert isinstance(state.target, HostTarget)
+    return state.target
+
+
+def _choose_layouts(state: Lowered) -> None:
+    assert state.plan is not None
+    state.plan, state.layouts, state.packed = store_in_panels(state.plan)
+
+
+def _tile_plan(state: Lowered) -> None:
+    assert state.plan is not None
+    limits = HostLimits.of(_target(state))
+    tiler = Tiler(limits)
+    launches = []
+    for nest, packed in zip(state.plan.nests, state.packed, strict=True):
+        chosen = replace(limits.schedule(nest), packed_b=PANEL) if packed else None
+        launches.append(tiler.tile(nest, chosen)[1])
+    state.programs, state.launches = tuple(tiler.programs), tuple(launches)
+
+
+def _lower_programs(state: Lowered) -> None:
+    target = _target(state)
+    check_target(target)
+    module = Module()
+    names = [program.name for program in state.programs]
+    for program, name in zip(state.programs, names, strict=True):
+        lower_kernel(module, program.func, name, target)
+    emit_driver(module, _driver_plan(state, names))
+    state.module = module.text()
+
+
+def _compile_module(state: Lowered) -> None:
+    state.object_code = compile_object(state.module, _target(state))
+
+
+def _driver_plan(state: Lowered, names: Sequence[str]) -> DriverPlan:
+    plan = state.plan
+    assert plan is not None
+    return DriverPlan(
+        dims=state.graph.dim_names,
+        inputs=len(plan.inputs),
+        constants=len(plan.constants),
+        outputs=tuple(symbol.shape for symbol in state.graph.outputs),
+        offsets=tuple(plan.memory.offsets),
+        arena_bytes=plan.memory.size,
+        launches=state.launches,
+        kernels=tuple(names[launch.program] for launch in state.launches),
+        checks=tuple((check[0], check[1]) for check in state.graph.checks),
+    )
+
+
+HOST = OwnStages(_choose_layouts, _tile_plan, _lower_programs, _compile_module, lambda _: None)

@@ -1,0 +1,72 @@
+"""The state of a lowering, which its stages fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ..graph.graph import Graph
+from .artifact import GpuProgram, KernelCode
+from .layouts import ConstantLayout
+from .llvm.nvptx.targets import GpuTarget
+from .program import BlockProgram, Launch
+from .schedule.plan import Plan
+from .target import HostTarget
+from .tt.text import print_module
+
+if TYPE_CHECKING:
+    from .llvm.nvptx.kernel import GpuKernel
+
+Stage = Literal["expand", "schedule", "layouts", "tile", "lower", "compile"]
+STAGES: tuple[Stage, ...] = ("expand", "schedule", "layouts", "tile", "lower", "compile")
+
+
+@dataclass(slots=True)
+class Lowered:
+    """The state of a lowering: every stage fills in its part. `seconds` is what each stage took.
+
+    module: LLVM IR; for GPUs the modules of all programs.  object_code: of a host.
+    threads, kernels: of a GPU, one per program, before and after LLVM.
+    """
+
+    graph: Graph
+    target: HostTarget | GpuTarget
+    expanded: Graph | None = None
+    plan: Plan | None = None
+    layouts: tuple[ConstantLayout, ...] = ()
+    packed: tuple[bool, ...] = ()
+    programs: tuple[BlockProgram, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    threads: tuple[GpuKernel, ...] = ()
+    module: str = ""
+    object_code: bytes = b""
+    kernels: tuple[KernelCode, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def text(self, stage: Stage) -> str:
+        """What the stage produced, as text."""
+        match stage:
+            case "expand":
+                return str(self.expanded)
+            case "schedule" | "layouts":
+                return self.plan.describe() if self.plan is not None else ""
+            case "tile":
+                return "\n".join(print_module(program.func) for program in self.programs)
+            case "lower":
+                return self.module
+            case "compile":
+                if self.kernels:
+                    return "\n".join(kernel.ptx for kernel in self.kernels)
+                return f"{len(self.object_code)} bytes of object code"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStages:
+    """The stages that differ between hosts and GPUs, and what the compiled form holds of the result beside object code."""
+
+    layouts: Callable[[Lowered], None]
+    tile: Callable[[Lowered], None]
+    lower: Callable[[Lowered], None]
+    compile: Callable[[Lowered], None]
+    program: Callable[[Lowered], GpuProgram | None]

@@ -1,0 +1,271 @@
+"""The cost model of GPUs: a schedule for every nest.
+
+What it knows is arithmetic on published limits, not measurements: a program should give every thread one or two accesses of 128
+bits, every multiprocessor should have a program, what a thread carries must fit its registers, and what threads exchange must
+fit shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ...promotion.dtype import DType
+from ..nest import Extent, Nest
+from .axes import capped, inner_axis, next_axis, transposed_axis
+from .blocks import power_of_two
+from .schedule import Schedule
+from .structure import (
+    Product,
+    attention_products,
+    contiguous_axis,
+    products,
+    reduced_axes,
+    template_of,
+    values_of,
+)
+
+WARP = 32
+PROGRAM_ELEMENTS = 1024
+"""Of memory-bound kernels: 8 per thread of 4 warps."""
+PER_THREAD = 8
+LEAST_MAP_BLOCK = 256
+LONGEST_WHOLE_ROW = 16384
+MOST_ROW_WARPS = 16
+"""A thread then carries up to 32 elements of a row, and of what is computed from it."""
+CHUNK = 2048
+COLUMNS, LEAST_COLUMNS = 128, 32
+TRANSPOSE_TILE, TRANSPOSE_WARPS = 64, 8
+SUMS = 64
+"""Of a product's block, that a thread keeps in registers; an epilogue needs as many again."""
+WARPGROUP_ROWS = 64
+"""The least rows that wgmma takes."""
+ROW_GROUP = 8
+"""Row blocks of a product that pass over all columns together, so that what they read stays in the second-level cache."""
+
+Blocks = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Rows, columns and depth of a product's block, and the least that its instruction takes."""
+
+    rows: int
+    columns: int
+    depth: int
+    least: tuple[int, int, int] = (1, 1, 1)
+
+
+_TILES = {
+    "f16": _Tile(128, 128, 64, (16, 16, 16)),
+    "i8": _Tile(128, 128, 64, (16, 16, 32)),
+    "tf32": _Tile(128, 64, 32, (16, 16, 8)),
+    "f64": _Tile(64, 64, 16, (8, 8, 4)),
+    "threads": _Tile(64, 64, 16),
+    "wide": _Tile(32, 32, 16),
+}
+"""By what the product's operands are to the matrix instructions; "threads" and "wide" (64 bits) have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLimits:
+    """What the cost model knows of a GPU: bytes of shared memory of a block, multiprocessors, whether it copies blocks of
+    described tensors (TMA), and whether four warps multiply together (wgmma)."""
+
+    shared_bytes: int = 163 << 10
+    processors: int = 108
+    describes: bool = False
+    warpgroups: bool = False
+
+    def schedule(self, nest: Nest) -> Schedule:
+        """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
+        match template_of(nest):
+            case "map":
+                return _map(nest, self)
+            case "row" | "scan":
+                return _row(nest, self)
+            case "contract":
+                return _contract(nest, self)
+            case _:
+                return _attention(nest)
+
+
+def _warps(elements: int, most: int = 4) -> int:
+    """Enough threads for a block of so many elements."""
+    return max(1, min(most, elements // (WARP * PER_THREAD)))
+
+
+def _programs(nest: Nest, blocks: dict[int, int], leave: tuple[int, ...] = ()) -> int | None:
+    """How many programs there are, where that is known."""
+    count = 1
+    for number, axis in enumerate(nest.axes):
+        if number in leave:
+            continue
+        if type(axis.extent) is not int:
+            return None
+        count *= -(-axis.extent // blocks.get(number, 1))
+    return count
+
+
+def _map(nest: Nest, limits: GpuLimits) -> Schedule:
+    if not nest.axes:
+        return Schedule(warps=1)
+    inner = inner_axis(nest)
+    extent = nest.axes[inner].extent
+    partner = transposed_axis(nest, inner)
+    if partner is not None:
+        sides = [capped(nest.axes[axis].extent, TRANSPOSE_TILE) for axis in (partner, inner)]
+        warps = _warps(sides[0] * sides[1], TRANSPOSE_WARPS)
+        return Schedule(((partner, sides[0]), (inner, sides[1])), warps=warps)
+    size = capped(extent, PROGRAM_ELEMENTS)
+    blocks = {inner: size} if size > 1 else {}
+    outer = next_axis(nest, inner) if size < PROGRAM_ELEMENTS else None
+    if outer is not None:
+        rows = capped(nest.axes[outer].extent, PROGRAM_ELEMENTS // size)
+        blocks = {outer: rows, **blocks} if rows > 1 else blocks
+    if not blocks:
+        return Schedule(warps=1)
+    first = next(iter(blocks))
+    elements = size * (blocks[outer] if outer in blocks and outer != inner else 1)
+    while elements > LEAST_MAP_BLOCK and blocks[first] > 1:
+        count = _programs(nest, blocks)
+        if count is None or count >= limits.processors:
+            break
+        blocks[first] //= 2
+        elements //= 2
+    return Schedule(tuple(blocks.items()), warps=_warps(elements))
+
+
+def _row(nest: Nest, limits: GpuLimits) -> Schedule:
+    reduced = reduced_axes(nest)
+    if not reduced:
+        return _map(nest, limits)
+    kept = [axis for axis in range(len(nest.axes)) if axis not in reduced]
+    inner = contiguous_axis(nest, [*kept, *reduced])
+    if inner is None:
+        inner = reduced[-1]
+    sizes: dict[int, int] = {}
+    whole: int | None = 1
+    for axis in reduced:
+        extent = nest.axes[axis].extent
+        if type(extent) is int and whole is not None:
+            sizes[axis] = power_of_two(extent)
+            whole *= sizes[axis]
+        else:
+            whole = None
+    if inner in kept:
+        return _columns(nest, limits, inner, reduced, whole, sizes)
+    longest = min(LONGEST_WHOLE_ROW, _exchangeable(nest, limits))
+    if whole is None or whole > longest:
+        chunk = capped(nest.axes[inner].extent, min(CHUNK, longest))
+        return Schedule(((inner, chunk),), warps=_warps(chunk, MOST_ROW_WARPS))
+    blocks: list[tuple[int, int]] = []
+    rows = next_axis(nest, inner, kept)
+    count = 1 if rows is None else capped(nest.axes[rows].extent, max(1, PROGRAM_ELEMENTS // whole))
+    while rows is not None and count > 1:
+        programs = _programs(nest, {rows: count}, leave=reduced)
+        if programs is None or programs >= limits.processors:
+            break
+        count //= 2
+    if rows is not None and count > 1:
+        blocks.append((rows, count))
+    blocks += [(axis, sizes[axis]) for axis in reduced if axis != inner] + [(inner, sizes[inner])]
+    return Schedule(tuple(blocks), warps=_warps(whole * count, MOST_ROW_WARPS))
+
+
+def _exchangeable(nest: Nest, limits: GpuLimits) -> int:
+    """Elements of a block of the widest dtype that fit half of shared memory, as a power of two: any block may have to be moved
+    between threads."""
+    widest = max((value.dtype.itemsize for value in nest.body), default=4)
+    return power_of_two(limits.shared_bytes // 2 // max(widest, 1) + 1) // 2
+
+
+def _columns(
+    nest: Nest, limits: GpuLimits, inner: int, reduced: tuple[int, ...], whole: int | None, sizes: dict[int, int]
+) -> Schedule:
+    """Columns side by side, the reduced axis in chunks of rows."""
+    columns = capped(nest.axes[inner].extent, COLUMNS)
+    while columns > LEAST_COLUMNS:
+        programs = _programs(nest, {inner: columns}, leave=reduced)
+        if programs is None or programs >= limits.processors:
+            break
+        columns //= 2
+    rows = max(1, PROGRAM_ELEMENTS // columns)
+    if whole is not None and whole <= rows:
+        return Schedule(
+            (*[(axis, sizes[axis]) for axis in reduced], (inner, columns)), warps=_warps(whole * columns)
+        )
+    chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
+    if values_of(nest, "scan"):
+        chunk_axis = nest.body[values_of(nest, "scan")[0]].attrs["axis"]
+    chunk = min(rows, sizes.get(chunk_axis, rows))
+    return Schedule(((chunk_axis, chunk), (inner, columns)), warps=_warps(chunk * columns))
+
+
+def _tile_of(nest: Nest, product: Product) -> _Tile:
+    value = nest.body[product.number]
+    first, second = (nest.body[operand].dtype for operand in value.operands)
+    if first != second:
+        return _TILES["wide" if max(first.itemsize, second.itemsize) > 4 else "threads"]
+    return _TILES[_kind(first, value.attrs.get("precision", "ieee"), value.dtype)]
+
+
+def _kind(dtype: DType, precision: str, result: DType) -> str:
+    match dtype.name:
+        case "float16" | "bfloat16":
+            return "f16"
+        case "tensor_float32":
+            return "tf32"
+        case "float32":
+            return "tf32" if precision == "tf32" else "threads"
+        case "float64":
+            return "f64"
+        case "int8":
+            return "i8" if result.name == "int32" else "threads"
+    return "wide" if dtype.itemsize > 4 or result.itemsize > 4 else "threads"
+
+
+def _cut(extent: Extent, most: int, least: int) -> int:
+    return max(capped(extent, most), least)
+
+
+def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
+    found = products(nest)
+    first = found[0]
+    tile = _tile_of(nest, first)
+    sides = {
+        axis: _cut(nest.axes[axis].extent, most, least)
+        for axis, most, least in ((first.m, tile.rows, tile.least[0]), (first.n, tile.columns, tile.least[1]))
+        if axis is not None
+    }
+    inner = tuple([product.k for product in found])
+    least = dict.fromkeys(sides, 32)
+    if limits.warpgroups and tile is _TILES["f16"] and first.m is not None:
+        least[first.m] = WARPGROUP_ROWS
+    while any(sides[axis] > least[axis] for axis in sides):
+        programs = _programs(nest, sides, leave=inner)
+        if programs is None or programs >= limits.processors:
+            break
+        sides[max(sides, key=lambda axis: sides[axis] / least[axis])] //= 2
+    blocks = dict(sides)
+    for product in found:
+        blocks[product.k] = _cut(nest.axes[product.k].extent, tile.depth, tile.least[2])
+    area = prod(sides.values())
+    return Schedule(tuple(blocks.items()), group=ROW_GROUP, warps=max(_warps(area), area // (WARP * SUMS)))
+
+
+def _attention(nest: Nest) -> Schedule:
+    """Score blocks that leave room in the registers of 4 warps for the sums of wide heads."""
+    scores, values = attention_products(nest)
+    assert scores.m is not None
+    tile = _tile_of(nest, scores)
+    heads = [nest.axes[axis].extent for axis in (scores.k, values.n) if axis is not None]
+    width = max([extent for extent in heads if type(extent) is int], default=1)
+    words = width * max(1, nest.body[values.number].dtype.itemsize // 4)
+    has_fragments = tile.least[0] > 1 and tile.depth > 16
+    most_rows = 64 if has_fragments or words <= 64 else 32
+    most_keys = 64 if words <= (128 if has_fragments else 64) else 32
+    least = max(tile.least[0], _tile_of(nest, values).least[2])
+    rows = _cut(nest.axes[scores.m].extent, most_rows, least)
+    keys = _cut(nest.axes[values.k].extent, most_keys, least)
+    return Schedule(((scores.m, rows), (values.k, keys)), warps=_warps(rows * keys))

@@ -1,0 +1,221 @@
+"""The cost model of the host: a schedule for every nest.
+
+Its figures are measurements on one AVX-512 host: blocks of 1024 to 4096 elements keep the per-program
+work (decoding the program id, row pointers) below a percent; a panel of 64 columns and 512 steps of k stays
+in the second-level cache while up to 256 rows pass over it; stores that bypass the caches pay when a kernel moves
+more bytes than the last-level cache holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ..nest import Extent, Nest
+from ..schedule.traffic import bytes_read, bytes_written
+from ..target import HostTarget
+from .axes import capped, inner_axis, next_axis, transposed_axis
+from .blocks import power_of_two
+from .schedule import Schedule
+from .structure import (
+    Product,
+    attention_products,
+    contiguous_axis,
+    products,
+    reduced_axes,
+    template_of,
+    values_of,
+)
+
+PROGRAM_ELEMENTS = 1024
+"""Elements a program of an elementwise or row kernel handles at least, where the problem has them."""
+
+WIDEST_MAP_BLOCK = 4096
+LONGEST_WHOLE_ROW = 16384
+CHUNK = 2048
+COLUMN_CHUNK = 8
+TRANSPOSE_TILE = 64
+SCORE_BLOCK = 128
+PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
+LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS = (256, 128), 64
+PROGRAMS_PER_THREAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """What the cost model knows of a CPU: bytes of a vector register and of the caches, number of threads."""
+
+    vector_bytes: int = 64
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+    l3_bytes: int = 32 << 20
+    threads: int = 2
+
+    @staticmethod
+    def of(target: HostTarget, threads: int = 2) -> HostLimits:
+        return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads)
+
+    @property
+    def describes(self) -> bool:
+        return False
+
+    def schedule(self, nest: Nest) -> Schedule:
+        """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
+        return _default(nest, self)
+
+
+def _default(nest: Nest, limits: HostLimits) -> Schedule:
+    template = template_of(nest)
+    match template:
+        case "map":
+            blocks = _map_blocks(nest)
+        case "row" | "scan":
+            blocks = _row_blocks(nest, limits)
+        case "contract":
+            blocks = _contract_blocks(nest, limits)
+        case _:
+            blocks = _attention_blocks(nest)
+    traffic = bytes_read(nest) + bytes_written(nest)
+    streaming = template in ("map", "row") and type(traffic) is int and traffic > limits.l3_bytes
+    group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
+    return Schedule(blocks, 0, streaming, group)
+
+
+def _map_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
+    if not nest.axes:
+        return ()
+    inner = inner_axis(nest)
+    extent = nest.axes[inner].extent
+    partner = transposed_axis(nest, inner)
+    if partner is not None:
+        return (
+            (partner, capped(nest.axes[partner].extent, TRANSPOSE_TILE)),
+            (inner, capped(extent, TRANSPOSE_TILE)),
+        )
+    size = capped(extent, WIDEST_MAP_BLOCK if type(extent) is int else PROGRAM_ELEMENTS)
+    if size >= PROGRAM_ELEMENTS:
+        return ((inner, size),)
+    outer = next_axis(nest, inner)
+    rows = 1 if outer is None else capped(nest.axes[outer].extent, PROGRAM_ELEMENTS // size)
+    blocks = [(inner, size)] if size > 1 else []
+    return ((outer, rows), *blocks) if outer is not None and rows > 1 else tuple(blocks)
+
+
+def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
+    reduced = reduced_axes(nest)
+    if not reduced:
+        return _map_blocks(nest)
+    kept = [axis for axis in range(len(nest.axes)) if axis not in reduced]
+    inner = contiguous_axis(nest, [*kept, *reduced])
+    if inner is None:
+        inner = reduced[-1]
+    extents = [nest.axes[axis].extent for axis in reduced]
+    sizes = {
+        axis: power_of_two(extent)
+        for axis, extent in zip(reduced, extents, strict=True)
+        if type(extent) is int
+    }
+    whole = prod(sizes.values()) if len(sizes) == len(reduced) else None
+    if inner in kept:
+        return _column_blocks(nest, limits, inner, reduced, sizes, whole)
+    if whole is not None and whole <= LONGEST_WHOLE_ROW:
+        rows = _row_axis(nest, kept, inner)
+        order = [axis for axis in reduced if axis != inner] + [inner]
+        count = 1 if rows is None else _rows_per_program(nest.axes[rows].extent, whole, limits)
+        first = [(rows, count)] if rows is not None and count > 1 else []
+        return (*first, *[(axis, sizes[axis]) for axis in order])
+    extent = nest.axes[inner].extent
+    return ((inner, capped(extent, CHUNK)),)
+
+
+def _row_axis(nest: Nest, kept: Sequence[int], inner: int) -> int | None:
+    return next_axis(nest, inner, kept)
+
+
+def _rows_per_program(extent: Extent, row: int, limits: HostLimits) -> int:
+    count = max(1, PROGRAM_ELEMENTS // row)
+    if type(extent) is int:
+        count = min(count, power_of_two(extent))
+        while count > 1 and extent * row > 8 * PROGRAM_ELEMENTS and -(-extent // count) < limits.threads:
+            count //= 2
+    return count
+
+
+def _column_blocks(
+    nest: Nest,
+    limits: HostLimits,
+    inner: int,
+    reduced: Sequence[int],
+    sizes: dict[int, int],
+    whole: int | None,
+) -> tuple[tuple[int, int], ...]:
+    """Blocks when a kept axis is the contiguous one: columns side by side, the reduced axis in chunks of
+    rows."""
+    extent = nest.axes[inner].extent
+    chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
+    passes = 1 + len({value.attrs["kind"] for value in nest.body if value.op == "reduce"})
+    columns = 512
+    if (
+        passes > 2 and type(nest.axes[chunk_axis].extent) is int
+    ):  # the column block is read again: keep it in cache
+        columns = max(32, min(512, power_of_two(limits.l2_bytes // 2 // (4 * (whole or CHUNK)) + 1) // 2))
+    columns = capped(extent, columns)
+    if type(extent) is int:
+        while (
+            columns > 16
+            and -(-extent // columns) < 2 * limits.threads
+            and extent * (whole or CHUNK) > 1 << 14
+        ):
+            columns //= 2
+    if whole is not None and whole <= 2 * COLUMN_CHUNK:
+        return (*[(axis, sizes[axis]) for axis in reduced], (inner, columns))
+    chunk = min(COLUMN_CHUNK, sizes.get(chunk_axis, COLUMN_CHUNK))
+    if values_of(nest, "scan"):
+        chunk = min(4 * COLUMN_CHUNK, sizes.get(chunk_axis, 4 * COLUMN_CHUNK))
+    return ((chunk_axis, chunk), (inner, columns))
+
+
+def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
+    first = products(nest)[0]
+    blocks = {}
+    if first.m is not None:
+        blocks[first.m] = capped(nest.axes[first.m].extent, _product_rows(nest, first, limits))
+    if first.n is not None:
+        blocks[first.n] = capped(nest.axes[first.n].extent, PRODUCT_COLUMNS)
+    for product in products(nest):
+        blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH)
+    return tuple(blocks.items())
+
+
+def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
+    """Rows of a product's block: the more share a panel of the second operand the better, while every thread gets several
+    programs. Where the number of rows is known only at launch, the panels alone must be enough programs."""
+    programs = 1
+    for axis in range(len(nest.axes)):
+        extent = nest.axes[axis].extent
+        if axis not in (product.m, product.k) and type(extent) is int:
+            programs *= -(-extent // PRODUCT_COLUMNS) if axis == product.n else extent
+    extent = 1 if product.m is None else nest.axes[product.m].extent
+    for rows in LARGE_PRODUCT_ROWS:
+        if programs * (-(-extent // rows) if type(extent) is int else 1) >= PROGRAMS_PER_THREAD * limits.threads:
+            return rows
+    return SMALL_PRODUCT_ROWS
+
+
+def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
+    """Row blocks of the first operand that fill half of the second-level cache."""
+    product = products(nest)[0]
+    depth = nest.axes[product.k].extent
+    if product.m is None or type(depth) is not int:
+        return 0
+    return max(1, limits.l2_bytes // 2 // (4 * depth * blocks.get(product.m, 1) or 1))
+
+
+def _attention_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
+    """Square score blocks: the keys of a block are transposed once for all of its rows, and a block stays in the second-level
+    cache. More keys than that are a loop with a running softmax."""
+    scores, values = attention_products(nest)
+    assert scores.m is not None
+    rows = capped(nest.axes[scores.m].extent, SCORE_BLOCK)
+    return ((scores.m, rows), (values.k, capped(nest.axes[values.k].extent, SCORE_BLOCK)))

@@ -1,0 +1,1 @@
+"""CUDA devices: the driver, memory, modules, launches, graphs, and arrays that live on them."""

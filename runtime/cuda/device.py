@@ -1,0 +1,507 @@
+"""CUDA devices: memory, kernels, launches, recordings. `cuda_device("cuda:1")` gives the one of that name.
+
+A device has one stream of its own in the primary context, which other libraries of the process share. One thread at a time
+talks to it. What goes wrong in a kernel shows later, at whatever waits for it; errors then name the kernels that were on their
+way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import re
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ...lowering.artifact import KernelCode, TensorMap
+from ...promotion.errors import DeviceError, DeviceMemoryError, InternalError, UserError
+from ..gpu import GpuMemory, LoadedKernel
+from . import current
+from . import driver as cu
+from .modules import CudaKernel, check_code, load_kernel
+from .targets import choose_target
+from .tensor_maps import FIRST_CAPABILITY, encode_map
+from .transfers import Transfers
+
+Array = NDArray[Any]
+_NAME = re.compile(r"cuda(?::(\d+))?")
+
+
+def cuda_device(name: str | int = "cuda") -> CudaDevice:
+    """The device `"cuda"`, `"cuda:1"` or of that number; the same object every time.
+
+    Raises `UserError` for other names, `DeviceError` where there is no driver, no device of that number, or a driver or device
+    that is too old.
+    """
+    if isinstance(name, str):
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise UserError(f"device {name!r}: expected 'cuda' or 'cuda:N'")
+        ordinal = int(match[1] or 0)
+    else:
+        ordinal = int(name)
+    with current.lock:
+        driver, devices = current.driver(), current.devices()
+        if ordinal not in devices:
+            count = driver.cuDeviceGetCount()
+            if not 0 <= ordinal < count:
+                found = f"{count} CUDA device{'s' if count != 1 else ''}"
+                raise DeviceError(f"there is no device cuda:{ordinal}; the driver finds {found}, numbered from 0")
+            devices[ordinal] = CudaDevice(driver, ordinal)
+        device: CudaDevice = devices[ordinal]
+        return device
+
+
+class CudaMemory:
+    """An allocation on a device; implements `GpuMemory`. Memory that is not freed goes back when the object dies."""
+
+    __slots__ = ("__weakref__", "address", "device", "nbytes")
+
+    def __init__(self, device: CudaDevice, address: int, nbytes: int) -> None:
+        self.device = device
+        self.address = address
+        self.nbytes = nbytes
+
+    def __repr__(self) -> str:
+        return f"<CudaMemory on {self.device.name}: {self.nbytes} bytes at {self.address:#x}>"
+
+    def free(self) -> None:
+        address, self.address, self.nbytes = self.address, 0, 0
+        if address:
+            self.device.release(address)
+
+    def __del__(self) -> None:
+        # Any thread, in the middle of anything: only note it down.
+        if self.address:
+            self.device.abandoned.append(self.address)
+
+
+class CudaRecording:
+    """A graph of launches; implements `Recording`."""
+
+    def __init__(self, device: CudaDevice, executable: int, launches: list[tuple[CudaKernel, tuple[int, int, int]]]) -> None:
+        self._device = device
+        self._executable = executable
+        self._launches = launches  # keeps the kernels loaded
+
+    def replay(self) -> None:
+        if not self._executable:
+            raise UserError("the recording was freed")
+        self._device.replay(self._executable, self._launches)
+
+    def free(self) -> None:
+        executable, self._executable = self._executable, 0
+        if executable:
+            self._device.release_graph(executable)
+
+    def __del__(self) -> None:
+        if self._executable:
+            self._device.abandoned_graphs.append(self._executable)
+
+
+class _Turn:
+    """Inside, the device's context is current and other threads wait. Failures of the driver say what was being done."""
+
+    __slots__ = ("_device", "_doing", "_pushed")
+
+    def __init__(self, device: CudaDevice, doing: tuple[Any, ...]) -> None:
+        self._device = device
+        self._doing = doing
+        self._pushed = False
+
+    def __enter__(self) -> None:
+        device = self._device
+        device.lock.acquire()
+        try:
+            device.check_alive()
+            if device.driver.cuCtxGetCurrent() != device.context:
+                device.driver.cuCtxPushCurrent(device.context)
+                self._pushed = True
+        except BaseException:
+            device.lock.release()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        device = self._device
+        try:
+            if self._pushed:
+                device.driver.cuCtxPopCurrent()
+        finally:
+            device.lock.release()
+        if isinstance(error, cu.CudaFailure):
+            raise device.described(error, self._doing[0] % self._doing[1:]) from error
+
+
+class CudaDevice:
+    """Implements `GpuDevice`.
+
+    Attributes:
+        ordinal, name, model: 1, "cuda:1", "NVIDIA H200".
+        capability: 90 for 9.0.  target: what code is made for.  stream: the handle.
+        total_memory, l2_bytes: bytes.  processors, clock_hz: of them, at most.
+    """
+
+    def __init__(self, driver: cu.Driver, ordinal: int) -> None:
+        self.driver = driver
+        self.ordinal = ordinal
+        self.name = "cuda" if ordinal == 0 else f"cuda:{ordinal}"
+        self.handle = handle = driver.cuDeviceGet(ordinal)
+        self.model = driver.cuDeviceGetName(handle)
+        self.driver_version = driver.cuDriverGetVersion()
+
+        def attribute(which: int) -> int:
+            return driver.cuDeviceGetAttribute(which, handle)
+
+        self.capability = 10 * attribute(cu.MAJOR) + attribute(cu.MINOR)
+        self.target = choose_target(self.capability, self.driver_version, f"{self.name} ({self.model})")
+        self.most_threads = attribute(cu.MAX_THREADS_PER_BLOCK)
+        self.most_shared = attribute(cu.SHARED_OPTIN)
+        self.processors = attribute(cu.MULTIPROCESSOR_COUNT)
+        self.most_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
+        self.total_memory = driver.cuDeviceTotalMem(handle)
+        self.l2_bytes = attribute(cu.L2_BYTES)
+        self.clock_hz = 1000 * attribute(cu.CLOCK_RATE)
+        self.lock = threading.RLock()
+        self.abandoned: deque[int] = deque()
+        self.abandoned_graphs: deque[int] = deque()
+        self.abandoned_modules: deque[int] = deque()
+        self._lost: DeviceError | None = None
+        self._on_their_way: deque[tuple[str, tuple[int, int, int]]] = deque(maxlen=8)
+        self._prints = False
+        self._recorded: list[tuple[CudaKernel, tuple[int, int, int]]] | None = None
+        self._kernels: weakref.WeakValueDictionary[KernelCode, CudaKernel] = weakref.WeakValueDictionary()
+        self.context = driver.cuDevicePrimaryCtxRetain(handle)
+        self._pool = driver.cuDeviceGetDefaultMemPool(handle) if attribute(cu.POOLS_SUPPORTED) else 0
+        with self._turn("setting up the device"):
+            if self._pool:
+                # What was freed is kept for the next allocation, a quarter of the memory at most: others want some too.
+                driver.cuMemPoolSetAttribute(self._pool, cu.RELEASE_THRESHOLD, self.total_memory // 4)
+            self.stream = driver.cuStreamCreate(cu.STREAM_NON_BLOCKING)
+            self._transfers = Transfers(driver, self.stream)
+
+    def __repr__(self) -> str:
+        return f"<CudaDevice {self.name!r}: {self.model}, {self.target}>"
+
+    # -- turns and errors ----------------------------------------------------------------
+
+    def _turn(self, *doing: Any) -> _Turn:
+        return _Turn(self, doing)
+
+    def check_alive(self) -> None:
+        """Raises `DeviceError` once the device is lost to this process."""
+        if self._lost is not None:
+            lost = self._lost
+            text = f"{self.name} is lost to this process since an earlier error. It was: {lost}"
+            raise DeviceError(text, lost.code, lost.name)
+
+    def described(self, failure: cu.CudaFailure, doing: str) -> DeviceError:
+        """The error for a failed call: what was asked for, and which kernels may be behind it."""
+        text = f"{self.name}, {doing}: {failure.name} ({failure.code}): {failure.meaning}"
+        if failure.log:
+            text += f"; the driver's assembler says: {failure.log}"
+        if failure.code not in cu.STICKY:
+            return DeviceError(text, failure.code, failure.name)
+        if self._on_their_way:
+            launched = ", ".join(f"@{name} on grid {grid}" for name, grid in self._on_their_way)
+            text += f"; on their way were: {launched}"
+        if failure.code == cu.ASSERT:
+            text += "; an assertion of a kernel failed, and the device wrote which one to the standard error output"
+        text += "; nothing on this device works any more in this process; fix: start a new one; device='ptxsim' finds the place"
+        self._lost = DeviceError(text, failure.code, failure.name)
+        return self._lost
+
+    def _not_while_recording(self, what: str) -> None:
+        if self._recorded is not None:
+            raise UserError(f"{self.name}: {what} while launches are recorded; fix: do it before")
+
+    def _sweep(self) -> None:
+        """Give back what died."""
+        while self.abandoned:
+            self._free(self.abandoned.popleft())
+        while self.abandoned_graphs:
+            self.driver.cuGraphExecDestroy(self.abandoned_graphs.popleft())
+        if self.abandoned_modules:
+            self.driver.cuStreamSynchronize(self.stream)  # a module must not go while its kernels run
+            while self.abandoned_modules:
+                self.driver.cuModuleUnload(self.abandoned_modules.popleft())
+
+    # -- memory --------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> CudaMemory:
+        """Implements `GpuDevice.allocate`. When memory runs out, what the pool keeps is given up and it is tried again."""
+        if nbytes < 0:
+            raise UserError(f"{self.name}: {nbytes} bytes of memory")
+        if nbytes == 0:
+            return CudaMemory(self, 0, 0)
+        with self._turn("allocating %d bytes", nbytes):
+            self._not_while_recording("memory is allocated")
+            self._sweep()
+            try:
+                return CudaMemory(self, self._allocate(nbytes), nbytes)
+            except cu.CudaFailure as failure:
+                if failure.code != cu.OUT_OF_MEMORY:
+                    raise
+            gc.collect()
+            self._sweep()
+            self.driver.cuStreamSynchronize(self.stream)
+            if self._pool:
+                self.driver.cuMemPoolTrimTo(self._pool, 0)
+            try:
+                return CudaMemory(self, self._allocate(nbytes), nbytes)
+            except cu.CudaFailure as failure:
+                if failure.code != cu.OUT_OF_MEMORY:
+                    raise
+                free, total = self.driver.cuMemGetInfo()
+                raise DeviceMemoryError(
+                    f"{self.name} ({self.model}): {nbytes} bytes of memory were asked for, {free} of {total} are free; fix: "
+                    "free other buffers, use smaller ones, or another device",
+                    nbytes, free, total,
+                ) from failure  # fmt: skip
+
+    def _allocate(self, nbytes: int) -> int:
+        return self.driver.cuMemAllocAsync(nbytes, self.stream) if self._pool else self.driver.cuMemAlloc(nbytes)
+
+    def _free(self, address: int) -> None:
+        if self._pool:
+            self.driver.cuMemFreeAsync(address, self.stream)
+        else:
+            self.driver.cuStreamSynchronize(self.stream)
+            self.driver.cuMemFree(address)
+
+    def release(self, address: int) -> None:
+        """Free memory in the order of the stream; a lost device has none, and a recording must not contain it."""
+        if self._lost is not None:
+            return
+        with self._turn("freeing memory"):
+            if self._recorded is not None:
+                self.abandoned.append(address)
+            else:
+                self._free(address)
+
+    def release_graph(self, executable: int) -> None:
+        if self._lost is None:
+            with self._turn("freeing a recording"):
+                self.driver.cuGraphExecDestroy(executable)
+
+    def upload(self, memory: GpuMemory, offset: int, array: Array) -> None:
+        self._check_copy(memory, offset, array, "upload")
+        if array.nbytes:
+            with self._turn("copying %d bytes to the device", array.nbytes):
+                self._not_while_recording("memory is copied")
+                self._transfers.upload(memory.address + offset, array.ctypes.data, array.nbytes)
+
+    def download(self, memory: GpuMemory, offset: int, array: Array) -> None:
+        self._check_copy(memory, offset, array, "download")
+        if not array.flags.writeable:
+            raise UserError(f"{self.name}, download: the array is read-only")
+        if array.nbytes:
+            with self._turn("copying %d bytes from the device", array.nbytes):
+                self._not_while_recording("memory is copied")
+                self._transfers.download(array.ctypes.data, memory.address + offset, array.nbytes)
+
+    def copy_between(self, target: int, source: int, nbytes: int) -> None:
+        """Copies from address to address, in the order of the calls."""
+        if nbytes:
+            with self._turn("copying %d bytes on the device", nbytes):
+                self._not_while_recording("memory is copied")
+                self.driver.cuMemcpyDtoDAsync(target, source, nbytes, self.stream)
+
+    def copy(self, target: GpuMemory, target_offset: int, source: GpuMemory, source_offset: int, nbytes: int) -> None:
+        """Copies bytes between allocations of this device, in the order of what it was asked for."""
+        for memory, offset in ((target, target_offset), (source, source_offset)):
+            if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
+                raise UserError(f"{self.name}, copy: bytes {offset} to {offset + nbytes} of memory that has {memory.nbytes}")
+        self.copy_between(target.address + target_offset, source.address + source_offset, nbytes)
+
+    def _check_copy(self, memory: GpuMemory, offset: int, array: Array, what: str) -> None:
+        if not array.flags.c_contiguous or array.dtype.hasobject:
+            raise UserError(f"{self.name}, {what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
+        if offset < 0 or offset + array.nbytes > memory.nbytes:
+            raise UserError(
+                f"{self.name}, {what}: bytes {offset} to {offset + array.nbytes} of memory that has {memory.nbytes}"
+            )
+
+    # -- kernels -------------------------------------------------------------------------
+
+    def load(self, code: KernelCode) -> CudaKernel:
+        """Implements `GpuDevice.load`. The driver makes machine code of the PTX and keeps it on disk."""
+        check_code(self, code)
+        with self._turn("loading @%s for %s, PTX %s", code.name, code.target, cu.ptx_text(code.ptx_version)):
+            found = self._kernels.get(code)
+            if found is None:
+                self._not_while_recording("a kernel is loaded")
+                self._sweep()
+                found = load_kernel(self, code)
+                self._kernels[code] = found
+            return found
+
+    def launch(
+        self,
+        loaded: LoadedKernel,
+        grid: tuple[int, int, int],
+        words: Sequence[int],
+        cluster: tuple[int, int, int] | None = None,
+    ) -> None:
+        """Implements `GpuDevice.launch`. `cluster`: blocks of a cluster, along x, y, z; they divide the grid."""
+        if not isinstance(loaded, CudaKernel) or loaded.device is not self:
+            raise InternalError(f"{self.name}: a launch of {loaded!r}, which was loaded on another device")
+        code = loaded.code
+        if 0 in grid:
+            return
+        self._check_grid(code.name, grid, cluster)
+        if len(words) != len(code.parameters):
+            raise InternalError(f"@{code.name} takes {len(code.parameters)} words, {len(words)} were given")
+        doing = "launching @%s on grid %s with %d threads and %d bytes of shared memory"
+        with self._turn(doing, code.name, grid, code.threads, code.shared_bytes):
+            loaded.fill(words)
+            self.driver.cuLaunchKernelEx(
+                loaded.function, grid, code.threads, code.shared_bytes, self.stream, cluster, loaded.parameters
+            )
+            if self._recorded is not None:
+                self._recorded.append((loaded, grid))
+            else:
+                self._note(loaded, grid)
+
+    def tensor_map(
+        self, facts: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
+    ) -> int:
+        """The word of a launch for a parameter that is a tensor map: of the tensor at an address, outermost axis first, with
+        strides in elements. Raises `UserError` for tensors that no map describes."""
+        if self.capability < FIRST_CAPABILITY:
+            raise UserError(f"{self.name} ({self.model}) has no tensor maps; they came with compute capability 9.0")
+        with self._turn("making a tensor map"):
+            return encode_map(self.driver, facts, address, extents, strides, pads_with_nan)
+
+    def _note(self, kernel: CudaKernel, grid: tuple[int, int, int]) -> None:
+        self._on_their_way.append((kernel.code.name, grid))
+        self._prints = self._prints or kernel.prints
+
+    def _check_grid(self, name: str, grid: tuple[int, int, int], cluster: tuple[int, int, int] | None) -> None:
+        for axis, extent, most in zip("xyz", grid, self.most_blocks, strict=True):
+            if not 0 < extent <= most:
+                raise UserError(
+                    f"@{name} on grid {grid}: {extent} programs along {axis}; {self.name} takes {most} at most; fix: put the "
+                    "large extent on x, or launch in parts"
+                )
+        if cluster is not None and any(c < 1 or g % c for g, c in zip(grid, cluster, strict=True)):
+            raise UserError(f"@{name}: clusters of {cluster} blocks do not divide the grid {grid}")
+
+    def synchronize(self) -> None:
+        """Implements `GpuDevice.synchronize`. What kernels printed is on the standard output then."""
+        with self._turn("waiting for the device"):
+            self._not_while_recording("the device is waited for")
+            self._sweep()
+            if self._prints:
+                sys.stdout.flush()  # Python's buffer and that of C end up in the same place
+            self.driver.cuStreamSynchronize(self.stream)
+            self._on_their_way.clear()
+            if self._prints and os.name == "posix":
+                ctypes.CDLL(None).fflush(None)
+            self._prints = False
+
+    def time(self, call: Callable[[], object], repeats: int = 1) -> list[float]:
+        """Milliseconds that the device takes for what each of `repeats` calls asks of it; waits at the end.
+
+        It is what lies between two events on the stream: with the time the device waited, where it is quicker than the calls.
+        """
+        events: list[tuple[int, int]] = []
+        try:
+            for _ in range(repeats):
+                with self._turn("timing"):
+                    self._not_while_recording("time is taken")
+                    first = self.driver.cuEventCreate(cu.EVENT_DEFAULT)
+                    events.append((first, 0))
+                    events[-1] = first, self.driver.cuEventCreate(cu.EVENT_DEFAULT)
+            for first, second in events:
+                with self._turn("timing"):
+                    self.driver.cuEventRecord(first, self.stream)
+                call()
+                with self._turn("timing"):
+                    self.driver.cuEventRecord(second, self.stream)
+            self.synchronize()
+            with self._turn("timing"):
+                return [self.driver.cuEventElapsedTime(first, second) for first, second in events]
+        finally:
+            if self._lost is None:
+                with self._turn("timing"):
+                    for event in [each for pair in events for each in pair if each]:
+                        self.driver.cuEventDestroy(event)
+
+    # -- recordings ----------------------------------------------------------------------
+
+    def capture(self, record: Callable[[], object]) -> CudaRecording:
+        """Implements `GpuDevice.capture`, by a CUDA graph that is made once. Other threads wait meanwhile."""
+        with self._turn("recording launches"):
+            self._not_while_recording("a recording begins")
+            self._sweep()
+            self._recorded = []
+            try:
+                self.driver.cuStreamBeginCapture(self.stream, cu.CAPTURE_THREAD_LOCAL)
+                try:
+                    record()
+                except BaseException:
+                    self._end_capture_after_error()
+                    raise
+                graph = self.driver.cuStreamEndCapture(self.stream)
+                try:
+                    return CudaRecording(self, self.driver.cuGraphInstantiate(graph), self._recorded)
+                finally:
+                    self.driver.cuGraphDestroy(graph)
+            finally:
+                self._recorded = None
+
+    def _end_capture_after_error(self) -> None:
+        try:
+            graph = self.driver.cuStreamEndCapture(self.stream)
+        except cu.CudaFailure:  # the failed call may have ended it; the first error is the one to see
+            return
+        if graph:
+            self.driver.cuGraphDestroy(graph)
+
+    def replay(self, executable: int, launches: list[tuple[CudaKernel, tuple[int, int, int]]]) -> None:
+        """Launch a recorded graph."""
+        with self._turn("replaying %d recorded launches", len(launches)):
+            self._not_while_recording("a recording is replayed")
+            self.driver.cuGraphLaunch(executable, self.stream)
+            for kernel, grid in launches[-8:]:
+                self._note(kernel, grid)
+            self._prints = self._prints or any(kernel.prints for kernel, _ in launches)
+
+    # -- other streams -------------------------------------------------------------------
+
+    def wait_for(self, stream: int) -> None:
+        """What comes next waits until what another library's stream holds now is done."""
+        self._order(stream, self.stream)
+
+    def let_wait(self, stream: int) -> None:
+        """What comes next on another library's stream waits until what this device was asked for is done."""
+        self._order(self.stream, stream)
+
+    def _order(self, first: int, second: int) -> None:
+        with self._turn("ordering streams"):
+            self._not_while_recording("a stream of another library is waited for")
+            event = self.driver.cuEventCreate(cu.EVENT_DISABLE_TIMING)
+            try:
+                self.driver.cuEventRecord(event, first)
+                self.driver.cuStreamWaitEvent(second, event)
+            finally:
+                self.driver.cuEventDestroy(event)
+
+    def ordinal_of(self, address: int) -> int:
+        """The number of the device whose memory an address lies in. Raises `DeviceError` for other addresses."""
+        with self._turn("asking whose address %#x is", address):
+            return self.driver.cuPointerGetAttribute(cu.POINTER_ORDINAL, address)
+
+    def memory_info(self) -> tuple[int, int]:
+        """Bytes of the device: free, total."""
+        with self._turn("asking for free memory"):
+            return self.driver.cuMemGetInfo()
+

@@ -1,0 +1,120 @@
+"""Kernels on a device: PTX given to the driver, whose assembler makes machine code for that very chip.
+
+The driver is given whole PTX texts (cuModuleLoadDataEx) and keeps what it makes of them on disk itself. Its linker, which would
+hand the machine code out, treats texts as relocatable: kernels took up to two and a half times the registers that way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...lowering.artifact import KernelCode
+from ...promotion.errors import DeviceError, InternalError, UserError
+from ..gpu import WORD_BYTES
+from . import driver as cu
+from .targets import capability_of, runs_on
+
+if TYPE_CHECKING:
+    from .device import CudaDevice
+
+
+class CudaKernel:
+    """A kernel on a device; implements `LoadedKernel`.
+
+    Attributes:
+        function: the driver's handle.  registers: of a thread.  prints: whether it may print.
+        parameters: the address of the parameters' addresses, as a launch takes it.
+    """
+
+    def __init__(self, device: CudaDevice, code: KernelCode, module: int, function: int, registers: int) -> None:
+        self.device = device
+        self.code = code
+        self.function = function
+        self.registers = registers
+        self.prints = "vprintf" in code.ptx
+        self._module = module
+        count = len(code.parameters)
+        self._slots = (ctypes.c_uint64 * max(count, 1))()
+        self._maps = (ctypes.c_uint8 * (cu.MAP_BYTES * code.parameters.count("ptr") + cu.MAP_ALIGNMENT))()
+        next_map = -(-ctypes.addressof(self._maps) // cu.MAP_ALIGNMENT) * cu.MAP_ALIGNMENT
+        places: list[int] = []
+        for index, type_ in enumerate(code.parameters):
+            if type_ == "ptr":
+                places.append(next_map)
+                next_map += cu.MAP_BYTES
+            else:
+                places.append(ctypes.addressof(self._slots) + 8 * index)
+        self._places = tuple(places)
+        self._pointers = (ctypes.c_void_p * max(count, 1))(*places)
+        self.parameters = ctypes.addressof(self._pointers)
+        self._bits = tuple(8 * WORD_BYTES[type_] for type_ in code.parameters)
+
+    def __repr__(self) -> str:
+        return f"<CudaKernel @{self.code.name} on {self.device.name}: {self.registers} registers>"
+
+    def fill(self, words: Sequence[int]) -> None:
+        """Put the words where the driver reads the parameters. Raises `InternalError` for words that do not fit."""
+        slots = self._slots
+        for index, (word, bits) in enumerate(zip(words, self._bits, strict=True)):
+            if not -(1 << (bits - 1)) <= word < 1 << bits:
+                raise InternalError(f"@{self.code.name}, word {index}: {word} for a parameter of {bits} bits")
+            if bits > 64:
+                ctypes.memmove(self._places[index], word.to_bytes(bits // 8, "little"), bits // 8)
+            else:
+                slots[index] = word & ((1 << bits) - 1)
+
+    def __del__(self) -> None:
+        self.device.abandoned_modules.append(self._module)
+
+
+def check_code(device: CudaDevice, code: KernelCode) -> None:
+    """Raises `UserError` or `DeviceError` for code that cannot run on the device, saying by how much it misses."""
+    what = f"@{code.name}"
+    if not runs_on(code.target, device.capability):
+        first, is_exact = capability_of(code.target)
+        takes = f"capability {first // 10}.{first % 10}{'' if is_exact else ' or newer'}"
+        raise UserError(
+            f"{what} was made for {code.target}, which takes {takes}; {device.name} ({device.model}) has "
+            f"{device.capability // 10}.{device.capability % 10}; fix: make it for {device.target}"
+        )
+    cu.check_ptx(code.ptx_version, device.driver_version, what)
+    if code.threads > device.most_threads:
+        raise UserError(f"{what} has {code.threads} threads in a block; {device.name} takes {device.most_threads} at most")
+    if code.shared_bytes > device.most_shared:
+        raise UserError(
+            f"{what} needs {code.shared_bytes} bytes of shared memory, {code.shared_bytes - device.most_shared} more than the "
+            f"{device.most_shared} that a block has on {device.name} ({device.model}); fix: smaller blocks"
+        )
+    unknown = [type_ for type_ in code.parameters if type_ not in WORD_BYTES]
+    if unknown:
+        raise InternalError(f"{what} has parameters of types {', '.join(unknown)}, which no launch can fill")
+
+
+def load_kernel(device: CudaDevice, code: KernelCode) -> CudaKernel:
+    """Load a checked kernel; the device's context is current."""
+    driver = device.driver
+    module = driver.cuModuleLoadDataEx(code.ptx.encode() + b"\0")
+    try:
+        function = driver.cuModuleGetFunction(module, code.name)
+        static = driver.cuFuncGetAttribute(cu.FUNCTION_STATIC_SHARED, function)
+        registers = driver.cuFuncGetAttribute(cu.FUNCTION_REGISTERS, function)
+        threads = driver.cuFuncGetAttribute(cu.FUNCTION_MAX_THREADS, function)
+        if code.threads > threads:
+            raise DeviceError(
+                f"@{code.name}: {code.threads} threads of {registers} registers do not fit; {device.name} takes {threads} of "
+                "them"
+            )
+        if code.shared_bytes + static > device.most_shared:
+            raise UserError(
+                f"@{code.name} needs {code.shared_bytes} + {static} bytes of shared memory, "
+                f"{code.shared_bytes + static - device.most_shared} more than the {device.most_shared} that a block has on "
+                f"{device.name}; fix: smaller blocks"
+            )
+        if code.shared_bytes + static > cu.DEFAULT_SHARED:
+            driver.cuFuncSetAttribute(function, cu.FUNCTION_DYNAMIC_SHARED, code.shared_bytes)
+    except BaseException:
+        driver.cuModuleUnload(module)
+        raise
+    return CudaKernel(device, code, module, function, registers)

@@ -1,0 +1,44 @@
+"""Which code runs on which device.
+
+PTX for sm_XY runs on that capability and all newer ones, as the driver assembles it. PTX for sm_XYa uses what only that very
+chip has. Source: NVIDIA, "PTX ISA", ".target"; "CUDA C++ Programming Guide", "Compute capabilities".
+"""
+
+from __future__ import annotations
+
+from ...promotion.errors import DeviceError, UserError
+from .driver import DRIVERS, version_text
+
+TARGETS: dict[str, int] = {"sm_80": 70, "sm_86": 71, "sm_89": 84, "sm_90a": 80, "sm_100a": 86, "sm_120a": 87}
+"""The targets that code is made for, and the PTX versions (times ten) it comes in. Ordered by capability."""
+
+
+def capability_of(target: str) -> tuple[int, bool]:
+    """(90, True) for "sm_90a": the capability, and whether the code runs on nothing else. Raises `UserError`."""
+    digits = target.removeprefix("sm_").rstrip("af")
+    if not target.startswith("sm_") or not digits.isdigit():
+        raise UserError(f"no GPU target {target!r}; targets: {', '.join(TARGETS)}")
+    return int(digits), target.endswith(("a", "f"))
+
+
+def runs_on(target: str, capability: int) -> bool:
+    """Whether code for the target runs on a device of this capability (90 for 9.0)."""
+    first, is_exact = capability_of(target)
+    return capability == first if is_exact else capability >= first
+
+
+def choose_target(capability: int, driver_version: int, what: str) -> str:
+    """The newest target whose code runs on a device of this capability, with this driver. Raises `DeviceError`."""
+    fitting = [target for target in TARGETS if runs_on(target, capability)]
+    if not fitting:
+        raise DeviceError(
+            f"{what} has compute capability {capability // 10}.{capability % 10}; joinery makes code for 8.0 and newer"
+        )
+    taken = [target for target in fitting if DRIVERS[TARGETS[target]] <= driver_version]
+    if not taken:
+        needed = min(DRIVERS[TARGETS[target]] for target in fitting)
+        raise DeviceError(
+            f"{what}: the driver is for CUDA {version_text(driver_version)}, code for this device takes {version_text(needed)} "
+            "or newer; fix: install a newer driver"
+        )
+    return taken[-1]

@@ -1,0 +1,89 @@
+"""Tensor maps: what TMA copies know of a tensor, made by the driver of a kernel's `TensorMap` and the launch's sizes.
+
+Everything the driver refuses is found here before, with what is wrong. Source: NVIDIA, "CUDA Driver API", "Tensor Map Object
+Management".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...lowering.artifact import TensorMap
+from ...promotion.errors import InternalError, UserError
+from .driver import Driver
+
+MULTIPLE = 16
+"""Bytes: of addresses and strides."""
+MOST_STRIDE = 1 << 40
+MOST_EXTENT = 1 << 32
+MOST_BOX = 256
+FIRST_CAPABILITY = 90
+
+# CUtensorMapDataType
+_TYPES = {"i8": 0, "i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
+_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2}
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_L2_128_BYTES = 2
+_FILL_ZERO, _FILL_NAN = 0, 1
+
+
+def encode_map(
+    driver: Driver, facts: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
+) -> int:
+    """The 128 bytes of a map, as a little-endian integer. Extents and strides (in elements) are outermost first.
+
+    Raises `UserError` for tensors that no map describes, saying what would have to be different.
+    """
+    element = "i8" if facts.element.startswith("f8") else facts.element
+    fits = len(extents) == len(strides) == facts.rank == len(facts.box)
+    if element not in _TYPES or facts.swizzle not in _SWIZZLES or not fits:
+        raise InternalError(f"a tensor map of {facts} for extents {tuple(extents)} and strides {tuple(strides)}")
+    size = _BYTES[element]
+    problem = _problem(facts, size, element, address, extents, [stride * size for stride in strides], pads_with_nan)
+    if problem:
+        raise UserError(
+            f"a tensor of shape {tuple(extents)} with strides {tuple(strides)} at {address:#x} has no tensor map: {problem}"
+        )
+    octets = driver.cuTensorMapEncodeTiled(
+        _TYPES[element],
+        address,
+        list(reversed(extents)),
+        [stride * size for stride in reversed(strides[:-1])],
+        list(reversed(facts.box)),
+        _SWIZZLES[facts.swizzle],
+        _L2_128_BYTES,
+        _FILL_NAN if pads_with_nan else _FILL_ZERO,
+    )
+    return int.from_bytes(octets, "little")
+
+
+def _problem(
+    facts: TensorMap,
+    size: int,
+    element: str,
+    address: int,
+    extents: Sequence[int],
+    strides: Sequence[int],
+    pads_with_nan: bool,
+) -> str:
+    """What the driver would refuse; strides in bytes."""
+    row = facts.box[-1] * size
+    checks = [
+        (not 1 <= facts.rank <= 5, f"{facts.rank} axes; fix: 1 to 5"),
+        (address <= 0 or address % MULTIPLE != 0, f"its address is no multiple of {MULTIPLE}; fix: start it at one that is"),
+        (strides[-1] != size, "its last stride is not 1; fix: a copy of it in row-major order"),
+        (
+            any(stride % MULTIPLE for stride in strides[:-1]),
+            f"strides of {tuple(strides[:-1])} bytes are not all multiples of {MULTIPLE}; fix: pad its rows",
+        ),
+        (
+            not all(0 < stride < MOST_STRIDE for stride in strides[:-1]),
+            f"strides of {tuple(strides[:-1])} bytes; fix: above 0 and below 2**40",
+        ),
+        (not all(0 < extent <= MOST_EXTENT for extent in extents), "its extents; fix: from 1 to 2**32"),
+        (not all(0 < extent <= MOST_BOX for extent in facts.box), f"boxes of {facts.box}; fix: extents of at most {MOST_BOX}"),
+        (row % MULTIPLE != 0, f"boxes of {row} bytes along the last axis; fix: a multiple of {MULTIPLE}"),
+        (facts.swizzle and row > facts.swizzle, f"boxes of {row} bytes along the last axis, swizzled by {facts.swizzle}"),
+        (pads_with_nan and element[0] == "i", f"padding with NaN of {facts.element} elements; fix: zeros"),
+    ]
+    return next((text for is_wrong, text in checks if is_wrong), "")

@@ -1,0 +1,193 @@
+"""The simulator as a GPU: memory that lives on between launches, and kernels whose every access is checked."""
+
+from __future__ import annotations
+
+import bisect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...lowering.artifact import KernelCode
+from ...lowering.artifact import TensorMap as Facts
+from ...promotion.errors import DeviceMemoryError, InternalError
+from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, word_bytes
+from .arguments import Arena, initialise_variables, reserve_variables
+from .launch import Kernel, Module
+from .memory import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
+from .tensor_maps import TensorMap
+from .types import Array
+
+CAPACITY = 16 << 30
+"""Bytes of the simulated memory; host memory is used for what is allocated only."""
+_FIRST = 1 << 20
+UNDEFINED = 0x5A
+"""What fresh memory is filled with."""
+
+
+class SimulatedMemory:
+    """An allocation of a simulated GPU."""
+
+    def __init__(self, device: SimulatedGpu, allocation: Allocation) -> None:
+        self._device = device
+        self._allocation: Allocation | None = allocation
+        self.nbytes = allocation.size
+        self.address = GLOBAL_BASE + allocation.start if allocation.size else 0
+
+    def free(self) -> None:
+        if self._allocation is not None:
+            self._device.give_back(self._allocation)
+            self._allocation = None
+
+    __del__ = free
+
+    def range(self, offset: int, nbytes: int) -> slice:
+        """Where bytes of it lie. Raises `InternalError` outside, and after `free`."""
+        if self._allocation is None:
+            raise InternalError("ptxsim: memory is used after it was freed")
+        if not 0 <= offset <= offset + nbytes <= self.nbytes:
+            raise InternalError(f"ptxsim: {nbytes} bytes at {offset} of an allocation of {self.nbytes}")
+        start = self._allocation.start + offset
+        return slice(start, start + nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedKernel:
+    """A kernel, and where the variables of its module are."""
+
+    device: SimulatedGpu = field(repr=False, compare=False)
+    code: KernelCode
+    kernel: Kernel
+    variables: dict[str, int]
+
+
+class _Recording:
+    def __init__(self, replay: Callable[[], None]) -> None:
+        self._replay: Callable[[], None] | None = replay
+
+    def replay(self) -> None:
+        if self._replay is None:
+            raise InternalError("ptxsim: a recording is replayed after it was freed")
+        self._replay()
+
+    def free(self) -> None:
+        self._replay = None
+
+
+class SimulatedGpu:
+    """A GPU that interprets PTX; implements `runtime.gpu.GpuDevice`.
+
+    Args:
+        target: the GPU it stands for.
+        level: 1 checks bounds and rules; 2 also undefined values and bytes in flight; 3 also races.
+    """
+
+    name = "ptxsim"
+
+    def __init__(self, target: str, level: int = 1) -> None:
+        self.target = target
+        self._level = level
+        self._octets: Array = aligned_bytes(_FIRST)
+        self._allocations: list[Allocation] = []
+        self._modules: dict[KernelCode, SimulatedKernel] = {}
+        self._recorded: list[tuple[LoadedKernel, tuple[int, int, int], tuple[int, ...]]] | None = None
+
+    # -- memory
+
+    def allocate(self, nbytes: int) -> SimulatedMemory:
+        return SimulatedMemory(self, self._reserve(f"allocation of {nbytes} bytes", nbytes, ALIGNMENT, True))
+
+    def _reserve(self, name: str, size: int, align: int, writable: bool) -> Allocation:
+        """The first gap that is large enough."""
+        align = max(align, ALIGNMENT)
+        start = ALIGNMENT
+        for allocation in self._allocations:
+            if start + size + GAP <= allocation.start:
+                break
+            start = -(-(allocation.start + allocation.size + GAP) // align) * align
+        end = start + size + GAP
+        if end > CAPACITY:
+            used = sum(each.size for each in self._allocations)
+            raise DeviceMemoryError(f"ptxsim: {size} bytes do not fit: {used} of {CAPACITY} are in use")
+        if end > self._octets.size:
+            grown = aligned_bytes(-(-max(end, 2 * self._octets.size) // 128) * 128)
+            grown[: self._octets.size] = self._octets
+            self._octets = grown
+        self._octets[start : start + size] = UNDEFINED
+        made = Allocation(name, start, size, writable)
+        bisect.insort(self._allocations, made, key=lambda each: each.start)
+        return made
+
+    def give_back(self, allocation: Allocation) -> None:
+        self._allocations.remove(allocation)
+
+    def upload(self, memory: GpuMemory, offset: int, array: Array) -> None:
+        assert isinstance(memory, SimulatedMemory)
+        self._octets[memory.range(offset, array.nbytes)] = array.reshape(-1).view(np.uint8)
+
+    def download(self, memory: GpuMemory, offset: int, array: Array) -> None:
+        assert isinstance(memory, SimulatedMemory)
+        array.reshape(-1).view(np.uint8)[...] = self._octets[memory.range(offset, array.nbytes)]
+
+    # -- kernels
+
+    def load(self, code: KernelCode) -> SimulatedKernel:
+        found = self._modules.get(code)
+        if found is None:
+            module = Module(code.ptx)
+            kernel = module.kernel(code.name)
+
+            def reserve(name: str, size: int, align: int, writable: bool) -> int:
+                return self._reserve(name, size, align, writable).start
+
+            variables = reserve_variables(kernel.function, module.ptx, reserve)
+            initialise_variables(Arena(self._memory(), variables, ParameterMemory(0), {}, []), module.ptx)
+            found = self._modules[code] = SimulatedKernel(self, code, kernel, variables)
+        return found
+
+    def _memory(self) -> GlobalMemory:
+        return GlobalMemory(self._octets.size, self._allocations, self._octets)
+
+    def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], words: Sequence[int]) -> None:
+        assert isinstance(loaded, SimulatedKernel)
+        if 0 in grid:
+            return
+        if self._recorded is not None:
+            self._recorded.append((loaded, grid, tuple(words)))
+            return
+        code = loaded.code
+        data = [word_bytes(type_, word) for type_, word in zip(code.parameters, words, strict=True)]
+        result = loaded.kernel.launch_in(
+            self._memory(), loaded.variables, grid, data, code.shared_bytes, self._level
+        )
+        sys.stdout.write(result.printed)
+
+    def tensor_map(
+        self, facts: Facts, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
+    ) -> int:
+        """Implements `GpuDevice.tensor_map`, in the simulator's own format."""
+        element = "u8" if facts.element.startswith("f8") else facts.element
+        size = int(element.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+        steps = [stride * size for stride in strides]
+        fill = "nan" if pads_with_nan else "zero"
+        made = TensorMap(np.empty(0, np.uint8), extents, steps, facts.box, element, facts.swizzle, fill)
+        return int.from_bytes(made.encode_map(address), "little")
+
+    def synchronize(self) -> None:
+        """Launches are done when they return."""
+
+    def capture(self, record: Callable[[], object]) -> _Recording:
+        if self._recorded is not None:
+            raise InternalError("ptxsim: a recording inside a recording")
+        launches = self._recorded = []
+        try:
+            record()
+        finally:
+            self._recorded = None
+
+        def replay() -> None:
+            for loaded, grid, words in launches:
+                self.launch(loaded, grid, words)
+
+        return _Recording(replay)

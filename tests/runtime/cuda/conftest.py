@@ -1,0 +1,31 @@
+"""Fixtures of the tests of CUDA devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from joinery.runtime.cuda import current
+
+from .fake_driver import FakeDriver
+
+
+@pytest.fixture
+def install() -> Iterator[Callable[..., FakeDriver]]:
+    """Puts a fake driver in place for the test: install(devices=2, …) gives it."""
+    with ExitStack() as stack:
+
+        def put(**options: Any) -> FakeDriver:
+            fake = FakeDriver(**options)
+            stack.enter_context(current.installed(lambda: fake))
+            return fake
+
+        yield put
+
+
+@pytest.fixture
+def fake(install: Callable[..., FakeDriver]) -> FakeDriver:
+    """A fake driver with one device of capability 8.0."""
+    return install()
