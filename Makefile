@@ -6,6 +6,7 @@
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, libdevice, tt_ops
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
 #   make bench      benchmarks side by side with the peers, as ratios
+#   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +22,7 @@ WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS)
 BENCH_ARGS ?=
 
-.PHONY: help venv demo docs tt-ops test test-all test-triton lint types bench bench-peers clean
+.PHONY: help venv demo docs tt-ops test test-all test-triton lint types bench bench-peers bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -80,6 +81,10 @@ bench: $(BENCH_VENV)/.ready
 # The peers and the machine alone: a baseline without joinery.
 bench-peers: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) benchmarks/run.py --peers-only $(BENCH_ARGS)
+
+# Nothing is installed: torch and triton for the device's driver are the machine's own.
+bench-gpu:
+	$(PYTHON) benchmarks/gpu.py $(BENCH_ARGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

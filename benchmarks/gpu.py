@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ class Run:
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
+    is_lost: bool = False  # it did not end, or the device was lost
 
     def found(self, key: str) -> list[Any]:
         return [line[key] for line in self.lines if key in line]
@@ -58,12 +61,15 @@ class Run:
 class Child:
     """A process that writes lines to a file."""
 
-    def __init__(self, command: Sequence[str], arguments: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None
+    ) -> None:
         self._out, self._err = (Path(tempfile.mkstemp(dir=folder)[1]) for _ in range(2))
         with self._err.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*command, "--child", str(self._out), *arguments], stdout=subprocess.DEVNULL, stderr=errors
-            )
+                [*command, "--child", str(self._out), *arguments], stdout=subprocess.DEVNULL, stderr=errors,
+                env=environment,
+            )  # fmt: skip
         self._size, self._moved = 0, time.monotonic()
 
     def poll(self, deadline: float) -> Run | None:
@@ -78,10 +84,11 @@ class Child:
             why = "out of time" if now >= deadline else f"nothing was heard of it for {STALL:.0f} s"
             self.end()
         lines = [json.loads(line) for line in self._out.read_text().splitlines() if line.endswith("}")]
-        run = Run(lines, why)
+        run = Run(lines, why, bool(why) or (code or 0) < 0)
         if code:
             errors = self._err.read_text(errors="replace").strip().splitlines()
             run.problem = f"exit status {code}" + (f": {errors[-1]}" if errors else "")
+            run.is_lost = run.is_lost or "DeviceError" in run.problem
         return run
 
     def end(self) -> None:
@@ -104,10 +111,11 @@ class Bench:
     seconds: float
     small: bool
     jobs: int
+    environment: Mapping[str, str] | None = None
 
     def child(self, *arguments: str) -> Child:
         extra = ["--small"] if self.small else []
-        return Child(self.command, [*arguments, "--seconds", str(self.seconds), *extra], self.folder)
+        return Child(self.command, [*arguments, "--seconds", str(self.seconds), *extra], self.folder, self.environment)
 
     def measure(self, name: str, share: float) -> tuple[Measurement | None, str]:
         """A case, without the configurations that do not end or lose the device; why there is none."""
@@ -121,7 +129,7 @@ class Bench:
                 facts = (found[key] for key in ("name", "limit_reason", "samples"))
                 return Measurement(*facts, tuple(found["ours"]), found["notes"]), ""
             problem = f"at {run.last!r}: {run.problem or 'it ended without a result'}"
-            if not run.found("at") or run.last in without or run.last in ("inputs", "start"):
+            if not run.is_lost or run.last in (*without, "inputs", "start"):
                 break
             without.append(run.last)
         return None, problem
@@ -140,11 +148,11 @@ class Bench:
                 running.remove(entry)
                 done = {line["case"]: line["problem"] for line in run.lines if "case" in line}
                 left = [name for name in entry[1] if name not in done]
-                if left and run.found("at") and time.monotonic() < deadline:
-                    done[left[0]] = run.problem or "it ended"
-                    left = left[1:]
-                    if left:
-                        running.append((self.child("corpus", *left), left))
+                if run.last in left:
+                    done[run.last] = run.problem or "it ended"
+                    left.remove(run.last)
+                if left and done and time.monotonic() < deadline:
+                    running.append((self.child("corpus", *left), left))
                 else:
                     done |= dict.fromkeys(left, run.problem or "it ended")
                 found |= done
@@ -180,7 +188,7 @@ def be_a_child(options: argparse.Namespace) -> int:
     elif what == "corpus":
         children.check_corpus(names, write)
     elif what == "minilm":
-        children.minilm(options.seconds, write)
+        children.minilm(options.seconds, options.small, write)
     else:
         children.measure(what, options.seconds, options.small, options.without, write)
     return 0
@@ -193,7 +201,8 @@ def main(argv: Sequence[str], command: Sequence[str] = (sys.executable, str(Path
     end = time.monotonic() + 60 * options.minutes
     chosen = options.cases or [*CASES, *OTHERS]
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(command, Path(folder), end, options.seconds, options.small, max(options.jobs, 1))
+        environment = environment_for(Path(folder))
+        bench = Bench(command, Path(folder), end, options.seconds, options.small, max(options.jobs, 1), environment)
         run = bench.child("facts").wait(end)
         if not run.found("device"):
             print(f"there is nothing to measure: {run.problem}")
@@ -210,6 +219,16 @@ def main(argv: Sequence[str], command: Sequence[str] = (sys.executable, str(Path
     output.write_text(json.dumps({"date": date.isoformat(timespec="seconds"), **facts, **result}, indent=1) + "\n")
     print(f"\nwritten to {output}")
     return int(wrong)
+
+
+def environment_for(folder: Path) -> dict[str, str] | None:
+    """What lets children import joinery: the checkout this file is in, by a link in the folder, if it is not installed."""
+    if importlib.util.find_spec("joinery") is not None:
+        return None
+    (folder / "packages").mkdir()
+    (folder / "packages" / "joinery").symlink_to(Path(__file__).resolve().parents[1], target_is_directory=True)
+    paths = [str(folder / "packages"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def measured(bench: Bench, chosen: Sequence[str], corpus: Sequence[str]) -> tuple[dict[str, Any], bool]:

@@ -167,8 +167,6 @@ class CudaDevice:
         self.processors = attribute(cu.MULTIPROCESSOR_COUNT)
         self.most_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
         self.total_memory = driver.cuDeviceTotalMem(handle)
-        self.l2_bytes = attribute(cu.L2_BYTES)
-        self.clock_hz = 1000 * attribute(cu.CLOCK_RATE)
         self.lock = threading.RLock()
         self.abandoned: deque[int] = deque()
         self.abandoned_graphs: deque[int] = deque()
@@ -189,6 +187,14 @@ class CudaDevice:
 
     def __repr__(self) -> str:
         return f"<CudaDevice {self.name!r}: {self.model}, {self.target}>"
+
+    @property
+    def l2_bytes(self) -> int:
+        return self.driver.cuDeviceGetAttribute(cu.L2_BYTES, self.handle)
+
+    @property
+    def clock_hz(self) -> int:
+        return 1000 * self.driver.cuDeviceGetAttribute(cu.CLOCK_RATE, self.handle)
 
     # -- turns and errors ----------------------------------------------------------------
 

@@ -119,7 +119,7 @@ class Producer:
         self._slot = len(f.lines) - 1
         k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
         f.cond_branch(f.icmp("uge", k.t.warp, i32(k.warps)), self._label, consumers)
-        self._known = f.known()
+        self._known, self._remembered = f.known(), k.t.all_remembered()
         f.start(consumers, True)
         self._lines: list[str] = []
         self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
@@ -152,7 +152,7 @@ class Producer:
         """What is emitted inside is done by one thread of the warp; the label ends it."""
         k, f = self.k, self.k.f
         self.is_busy = True
-        with _apart(f) as self._lines, f.knowing(self._known), k.ev.scope():
+        with _apart(f) as self._lines, f.knowing(self._known), k.t.knowing(self._remembered), k.ev.scope():
             scalars, nodes = dict(k.scalars), dict(k.nodes)
             begin, end = f.label("copies"), f.label("end")
             f.start(self._label)

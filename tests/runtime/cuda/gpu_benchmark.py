@@ -1,7 +1,7 @@
-"""Run by test_gpu_benchmark.py: benchmarks/gpu.py on the fake driver.  CAPABILITY [broken] ARGUMENT …
+"""Run by test_gpu_benchmark.py: benchmarks/gpu.py on the fake driver.  CAPABILITY BROKEN ARGUMENT …
 
-"broken": what breaks on purpose, as a device would: "assembler" (no code loads), "attention" (the first kernel of attention
-leaves its memory), "stalls" (that kernel does not end).
+BROKEN: what goes wrong, as on a device: "kills:NAME", the first kernel of that name leaves its memory; "stalls:NAME", loading
+it does not end; "loses:NAME", as "kills", but every one does.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ def main() -> int:
     fake_driver = importlib.import_module("fakes.fake_driver")
     sys.path.insert(0, str(BENCHMARKS))
     bench = importlib.import_module("gpu")
-    bench.STALL = 6.0
+    bench.STALL = 8.0
+    how, _, name = broken.partition(":")
+    is_again = any("--without" in each for each in arguments)
 
     class Driver(fake_driver.FakeDriver):
-        def cuModuleLoadDataEx(self, image: bytes) -> int:
-            if broken == "assembler":
-                self.fail("cuModuleLoadDataEx", 218)
-            self.is_first = b"attention" in image and "cuModuleGetFunction" not in self._counts
-            return super().cuModuleLoadDataEx(image)
+        def cuModuleGetFunction(self, module: int, kernel: str) -> int:
+            is_meant = bool(name) and name in kernel
+            self.is_killed = is_meant and (how == "loses" or (how == "kills" and not is_again))
+            if is_meant and how == "stalls" and not is_again:
+                time.sleep(60)
+            return super().cuModuleGetFunction(module, kernel)
 
-        def cuLaunchKernelEx(self, function: int, *rest: object) -> None:
-            if self.is_first and broken in ("attention", "stalls") and not any("--without" in each for each in arguments):
-                if broken == "stalls":
-                    time.sleep(60)
+        def cuLaunchKernelEx(self, *args: object) -> None:
+            super().cuLaunchKernelEx(*args)
+            if self.is_killed:
                 self.dead[0] = 700
-            super().cuLaunchKernelEx(function, *rest)
 
     fake = Driver(capability=(int(capability) // 10, int(capability) % 10), memory=1 << 23)
     with current.installed(lambda: fake):
