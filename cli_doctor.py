@@ -6,12 +6,9 @@ import argparse
 import json
 import os
 import platform
-import re
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from . import __version__
@@ -150,39 +147,18 @@ def _device(driver: Any, ordinal: int, version: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _places() -> list[Path]:
-    """Where a CUDA toolkit may lie: its own variables, the usual folders, the wheels of this Python."""
-    roots = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    roots += [Path("/usr/local/cuda"), Path("/opt/cuda")]
-    import sysconfig
-
-    wheels = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
-    return [*roots, wheels / "cuda_nvcc", wheels / "cu13", wheels / "cu12"]
-
-
 def _ptxas() -> dict[str, str] | None:
-    """The assembler for NVIDIA GPUs. Devices need none, the driver has its own; benchmarks and checks of code use it."""
-    import shutil
-    import subprocess
+    from .runtime.ptxas import find_assembler
 
-    name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
-    candidates = [shutil.which("ptxas"), *(str(place / "bin" / name) for place in _places())]
-    for candidate in candidates:
-        if candidate is None or not os.access(candidate, os.X_OK):
-            continue
-        try:
-            said = subprocess.run([candidate, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
-        except (OSError, subprocess.SubprocessError):
-            continue
-        version = re.search(r"release (\d+\.\d+)", said)
-        if version is not None:
-            return {"path": candidate, "version": version[1]}
-    return None
+    found = find_assembler()
+    return None if found is None else {"path": found.path, "version": found.version}
 
 
 def _libdevice() -> str | None:
     """NVIDIA's library of math functions. joinery has its own instead and does not read it."""
-    files = (place / "nvvm" / "libdevice" / "libdevice.10.bc" for place in _places())
+    from .runtime.ptxas import toolkit_places
+
+    files = (place / "nvvm" / "libdevice" / "libdevice.10.bc" for place in toolkit_places())
     return next((str(file) for file in files if file.is_file()), None)
 
 

@@ -148,9 +148,11 @@ def _device(device: str, target: Target, store: CompileCache | None) -> Device:
         from .runtime.ptxsim.device import SimulatedGpu
 
         return GpuPlace(SimulatedGpu(target.name), store)
+    from .runtime.cuda.arrays import CudaArrays
     from .runtime.cuda.device import cuda_device
 
-    return GpuPlace(cuda_device(device), store)
+    gpu = cuda_device(device)
+    return GpuPlace(gpu, store, CudaArrays(gpu))
 
 
 def _arrays(graph: Graph) -> list[Array]:

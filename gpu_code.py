@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
+from .lowering.llvm.collection import no_collection
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
@@ -103,7 +104,8 @@ class GpuKernels:
         with self._lock:
             if key not in self._codes:
                 function = self._simplified(fitting)
-                lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
+                with no_collection():
+                    lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
                 self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved))
             return self._codes[key]
 

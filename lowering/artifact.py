@@ -86,15 +86,16 @@ class KernelCode:
 
 @dataclass(frozen=True, slots=True)
 class GpuLaunch:
-    """One launch of a kernel: its argument words are the addresses of `buffers`, then `scalars`.
+    """One launch of a kernel.
 
-    kernel: which of `GpuProgram.kernels`.  buffers: pairs of kind ("input", "constant", "output", "temporary") and index.
+    kernel: which of `GpuProgram.kernels`.
+    arguments: in the order of the parameters before the tensor maps. A buffer, whose address it is: kind ("input", "constant",
+    "output", "temporary") and index; or a size.
     grid: the number of programs.
     """
 
     kernel: int
-    buffers: tuple[tuple[str, int], ...]
-    scalars: tuple[int | str, ...]
+    arguments: tuple[tuple[str, int] | int | str, ...]
     grid: int | str
 
 

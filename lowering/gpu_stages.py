@@ -8,7 +8,7 @@ from .llvm.compile_ptx import compile_ptx
 from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
-from .program import BlockProgram
+from .program import BlockProgram, Described
 from .state import Lowered, OwnStages
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
@@ -31,7 +31,8 @@ def _choose_layouts(state: Lowered) -> None:
 def _tile_plan(state: Lowered) -> None:
     assert state.plan is not None
     target = _target(state)
-    tiler = Tiler(GpuLimits(target.shared_bytes, target.processors))
+    limits = GpuLimits(target.shared_bytes, target.processors, target.has_tensor_copies, target.has_wgmma)
+    tiler = Tiler(limits)
     state.launches = tuple([tiler.tile(nest)[1] for nest in state.plan.nests])
     state.programs = tuple(tiler.programs)
 
@@ -43,7 +44,8 @@ def _lower_programs(state: Lowered) -> None:
 
 def _lower(program: BlockProgram, target: GpuTarget) -> GpuKernel:
     function = program.func.clone()  # the program stays as it was tiled
-    run_passes(function)
+    first = program.pointers + program.scalars
+    run_passes(function, keep=range(first, first + program.described))
     return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), ALIGNMENT))
 
 
@@ -66,6 +68,13 @@ def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
     )
 
 
+def _description(tensor: Described) -> tuple[tuple[str, int] | int | str, ...]:
+    """What the passes make of a descriptor: address, extents, strides, whether it pads with NaN. A tensor that is empty at run
+    time is not read; its map needs extents that are not 0 all the same."""
+    extents = [each if isinstance(each, int) else f"max({each}, 1)" for each in tensor.extents]
+    return ((tensor.buffer.kind, tensor.buffer.index), *extents, *map(size_text, tensor.strides), 0)
+
+
 def _gpu_program(state: Lowered) -> GpuProgram:
     """The launches as data: sizes that are known at run time only become texts of dim expressions."""
     plan = state.plan
@@ -73,8 +82,11 @@ def _gpu_program(state: Lowered) -> GpuProgram:
     launches = tuple(
         GpuLaunch(
             launch.program,
-            tuple((buffer.kind, buffer.index) for buffer in launch.buffers),
-            tuple(size_text(extent) for extent in launch.scalars),
+            (
+                *[(buffer.kind, buffer.index) for buffer in launch.buffers],
+                *[size_text(extent) for extent in launch.scalars],
+                *[argument for tensor in launch.described for argument in _description(tensor)],
+            ),
             size_text(launch.grid),
         )
         for launch in state.launches

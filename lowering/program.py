@@ -12,7 +12,8 @@ from .nest import Buffer, Extent
 class BlockProgram:
     """A block kernel and nothing about where its arguments come from.
 
-    `func` is a `tt.func` (see `lowering/tt`); its parameters are `pointers` pointers followed by `scalars` i64 values.
+    `func` is a `tt.func` (see `lowering/tt`); its parameters are `pointers` pointers followed by `scalars` i64 values and
+    `described` descriptors.
     `key` identifies the program up to names: equal keys compile once.
     """
 
@@ -24,6 +25,16 @@ class BlockProgram:
     template: str  # which tile template made it: "map", "row", "contract", "attention", "scan", ...
     tiles: tuple[tuple[str, int], ...]  # axis name → block extent, for reports
     warps: int  # of a GPU, that run a program together
+    described: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A tensor that a launch describes: where it lies, extents and strides in elements, outermost axis first."""
+
+    buffer: Buffer
+    extents: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +49,4 @@ class Launch:
     bytes_read: Extent
     bytes_written: Extent
     flops: Extent
+    described: tuple[Described, ...] = ()  # one per descriptor parameter

@@ -109,7 +109,7 @@ class BoundCall:
     __slots__ = ("_copies", "_function", "_keep_alive", "_result", "inputs", "outputs", "staged")
 
     def __init__(
-        self, executable: Executable, inputs: Sequence[Array], outputs: Sequence[Array] | None
+        self, executable: Executable, inputs: Sequence[object], outputs: Sequence[Array] | None
     ) -> None:
         label = executable.label
         checked, plan = executable.check(inputs)
@@ -134,7 +134,9 @@ class BoundCall:
             array.nbytes for array in (*checked, *executable.constants, *written)
         )
         names = [spec.name for spec in executable.outputs]
-        self.inputs = {spec.name: array for spec, array in zip(executable.inputs, inputs, strict=True)}
+        self.inputs: dict[str, Any] = {
+            spec.name: array for spec, array in zip(executable.inputs, inputs, strict=True)
+        }
         self.outputs = dict(zip(names, targets, strict=True))
         self.staged = tuple(
             name for name, to, from_ in zip(names, targets, written, strict=True) if to is not from_

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from ..lowering.artifact import CompiledGraph
+from .gpu import Array, DeviceArray, DeviceArrays
 
 
 class LinkedModel(Protocol):
@@ -22,6 +24,11 @@ class LinkedModel(Protocol):
         """Address of `jn_run`; None where it is no native code."""
         ...
 
+    @property
+    def arrays(self) -> DeviceArrays | None:
+        """How arrays in the device's own memory are taken; None where all arrays are the host's."""
+        ...
+
     def prepare(self, dims: int, sizes: int) -> int:
         """Calls `jn_prepare(dims, sizes)`: -1, or the index of the check that failed."""
         ...
@@ -29,6 +36,33 @@ class LinkedModel(Protocol):
     def run(self, pool: int, buffers: int, dims: int) -> None:
         """Calls `jn_run(pool, buffers, dims)` without holding the GIL; returns when the outputs are
         written."""
+        ...
+
+
+class GpuLinkedModel(LinkedModel, Protocol):
+    """A compiled graph on a device that has arrays of its own."""
+
+    def run_on_device(
+        self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> None:
+        """As `run`, on arrays of the host and of the device; may return before the outputs are written.
+
+        constants: their addresses on the host.
+        """
+        ...
+
+    def record_on_device(
+        self, inputs: Sequence[DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> BoundLaunches:
+        """Prepares runs over these very arrays, whose addresses are multiples of 64."""
+        ...
+
+
+class BoundLaunches(Protocol):
+    """Prepared launches over arrays on a device."""
+
+    def replay(self) -> None:
+        """Asks for all of them; may return before they are done."""
         ...
 
 

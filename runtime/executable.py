@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,8 +21,9 @@ from ..lowering.artifact import CompiledGraph
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, UserError
 from . import memory
-from .device import Device
-from .inputs import InputSpec, bind_dims, convert, describe
+from .device import Device, GpuLinkedModel
+from .gpu import DeviceArray
+from .inputs import InputSpec, bind_dims, check_device_array, convert, describe
 from .layouts import stored_shape
 from .sizes import Size
 from .threads import pool_address, resolve_threads
@@ -193,9 +195,51 @@ class Executable:
             buffers = self.buffers(inputs, outputs, arena)
             self.linked.run(self.pool, ctypes.addressof(buffers), ctypes.addressof(plan.words))
 
+    def device_arrays(self, values: Sequence[object]) -> list[DeviceArray | None]:
+        """Those of the values that live on the model's device; all None where no arrays do."""
+        arrays = self.linked.arrays
+        return [None if arrays is None else arrays.array_of(value) for value in values]
+
+    def call_on_device(self, values: Sequence[object], found: Sequence[DeviceArray | None]) -> Any:
+        """A run with inputs on the device: the outputs are there too, and may not be written yet."""
+        linked = cast("GpuLinkedModel", self.linked)
+        arrays = linked.arrays
+        assert arrays is not None
+        inputs = self.check_on_device(values, found)
+        plan = self.plan(bind_dims(self.inputs, inputs, self.label))
+        outputs = self.allocate_on_device(plan)
+        linked.run_on_device(inputs, self.constant_addresses, outputs, ctypes.addressof(plan.words))
+        arrays.settle([array for array in found if array is not None])
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def check_on_device(
+        self, values: Sequence[object], found: Sequence[DeviceArray | None]
+    ) -> list[Array | DeviceArray]:
+        """Inputs on the device as they are, the others converted. Raises `UserError` for whatever does not fit."""
+        return [
+            convert(spec, value, self.label) if array is None else check_device_array(spec, array, self.label)
+            for spec, value, array in zip(self.inputs, values, found, strict=True)
+        ]
+
+    def allocate_on_device(self, plan: Plan) -> list[DeviceArray]:
+        arrays = self.linked.arrays
+        assert arrays is not None
+        return [
+            arrays.new_array(shape, spec.dtype.numpy)
+            for spec, shape in zip(self.outputs, plan.shapes, strict=True)
+        ]
+
+    @functools.cached_property
+    def constant_addresses(self) -> list[int]:
+        return [memory.address(array) for array in self.constants]
+
     def call(self, *values: object, **named: object) -> Any:
         """Checks, runs, and returns the output array, or a tuple of them."""
-        arrays, plan = self.check(self.collect(values, named))
+        given = self.collect(values, named)
+        found = self.device_arrays(given)
+        if any(array is not None for array in found):
+            return self.call_on_device(given, found)
+        arrays, plan = self.check(given)
         outputs = self.allocate(plan)
         self.run(arrays, outputs, plan)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

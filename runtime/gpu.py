@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowering.artifact import KernelCode
+from ..lowering.artifact import KernelCode, TensorMap
 from ..promotion.errors import InternalError
 
 Array = NDArray[Any]
@@ -100,6 +100,13 @@ class GpuDevice(Protocol):
         """
         ...
 
+    def tensor_map(
+        self, facts: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
+    ) -> int:
+        """The word of a launch for a parameter that is a tensor map: of the tensor at an address, outermost axis first, with
+        strides in elements. Raises `UserError` for tensors that no map describes."""
+        ...
+
     def synchronize(self) -> None:
         """Waits until everything is done. Raises what kernels did wrong: then the device is lost to this process."""
         ...
@@ -109,6 +116,47 @@ class GpuDevice(Protocol):
 
         Inside, only `launch` may be used: memory and kernels have to be there before.
         """
+        ...
+
+
+class DeviceArray(Protocol):
+    """A row-major array in the memory of a device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+class DeviceArrays(Protocol):
+    """How a device takes and gives arrays that live in its memory."""
+
+    def array_of(self, value: object) -> DeviceArray | None:
+        """The array that a value is, or shares memory with; None if it is no array on any device.
+
+        Raises `UserError` for arrays on other devices.
+        """
+        ...
+
+    def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+        """Undefined contents."""
+        ...
+
+    def is_writeable(self, array: DeviceArray) -> bool: ...
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copies from address to address."""
+        ...
+
+    def settle(self, arrays: Sequence[DeviceArray]) -> None:
+        """Waits where other libraries own some of the arrays: they have an order of their own."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Compiled graphs on GPUs: constants that live on the device, and for every set of dims a recording of the launches.
 
 A run copies the inputs to the device, replays the recording and copies the outputs back. Sizes are texts of dim expressions;
-they are evaluated once per set of dims.
+they are evaluated once per set of dims. Memory and recordings go back to the device with the objects that hold them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorSpec
+from ..lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError
 from . import memory
 from .device import LinkedModel
-from .gpu import ALIGNMENT, GpuDevice, GpuMemory, Recording
+from .gpu import ALIGNMENT, Array, DeviceArray, DeviceArrays, GpuDevice, GpuMemory, Recording
 from .layouts import stored_shape
 from .native.library import ObjectStore, native_library
 from .sizes import parse_size
@@ -64,17 +64,29 @@ class _Prepared:
         self.memory.free()
 
 
+class _Bound:
+    """Implements `BoundLaunches`. Keeps what the launches use."""
+
+    def __init__(self, recording: Recording, arena: GpuMemory, model: GpuModel) -> None:
+        self._recording = recording
+        self._keep_alive = (arena, model)
+
+    def replay(self) -> None:
+        self._recording.replay()
+
+
 class GpuModel:
-    """A compiled graph, loaded on a GPU; implements `LinkedModel`. Runs take turns."""
+    """A compiled graph, loaded on a GPU; implements `GpuLinkedModel`. Runs take turns."""
 
     prepare_address = None
     run_address = None
 
-    def __init__(self, compiled: CompiledGraph, device: GpuDevice) -> None:
+    def __init__(self, compiled: CompiledGraph, device: GpuDevice, arrays: DeviceArrays | None = None) -> None:
         if compiled.gpu is None:
             raise InternalError(f"model {compiled.name!r} was compiled for {compiled.target}, not for a GPU")
         self._compiled = compiled
         self._program: GpuProgram = compiled.gpu
+        self.arrays = arrays
         self._device = device
         self._kernels = tuple([device.load(code) for code in self._program.kernels])
         self._constants: list[GpuMemory] = []
@@ -116,6 +128,40 @@ class GpuModel:
                 if nbytes:
                     device.download(prepared.memory, offset, _bytes_at(at, nbytes))
 
+    def run_on_device(
+        self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> None:
+        """Implements `GpuLinkedModel`: the recording stays, the arrays are copied on the device."""
+        assert self.arrays is not None
+        with self._lock:
+            self._upload_constants(constants)
+            prepared = self._prepare_for(self._dims(dims))
+            base = prepared.memory.address
+            for array, (offset, nbytes) in zip(inputs, prepared.inputs, strict=True):
+                if isinstance(array, np.ndarray):
+                    self._device.upload(prepared.memory, offset, array)
+                else:
+                    self.arrays.copy(base + offset, array.address, nbytes)
+            prepared.recording.replay()
+            for array, (offset, nbytes) in zip(outputs, prepared.outputs, strict=True):
+                self.arrays.copy(array.address, base + offset, nbytes)
+
+    def record_on_device(
+        self, inputs: Sequence[DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> _Bound:
+        """Implements `GpuLinkedModel`."""
+        with self._lock:
+            self._upload_constants(constants)
+            values = self._dims(dims)
+            arena = self._device.allocate(_value(self._program.arena_bytes, values))
+            places = {"input": [array.address for array in inputs], "output": [array.address for array in outputs]}
+            try:
+                recording = self._record(values, arena.address, places)
+            except BaseException:
+                arena.free()
+                raise
+            return _Bound(recording, arena, self)
+
     def _upload_constants(self, addresses: Sequence[int]) -> None:
         """Once: a model's constants do not change."""
         for number in range(len(self._constants), len(addresses)):
@@ -136,69 +182,79 @@ class GpuModel:
         return found
 
     def _prepare_anew(self, dims: Mapping[str, int]) -> _Prepared:
-        compiled, program, device = self._compiled, self._program, self._device
-        end = 0
+        compiled, end = self._compiled, 0
 
-        def place(nbytes: int) -> int:
+        def place(nbytes: int) -> tuple[int, int]:
             nonlocal end
             start, end = end, end + -(-nbytes // ALIGNMENT) * ALIGNMENT
-            return start
+            return start, nbytes
 
-        arena = place(_value(program.arena_bytes, dims))
-        places: dict[str, list[tuple[int, int]]] = {}
-        for kind, specs in (("input", compiled.inputs), ("output", compiled.outputs)):
-            sizes = [_tensor_bytes(spec, dims) for spec in specs]
-            places[kind] = [(place(nbytes), nbytes) for nbytes in sizes]
-        offsets = [arena + _value(offset, dims) for offset in program.offsets]
-        whole = device.allocate(end)
-
-        def address(kind: str, index: int) -> int:
-            if kind == "constant":
-                return self._constants[index].address
-            if kind == "temporary":
-                return whole.address + offsets[index]
-            return whole.address + places[kind][index][0]
-
-        def record() -> None:
-            for launch in program.launches:
-                words = [address(kind, index) for kind, index in launch.buffers]
-                words += [_value(scalar, dims) for scalar in launch.scalars]
-                device.launch(self._kernels[launch.kernel], (_value(launch.grid, dims), 1, 1), words)
-
+        place(_value(self._program.arena_bytes, dims))
+        inputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.inputs])
+        outputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.outputs])
+        whole = self._device.allocate(end)
+        places = {
+            "input": [whole.address + start for start, _ in inputs],
+            "output": [whole.address + start for start, _ in outputs],
+        }
         try:
-            recording = device.capture(record)
+            recording = self._record(dims, whole.address, places)
         except BaseException:
             whole.free()
             raise
-        return _Prepared(whole, tuple(places["input"]), tuple(places["output"]), recording)
+        return _Prepared(whole, inputs, outputs, recording)
 
-    def free(self) -> None:
-        """Gives all memory back; the next run starts anew."""
-        with self._lock:
-            while self._prepared:
-                self._prepared.popitem()[1].free()
-            while self._constants:
-                self._constants.pop().free()
+    def _map(self, facts: TensorMap, words: Sequence[int]) -> int:
+        """The tensor map whose address, extents and strides are among the words."""
+        address, *sizes = words[facts.parameter : facts.parameter + 2 * facts.rank + 2]
+        return self._device.tensor_map(facts, address, sizes[: facts.rank], sizes[facts.rank : -1], bool(sizes[-1]))
 
-    def __del__(self) -> None:
-        if hasattr(self, "_prepared"):
-            self.free()
+    def _record(self, dims: Mapping[str, int], arena: int, places: Mapping[str, Sequence[int]]) -> Recording:
+        """All launches. `places`: addresses of inputs and outputs."""
+        program, device = self._program, self._device
+        addresses = {
+            **places,
+            "temporary": [arena + _value(offset, dims) for offset in program.offsets],
+            "constant": [constant.address for constant in self._constants],
+        }
+
+        launches = []
+        for launch in program.launches:
+            words = [
+                addresses[each[0]][each[1]] if isinstance(each, tuple) else _value(each, dims)
+                for each in launch.arguments
+            ]
+            grid = _value(launch.grid, dims)
+            if grid:  # what is launched on an empty grid may have empty tensors, which no map describes
+                words += [self._map(facts, words) for facts in program.kernels[launch.kernel].tensor_maps]
+                launches.append((self._kernels[launch.kernel], (grid, 1, 1), words))
+
+        def record() -> None:
+            for kernel, extents, words in launches:
+                device.launch(kernel, extents, words)
+
+        return device.capture(record)
 
 
 class GpuPlace:
-    """A GPU as a place for models; implements `runtime.device.Device`. Arrays of users stay on the host.
+    """A GPU as a place for models; implements `runtime.device.Device`.
 
-    `store`: as for `HostDevice`.
+    Args:
+        store: as for `HostDevice`.
+        arrays: how users' arrays on the device are taken, where there are such.
     """
 
-    def __init__(self, device: GpuDevice, store: ObjectStore | None = None) -> None:
+    def __init__(
+        self, device: GpuDevice, store: ObjectStore | None = None, arrays: DeviceArrays | None = None
+    ) -> None:
         self._device = device
+        self._arrays = arrays
         self._store = store
         self.name = device.name
 
     def link(self, compiled: CompiledGraph) -> LinkedModel:
         native_library(self._store)
-        return GpuModel(compiled, self._device)
+        return GpuModel(compiled, self._device, self._arrays)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return memory.empty(shape, dtype)

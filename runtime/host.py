@@ -26,6 +26,10 @@ class HostModel:
     _run: Any = field(repr=False)
 
     @property
+    def arrays(self) -> None:
+        return None
+
+    @property
     def prepare_address(self) -> int:
         return self.code["jn_prepare"]
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..lowering.artifact import TensorSpec
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
+from .gpu import DeviceArray
 from .sizes import Size, parse_size
 
 Array = np.ndarray[Any, Any]
@@ -91,6 +92,22 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
     return array
 
 
+def check_device_array(spec: InputSpec, array: DeviceArray, model: str) -> DeviceArray:
+    """An array on a device, which must have the input's dtype and rank as it is. Raises `UserError`."""
+    what = f"{model}: input {spec.name!r}"
+    if array.dtype != spec.dtype.numpy:
+        raise UserError(
+            f"{what} expects {spec.dtype}, got {array.dtype} with shape {array.shape} on the device; fix: convert it there, or "
+            "pass a NumPy array"
+        )
+    if len(array.shape) != len(spec.shape):
+        raise UserError(
+            f"{what} expects shape {_pattern(spec.shape)} of rank {len(spec.shape)}, got {array.shape} of rank "
+            f"{len(array.shape)}"
+        )
+    return array
+
+
 def _rank_fix(spec: InputSpec, array: Array) -> str:
     missing = len(spec.shape) - array.ndim
     if missing == 1:
@@ -164,7 +181,7 @@ def _from_scalar(spec: InputSpec, value: complex, what: str) -> Array:
         raise UserError(f"{what}: {value} does not fit {spec.dtype}; fix: a smaller value") from error
 
 
-def bind_dims(specs: Sequence[InputSpec], arrays: Sequence[Array], model: str) -> dict[str, int]:
+def bind_dims(specs: Sequence[InputSpec], arrays: Sequence[Array | DeviceArray], model: str) -> dict[str, int]:
     """Extents of all symbolic dims the inputs mention. Raises `UserError` naming the input and axis that
     disagree."""
     dims: dict[str, int] = {}

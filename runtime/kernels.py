@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ..lowering.artifact import CompiledGraph, KernelCode, KernelReport
 from ..promotion.errors import UserError
 from .native.codegen import emit_assembly
+from .ptxas import Resources, resources
 from .sizes import parse_size
 
 
@@ -65,6 +66,12 @@ class Kernel:
         if self.code is None:
             raise UserError(f"kernel {self.name} runs on the CPU and has no PTX; fix: asm, or compile for a GPU")
         return self.code.ptx
+
+    @property
+    def resources(self) -> Resources | None:
+        """Registers, stack and spills of the machine code, as NVIDIA's assembler reports them; None for kernels of the CPU and
+        where no assembler is found. Takes as long as assembling; remembered."""
+        return None if self.code is None else resources(self.code)
 
     def at(self, **dims: int) -> dict[str, int]:
         """Grid, bytes and flops for given dims. Raises `UserError` for a dim that is missing."""

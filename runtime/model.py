@@ -13,6 +13,7 @@ from ..promotion.errors import UserError
 from . import artifact_file
 from .call import BoundCall, entry_function
 from .device import Device
+from .device_call import BoundDeviceCall
 from .executable import Executable
 from .host import HostDevice
 from .inputs import describe
@@ -28,6 +29,9 @@ class Model:
     Any memory layout is accepted and copied only when it is not C-contiguous; dtypes and shapes must match
     `m.inputs`, where equal names of symbolic dims must have equal extents. Outputs are new arrays that
     overlap nothing. Calls may come from several threads at once.
+
+    A model on a CUDA device takes arrays on that device too: `Buffer`s, and arrays of other libraries by DLPack or the CUDA
+    array interface. With one of them among the inputs the outputs are `Buffer`s, and nothing goes through the host.
 
     Args:
         compiled: the compiled form.
@@ -98,28 +102,30 @@ class Model:
     def bind(
         self,
         *inputs: object,
-        outputs: Sequence[Array] | Array | Mapping[str, Array] | None = None,
+        outputs: Any = None,
         **named: object,
-    ) -> BoundCall:
+    ) -> BoundCall | BoundDeviceCall:
         """A prepared call over these very arrays: nothing is checked, converted, copied or allocated when it
         runs.
 
         Args:
-            inputs, named: C-contiguous arrays of the exact dtype. Write into them to run on new values.
+            inputs, named: C-contiguous arrays of the exact dtype, all of the host or all on the model's device. Write into
+                them to run on new values.
             outputs: the arrays to write, by position or by name; new ones when left out.
 
         Raises `UserError` when an input would need a copy, or a buffer does not fit or overlaps another
         array.
         """
         values = self._executable.collect(inputs, named)
-        return BoundCall(self._executable, values, self._output_list(outputs))  # type: ignore[arg-type]
+        found = self._executable.device_arrays(values)
+        if any(array is not None for array in found):
+            return BoundDeviceCall(self._executable, values, found, self._output_list(outputs))
+        return BoundCall(self._executable, values, self._output_list(outputs))
 
-    def _output_list(
-        self, outputs: Sequence[Array] | Array | Mapping[str, Array] | None
-    ) -> Sequence[Array] | None:
+    def _output_list(self, outputs: Any) -> Sequence[Any] | None:
         if outputs is None:
             return None
-        if isinstance(outputs, np.ndarray):
+        if isinstance(outputs, np.ndarray) or self._executable.device_arrays([outputs])[0] is not None:
             return [outputs]
         if isinstance(outputs, Mapping):
             names = [spec.name for spec in self.outputs]

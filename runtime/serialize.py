@@ -23,6 +23,7 @@ from ..lowering.artifact import (
     GpuProgram,
     KernelCode,
     KernelReport,
+    TensorMap,
     TensorSpec,
 )
 from ..promotion.dtype import DTYPES
@@ -37,6 +38,7 @@ MAX_TEXT = 10_000
 MAX_RANK = 64
 MAX_INT = 2**63 - 1
 MAX_THREADS = 1024
+MAX_BOX, MAX_MAP_RANK, SWIZZLES = 256, 5, (0, 32, 64, 128)
 
 T = TypeVar("T")
 
@@ -77,10 +79,19 @@ def _kernel_fields(kernel: KernelReport) -> list[Any]:
 def _gpu_fields(gpu: GpuProgram) -> dict[str, Any]:
     return {
         "kernels": [
-            [k.name, k.target, k.ptx_version, k.threads, k.shared_bytes, list(k.parameters)] for k in gpu.kernels
+            [
+                k.name,
+                k.target,
+                k.ptx_version,
+                k.threads,
+                k.shared_bytes,
+                list(k.parameters),
+                [[m.parameter, m.rank, m.element, list(m.box), m.swizzle] for m in k.tensor_maps],
+            ]
+            for k in gpu.kernels
         ],
         "launches": [
-            [each.kernel, [list(buffer) for buffer in each.buffers], list(each.scalars), each.grid]
+            [each.kernel, [list(a) if isinstance(a, tuple) else a for a in each.arguments], each.grid]
             for each in gpu.launches
         ],
         "offsets": list(gpu.offsets),
@@ -150,17 +161,18 @@ def _gpu_program(fields: Mapping[str, Any], codes: list[str]) -> GpuProgram | No
         "temporary": len(gpu["offsets"]),
     }
     kernels = tuple(
-        KernelCode(name, target, code, version, threads, shared, parameters)
-        for (name, target, version, threads, shared, parameters), code in zip(gpu["kernels"], codes, strict=True)
+        KernelCode(name, target, code, version, threads, shared, parameters, maps)
+        for (name, target, version, threads, shared, parameters, maps), code in zip(gpu["kernels"], codes, strict=True)
     )
     for launch in gpu["launches"]:
         if launch.kernel >= len(kernels):
             raise _bad(f"a launch of kernel {launch.kernel} of {len(kernels)}")
-        if len(launch.buffers) + len(launch.scalars) != len(kernels[launch.kernel].parameters):
-            raise _bad(f"a launch of {kernels[launch.kernel].name[:100]!r} with another number of arguments")
-        for kind, index in launch.buffers:
-            if index >= counts[kind]:
-                raise _bad(f"a launch reads {kind} {index} of {counts[kind]}")
+        code = kernels[launch.kernel]
+        if len(launch.arguments) != len(code.parameters) - len(code.tensor_maps):
+            raise _bad(f"a launch of {code.name[:100]!r} with another number of arguments")
+        for argument in launch.arguments:
+            if isinstance(argument, tuple) and argument[1] >= counts[argument[0]]:
+                raise _bad(f"a launch reads {argument[0]} {argument[1]} of {counts[argument[0]]}")
     return GpuProgram(kernels, gpu["launches"], gpu["offsets"], gpu["arena_bytes"], gpu["checks"])
 
 
@@ -311,13 +323,26 @@ def _blob(value: Any) -> tuple[str, int]:
 
 
 def _kernel_code(value: Any) -> list[Any]:
-    fields = row(value, text, text, natural, natural, natural, items(text))
+    fields = row(value, text, text, natural, natural, natural, items(text), items(_tensor_map))
     if not 1 <= fields[3] <= MAX_THREADS:
         raise ValueError(f"{fields[3]} threads")
-    unknown = [type_ for type_ in fields[5] if type_ not in WORD_BYTES]
-    if unknown:
-        raise ValueError(f"a parameter of type {unknown[0][:100]!r}")
+    words = len(fields[5]) - len(fields[6])
+    unknown = [type_ for type_ in fields[5][:words] if type_ not in WORD_BYTES or type_ == "ptr"]
+    unknown += [type_ for type_ in fields[5][max(words, 0) :] if type_ != "ptr"]
+    if unknown or words < 0:
+        raise ValueError(f"a parameter of type {unknown[0][:100]!r}" if unknown else "more tensor maps than parameters")
+    for each in fields[6]:
+        if each.parameter + 2 * each.rank + 2 > words:
+            raise ValueError(f"a tensor map of parameter {each.parameter}, of {words}")
     return fields
+
+
+def _tensor_map(value: Any) -> TensorMap:
+    found = TensorMap(*row(value, natural, natural, text, items(natural), natural))
+    box = all(1 <= extent <= MAX_BOX for extent in found.box)
+    if not 1 <= found.rank <= MAX_MAP_RANK or len(found.box) != found.rank or not box or found.swizzle not in SWIZZLES:
+        raise ValueError(f"a tensor map of rank {found.rank}, box {found.box[:9]}, swizzle {found.swizzle}")
+    return found
 
 
 def _buffer(value: Any) -> tuple[str, int]:
@@ -328,11 +353,13 @@ def _buffer(value: Any) -> tuple[str, int]:
 
 
 def _launch(value: Any) -> GpuLaunch:
-    return GpuLaunch(*row(value, natural, items(_buffer), items(_scalar), size))
+    return GpuLaunch(*row(value, natural, items(_argument), size))
 
 
-def _scalar(value: Any) -> int | str:
-    """A size that may be negative, as strides can."""
+def _argument(value: Any) -> tuple[str, int] | int | str:
+    """A buffer, or a size that may be negative, as strides can."""
+    if isinstance(value, list):
+        return _buffer(value)
     if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT <= value < 0:
         return value
     return size(value)

@@ -12,6 +12,8 @@ than 1.5·2^-24 ulp, and for 24-bit integers A, B the quotient can be that close
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .ir import Function, V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
@@ -53,3 +55,61 @@ def divide(f: Function, a: V, b: V, y: V) -> V:
     f.branch(done)
     f.start(done)
     return f.phi(vector("float", n), [(quotient, quick), (divided, real)])
+
+
+_AT_ONCE = 4
+"""Divisions in a turn of the loop that really divides."""
+
+
+def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
+    """Float32 registers divided by one number: IEEE quotients. For targets on which a division is a long sequence.
+
+    Taken from the remainder q·b - a instead of a - q·b, the correction of an exact quotient is -0 for a positive divisor, so
+    that a quotient of -0 keeps its sign; negative divisors go the other way, like all that `divide` does not do. There the
+    quotients go round in a loop, a few at a time: short code for what happens rarely.
+    """
+    low, high = const(_SMALLEST_DIVISOR, "float"), const(_LARGEST_DIVISOR, "float")
+    in_range = f.binary("and", f.fcmp("oge", divisor, low), f.fcmp("ole", divisor, high))
+    inverse = f.binary("fdiv", const(1.0, "float"), divisor)
+    opposite = f.fneg(inverse)
+    smallest: V | None = None
+    largest: V | None = None
+    for a in dividends:
+        bits = f.bitcast(a, "i32")
+        size = f.binary("add", f.binary("shl", bits, const(1, "i32")), const(-1, "i32"))  # zeros become the largest
+        smallest = size if smallest is None else f.intrinsic("umin", [smallest, size])
+        magnitude = f.intrinsic("fabs", [a])
+        largest = magnitude if largest is None else f.intrinsic("maximum", [largest, magnitude])
+    assert smallest is not None
+    assert largest is not None
+    large_enough = f.icmp("uge", smallest, const(_SMALLEST - 1, "i32"))
+    small_enough = f.fcmp("ole", largest, const(2.0**80, "float"))
+    usable = f.binary("and", in_range, f.binary("and", large_enough, small_enough))
+    quick, really, loop, done = (f.label(name) for name in ("quick", "divide", "turn", "quotient"))
+    f.cond_branch(usable, quick, really)
+    f.start(quick)
+    quotients = []
+    for a in dividends:
+        start = f.binary("fmul", a, inverse)
+        quotients.append(f.fma(f.fma(start, divisor, f.fneg(a)), opposite, start))
+    f.branch(done)
+    f.start(really)
+    at_once = next(n for n in (_AT_ONCE, 2, 1) if len(dividends) % n == 0)
+    turns = len(dividends) // at_once
+    carried = [V(f.fresh("c"), "float") for _ in dividends]
+    turn = V(f.fresh("i"), "i32")
+    f.branch(loop)
+    f.start(loop)
+    slot = len(f.lines)
+    f.lines.append("")
+    divided = [f.binary("fdiv", a, divisor) for a in carried[:at_once]]
+    after = [*carried[at_once:], *divided]
+    following = f.binary("add", turn, const(1, "i32"))
+    again = f.icmp("ult", following, const(turns, "i32"))
+    f.emit(f"br i1 {again.ref}, label %{loop}, label %{done}, !llvm.loop !{f.module.no_unrolling()}")
+    phis = [f"  {turn.ref} = phi i32 [ 0, %{really} ], [ {following.ref}, %{loop} ]"]
+    for own, first, new in zip(carried, dividends, after, strict=True):
+        phis.append(f"  {own.ref} = phi float [ {first.ref}, %{really} ], [ {new.ref}, %{loop} ]")
+    f.lines[slot] = "\n".join(phis)
+    f.start(done)
+    return [f.phi("float", [(q, quick), (real, loop)]) for q, real in zip(quotients, after, strict=True)]

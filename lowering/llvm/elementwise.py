@@ -7,6 +7,7 @@ contract ("each op rounds to its dtype") and needs no conversion between operati
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..tt.numerics import numpy_dtype
 from ..tt.types import scalar_type
 from . import conversions, division
 from .calls import emit_call
-from .ir import Function, V, const, lanes, mangle, vector, with_element
+from .ir import Deferred, Function, V, const, lanes, mangle, vector, with_element
 from .mathlib import emit_math
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
@@ -53,8 +54,54 @@ def stored_dtype(elem: str) -> np.dtype[Any]:
     return np.dtype(names.get(register) or f"int{register[1:]}")
 
 
+NARROW = {"f16": "half", "bf16": "bfloat"}
+"""Floats that registers hold as float32, and their own LLVM types, which GPUs convert from and to in one instruction."""
+
+
+def is_ptx(f: Function) -> bool:
+    return "ptx" in f.module.features
+
+
+def narrowed(f: Function, value: V, elem: str) -> V:
+    """A float32 register rounded to its 16-bit type (PTX); for nothing where it was that type before."""
+    narrow = NARROW[elem]
+    if isinstance(value, Deferred) and isinstance(value.origin, V) and value.origin.type == narrow:
+        return value.origin
+    return f.deferred(narrow, lambda: f.cast("fptrunc", value, narrow), Rounded(value))
+
+
+def widened(f: Function, value: V) -> V:
+    """The float32 register of a 16-bit float (PTX)."""
+    return f.deferred("float", lambda: f.cast("fpext", value, "float"), value)
+
+
+def reinterpreted(f: Function, value: V, type_: str) -> V:
+    """The same bits as another type, scalars (PTX)."""
+    if value.type == type_:
+        return value
+    if isinstance(value, Deferred) and isinstance(value.origin, Bits) and value.origin.value.type == type_:
+        return value.origin.value
+    return f.deferred(type_, lambda: f.bitcast(value, type_), Bits(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """Origin of a 16-bit float: the float32 that it was rounded from."""
+
+    value: V
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """Origin of a value with the bits of another."""
+
+    value: V
+
+
 def from_memory(f: Function, value: V, elem: str) -> V:
     """What a load of `memory_element` gives → the register form."""
+    if is_ptx(f) and elem in NARROW:
+        return widened(f, reinterpreted(f, value, NARROW[elem]))
     if elem == "bf16":
         return conversions.bfloat_bits_to_float(f, value)
     if elem == "f16":
@@ -66,6 +113,8 @@ def from_memory(f: Function, value: V, elem: str) -> V:
 
 def to_memory(f: Function, value: V, elem: str) -> V:
     """Register form → what is stored. The value is already rounded, so narrowing 16-bit floats is exact."""
+    if is_ptx(f) and elem in NARROW:
+        return reinterpreted(f, narrowed(f, value, elem), memory_element(elem))
     if elem == "bf16":
         high = f.binary(
             "lshr",
@@ -82,6 +131,8 @@ def to_memory(f: Function, value: V, elem: str) -> V:
 
 def round_register(f: Function, value: V, elem: str) -> V:
     """Round a float32 register to the 16-bit type it stands for."""
+    if is_ptx(f) and elem in NARROW:
+        return widened(f, narrowed(f, value, elem))
     if elem == "bf16":
         return conversions.round_to_bfloat(f, value)
     if elem == "f16":

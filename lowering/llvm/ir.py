@@ -7,10 +7,10 @@ Values carry their LLVM type, so emitters read like arithmetic; intrinsics are d
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class V(NamedTuple):
@@ -18,6 +18,57 @@ class V(NamedTuple):
 
     ref: str
     type: str
+
+
+class Deferred(V):
+    """A value whose instructions are printed where it was made, and only once its text is asked for.
+
+    `origin`: what it was taken from, for those who can do with that instead.
+    """
+
+    function: Function
+    slot: int
+    make: Callable[[], V]
+    origin: Any
+    value: V | None
+
+    @property
+    def ref(self) -> str:
+        if self.value is None:
+            self.value = self.function.print_at(self.slot, self.make)
+        return self.value.ref
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Carried(V):
+    """What a loop carries: printed if somebody asks for its text."""
+
+    used: bool = False
+
+    @property
+    def ref(self) -> str:
+        self.used = True
+        return self[0]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Phis(NamedTuple):
+    """The phis of a loop's head, in a line kept for them: (carried, first value, next value), entry and latch."""
+
+    slot: int
+    values: list[tuple[Carried, V, V]]
+    entry: str
+    latch: str
 
 
 def lanes(type_: str) -> int:
@@ -114,6 +165,13 @@ class Module:
     features: frozenset[str] = frozenset()
     """Of the processor that the code is for, as far as emitters make use of them."""
 
+    def no_unrolling(self) -> int:
+        """The number of metadata that keeps one loop as it is."""
+        number = len(self.metadata) + 1
+        self.metadata[number] = f"distinct !{{!{number}, !{number + 1}}}"
+        self.metadata[number + 1] = '!{!"llvm.loop.unroll.disable"}'
+        return number
+
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
             self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
@@ -152,14 +210,21 @@ class Function:
         result: str = "void",
         attributes: str = "nounwind",
         linkage: str = "",
+        numbering: bool = False,
     ) -> None:
-        """`params`: (type with attributes such as "ptr noalias", name)."""
+        """`params`: (type with attributes such as "ptr noalias", name).
+
+        numbering: an instruction without effects is not printed a second time where the first dominates.
+        """
         self.module = module
         self.name = name
         self.params = [V(f"%{n}", t.split(" ")[0]) for t, n in params]
         head = ", ".join(f"{t} %{n}" for t, n in params)
         self.head = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head}) {attributes} {{"
         self.lines: list[str] = ["entry:"]
+        self._all = self.lines
+        self._known: list[dict[str, V]] | None = [{}] if numbering else None
+        self._phis: list[Phis] = []
         self.block = "entry"
         self._entry_allocas: list[str] = []
         self._counter = 0
@@ -179,63 +244,144 @@ class Function:
         self.lines.append(f"  {ref} = {text}")
         return V(ref, type_)
 
+    def pure(self, text: str, type_: str) -> V:
+        """An instruction without effects: the value of an equal one that dominates, where values are numbered."""
+        if self._known is None:
+            return self.op(text, type_)
+        for known in reversed(self._known):
+            found = known.get(text)
+            if found is not None:
+                return found
+        found = self._known[-1][text] = self.op(text, type_)
+        return found
+
+    def known(self) -> dict[str, V]:
+        """What dominates this place."""
+        return {text: value for known in self._known or () for text, value in known.items()}
+
+    @contextmanager
+    def knowing(self, known: dict[str, V]) -> Iterator[None]:
+        """What is printed inside goes elsewhere, where only this dominates."""
+        kept = self._known
+        self._known = None if kept is None else [dict(known)]
+        yield
+        self._known = kept
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is printed inside is dominated by what came before, and does not dominate what comes after."""
+        if self._known is not None:
+            self._known.append({})
+        yield
+        if self._known is not None:
+            self._known.pop()
+
+    def deferred(self, type_: str, make: Callable[[], V], origin: Any = None) -> Deferred:
+        """A value that `make` prints here if it is ever used."""
+        value = Deferred("", type_)
+        value.function, value.slot, value.make, value.origin, value.value = self, len(self._all), make, origin, None
+        if self.lines is self._all:
+            self._all.append("")
+        else:  # for a deferred value that is printed now
+            value.value = make()
+        return value
+
+    def print_at(self, slot: int, make: Callable[[], V]) -> V:
+        """What `make` prints in a line that was kept free; it must not need anything printed later."""
+        lines, known = self.lines, self._known
+        self.lines, self._known = [], None
+        value = make()
+        ref = value.ref
+        self._all[slot] = "\n".join(self.lines)
+        self.lines, self._known = lines, known
+        return V(ref, value.type)
+
     def label(self, prefix: str = "b") -> str:
         self._counter += 1
         return f"{prefix}{self._counter}"
 
-    def start(self, label: str) -> None:
+    def start(self, label: str, dominated: bool = False) -> None:
+        """A block. dominated: by all that was printed in this scope so far."""
         self.lines.append(f"{label}:")
         self.block = label
+        if self._known is not None and not dominated:
+            self._known[-1].clear()
+
+    def carried(self, type_: str) -> Carried:
+        """A value that a loop carries; `join` says what it is."""
+        return Carried(self.fresh("c"), type_)
+
+    def join(self, slot: int, values: Iterable[tuple[Carried, V, V]], entry: str, latch: str) -> None:
+        """Carried values, first values, next values. Their phis go to the line `slot` in the end, as far as they are used."""
+        self._phis.append(Phis(slot, list(values), entry, latch))
+
+    def _print_phis(self) -> None:
+        waiting = [(phis, *value) for phis in self._phis for value in phis.values]
+        printed: dict[int, list[str]] = {}
+        while True:  # to print one may make others used
+            ready = [each for each in waiting if each[1].used]
+            if not ready:
+                break
+            waiting = [each for each in waiting if not each[1].used]
+            for phis, value, first, new in ready:
+                ways = f"[ {first.ref}, %{phis.entry} ], [ {new.ref}, %{phis.latch} ]"
+                printed.setdefault(phis.slot, []).append(f"  {value[0]} = phi {value.type} {ways}")
+        for slot, lines in printed.items():
+            self._all[slot] = "\n".join(lines)
+        self._phis.clear()
 
     def text(self) -> str:
-        return "\n".join([self.head, self.lines[0], *self._entry_allocas, *self.lines[1:], "}", ""])
+        self._print_phis()
+        return "\n".join([self.head, self.lines[0], *self._entry_allocas, *filter(None, self.lines[1:]), "}", ""])
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """What is emitted inside is taken back afterwards."""
-        kept = (len(self.lines), len(self._entry_allocas), self.block, self._counter)
-        yield
+        """What is emitted inside is taken back afterwards, but for deferred values from before."""
+        kept = (len(self.lines), len(self._entry_allocas), self.block, len(self._phis))
+        with self.scope():
+            yield
         del self.lines[kept[0] :]
         del self._entry_allocas[kept[1] :]
-        _, _, self.block, self._counter = kept
+        self.block = kept[2]
+        del self._phis[kept[3] :]
 
     # -- arithmetic -------------------------------------------------------
 
     def binary(self, opcode: str, a: V, b: V) -> V:
         """Any two-operand instruction: add, fadd, and, shl, "add nsw", …"""
-        return self.op(f"{opcode} {a.type} {a.ref}, {b.ref}", a.type)
+        return self.pure(f"{opcode} {a.type} {a.ref}, {b.ref}", a.type)
 
     def add(self, a: V, b: V) -> V:
         if b.ref == "0":
             return a
         if a.ref == "0":
             return b
-        return self.op(f"add {a.type} {a.ref}, {b.ref}", a.type)
+        return self.pure(f"add {a.type} {a.ref}, {b.ref}", a.type)
 
     def sub(self, a: V, b: V) -> V:
-        return a if b.ref == "0" else self.op(f"sub {a.type} {a.ref}, {b.ref}", a.type)
+        return a if b.ref == "0" else self.pure(f"sub {a.type} {a.ref}, {b.ref}", a.type)
 
     def mul(self, a: V, b: V) -> V:
         if a.ref == "1" or b.ref == "0":
             return b
         if b.ref == "1" or a.ref == "0":
             return a
-        return self.op(f"mul {a.type} {a.ref}, {b.ref}", a.type)
+        return self.pure(f"mul {a.type} {a.ref}, {b.ref}", a.type)
 
     def fneg(self, a: V) -> V:
-        return self.op(f"fneg {a.type} {a.ref}", a.type)
+        return self.pure(f"fneg {a.type} {a.ref}", a.type)
 
     def icmp(self, predicate: str, a: V, b: V) -> V:
-        return self.op(f"icmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
+        return self.pure(f"icmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
 
     def fcmp(self, predicate: str, a: V, b: V) -> V:
-        return self.op(f"fcmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
+        return self.pure(f"fcmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
 
     def select(self, c: V, a: V, b: V) -> V:
-        return self.op(f"select {c.type} {c.ref}, {a.type} {a.ref}, {b.type} {b.ref}", a.type)
+        return self.pure(f"select {c.type} {c.ref}, {a.type} {a.ref}, {b.type} {b.ref}", a.type)
 
     def cast(self, opcode: str, a: V, type_: str) -> V:
-        return a if a.type == type_ else self.op(f"{opcode} {a.type} {a.ref} to {type_}", type_)
+        return a if a.type == type_ else self.pure(f"{opcode} {a.type} {a.ref} to {type_}", type_)
 
     def bitcast(self, a: V, type_: str) -> V:
         return self.cast("bitcast", a, type_)
@@ -277,23 +423,23 @@ class Function:
         type_ = f"<{n} x {a.type}>"
         if a.ref[0] != "%" and a.type != "ptr":
             return V(f"splat ({a.type} {a.ref})", type_)
-        one = self.op(f"insertelement {type_} poison, {a.type} {a.ref}, i32 0", type_)
-        return self.op(f"shufflevector {type_} {one.ref}, {type_} poison, <{n} x i32> zeroinitializer", type_)
+        one = self.pure(f"insertelement {type_} poison, {a.type} {a.ref}, i32 0", type_)
+        return self.pure(f"shufflevector {type_} {one.ref}, {type_} poison, <{n} x i32> zeroinitializer", type_)
 
     def shuffle(self, a: V, b: V, mask: Sequence[int]) -> V:
         indices = ", ".join(f"i32 {m}" if m >= 0 else "i32 poison" for m in mask)
         out = vector(element(a.type), len(mask))
-        return self.op(
+        return self.pure(
             f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{indices}>", out
         )
 
     def extract(self, a: V, lane: int | V) -> V:
         at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.ref}"
-        return self.op(f"extractelement {a.type} {a.ref}, {at}", element(a.type))
+        return self.pure(f"extractelement {a.type} {a.ref}, {at}", element(a.type))
 
     def insert(self, a: V, value: V, lane: int | V) -> V:
         at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.ref}"
-        return self.op(f"insertelement {a.type} {a.ref}, {value.type} {value.ref}, {at}", a.type)
+        return self.pure(f"insertelement {a.type} {a.ref}, {value.type} {value.ref}, {at}", a.type)
 
     def iota(self, n: int, element_: str = "i64") -> V:
         return int_vector(range(n), element_)
@@ -353,33 +499,40 @@ class Function:
         step: V | int = 1,
         carry: Sequence[V] = (),
         at_least_once: bool = False,
+        keep: bool = False,
     ) -> Iterator[Loop]:
-        """`for index in range(low, high, step)` with carried values. `at_least_once`: a do-while (high > low is known)."""
+        """`for index in range(low, high, step)` with carried values. `at_least_once`: a do-while (high > low is known).
+
+        keep: the loop is not unrolled.
+        """
         lo, hi, st = (V(str(x), "i64") if isinstance(x, int) else x for x in (low, high, step))
         head, body, done = self.label("h"), self.label("l"), self.label("x")
         before = self.block
         self.branch(head)
-        self.start(head)
+        self.start(head, True)
         loop = Loop(V(self.fresh("i"), lo.type), [V(self.fresh("c"), c.type) for c in carry])
         slot = len(self.lines)
         self.lines.append("")
         if not at_least_once:
             self.cond_branch(self.icmp("slt", loop.index, hi), body, done)
-            self.start(body)
-        yield loop
+            self.start(body, True)
+        with self.scope():
+            yield loop
         following = self.op(f"add nsw {lo.type} {loop.index.ref}, {st.ref}", lo.type)
         latch = self.block
+        hint = f", !llvm.loop !{self.module.no_unrolling()}" if keep else ""
         if at_least_once:
-            self.cond_branch(self.icmp("slt", following, hi), head, done)
+            again = self.icmp("slt", following, hi)
+            self.emit(f"br i1 {again.ref}, label %{head}, label %{done}{hint}")
         else:
-            self.branch(head)
+            self.emit(f"br label %{head}{hint}")
         phis = [f"  {loop.index.ref} = phi {lo.type} [ {lo.ref}, %{before} ], [ {following.ref}, %{latch} ]"]
         for value, first, new in zip(loop.values, carry, loop.next, strict=True):
             phis.append(
                 f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]"
             )
         self.lines[slot] = "\n".join(phis)
-        self.start(done)
+        self.start(done, True)
         loop.results = list(loop.next) if at_least_once else loop.values
 
     @contextmanager
@@ -387,10 +540,11 @@ class Function:
         """Run the body if the i1 is true."""
         yes, done = self.label("y"), self.label("n")
         self.cond_branch(c, yes, done)
-        self.start(yes)
-        yield
+        self.start(yes, True)
+        with self.scope():
+            yield
         self.branch(done)
-        self.start(done)
+        self.start(done, True)
 
     def ret(self, value: V | None = None) -> None:
         self.emit("ret void" if value is None else f"ret {value.type} {value.ref}")

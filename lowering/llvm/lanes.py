@@ -105,9 +105,13 @@ class Lanes:
 
     def at_most(self, x: V, limit: float) -> V:
         """min(x, limit) that lets NaN through; x86 makes it one instruction, unlike `llvm.minimum`."""
+        if self.is_ptx and self.type == "float":
+            return self.fn.intrinsic("minimum", [x, self.c(limit)])
         return self.select(self.cmp("ogt", x, limit), limit, x)
 
     def at_least(self, x: V, limit: float) -> V:
+        if self.is_ptx and self.type == "float":
+            return self.fn.intrinsic("maximum", [x, self.c(limit)])
         return self.select(self.cmp("olt", x, limit), limit, x)
 
     # -- comparison ---------------------------------------------------------

@@ -40,7 +40,25 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
     return lane.mul(p, lane.float_of(lane.iop("shl", rest, 23)))
 
 
+def _exp_ptx(lane: Lanes, x: V) -> V:
+    """Within 1.62 ulp, computed for every input above 2^-29. 2^(2j) with j = round(x / 2 ln2) is the square of a float that a
+    shift makes, so the result is scaled by it twice, the second time with the only rounding; one instruction more for the
+    polynomial, which has to reach ln2, three less for the power. ex2.approx alone may be off by 2 ulp (PTX ISA, "ex2").
+    """
+    if "xorsign" in lane.fn.module.features:
+        x = lane.fn.target_intrinsic("llvm.nvvm.fmin.nan.xorsign.abs.f", [x, lane.c(104.0)], lane.type)
+    else:
+        x = lane.at_least(lane.at_most(x, 104.0), -104.0)
+    shifted = lane.fma(x, 0.5 * table.LOG2E_32[0], ROUNDER + 127.0)
+    j = lane.sub(shifted, ROUNDER + 127.0)
+    r = lane.fma(j, -2.0 * table.LN2_32[1], lane.fma(j, -2.0 * table.LN2_32[0], x))
+    root = lane.float_of(lane.iop("shl", lane.bits(shifted), 23))
+    return lane.mul(lane.mul(lane.poly(r, table.EXP_32_WIDE), root), root)
+
+
 def exp(lane: Lanes, x: V) -> V:
+    if lane.is_ptx:
+        return _exp_ptx(lane, x)
     x = lane.at_least(lane.at_most(x, 88.8), -104.0)
     biased, r = _exp_reduce(lane, x, 254.0)
     return _scale(lane, lane.poly(r, table.EXP_32), biased)

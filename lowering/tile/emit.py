@@ -18,9 +18,11 @@ from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Store, Value
 from ..tt.builder import BlockBuilder
 from ..tt.control import Loop
-from ..tt.types import I1, I8, I64, ptr
+from ..tt.descriptor_types import TensorDescType
+from ..tt.types import I1, I8, I32, I64, ptr, tensor
 from . import scalar
 from .blocks import Block, Dimension, memory_type, register_type, shape, union
+from .described import DTYPES, Access, described_axes
 from .words import Word, Words
 
 BUFFER_ALIGNMENT = 64
@@ -63,9 +65,13 @@ def runtime_extents(nest: Nest) -> tuple[Extent, ...]:
 class Kernel:
     """A block function under construction: its parameters, its builder, and the nest it computes."""
 
-    def __init__(self, nest: Nest, name: str, streaming: bool = False) -> None:
+    def __init__(self, nest: Nest, name: str, streaming: bool = False, describes: bool = False) -> None:
+        """`describes`: whether products read and write whole blocks through descriptors where they can."""
         self.nest = nest
         self.streaming = streaming
+        self.describes = describes
+        self.described: dict[Access, Any] = {}
+        self._sides = {operand for v in nest.body if v.op == "contract" for operand in v.operands}
         self.buffers = pointer_buffers(nest)
         self.runtime = runtime_extents(nest)
         self.tiles: dict[int, int] = {}
@@ -92,6 +98,33 @@ class Kernel:
 
     def pointer(self, buffer: Buffer) -> Any:
         return self._pointers[buffer.kind, buffer.index]
+
+    def describe_load(self, number: int, value: Value, places: Mapping[int, Dimension | Word]) -> Access | None:
+        """The access of a product's operand, if it goes through a descriptor."""
+        attrs = value.attrs
+        plain = not value.operands and not attrs["guarded"] and not attrs.get("fill", 0)
+        if not self.describes or number not in self._sides or not plain or value.dtype.name not in DTYPES:
+            return None
+        axes = described_axes(self.nest, attrs["at"], value.dtype.itemsize, places)
+        return None if axes is None else Access(False, number, axes)
+
+    def describe_store(self, store: Store, places: Mapping[int, Dimension | Word]) -> Access | None:
+        """The access of a store, if it goes through a descriptor: nothing else in the kernel may touch the buffer."""
+        dtype = self.nest.body[store.value].dtype
+        users = [v.attrs["buffer"] for v in self.nest.loads] + [each.buffer for each in self.nest.stores]
+        alone = sum((b.kind, b.index) == (store.buffer.kind, store.buffer.index) for b in users) == 1
+        if not self.describes or not alone or dtype.name not in DTYPES:
+            return None
+        axes = described_axes(self.nest, store.at, dtype.itemsize, places)
+        return None if axes is None else Access(True, self.nest.stores.index(store), axes)
+
+    def descriptor(self, access: Access, elem: Any, sizes: tuple[int, int]) -> Any:
+        """The parameter that describes the tensor of an access; it comes after all others."""
+        if access not in self.described:
+            block: Any = tensor(elem, (*[1] * (len(access.axes) - 2), *sizes))
+            type_ = TensorDescType(block)
+            self.described[access] = self.builder.parameter(f"tensor{len(self.described)}", type_)
+        return self.described[access]
 
     def dimension(self, axis: int | None, size: int, start: Word = 0, rank: int | None = None) -> Dimension:
         """A new block dimension; later ones come later in blocks, unless `rank` says otherwise."""
@@ -376,7 +409,7 @@ class Frame:
                     return Block(None, (), I64, start)
                 return Block(self.offsets(start, terms, dims), dims, I64)
             case "load":
-                return self._load(value)
+                return self._load(number, value)
             case "reduce" if not value.attrs["over"]:  # over nothing: every axis had extent 1
                 if value.attrs["kind"] in ("argmax", "argmin"):
                     return Block(None, (), I64, 0)
@@ -398,7 +431,35 @@ class Frame:
         zero = value.op == "cast" and blocks[0].zero_outside
         return Block(scalar.emit(call, operands), dims, register_type(value.dtype), zero_outside=zero)
 
-    def _load(self, value: Value) -> Block:
+    def _described(self, access: Access, places: Sequence[Dimension | Word]) -> tuple[list[Any], tuple[Dimension, Dimension]]:
+        """The i32 indices of a block, and its dimensions."""
+        b, words = self.builder, self.words
+        indices = []
+        for place in places:
+            start = place.start if isinstance(place, Dimension) else place
+            indices.append(
+                b.const(start, I32) if isinstance(start, int) else b.cast("arith.trunci", words.value(start), I32)
+            )
+        rows, columns = places[-2:]
+        assert isinstance(rows, Dimension)
+        assert isinstance(columns, Dimension)
+        return indices, (rows, columns)
+
+    def _load_described(self, access: Access, value: Value) -> Block:
+        """What lies outside the tensor is zero."""
+        elem = memory_type(value.dtype)
+        indices, order = self._described(access, [self.places[axis] for axis in access.axes])
+        desc = self.kernel.descriptor(access, elem, (order[0].size, order[1].size))
+        loaded = self.builder.descriptor_load(desc, indices, shape(order))
+        dims = union(order)
+        if order != dims:
+            loaded = self.builder.trans(loaded, [order.index(dim) for dim in dims])
+        return Block(loaded, dims, register_type(value.dtype), zero_outside=True)
+
+    def _load(self, number: int, value: Value) -> Block:
+        access = self.kernel.describe_load(number, value, self.places)
+        if access is not None:
+            return self._load_described(access, value)
         attrs = value.attrs
         operands = [self.block(operand) for operand in value.operands]
         guard = operands.pop() if attrs["guarded"] else None
@@ -458,9 +519,20 @@ class Frame:
         b = self.builder
         value = self.kernel.nest.body[store.value]
         block = self.block(store.value)
+        access = self.kernel.describe_store(store, self.places)
+        if access is not None:
+            self._store_described(access, value, block)
+            return
         start, terms = self.position(store.at)
         dims = union(block.dims, *[term.dims for term in terms])
         order = self._memory_order(store.at, dims, ())
         data = scalar.to_memory(b, self.expand(block, order), value.dtype)
         pointers = self.pointers(store.buffer, start, terms, order)
         b.store(pointers, data, self.mask(dims, order), "cs" if self.kernel.streaming and order else None)
+
+    def _store_described(self, access: Access, value: Value, block: Block) -> None:
+        """What lies outside the tensor is not written."""
+        b = self.builder
+        indices, order = self._described(access, [self.places[axis] for axis in access.axes])
+        desc = self.kernel.descriptor(access, memory_type(value.dtype), (order[0].size, order[1].size))
+        b.descriptor_store(desc, scalar.to_memory(b, self.expand(block, order), value.dtype), indices)

@@ -38,6 +38,8 @@ COLUMNS, LEAST_COLUMNS = 128, 32
 TRANSPOSE_TILE, TRANSPOSE_WARPS = 64, 8
 SUMS = 64
 """Of a product's block, that a thread keeps in registers; an epilogue needs as many again."""
+WARPGROUP_ROWS = 64
+"""The least rows that wgmma takes."""
 ROW_GROUP = 8
 """Row blocks of a product that pass over all columns together, so that what they read stays in the second-level cache."""
 
@@ -67,10 +69,13 @@ _TILES = {
 
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
-    """What the cost model knows of a GPU: bytes of shared memory of a block, and multiprocessors."""
+    """What the cost model knows of a GPU: bytes of shared memory of a block, multiprocessors, whether it copies blocks of
+    described tensors (TMA), and whether four warps multiply together (wgmma)."""
 
     shared_bytes: int = 163 << 10
     processors: int = 108
+    describes: bool = False
+    warpgroups: bool = False
 
     def schedule(self, nest: Nest) -> Schedule:
         """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
@@ -234,11 +239,14 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
         if axis is not None
     }
     inner = tuple([product.k for product in found])
-    while sides and max(sides.values()) > 32:
+    least = dict.fromkeys(sides, 32)
+    if limits.warpgroups and tile is _TILES["f16"] and first.m is not None:
+        least[first.m] = WARPGROUP_ROWS
+    while any(sides[axis] > least[axis] for axis in sides):
         programs = _programs(nest, sides, leave=inner)
         if programs is None or programs >= limits.processors:
             break
-        sides[max(sides, key=lambda axis: sides[axis])] //= 2
+        sides[max(sides, key=lambda axis: sides[axis] / least[axis])] //= 2
     blocks = dict(sides)
     for product in found:
         blocks[product.k] = _cut(nest.axes[product.k].extent, tile.depth, tile.least[2])

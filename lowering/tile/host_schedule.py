@@ -56,6 +56,10 @@ class HostLimits:
     def of(target: HostTarget, threads: int = 2) -> HostLimits:
         return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads)
 
+    @property
+    def describes(self) -> bool:
+        return False
+
     def schedule(self, nest: Nest) -> Schedule:
         """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
         return _default(nest, self)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
 
 from ..nest import Extent, Nest
-from ..program import BlockProgram, Launch
+from ..program import BlockProgram, Described, Launch
 from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.text import canonical_text
 from .attention import build_attention
 from .contract import build_contract
+from .described import Access
 from .emit import Kernel, pointer_buffers, runtime_extents
 from .host_schedule import HostLimits
 from .map import build_map
@@ -25,6 +27,11 @@ from .structure import template_of
 
 class Limits(Protocol):
     """What a cost model knows of a target, and what it makes of it."""
+
+    @property
+    def describes(self) -> bool:
+        """Whether products may read and write blocks through descriptors."""
+        ...
 
     def schedule(self, nest: Nest) -> Schedule:
         """Raises `UnsupportedError` when no template fits the nest."""
@@ -51,6 +58,15 @@ def tile(
     return Tiler(limits).tile(nest, schedule, name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A program: its index, its grid as (axis, block) pairs, and what it accesses through descriptors."""
+
+    index: int
+    grid: tuple[tuple[int, int], ...]
+    accesses: tuple[Access, ...]
+
+
 class Tiler:
     """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in
     order."""
@@ -58,7 +74,7 @@ class Tiler:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits: Limits = HostLimits() if limits is None else limits
         self.programs: list[BlockProgram] = []
-        self._made: dict[tuple[Signature, Schedule | None], tuple[int, tuple[tuple[int, int], ...]]] = {}
+        self._made: dict[tuple[Signature, Schedule | None], _Made] = {}
         self._by_key: dict[str, int] = {}
 
     def tile(
@@ -69,17 +85,15 @@ class Tiler:
         found = self._made.get(identity)
         if found is None:
             found = self._made[identity] = self._build(nest, schedule, name)
-        index, grid = found
-        return self.programs[index], _launch(nest, index, grid)
+        return self.programs[found.index], _launch(nest, found)
 
-    def _build(
-        self, nest: Nest, schedule: Schedule | None, name: str | None
-    ) -> tuple[int, tuple[tuple[int, int], ...]]:
+    def _build(self, nest: Nest, schedule: Schedule | None, name: str | None) -> _Made:
         template = template_of(nest)
         if schedule is None:
             schedule = self.limits.schedule(nest)
         check_schedule(nest, schedule)
-        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming)
+        describes = self.limits.describes and template in ("contract", "attention")
+        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, describes)
         grid = tuple(_BUILDERS[template](kernel, schedule))
         function = kernel.builder.finish()
         key = hashlib.sha256(f"{schedule.warps}\n{canonical_text(function)}".encode()).hexdigest()
@@ -99,9 +113,10 @@ class Tiler:
                     template,
                     tiles,
                     schedule.warps,
+                    len(kernel.described),
                 )
             )
-        return index, grid
+        return _Made(index, grid, tuple(kernel.described))
 
 
 CANONICAL_NAME = "kernel"
@@ -114,12 +129,18 @@ def _name(nest: Nest, template: str, index: int) -> str:
     return f"{template}_{middle}_{index}" if middle else f"{template}_{index}"
 
 
-def _launch(nest: Nest, program: int, grid: tuple[tuple[int, int], ...]) -> Launch:
+def _launch(nest: Nest, made: _Made) -> Launch:
     count: Extent = 1
-    for axis, block in grid:
+    for axis, block in made.grid:
         extent = nest.axes[axis].extent
         count = count * (extent if block == 1 else (extent + (block - 1)) // block)
+    described = tuple([_described(nest, access) for access in made.accesses])
     return Launch(
-        program, pointer_buffers(nest), runtime_extents(nest), count, nest.fused, bytes_read(nest), bytes_written(nest),
-        flops(nest),
+        made.index, pointer_buffers(nest), runtime_extents(nest), count, nest.fused, bytes_read(nest), bytes_written(nest),
+        flops(nest), described,
     )  # fmt: skip
+
+
+def _described(nest: Nest, access: Access) -> Described:
+    buffer = nest.stores[access.number].buffer if access.is_store else nest.body[access.number].attrs["buffer"]
+    return Described(buffer, tuple([nest.axes[axis].extent for axis in access.axes]), access.strides(nest))

@@ -43,6 +43,7 @@ from .arith_ops import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp, Sel
 from .attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
 from .constants import Number, constant_attr
 from .control import Branch, Loop
+from .descriptor_types import TensorDescType
 from .dialect import operation_classes
 from .dialect_compute import NO_IMPRECISE_ACCUMULATION, DotOp
 from .dialect_functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
@@ -143,6 +144,19 @@ class BlockBuilder:
             properties["arg_attrs"] = ArrayAttr([_dictionary(attrs) for attrs in arg_attrs])
         func = FuncOp.create(properties=properties, attributes=_FUNCTION_ATTRIBUTES, regions=[Region(block)])
         return BlockBuilder(func)
+
+    def parameter(self, hint: str, type_: Attribute) -> SSAValue:
+        """A further parameter, behind those there are."""
+        entry = self.func.body.block
+        argument = entry.insert_arg(type_, len(entry.args))
+        argument.name_hint = hint
+        self.args.append(argument)
+        types = [each.type for each in entry.args]
+        self.func.properties["function_type"] = FunctionType.from_lists(types, [])
+        attrs = self.func.properties.get("arg_attrs")
+        if isinstance(attrs, ArrayAttr):
+            self.func.properties["arg_attrs"] = ArrayAttr([*attrs.data, _dictionary({})])
+        return argument
 
     def finish(self) -> FuncOp:
         """Append `tt.return` and give the function."""
@@ -323,6 +337,16 @@ class BlockBuilder:
         operands = (p, value) if mask is None else (p, value, mask)
         properties: dict[str, Attribute] = {} if cache is None else {"cachePolicy": cache_policy(cache)}
         self._block.add_op(StoreOp.create(operands=operands, properties=properties))
+
+    def descriptor_load(self, desc: SSAValue, indices: Sequence[SSAValue], sizes: tuple[int, ...]) -> SSAValue:
+        """The block that starts at the (i32) indices; `sizes` are its extents, from which leading ones may be missing."""
+        described = desc.type
+        assert isinstance(described, TensorDescType)
+        return self._one(_CLASSES["tt.descriptor_load"], (desc, *indices), t.tensor(described.elem, sizes))
+
+    def descriptor_store(self, desc: SSAValue, value: SSAValue, indices: Sequence[SSAValue]) -> None:
+        """Write the block that starts at the (i32) indices."""
+        self._block.add_op(_CLASSES["tt.descriptor_store"].create(operands=(desc, value, *indices)))
 
     # Arithmetic
 

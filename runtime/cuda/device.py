@@ -313,17 +313,19 @@ class CudaDevice:
                 self._not_while_recording("memory is copied")
                 self._transfers.download(array.ctypes.data, memory.address + offset, array.nbytes)
 
+    def copy_between(self, target: int, source: int, nbytes: int) -> None:
+        """Copies from address to address, in the order of the calls."""
+        if nbytes:
+            with self._turn("copying %d bytes on the device", nbytes):
+                self._not_while_recording("memory is copied")
+                self.driver.cuMemcpyDtoDAsync(target, source, nbytes, self.stream)
+
     def copy(self, target: GpuMemory, target_offset: int, source: GpuMemory, source_offset: int, nbytes: int) -> None:
         """Copies bytes between allocations of this device, in the order of what it was asked for."""
         for memory, offset in ((target, target_offset), (source, source_offset)):
             if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
                 raise UserError(f"{self.name}, copy: bytes {offset} to {offset + nbytes} of memory that has {memory.nbytes}")
-        if nbytes:
-            with self._turn("copying %d bytes on the device", nbytes):
-                self._not_while_recording("memory is copied")
-                self.driver.cuMemcpyDtoDAsync(
-                    target.address + target_offset, source.address + source_offset, nbytes, self.stream
-                )
+        self.copy_between(target.address + target_offset, source.address + source_offset, nbytes)
 
     def _check_copy(self, memory: GpuMemory, offset: int, array: Array, what: str) -> None:
         if not array.flags.c_contiguous or array.dtype.hasobject:

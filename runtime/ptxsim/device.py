@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...lowering.artifact import KernelCode
+from ...lowering.artifact import TensorMap as Facts
 from ...promotion.errors import DeviceMemoryError, InternalError
 from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, word_bytes
 from .arguments import Arena, initialise_variables, reserve_variables
 from .launch import Kernel, Module
 from .memory import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
+from .tensor_maps import TensorMap
 from .types import Array
 
 CAPACITY = 16 << 30
@@ -37,6 +39,8 @@ class SimulatedMemory:
         if self._allocation is not None:
             self._device.give_back(self._allocation)
             self._allocation = None
+
+    __del__ = free
 
     def range(self, offset: int, nbytes: int) -> slice:
         """Where bytes of it lie. Raises `InternalError` outside, and after `free`."""
@@ -158,6 +162,17 @@ class SimulatedGpu:
             self._memory(), loaded.variables, grid, data, code.shared_bytes, self._level
         )
         sys.stdout.write(result.printed)
+
+    def tensor_map(
+        self, facts: Facts, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
+    ) -> int:
+        """Implements `GpuDevice.tensor_map`, in the simulator's own format."""
+        element = "u8" if facts.element.startswith("f8") else facts.element
+        size = int(element.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+        steps = [stride * size for stride in strides]
+        fill = "nan" if pads_with_nan else "zero"
+        made = TensorMap(np.empty(0, np.uint8), extents, steps, facts.box, element, facts.swizzle, fill)
+        return int.from_bytes(made.encode_map(address), "little")
 
     def synchronize(self) -> None:
         """Launches are done when they return."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,14 +139,66 @@ def test_products(agreement: Any, dtype: str, target: str) -> None:
         agreement.bounded(graph, *arrays, model=model)
 
 
+@pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_operands_that_fit_are_copied_by_tma(agreement: Any, dtype: str, target: str) -> None:
+    """Tails in every direction, transposed operands, batches, an epilogue; stores too."""
+    graph = graph_of((dtype, ("m", 136)), (dtype, (136, 72)), (dtype, (104, 136)), (dtype, (2, 65, 64)), (dtype, (2, 64, 72)))
+    a, b, c, d, e = graph.inputs
+    graph.output(jn.relu(a @ b), a @ c.T, d @ e)
+    model = on_gpu(graph, target)
+    assert [len(kernel.code.tensor_maps) for kernel in model.kernels] == [3, 3, 3]
+    for kernel in model.kernels:
+        assert re.search(r"cp\.async\.bulk\.tensor\.[23]d\.shared", kernel.ptx)
+        assert re.search(r"cp\.async\.bulk\.tensor\.[23]d\.global\.shared", kernel.ptx)
+        assert ("wgmma.mma_async" in kernel.ptx) == (target == "sm_90a")
+    for m in (1, 70):
+        shapes = ((m, 136), (136, 72), (104, 136), (2, 65, 64), (2, 64, 72))
+        arrays = [agreement.random(jn.DType(dtype), shape, n, tame=True) for n, shape in enumerate(shapes)]
+        agreement.bounded(graph, *arrays, model=once(model))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((40, 70), (70, 64)), ((40, "k"), ("k", 64)), ((64, 64), (64, 70)), ((40, 64), (64, 4))],
+    ids=["odd rows of the first", "sizes that may be anything", "odd rows of the second", "short rows"],
+)
+def test_operands_that_do_not_fit_are_read_through_pointers(agreement: Any, first: Any, second: Any) -> None:
+    graph = graph_of(("float16", first), ("float16", second))
+    a, b = graph.inputs
+    graph.output(a @ b)
+    model = on_gpu(graph, "sm_90a")
+    assert all(len(kernel.code.tensor_maps) < 3 for kernel in model.kernels)
+    for k in (1, 72) if "k" in first else (0,):
+        arrays = [
+            agreement.random(jn.float16, tuple(k if extent == "k" else extent for extent in shape), n, tame=True)
+            for n, shape in enumerate((first, second))
+        ]
+        agreement.bounded(graph, *arrays, model=once(model))
+
+
+def test_a_product_over_nothing_through_tensor_maps(agreement: Any) -> None:
+    """Its tensors are empty, which no map can be."""
+    graph = graph_of(("float16", (64, "8*k")), ("float16", ("8*k", 64)))
+    a, b = graph.inputs
+    graph.output(a @ b)
+    model = on_gpu(graph, "sm_90a")
+    assert len(model.kernels[0].code.tensor_maps) == 3
+    for k in (0, 8, 136):
+        arrays = [agreement.random(jn.float16, shape, n, tame=True) for n, shape in enumerate(((64, k), (k, 64)))]
+        agreement.bounded(graph, *arrays, model=once(model))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_attention_is_one_kernel(agreement: Any, dtype: str) -> None:
+def test_attention_is_one_kernel(agreement: Any, dtype: str, target: str) -> None:
     graph = graph_of(*[(dtype, (2, "n", 32))] * 3, ("bool", (2, 1, "n")))
     q, k, v, keep = graph.inputs
     scores = jn.where(keep, (q @ k.transpose(1, 2)) * 0.2, -1e4)
     graph.output(jn.softmax(scores, -1) @ v)
-    model = on_gpu(graph)
+    model = on_gpu(graph, target)
     assert [kernel.template for kernel in model.kernels] == ["attention"]
+    assert len(model.kernels[0].code.tensor_maps) == (4 if dtype == "float16" and target == "sm_90a" else 0)
     for n in (1, 70):
         arrays = [agreement.random(jn.DType(dtype), (2, n, 32), i, tame=True) for i in range(3)]
         arrays.append(np.arange(n)[None, None] < np.array([n, max(1, n - 5)])[:, None, None])

@@ -14,6 +14,7 @@ from joinery.lowering.artifact import (
     GpuProgram,
     KernelCode,
     KernelReport,
+    TensorMap,
     TensorSpec,
 )
 from joinery.promotion.errors import UserError
@@ -40,9 +41,11 @@ def on_gpu(graph) -> CompiledGraph:
         KernelCode(name, "sm_90a", f".version 8.0 // {name} é", 80, 128, 4096, types)
         for name, types in (("k0", ("i64", "i64", "i64")), ("k1", ("i64", "half")))
     )
+    mapped = TensorMap(0, 2, "bf16", (64, 64), 128)
+    kernels += (KernelCode("k2", "sm_90a", "", 80, 128, 0, ("i64",) * 5 + ("i8", "ptr"), (mapped,)),)
     launches = (
-        GpuLaunch(1, (("input", 1),), (-3,), "ceildiv(batch, 4)"),
-        GpuLaunch(0, (("temporary", 0), ("output", 0)), ("2*seq",), 7),
+        GpuLaunch(1, (("input", 1), -3), "ceildiv(batch, 4)"),
+        GpuLaunch(0, (("temporary", 0), "2*seq", ("output", 0)), 7),
     )
     program = GpuProgram(kernels, launches, ("64*batch",), "128*batch", (("batch", "seq"),))
     return replace(graph, target="nvptx|sm_90a", object_code=b"", gpu=program)
@@ -109,17 +112,23 @@ def test_wrong_headers_are_refused(graph, edit, message):
         (lambda h: h.update(gpu=None), "PTX of no kernel"),
         (lambda h: h["gpu"].update(x=1), "unknown field 'x'"),
         (lambda h: h["gpu"].update(checks=[]), "0 checks with 1 messages"),
-        (lambda h: h["gpu"]["kernels"].pop(), "1 kernels with 2 texts of PTX"),
+        (lambda h: h["gpu"]["kernels"].pop(), "2 kernels with 3 texts of PTX"),
         (lambda h: h["gpu"]["kernels"][0].__setitem__(3, 1025), "1025 threads"),
         (lambda h: h["gpu"]["kernels"][0].__setitem__(5, ["i64", "i64", "i128"]), "parameter of type 'i128'"),
         (lambda h: h["gpu"]["kernels"][0].__setitem__(5, ["i64"]), "'k0' with another number of arguments"),
-        (lambda h: h["gpu"]["launches"][0].__setitem__(0, 2), "a launch of kernel 2 of 2"),
-        (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["input", 2]]), "input 2 of 2"),
-        (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["temporary", 1]]), "temporary 1 of 1"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(0, 3), "a launch of kernel 3 of 3"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["input", 2], 0]), "input 2 of 2"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["temporary", 1], 0]), "temporary 1 of 1"),
         (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["arena", 0]]), "a buffer of kind 'arena'"),
-        (lambda h: h["gpu"]["launches"][0].__setitem__(3, -1), "-1 is out of range"),
+        (lambda h: h["gpu"]["launches"][0].__setitem__(2, -1), "-1 is out of range"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(0, 1), "a tensor map of parameter 1, of 6"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(1, 3), "a tensor map of rank 3"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(3, [64, 257]), r"box \(64, 257\)"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(4, 16), "swizzle 16"),
+        (lambda h: h["gpu"]["kernels"][2][5].__setitem__(0, "ptr"), "a parameter of type 'ptr'"),
+        (lambda h: h["gpu"]["kernels"][2].__setitem__(5, []), "more tensor maps than parameters"),
         (lambda h: h["gpu"].update(arena_bytes=-1), "-1 is out of range"),
-        (lambda h: h.update(ptx=[1, 1]), "do not add up"),
+        (lambda h: h.update(ptx=[1, 1, 1]), "do not add up"),
     ],
 )
 def test_wrong_programs_of_gpus_are_refused(on_gpu, edit, message):

@@ -102,6 +102,11 @@ class AxisAnalysis:
 
     def _operation(self, op: Any) -> bool:
         changed = False
+        if op.name == "scf.for":
+            index = op.body.blocks[0].args[0]
+            own = _scalar(min(self.of(value).divisibility[0] for value in (op.lb, op.step)))
+            changed = self._infos.get(index) != own
+            self._infos[index] = own
         for target, sources in _flows(op):
             for source in sources:
                 changed = self._join(target, source) or changed

@@ -15,10 +15,11 @@ from ..elementwise import register_element
 from ..ir import V
 from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
+from .dots import prepare
 from .nodes import own_layout
 from .pipelining import Stream, address_slice, candidates, make_pipeline, plan_stream
 from .shared import ALIGNMENT
-from .specialised import loop_ahead
+from .specialised import Rounds, loop_ahead, rounds
 from .stages import Ahead
 from .warpgroup_dots import invariant_operands
 
@@ -48,12 +49,12 @@ def _wanted(k: KernelLowering, values: Sequence[Any]) -> Layouts:
 
 @contextmanager
 def trial(k: KernelLowering) -> Iterator[None]:
-    """Lower something to see what comes out. No trace is left."""
-    nodes, scalars = dict(k.nodes), dict(k.scalars)
-    k.on_trial += 1
+    """Lower something to see in which layouts it comes out. No trace is left."""
+    nodes, scalars, on_trial = dict(k.nodes), dict(k.scalars), k.ev.only_layouts
+    k.ev.only_layouts = True
     with k.f.trial(), k.shared.trial(), k.order.trial(), k.ev.scope():
         yield
-    k.on_trial -= 1
+    k.ev.only_layouts = on_trial
     k.nodes, k.scalars = nodes, scalars
 
 
@@ -106,7 +107,8 @@ def _for(k: KernelLowering, op: Any) -> None:
         layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
         start = flat(k, op.iter_args, layouts)
         k.shared.somebody_reads()
-        ahead = None if k.on_trial else _ahead(k, op, layouts, unsigned)
+        prepare(k, body)
+        ahead = None if k.ev.only_layouts else _ahead(k, op, layouts, unsigned)
         more: list[V] = []
         if ahead is not None:
             stack.enter_context(ahead)
@@ -114,14 +116,14 @@ def _for(k: KernelLowering, op: Any) -> None:
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         before = f.block
         f.branch(head)
-        f.start(head)
-        counter = V(f.fresh("i"), low.type)
-        registers = [V(f.fresh("c"), type_) for type_ in types(arguments, layouts)]
-        own = [V(f.fresh("c"), value.type) for value in more]
+        f.start(head, True)
+        counter = f.carried(low.type)
+        registers = [f.carried(type_) for type_ in types(arguments, layouts)]
+        own = [f.carried(value.type) for value in more]
         slot = len(f.lines)
         f.lines.append("")
         f.cond_branch(f.icmp("ult" if unsigned else "slt", counter, high), inside, done)
-        f.start(inside)
+        f.start(inside, True)
         with k.ev.scope():
             following = [] if ahead is None else ahead.turn(counter, high, step, own)
             k.scalars[index] = counter
@@ -130,19 +132,16 @@ def _for(k: KernelLowering, op: Any) -> None:
             following += [] if ahead is None else ahead.finish(counter, high, step, own)
             after = f.add(counter, step)
         latch = f.block
-        f.emit(f"br label %{head}, !llvm.loop !{k.no_unrolling()}")
-        phis = [f"  {counter.ref} = phi {low.type} [ {low.ref}, %{before} ], [ {after.ref}, %{latch} ]"]
-        for value, first, new in zip([*registers, *own], [*start, *more], following, strict=True):
-            phis.append(f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]")
-        f.lines[slot] = "\n".join(phis)
-        f.start(done)
-        if ahead is not None:
-            registers = ahead.end(registers)
-        bind(k, op.results, layouts, registers)
+        f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
+        values = zip([counter, *registers, *own], [low, *start, *more], [after, *following], strict=True)
+        f.join(slot, values, before, latch)
+        f.start(done, True)
+        results = registers if ahead is None else ahead.end(registers)
+        bind(k, op.results, layouts, results)
         k.shared.somebody_reads()
 
 
-def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | None:
+def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | Rounds | None:
     """The loads of a loop that can be done ahead, looked at on trial."""
     loads = candidates(op)
     streams: list[Stream] = []
@@ -160,7 +159,7 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
     pipeline = make_pipeline(k, op, streams, layouts)
-    return None if pipeline is None else loop_ahead(k, op, pipeline, layouts, unsigned)
+    return rounds(k, op) if pipeline is None else loop_ahead(k, op, pipeline, layouts, unsigned)
 
 
 def _while(k: KernelLowering, op: Any) -> None:
@@ -194,8 +193,8 @@ def _while(k: KernelLowering, op: Any) -> None:
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         entry = f.block
         f.branch(head)
-        f.start(head)
-        registers = [V(f.fresh("c"), type_) for type_ in types(before.args, layouts)]
+        f.start(head, True)
+        registers = [f.carried(type_) for type_ in types(before.args, layouts)]
         slot = len(f.lines)
         f.lines.append("")
         with k.ev.scope():
@@ -208,18 +207,15 @@ def _while(k: KernelLowering, op: Any) -> None:
             ]
             outgoing = flat(k, passed, results)
             f.cond_branch(condition, inside, done)
-            f.start(inside)
+            f.start(inside, True)
             with k.ev.scope():
                 bind(k, after.args, results, outgoing)
                 k.block(after)
                 following = flat(k, list(after.last_op.operands), layouts)
             latch = f.block
             f.branch(head)
-        f.lines[slot] = "\n".join(
-            f"  {value.ref} = phi {value.type} [ {start.ref}, %{entry} ], [ {new.ref}, %{latch} ]"
-            for value, start, new in zip(registers, carried, following, strict=True)
-        )
-        f.start(done)
+        f.join(slot, zip(registers, carried, following, strict=True), entry, latch)
+        f.start(done, True)
         bind(k, op.results, results, outgoing)
         k.shared.somebody_reads()
 
@@ -248,7 +244,7 @@ def _if(k: KernelLowering, op: Any) -> None:
         ends: list[tuple[str, list[V]]] = []
         reading = k.shared.state
         for label, region in zip(labels, op.regions, strict=True):
-            f.start(label)
+            f.start(label, True)
             k.shared.state = reading
             values: list[V] = []
             if region.blocks:
@@ -257,7 +253,7 @@ def _if(k: KernelLowering, op: Any) -> None:
                     values = flat(k, list(region.blocks[0].last_op.operands), layouts)
             ends.append((f.block, values))
             f.branch(done)
-        f.start(done)
+        f.start(done, True)
         k.shared.somebody_reads()
         joined = [
             f.phi(type_, [(values[i], block) for block, values in ends])

@@ -13,11 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...linear_layouts.arithmetic import flat_arithmetic
 from ...linear_layouts.conversion import is_warp_local
 from ...linear_layouts.distributed import (
     accumulator_fragment,
-    blocked,
     dot_operand,
     fragment_tiles,
     mma_accumulator,
@@ -25,15 +23,15 @@ from ...linear_layouts.distributed import (
     operand_b_fragment,
 )
 from ...linear_layouts.f2 import log2
-from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ...linear_layouts.linear import Elected
+from ...linear_layouts.layout import REGISTER, LinearLayout
 from .. import conversions
-from ..elementwise import emit_map, register_element
-from ..ir import V, const, element
+from ..elementwise import emit_map
+from ..ir import V, const
 from ..syntax import attributes, element_name, shape_of
 from .matrix_loads import OperandLoad, StagedOperand, plan_operand, staged_operand
 from .nodes import Held, Node, Shape, Staged
 from .shared import ALIGNMENT
+from .thread_products import ThreadProduct, rounded, thread_tiles
 from .threads import bits_of
 from .warpgroup_dots import SPLIT, dot_of_warpgroups
 from .wgmma import Matrix, WarpgroupProduct, plan_product
@@ -63,6 +61,8 @@ _INSTRUCTIONS: dict[str, Instruction] = {
     "i8": Instruction("m16n8k32.row.col.s8", (16, 8, 32), 8, "i32", "i32"),
     "f64": Instruction("m8n8k4.row.col.f64", (8, 8, 4), 64, "double", "double"),
 }
+_KEPT = 32
+"""Registers that an operand may take in which a loop keeps it."""
 
 
 def _dot(k: KernelLowering, op: Any) -> None:
@@ -72,8 +72,12 @@ def _dot(k: KernelLowering, op: Any) -> None:
     depth = shape_of(a.type)[-1]
     product = k.product(op)
     if product is not None:
-        found = dot_of_warpgroups(k, op, product)
-        k.define(result, Held(shape, elem, product.accumulator, tuple(_finished(k, value, elem) for value in found)))
+        layout = product.accumulator
+        if k.ev.only_layouts:
+            registers = k.ev.any(elem, layout.size(REGISTER))
+        else:
+            registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
+        k.define(result, Held(shape, elem, layout, registers))
         return
     precision = str(attributes(op).get("inputPrecision") or "ieee")
     elems = (element_name(a.type), element_name(b.type))
@@ -84,14 +88,17 @@ def _dot(k: KernelLowering, op: Any) -> None:
         layout = with_batches(mma_accumulator(shape[-2:], warps, element_bits=64 if elem == "f64" else 32), shape)
     else:
         instruction = None
-        layout = with_batches(_thread_tiles(shape[-2:], k.warps), shape)
+        layout = with_batches(thread_tiles(shape[-2:], k.warps), shape)
+    if k.ev.only_layouts:
+        k.define(result, Held(shape, elem, layout, k.ev.any(elem, layout.size(REGISTER))))
+        return
     start = list(k.held(c, layout))  # 16-bit floats are float32 in registers
     batches = 1 if len(shape) == 2 else shape[0]
     size = len(start) // batches
     total: Registers = []
     if instruction is None:
-        multiply = _Threads(k, layout, shape, depth, elems, elem)
-        sources = [_rounded(k, operand, precision) for operand in (a, b)]
+        multiply = ThreadProduct(k, layout, shape, depth, elems, elem)
+        sources = [rounded(k, operand, precision) for operand in (a, b)]
         for batch in range(batches):
             total += multiply.run(sources, batch, start[batch * size : (batch + 1) * size])
     else:
@@ -188,27 +195,37 @@ def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None
     return plan_product(k, op, _kind(elems, element_name(op.results[0].type), precision))
 
 
-def use_in_product(load: Any) -> tuple[Any, int, bool] | None:
-    """(tt.dot, number of the operand, whether it is transposed) if a product is all that reads what a load gives."""
-    value, transposed = load.results[0], False
-    while True:
-        uses = list(value.uses)
-        if len(uses) != 1:
-            return None
-        op = uses[0].operation
-        if op.name != "tt.trans":
-            return (op, uses[0].index, transposed) if op.name == "tt.dot" and uses[0].index < 2 else None
-        transposed ^= tuple(attributes(op)["order"]) == (1, 0)
-        value = op.results[0]
+def uses_in_products(load: Any) -> list[tuple[Any, int, bool]]:
+    """(tt.dot, number of the operand, whether it is transposed) for each product that reads what a load gives; none if anything
+    else does."""
+    found: list[tuple[Any, int, bool]] = []
+    waiting = [(load.results[0], False)]
+    while waiting:
+        value, transposed = waiting.pop()
+        for use in value.uses:
+            op = use.operation
+            if op.name == "tt.trans":
+                waiting.append((op.results[0], transposed != (tuple(attributes(op)["order"]) == (1, 0))))
+            elif op.name == "tt.dot" and use.index < 2:
+                found.append((op, use.index, transposed))
+            else:
+                return []
+    return found
 
 
-def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> StagedOperand | Matrix | None:
-    """How a block lies in shared memory that a product takes just as it was loaded; `layout` is that of the operand after the
-    load. None where products take it otherwise."""
-    found = use_in_product(load)
-    assert found is not None  # it is a candidate
-    op, number, _ = found
-    elem, side = element_name(load.results[0].type), "ab"[number]
+def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> tuple[StagedOperand | Matrix, bool] | None:
+    """How a block lies in shared memory that products take just as it was loaded, and whether they take its transpose; `layout`
+    is that of the load. None where products take it otherwise, or not all in the same way."""
+    elem, found = element_name(load.results[0].type), uses_in_products(load)
+    turned = found[0][2]
+    first, *others = [
+        _staged(k, op, "ab"[number], elem, layout.transpose((1, 0) if turned else (0, 1))) for op, number, _ in found
+    ]
+    same = all(other == first for other in others) and all(each[2] == turned for each in found)
+    return (first, turned) if first is not None and same else None
+
+
+def _staged(k: KernelLowering, op: Any, side: str, elem: str, layout: LinearLayout) -> StagedOperand | Matrix | None:
     product = k.product(op)
     if product is not None:
         first = next((basis for basis in layout[REGISTER] if basis), 1)
@@ -226,8 +243,47 @@ def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> StagedOperand 
     return staged_operand(elem, layout, fragment)
 
 
+def prepare(k: KernelLowering, body: Any) -> None:
+    """Operands of a loop's products that the loop does not change, fetched before it where registers can keep them."""
+    for op in body.ops:
+        if op.name != "tt.dot" or k.ev.only_layouts or k.product(op) is not None:
+            continue
+        for index, operand in enumerate(op.operands[:2]):
+            node = None if _is_inside(operand, body) else k.node(operand)
+            if not isinstance(node, Held) or node.elem not in ("f16", "bf16"):
+                continue
+            layout = _fragment(k, op, index)
+            if layout is not None and layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT:
+                k.ev.remember(node, layout, tuple(_fragments(k, [(node, layout)])[0]))
+
+
+def _fragment(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
+    """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
+    a, b = op.operands[:2]
+    shape, depth = shape_of(op.results[0].type), shape_of(a.type)[-1]
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    elems = (element_name(a.type), element_name(b.type))
+    instruction = _INSTRUCTIONS.get(_kind(elems, element_name(op.results[0].type), precision) or "")
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+        return None
+    return dot_operand(shape_of(op.operands[index].type), "ab"[index], _warps(k, shape, instruction), instruction.bits)
+
+
+def _is_inside(value: Any, body: Any) -> bool:
+    owner = value.owner
+    while owner is not None and owner is not body:
+        owner = owner.parent
+    return owner is body
+
+
 def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
     """Operands in fragments. Those that go by ldmatrix are stored together, behind one barrier."""
+    known = [k.ev.known(node, layout) for node, layout in wanted]
+    if any(found is not None for found in known):
+        return [
+            list(found) if found is not None else _fragments(k, [each])[0]
+            for found, each in zip(known, wanted, strict=True)
+        ]
     if any(isinstance(node, Staged) for node, _ in wanted):
         return [
             node.operand.fetch(k, node.base) if isinstance(node, Staged) else _fragments(k, [(node, layout)])[0]
@@ -310,135 +366,6 @@ class _Instructions:
         type_ = "{" + ", ".join([self.instruction.accumulator] * len(c)) + "}"
         got = self.k.f.target_intrinsic(name, [*a, *b, *c], type_)
         return [f.op(f"extractvalue {type_} {got.ref}, {i}", self.instruction.accumulator) for i in range(len(c))]
-
-
-# -- thread by thread --------------------------------------------------------------------------
-
-
-def _thread_tiles(shape: Sequence[int], warps: int) -> LinearLayout:
-    """Up to 4 x 4 elements for each thread, 8 x 4 threads in a warp."""
-    rows, columns = shape
-    tile = [1, 1]
-    while tile[0] * tile[1] * 32 * warps < rows * columns and tile != [4, 4]:
-        tile[1 if (tile[1] <= tile[0] and tile[1] < min(4, columns)) or tile[0] >= min(4, rows) else 0] *= 2
-        if tile[0] >= min(4, rows) and tile[1] >= min(4, columns):
-            break
-    lanes = [1, 32]
-    while lanes[1] > 1 and (lanes[1] * tile[1] > columns or lanes[1] > 8):
-        lanes = [lanes[0] * 2, lanes[1] // 2]
-    split = [1, 1]
-    for _ in range(log2(warps)):
-        split[0 if split[0] * lanes[0] * tile[0] < rows else 1] *= 2
-    return blocked(shape, tile, lanes, split, (1, 0))
-
-
-def _rounded(k: KernelLowering, operand: Any, precision: str) -> Any:
-    """An operand as a node, float32 rounded to tf32 where that is asked for."""
-    node = k.node(operand)
-    if element_name(operand.type) == "f32" and precision == "tf32":
-        return k.ev.compute("joinery.round_tf32", node.shape, "f32", [node], {})
-    return node
-
-
-class _Threads:
-    """Operands lie in shared memory row by row; each thread reads the rows of A and the columns of B that it needs."""
-
-    def __init__(
-        self, k: KernelLowering, layout: LinearLayout, shape: Shape, depth: int, elems: tuple[str, str], elem: str
-    ) -> None:
-        self.k, self.shape, self.depth, self.elems, self.elem = k, shape, depth, elems, elem
-        batch_bits = 0 if len(shape) == 2 else log2(shape[0])
-        flat = LinearLayout.of(
-            {**dict(layout.bases), REGISTER: layout[REGISTER][: len(layout[REGISTER]) - batch_bits]}, shape[-2:]
-        )
-        self.places = [flat.coordinates(flat.apply_flat(register=r)) for r in range(flat.size(REGISTER))]
-        self.thread = {
-            axis: [[flat.coordinates(basis)[axis] for basis in flat[name]] for name in (LANE, WARP)] for axis in (0, 1)
-        }
-
-    def run(self, sources: Sequence[Any], batch: int, start: Registers) -> Registers:
-        """start + A · B for one batch."""
-        k = self.k
-        sizes = [bits_of(elem) // 8 for elem in self.elems]
-        rows, columns = self.shape[-2:]
-        right_at = -(-rows * self.depth * sizes[0] // 16) * 16
-        base = k.shared.reserve(right_at + self.depth * columns * sizes[1])
-        k.shared.before_writing()
-        self._store(sources[0], batch, self.elems[0], base, 0)
-        self._store(sources[1], batch, self.elems[1], base, right_at)
-        k.shared.between()
-        row = k.t.linear([each * self.depth * sizes[0] for each in self.thread[0][0]],
-                         [each * self.depth * sizes[0] for each in self.thread[0][1]])  # fmt: skip
-        column = k.t.linear([each * sizes[1] for each in self.thread[1][0]], [each * sizes[1] for each in self.thread[1][1]])
-        left, right = k.shared.at(base, row), k.shared.at(base, column)
-        result = list(start)
-        for depth in range(self.depth):
-            a: dict[int, V] = {}
-            b: dict[int, V] = {}
-            for register, (m, n) in enumerate(self.places):
-                if m not in a:
-                    a[m] = self._read(left, (m * self.depth + depth) * sizes[0], self.elems[0])
-                if n not in b:
-                    b[n] = self._read(right, right_at + (depth * columns + n) * sizes[1], self.elems[1])
-                result[register] = self._add(a[m], b[n], result[register])
-        k.shared.after_reading()
-        return result
-
-    def _store(self, node: Any, batch: int, elem: str, base: V, at: int) -> None:
-        """A matrix to shared memory, every element once."""
-        k = self.k
-        found = k.ev.choose_layout([node])
-        layout = found if found is not None else k.coalesced(node.shape)
-        values = k.ev.at(node, layout)
-        size = bits_of(elem) // 8
-        whole = flat_arithmetic(layout, size)
-        free = layout.free_masks()
-        matrix = node.shape[-2] * node.shape[-1] * size
-        thread = k.t.expression(whole)
-        elected = k.t.elected(Elected(free[LANE], free[WARP]))
-        first, wide = batch * matrix, len(node.shape) == 3
-
-        def store() -> None:
-            for register, value in enumerate(values):
-                if register & free[REGISTER]:
-                    continue
-                place = k.t.with_constant(thread, whole.constants[register], whole.thread_bits)
-                bits = k.t.to_bits(value, elem)
-                if wide:  # other batches come later
-                    own = k.f.binary("sub", place, const(first, "i32"))
-                    with k.f.when(k.f.icmp("ult", own, const(matrix, "i32"))):
-                        self._write(base, k.f.add(own, const(at, "i32")), bits, size)
-                else:
-                    self._write(base, k.f.add(place, const(at, "i32")), bits, size)
-
-        if elected is None:
-            store()
-        else:
-            with k.f.when(elected):
-                store()
-
-    def _write(self, base: V, offset: V, bits: V, size: int) -> None:
-        pointer = self.k.shared.at(base, offset)
-        self.k.f.emit(f"store {bits.type} {bits.ref}, ptr addrspace(3) {pointer.ref}, align {size}")
-
-    def _read(self, pointer: V, offset: int, elem: str) -> V:
-        k, size = self.k, bits_of(elem) // 8
-        place = k.shared.at(pointer, const(offset, "i32"))
-        bits = k.f.op(f"load i{8 * size}, ptr addrspace(3) {place.ref}, align {size}", f"i{8 * size}")
-        value = k.t.from_bits(bits, elem)
-        if elem.startswith("f8"):
-            value = emit_map(k.f, "tt.fp_to_fp", "f32", [value], [elem], {})
-        wide = register_element(self.elem)
-        if element(value.type) == wide:
-            return value
-        if wide in ("float", "double"):
-            return k.f.cast("fpext", value, wide)
-        return k.f.cast("sext", value, wide)
-
-    def _add(self, a: V, b: V, total: V) -> V:
-        if total.type in ("float", "double"):
-            return self.k.f.fma(a, b, total)
-        return self.k.f.binary("add", total, self.k.f.binary("mul", a, b))
 
 
 Handler = Callable[["KernelLowering", Any], None]

@@ -93,7 +93,8 @@ def _print(k: KernelLowering, op: Any) -> None:
         elem, shape = element_name(operand.type), shape_of(operand.type)
         layout = _in_order(k, shape)
         values = k.held(operand, layout) if is_tensor(operand.type) else (k.scalar(operand),)
-        places = list(zip(*(k.t.indices(layout, axis) for axis in range(len(shape))), strict=True)) or [()]
+        all_ = range(layout.size(REGISTER))
+        places = list(zip(*(k.t.indices(layout, axis, all_) for axis in range(len(shape))), strict=True)) or [()]
         index = ", ".join(f"%{len(str(extent - 1))}d" for extent in shape)
         which = f"(operand {number}) " if len(op.operands) > 1 else ""
         buffer = k.f.alloca("i8", 4 * (len(program) + len(shape)) + 12, 8)

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ...linear_layouts.layout import LinearLayout
+from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ..elementwise import emit_map, register_element
+from ..division import divide_all
+from ..elementwise import NARROW, emit_map, narrowed, register_element, round_register, widened
 from ..ir import V, const
 from .moves import Moves
 from .nodes import Held, Map, Node, Range, Splat, View, holds, own_layout, source_layout
 from .threads import Threads
 
 Registers = tuple[V, ...]
+
+
+_CHEAP = frozenset(["ptr", "i1", "i8", "i16", "i32", "i64"])
+"""Elements of which often a few are used: of addresses and masks that loops carry one for each access."""
+
+
+_DIVISIONS = frozenset(["arith.divf", "tt.precise_divf", "tt.approx_divf"])
+_PACKED = {
+    "arith.addf": "fadd", "arith.subf": "fsub", "arith.mulf": "fmul", "arith.maximumf": "maximum",
+    "arith.minimumf": "minimum", "arith.maxnumf": "maxnum", "arith.minnumf": "minnum",
+}  # fmt: skip
+"""Operations that the hardware has for two 16-bit floats in a register."""
+_TOGETHER = 4
+"""Quotients by one number that are worth its reciprocal."""
 
 
 class Evaluator:
@@ -24,76 +39,208 @@ class Evaluator:
         self.t = threads
         self.f = threads.f
         self.moves = moves
-        self._scopes: list[dict[tuple[int, LinearLayout], Registers]] = [{}]
+        self._scopes: list[dict[tuple[int, LinearLayout], dict[int, V]]] = [{}]
         self._alive: list[Node] = []  # keeps the ids of remembered nodes unique
+        self.only_layouts = False
+        """Whether layouts are all that is asked for, as on trial: values are any."""
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Values made inside are not used outside."""
+    def scope(self, dominates: bool = False) -> Iterator[None]:
+        """Values made inside are not used outside. dominates: instructions printed inside may be, if they are wanted again."""
         self._scopes.append({})
-        with self.t.scope():
+        with nullcontext() if dominates else self.t.scope():
             yield
         self._scopes.pop()
 
     def at(self, node: Node, layout: LinearLayout) -> Registers:
         """The node's elements in a layout of its shape."""
-        if isinstance(node, Splat):
-            return (node.value,) * layout.size("register")
-        key = (id(node), layout)
-        for scope in reversed(self._scopes):
-            if key in scope:
-                return scope[key]
-        unique = layout.unique_registers()
-        if unique is not layout and len(unique["register"]) < len(layout["register"]):
-            own = self.at(node, unique)
-            found = tuple(own[each] for each in to_unique(layout))
-        else:
-            found = self._at(node, layout)
-        self._scopes[-1][key] = found
-        self._alive.append(node)
-        return found
+        return self.some(node, layout, range(layout.size(REGISTER)))
 
-    def _at(self, node: Node, layout: LinearLayout) -> Registers:
+    def some(self, node: Node, layout: LinearLayout, registers: Sequence[int]) -> Registers:
+        """The elements of some registers only."""
+        if isinstance(node, Splat):
+            return (node.value,) * len(registers)
+        if self.only_layouts:
+            return self.any(node.elem, len(registers))
+        if isinstance(node, Held) and node.layout == layout:
+            return tuple(node.registers[register] for register in registers)
+        unique = layout.unique_registers()
+        if unique is not layout and len(unique[REGISTER]) < len(layout[REGISTER]):
+            table = to_unique(layout)
+            registers, layout = [table[register] for register in registers], unique
+        if isinstance(node, Map) and "equal" in node.attrs:
+            same = sum(constant_bits(layout, node.attrs["equal"]))
+            registers = [register & ~same for register in registers]
+        key = (id(node), layout)
+        known = next((scope[key] for scope in reversed(self._scopes) if key in scope), None)
+        if known is None:
+            known = {}
+            self._alive.append(node)
+        missing = list(dict.fromkeys(register for register in registers if register not in known))
+        if missing:
+            found = self._some(node, layout, missing)
+            # what an inner scope adds does not hold outside
+            known = self._scopes[-1][key] = {**known, **dict(zip(missing, found, strict=True))}
+        return tuple(known[register] for register in registers)
+
+    def _some(self, node: Node, layout: LinearLayout, registers: Sequence[int]) -> Registers:
         match node:
             case Range():
                 start = const(node.start, "i32")
-                return tuple(self.f.add(index, start) for index in self.t.indices(layout, 0))
+                return tuple(self.f.add(index, start) for index in self.t.indices(layout, 0, registers))
             case Held():
-                return self.moves.convert(node.registers, node.elem, node.layout, layout)
+                converted = self.moves.convert(node.registers, node.elem, node.layout, layout)
+                self._scopes[-1][id(node), layout] = dict(enumerate(converted))
+                return tuple(converted[register] for register in registers)
             case View():
-                return self.at(node.source, source_layout(node, layout))
+                return self.some(node.source, source_layout(node, layout), registers)
             case Map():
-                return self.map(node.op, node.elem, node.operands, node.attrs, layout)
+                return self.map(node.op, node.elem, node.operands, node.attrs, layout, registers)
         raise AssertionError
 
+    def known(self, node: Node, layout: LinearLayout) -> Registers | None:
+        """The elements in a layout if they were all evaluated before."""
+        for scope in reversed(self._scopes):
+            found = scope.get((id(node), layout))
+            if found is not None and len(found) == layout.size(REGISTER):
+                return tuple(found[register] for register in range(len(found)))
+        return None
+
+    def remember(self, node: Node, layout: LinearLayout, registers: Registers) -> None:
+        """The elements in a layout, found in another way."""
+        self._scopes[-1][id(node), layout] = dict(enumerate(registers))
+        self._alive.append(node)
+
+    def any(self, elem: str, count: int) -> Registers:
+        return (V("poison", register_element(elem) if elem != "ptr" else "i64"),) * count
+
     def map(
-        self, op: str, elem: str, operands: Sequence[Node], attrs: Mapping[str, Any], layout: LinearLayout
-    ) -> Registers:
-        """An operation on the elements of each register. Operands that are scalars everywhere are computed with once."""
+        self, op: str, elem: str, operands: Sequence[Node], attrs: Mapping[str, Any], layout: LinearLayout,
+        registers: Sequence[int], later: bool = False,
+    ) -> Registers:  # fmt: skip
+        """An operation on the elements of these registers. Operands that are scalars everywhere are computed with once.
+
+        later: an element is printed if it is ever used.
+        """
+        if self.only_layouts:
+            return self.any(elem, len(registers))
         if all(isinstance(operand, Splat) for operand in operands):
             values = [operand.value for operand in operands if isinstance(operand, Splat)]
-            return (self.element(op, elem, values, [o.elem for o in operands], attrs),) * layout.size("register")
-        columns = [self.at(operand, layout) for operand in operands]
+            return (self.element(op, elem, values, [o.elem for o in operands], attrs),) * len(registers)
+        if op == "tt.addptr" and not later:
+            return self._addresses(operands, attrs, layout, registers)
+        columns = [self.some(operand, layout, registers) for operand in operands]
         elems = [operand.elem for operand in operands]
-        done: dict[tuple[str, ...], V] = {}
+        if op == "tt.addptr":
+            each_later = later and not isinstance(operands[1], Splat)
+            offsets = {value: self._offset(value, attrs, each_later) for value in dict.fromkeys(columns[1])}
+            op, columns[1] = "joinery.add_offset", tuple(offsets[value] for value in columns[1])
+        done = self._quotients(op, elem, columns) or self._pairs(op, elem, columns)
         found = []
         for row in zip(*columns, strict=True):
-            refs = tuple(value.ref for value in row)
-            if refs not in done:
-                done[refs] = self.element(op, elem, row, elems, attrs)
-            found.append(done[refs])
+            if row not in done:
+                done[row] = self._element(op, elem, row, elems, attrs, later)
+            found.append(done[row])
         return tuple(found)
+
+    def _addresses(
+        self, operands: Sequence[Node], attrs: Mapping[str, Any], layout: LinearLayout, registers: Sequence[int]
+    ) -> Registers:
+        """A pointer and what is added to it by this and earlier operations. Offsets that registers share come first: sums of
+        them are shared as well. Where offsets rise by one, registers differ by constants, which accesses take in."""
+        constants = [0] * len(registers)
+        columns: list[Registers] = []
+
+        def take(offset: Node, attrs: Mapping[str, Any], layout: LinearLayout) -> None:
+            bits = constant_bits(layout, attrs.get("runs", ()))
+            steps = {bit: sum(layout.coordinates(layout[REGISTER][bit.bit_length() - 1])) for bit in bits}
+            for place, register in enumerate(registers):
+                constants[place] += int(attrs["size"]) * sum(step for bit, step in steps.items() if register & bit)
+            own = self.some(offset, layout, [register & ~sum(bits) for register in registers])
+            columns.append(tuple(self._offset(value, attrs) for value in own))
+
+        pointer: Node
+        pointer, offset = operands
+        take(offset, attrs, layout)
+        while not isinstance(pointer, Splat | Held):
+            if isinstance(pointer, View):  # registers keep their numbers
+                layout = source_layout(pointer, layout)
+                pointer = pointer.source
+            elif isinstance(pointer, Map) and pointer.op == "tt.addptr":
+                attrs, (pointer, offset) = pointer.attrs, pointer.operands
+                take(offset, attrs, layout)
+            else:
+                break
+        columns.append(self.some(pointer, layout, registers))
+        total, *more = sorted(reversed(columns), key=lambda column: len(set(column)))
+        for column in more:
+            total = tuple(self.f.add(*pair) for pair in zip(total, column, strict=True))
+        return tuple(self.t.moved(base, constant) for base, constant in zip(total, constants, strict=True))
+
+    def _quotients(self, op: str, elem: str, columns: Sequence[Registers]) -> dict[tuple[V, ...], V]:
+        """Quotients of several registers by one number, by the operands."""
+        if op not in _DIVISIONS or elem not in ("f32", "f16", "bf16"):
+            return {}
+        by_divisor: dict[V, dict[V, None]] = {}
+        for dividend, divisor in zip(*columns, strict=True):
+            by_divisor.setdefault(divisor, {})[dividend] = None
+        found: dict[tuple[V, ...], V] = {}
+        for divisor, dividends in by_divisor.items():
+            if len(dividends) >= _TOGETHER and divisor.ref[0] == "%":
+                quotients = divide_all(self.f, list(dividends), divisor)
+                for dividend, quotient in zip(dividends, quotients, strict=True):
+                    found[dividend, divisor] = round_register(self.f, quotient, elem)
+        return found
+
+    def _pairs(self, op: str, elem: str, columns: Sequence[Registers]) -> dict[tuple[V, ...], V]:
+        """Arithmetic on 16-bit floats, two at a time; of an odd number the last is missing. It is rounded once, and in effect
+        so is float32 arithmetic rounded afterwards: 24 bits are twice theirs and two more (Figueroa)."""
+        if elem not in NARROW or op not in _PACKED:
+            return {}
+        rows = list(dict.fromkeys(zip(*columns, strict=True)))
+        type_ = f"<2 x {NARROW[elem]}>"
+        found: dict[tuple[V, ...], V] = {}
+        for first, second in zip(rows[::2], rows[1::2], strict=False):
+            left, right = (
+                self.f.bitcast(self.t.pack([self.t.to_bits(value, elem) for value in pair]), type_)
+                for pair in zip(first, second, strict=True)
+            )
+            name = _PACKED[op]
+            both = self.f.binary(name, left, right) if name[0] == "f" else self.f.intrinsic(name, [left, right])
+            pieces = self.t.unpack(self.f.bitcast(both, "i32"), 2, 16)
+            found[first], found[second] = (self.t.from_bits(piece, elem) for piece in pieces)
+        return found
+
+    def _element(
+        self, op: str, elem: str, row: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any], later: bool
+    ) -> V:
+        if not later:
+            return self.element(op, elem, row, elems, attrs)
+        type_ = "i64" if elem == "ptr" else register_element(elem)
+        return self.f.deferred(type_, lambda: self.element(op, elem, row, elems, attrs))
+
+    def _offset(self, value: V, attrs: Mapping[str, Any], later: bool = False) -> V:
+        """What tt.addptr adds: bytes, as i64."""
+        size = int(attrs["size"])
+
+        def make() -> V:
+            if value.type == "i32" and value.ref[0] == "%":  # the back end makes three instructions of it
+                return self.f.pure(f'call i64 asm "mul.wide.s32 $0, $1, {size};", "=l,r"(i32 {value.ref})', "i64")
+            return self.f.mul(self.f.cast("sext", value, "i64"), const(size, "i64"))
+
+        return self.f.deferred("i64", make) if later else make()
 
     def element(self, op: str, elem: str, values: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]) -> V:
         """One operation on scalars. Pointers are addresses (i64)."""
         if op == "tt.addptr":
-            pointer, offset = values
-            wide = self.f.cast("sext", offset, "i64")
-            size = int(attrs["size"])
-            scaled = wide if size == 1 else self.f.mul(wide, const(size, "i64"))
-            return self.f.add(pointer, scaled)
+            return self.f.add(values[0], self._offset(values[1], attrs))
+        if op == "joinery.add_offset":
+            return self.f.add(*values)
         if op == "arith.select" and values[0].ref in ("true", "false"):
             return values[1] if values[0].ref == "true" else values[2]
+        if op == "arith.select" and elem in NARROW:
+            left, right = (narrowed(self.f, value, elem) for value in values[1:])
+            return widened(self.f, self.f.select(values[0], left, right))
         if op in ("arith.andi", "arith.ori") and elem == "i1":
             neutral = "true" if op == "arith.andi" else "false"
             for own, other in ((0, 1), (1, 0)):
@@ -124,7 +271,8 @@ class Evaluator:
         layout = self.choose_layout(operands)
         assert layout is not None
         weak = all(operand.weak for operand in operands if isinstance(operand, Held))
-        return Held(shape, elem, layout, self.map(op, elem, operands, attrs, layout), weak and _any_held(operands))
+        registers = self.map(op, elem, operands, attrs, layout, range(layout.size(REGISTER)), elem in _CHEAP)
+        return Held(shape, elem, layout, registers, weak and _any_held(operands))
 
     def held(self, node: Node, layout: LinearLayout) -> Held:
         if isinstance(node, Held) and node.layout == layout:
@@ -133,6 +281,25 @@ class Evaluator:
 
     def zero(self, elem: str) -> V:
         return const(0, register_element(elem)) if elem != "ptr" else const(0, "i64")
+
+
+def constant_bits(layout: LinearLayout, groups: Sequence[int]) -> list[int]:
+    """The register bits that move an element inside its aligned group along one dim, and no thread bit does the same: an
+    element with them set lies their step further than without. groups: elements per dim."""
+    found: list[int] = []
+    if max(groups, default=1) <= 1:
+        return found
+    moved = [layout.coordinates(basis) for basis in layout.columns((LANE, WARP))]
+    own = [layout.coordinates(basis) for basis in layout[REGISTER]]
+    for bit, step in enumerate(own):
+        dims = [dim for dim, size in enumerate(step) if size]
+        if len(dims) != 1:
+            continue
+        size = step[dims[0]]
+        others = [*moved, *own[:bit], *own[bit + 1 :]]
+        if size & (size - 1) == 0 and size < groups[dims[0]] and not any(other[dims[0]] & size for other in others):
+            found.append(1 << bit)
+    return found
 
 
 def _any_held(nodes: Sequence[Node]) -> bool:

@@ -122,7 +122,8 @@ def _histogram(k: KernelLowering, op: Any) -> None:
     base = k.shared.reserve(4 * bins)
     counted = k.coalesced((bins,)).unique_registers()
     k.shared.before_writing()
-    places = [k.shared.at(base, k.f.mul(index, i32(4))) for index in k.t.indices(counted, 0)]
+    own = k.t.indices(counted, 0, range(counted.size(REGISTER)))
+    places = [k.shared.at(base, k.f.mul(index, i32(4))) for index in own]
     _clear(k, places, counted)
     k.shared.between()
     _count(k, base, values, masks, bins, layout)

@@ -5,7 +5,7 @@ Source of the spelling: NVIDIA, "PTX ISA", "ld", "st" and "Cache operators".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,7 +15,7 @@ from ...linear_layouts.linear import Elected
 from ...linear_layouts.matching import MAX_VECTOR_BITS, global_vector_elements, vector_accesses
 from ..ir import V, const
 from .axis_info import AxisInfo
-from .threads import Threads, bits_of
+from .threads import Threads, base_and_distance, bits_of
 
 _LOAD_CACHES = ("ca", "cg", "cs", "cv")
 _STORE_CACHES = ("wb", "cg", "cs", "wt")
@@ -57,6 +57,22 @@ def coalesced(shape: Sequence[int], order: Sequence[int], elements: int, warps: 
     return default_blocked(shape, warps, 8, order=order, contiguity=elements)
 
 
+def access_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:
+    """The registers of each access, when `vector` elements along an axis are accessed together."""
+    if vector == 1:
+        return [(register,) for register in range(layout.size(REGISTER))]
+    rank = len(layout.shape)
+    last = layout.transpose([*(i for i in range(rank) if i != axis), axis])
+    flat = last.reshape((prod(last.shape),))
+    return [access.registers for access in vector_accesses(flat, 8, vector)]
+
+
+def written_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:
+    """Those that write: registers that hold copies do not."""
+    copies = layout.free_masks()[REGISTER]
+    return [registers for registers in access_groups(layout, vector, axis) if not registers[0] & copies]
+
+
 class GlobalMemory:
     """Emits accesses; addresses are i64."""
 
@@ -65,13 +81,13 @@ class GlobalMemory:
         self.f = threads.f
 
     def load(
-        self, elem: str, layout: LinearLayout, addresses: Sequence[V], mask: Sequence[V] | None, other: Sequence[V] | None,
-        vector: int, axis: int, cache: str = "", volatile: bool = False,
+        self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
+        mask: Mapping[int, V] | None, other: Sequence[V] | None, cache: str = "", volatile: bool = False,
     ) -> tuple[V, ...]:  # fmt: skip
-        """The elements of every register."""
+        """The elements of every register. Addresses and mask are those of the first register of each group."""
         t, width = self.t, bits_of(elem)
         found: dict[int, V] = {}
-        for registers in self._groups(layout, vector, axis):
+        for registers in groups:
             guard = None if mask is None else mask[registers[0]]
             fill = None if guard is None or other is None else t.pack([t.to_bits(other[r], elem) for r in registers])
             word = self.load_word(addresses[registers[0]], width * len(registers), guard, fill, cache, volatile)
@@ -80,30 +96,20 @@ class GlobalMemory:
         return tuple(found[register] for register in range(layout.size(REGISTER)))
 
     def store(
-        self, elem: str, layout: LinearLayout, addresses: Sequence[V], values: Sequence[V], mask: Sequence[V] | None,
-        vector: int, axis: int, cache: str = "",
+        self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
+        values: Sequence[V], mask: Mapping[int, V] | None, cache: str = "",
     ) -> None:  # fmt: skip
         """Every element once: of threads that hold copies one writes."""
         t = self.t
         free = layout.free_masks()
         elected = t.elected(Elected(free[LANE], free[WARP]))
-        for registers in self._groups(layout, vector, axis):
-            if registers[0] & free[REGISTER]:
-                continue
+        for registers in groups:
             guard = elected
             if mask is not None:
                 own = mask[registers[0]]
                 guard = own if guard is None else own if own.ref == guard.ref else self.f.binary("and", guard, own)
             word = t.pack([t.to_bits(values[r], elem) for r in registers])
             self.store_word(addresses[registers[0]], word, guard, cache)
-
-    def _groups(self, layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:
-        if vector == 1:
-            return [(register,) for register in range(layout.size(REGISTER))]
-        rank = len(layout.shape)
-        last = layout.transpose([*(i for i in range(rank) if i != axis), axis])
-        flat = last.reshape((prod(last.shape),))
-        return [access.registers for access in vector_accesses(flat, 8, vector)]
 
     # -- single accesses -------------------------------------------------------------
 
@@ -127,9 +133,10 @@ class GlobalMemory:
         list_ = outs[0] if words == 1 else "{" + ", ".join(outs) + "}"
         vector = "" if words == 1 else f".v{words}"
         fills = self._pieces(fill, words, held)
+        address, distance = base_and_distance(address)
         operands = [address]
         text = ""
-        place = f"${words}"
+        place = f"${words}{distance:+d}" if distance else f"${words}"
         if guard is not None:
             operands += [guard, *fills]
             move = "mov.b16" if each <= 16 else f"mov.{kind}"
@@ -178,14 +185,20 @@ class GlobalMemory:
         predicate = "" if guard is None else f"@${1 + words} "
         modifier = f".{cache}" if cache in _STORE_CACHES else ""
         constraints = ",".join(["l", *[letter] * words, *([] if guard is None else ["b"])])
+        address, distance = base_and_distance(address)
+        place = f"$0{distance:+d}" if distance else "$0"
         operands = [address, *pieces, *([] if guard is None else [guard])]
         given = ", ".join(f"{v.type} {v.ref}" for v in operands)
-        text = f"{predicate}st.global{modifier}{vector}.{kind} [$0], {list_};"
+        text = f"{predicate}st.global{modifier}{vector}.{kind} [{place}], {list_};"
         self.f.emit(f'call void asm sideeffect "{text}", "{constraints},~{{memory}}"({given})')
 
     def pointer(self, address: V) -> V:
         """The address as a pointer to global memory."""
-        return self.f.op(f"inttoptr i64 {address.ref} to ptr addrspace(1)", "ptr addrspace(1)")
+        address, distance = base_and_distance(address)
+        pointer = self.f.pure(f"inttoptr i64 {address.ref} to ptr addrspace(1)", "ptr addrspace(1)")
+        if not distance:
+            return pointer
+        return self.f.pure(f"getelementptr i8, ptr addrspace(1) {pointer.ref}, i64 {distance}", "ptr addrspace(1)")
 
 
 def _width(type_: str) -> int:

@@ -46,7 +46,8 @@ def _choice(k: KernelLowering, shape: Shape, elem: str, sides: Sequence[Node], a
     joined = collapsed.reshape([n for d, n in enumerate(shape) if d != axis]).join()
     order = [*range(axis), len(shape) - 1, *range(axis, len(shape) - 1)]
     target = joined.transpose(order)
-    return Held(shape, elem, target, k.ev.map("arith.select", elem, [first, *wide], {}, target))
+    registers = k.ev.map("arith.select", elem, [first, *wide], {}, target, range(target.size("register")))
+    return Held(shape, elem, target, registers)
 
 
 def _split(k: KernelLowering, op: Any) -> None:

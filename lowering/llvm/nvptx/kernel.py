@@ -13,7 +13,7 @@ from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...artifact import TensorMap
-from ...linear_layouts.layout import LinearLayout
+from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...tt.descriptor_types import TensorDescType
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
@@ -25,7 +25,7 @@ from .dots import DOTS, product_of_warpgroups
 from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
 from .gathers import GATHERS
-from .global_memory import Facts, GlobalMemory, coalesced, widest
+from .global_memory import Facts, GlobalMemory, access_groups, coalesced, widest, written_groups
 from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
@@ -40,7 +40,7 @@ from .specialised import Producer, may_have_a_producer
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
-from .wgmma import Placed, WarpgroupProduct
+from .wgmma import Placed, WarpgroupProduct, group_number
 
 ELEMENTWISE = frozenset(
     f"tt.{name}"
@@ -108,6 +108,9 @@ def _lowered(
     for stages in range(MOST_STAGES, 0, -1):
         kernel = KernelLowering(function, target, warps, multiples, stages, has_producer)
         kernel.run()
+        if kernel.producer is not None and kernel.producer.wanted:
+            kernel = KernelLowering(function, target, warps, multiples, stages, has_producer, kernel.producer.wanted)
+            kernel.run()
         if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
             break
     return kernel
@@ -127,17 +130,17 @@ class KernelLowering:
 
     def __init__(
         self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int,
-        has_producer: bool = False,
+        has_producer: bool = False, reserved: int = 0,
     ) -> None:  # fmt: skip
         self.function = function
         self.target = target
         self.name: str = function.sym_name.data
-        self.module = Module(features=frozenset({"ptx"}))
+        self.module = Module(features=target.features)
         entry = function.body.blocks[0]
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
         threads = (warps + (PRODUCER_WARPS if has_producer else 0)) * WARP_SIZE
         bounds = f'nounwind "nvvm.reqntid"="{threads}"'
-        self.f = Function(self.module, self.name, params, attributes=bounds, linkage="ptx_kernel")
+        self.f = Function(self.module, self.name, params, attributes=bounds, linkage="ptx_kernel", numbering=True)
         self.t = Threads(self.f, warps)
         self.shared = SharedMemory(self.t)
         self.moves = Moves(self.t, self.shared)
@@ -150,17 +153,16 @@ class KernelLowering:
         self.resident: dict[Any, tuple[Placed | tuple[V, ...], ...]] = {}  # operands that a loop has stored before it starts
         self.on_their_way: set[Any] = set()  # products that are not waited for at once
         self._products: dict[Any, WarpgroupProduct | None] = {}
-        self.on_trial = 0
         self.most_stages = most_stages
         self.producer: Producer | None = None
         self._has_producer = has_producer
+        self.reserved = reserved  # bytes of shared memory that only the producer's stages use
         self.is_pipelined = False
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
         self.texts: dict[str, str] = {}  # of the kernel's messages, → names
         self.is_alone = False  # whether each thread runs a region on its own
         self.guard: V | None = None  # where what such a region gives counts
-        self._loops = 0
         self.reduced_rows = frozenset(
             shape_of(op.operands[0].type)[0]
             for op in function.walk()
@@ -217,6 +219,10 @@ class KernelLowering:
     def held(self, value: Any, layout: LinearLayout) -> tuple[V, ...]:
         return self.ev.at(self.node(value), layout)
 
+    def some(self, value: Any, layout: LinearLayout, registers: Sequence[int]) -> dict[int, V]:
+        """Register → element, of these registers."""
+        return dict(zip(registers, self.ev.some(self.node(value), layout, registers), strict=True))
+
     def natural_layout(self, value: Any) -> LinearLayout:
         """Where a block's elements lie, or had best be computed."""
         node = self.node(value)
@@ -253,6 +259,8 @@ class KernelLowering:
             elif elem in ("f16", "bf16"):
                 value = f.cast("fpext", value, "float")
             self.scalars[argument] = value
+        if any(op.name == "tt.dot" and self.product(op) is not None for op in self.function.walk()):
+            group_number(self)  # before everything, so that it stays in a uniform register
         if self._has_producer:
             self._with_producer()
         else:
@@ -261,7 +269,7 @@ class KernelLowering:
 
     def _with_producer(self) -> None:
         self.shared.others = True
-        with self.shared.kept(ALIGNMENT):  # its mbarriers
+        with self.shared.kept(ALIGNMENT + self.reserved):  # its mbarriers and stages
             self.producer = Producer(self)
             lower_body(self)
         self.producer.finish()
@@ -273,14 +281,6 @@ class KernelLowering:
     def block_without_end(self, block: Any) -> None:
         for op in list(block.ops)[:-1]:
             self.operation(op)
-
-    def no_unrolling(self) -> int:
-        """The number of metadata that keeps a loop as it is."""
-        self._loops += 1
-        number = 2 * self._loops - 1
-        self.module.metadata[number] = f"distinct !{{!{number}, !{number + 1}}}"
-        self.module.metadata[number + 1] = '!{!"llvm.loop.unroll.disable"}'
-        return number
 
     def operation(self, op: Any) -> None:
         handler = HANDLERS.get(op.name)
@@ -302,6 +302,11 @@ class KernelLowering:
         facts = attributes(op)
         if op.name == "tt.addptr":
             facts["size"] = memory_size(pointee_name(op.operands[0].type))
+            if is_tensor(result.type):
+                offset = self.axes.of(op.operands[1])
+                facts["runs"] = tuple(map(min, offset.contiguity, offset.divisibility))
+        elif elem == "i1" and is_tensor(result.type):
+            facts["equal"] = self.axes.of(result).constancy
         if is_tensor(result.type):
             self.define(result, self.ev.compute(op.name, shape, elem, [self.node(o) for o in op.operands], facts))
             return
@@ -376,16 +381,23 @@ def _load(k: KernelLowering, op: Any) -> None:
         k.scalars[result] = k.t.from_bits(k.t.unpack(word, 1, bits_of(elem))[0], elem)
         return
     layout = k.access_layout(op)
+    if k.ev.only_layouts:
+        k.define(result, Held(shape_of(result.type), elem, layout, k.ev.any(elem, layout.size(REGISTER))))
+        return
     k.order.before(op, layout)
     known = k.facts(op)
     vector, axis = known.width(shape_of(result.type), bits_of(elem), layout)
-    mask = None if op.mask is None else k.held(op.mask, layout)
+    groups = access_groups(layout, vector, axis)
+    firsts = [registers[0] for registers in groups]
+    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
     other = None if op.other is None else k.held(op.other, layout)
-    values = k.memory.load(elem, layout, k.held(op.ptr, layout), mask, other, vector, axis, cache, volatile)
+    values = k.memory.load(elem, layout, groups, k.some(op.ptr, layout, firsts), mask, other, cache, volatile)
     k.define(result, Held(shape_of(result.type), elem, layout, values))
 
 
 def _store(k: KernelLowering, op: Any) -> None:
+    if k.ev.only_layouts:
+        return
     elem = pointee_name(op.ptr.type)
     cache = _cache(attributes(op))
     if not is_tensor(op.ptr.type):
@@ -397,8 +409,10 @@ def _store(k: KernelLowering, op: Any) -> None:
     layout = k.access_layout(op)
     k.order.before(op, layout)
     vector, axis = k.facts(op).width(shape_of(op.ptr.type), bits_of(elem), layout)
-    mask = None if op.mask is None else k.held(op.mask, layout)
-    k.memory.store(elem, layout, k.held(op.ptr, layout), k.held(op.value, layout), mask, vector, axis, cache)
+    groups = written_groups(layout, vector, axis)
+    firsts = [registers[0] for registers in groups]
+    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
+    k.memory.store(elem, layout, groups, k.some(op.ptr, layout, firsts), k.held(op.value, layout), mask, cache)
 
 
 def _cache(facts: dict[str, Any]) -> str:

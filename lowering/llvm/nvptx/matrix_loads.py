@@ -118,7 +118,7 @@ def store_block(
         if access.registers[0] & free[REGISTER]:
             continue
         word = t.pack([t.to_bits(values[register], elem) for register in access.registers])
-        packed.append((k.shared.at(base, t.with_constant(thread, access.offset, moving)), word, len(access.registers)))
+        packed.append((k.shared.place(base, thread, access.offset, moving), word, len(access.registers)))
 
     def store() -> None:
         for place, word, count in packed:
@@ -141,7 +141,7 @@ def _fetch(k: KernelLowering, access: MatrixAccess, elem: str, base: V) -> dict[
     each = 32 // bits
     found: dict[int, V] = {}
     for part in access.accesses:
-        place = k.shared.at(base, t.with_constant(row, part.offset, access.row_address.thread_bits))
+        place = k.shared.place(base, row, part.offset, access.row_address.thread_bits)
         got = t.call(name, [place], type_)
         for number in range(access.count):
             word = f.op(f"extractvalue {type_} {got.ref}, {number}", "i32")

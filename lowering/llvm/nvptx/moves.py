@@ -142,8 +142,7 @@ class Moves:
         return self.t.map(accesses.address)
 
     def _place(self, base: V, address: V, accesses: Accesses, offset: int) -> V:
-        own = self.t.with_constant(address, offset, accesses.address.thread_bits)
-        return self.shared.at(base, own)
+        return self.shared.place(base, address, offset, accesses.address.thread_bits)
 
 
 def _bytes(type_: str) -> int:

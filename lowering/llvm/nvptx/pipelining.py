@@ -18,7 +18,7 @@ from ...linear_layouts.matching import offsets, vector_elements
 from ...tt.provenance import ATOMICS, WRITES
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from .carried import Layouts
-from .dots import staged, use_in_product
+from .dots import staged, uses_in_products
 from .matrix_loads import StagedOperand
 from .shared import ALIGNMENT
 from .threads import bits_of
@@ -100,10 +100,10 @@ def address_slice(op: Any, loads: Sequence[Any]) -> tuple[list[Any], list[int]]:
 def _feeds_a_product(load: Any, body: Any) -> bool:
     if not is_tensor(load.results[0].type) or len(shape_of(load.results[0].type)) != 2:
         return False
-    found = use_in_product(load)
+    found = uses_in_products(load)
     plain = load.name != "tt.load" or not attributes(load).get("isVolatile")
     plain = plain and (load.name != "tt.load" or load.other is None or _is_zero(load.other))
-    return found is not None and found[0].parent is body and plain
+    return plain and bool(found) and all(op.parent is body for op, _, _ in found)
 
 
 def _is_zero(value: Any) -> bool:
@@ -137,22 +137,22 @@ def _addresses(load: Any, body: Any) -> tuple[list[Any], set[int]] | None:
 
 def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
     """How a load is copied, once values of a turn are known; None where wide copies do not fit."""
-    use = use_in_product(op)
-    assert use is not None  # it is a candidate
-    order = (1, 0) if use[2] else (0, 1)
     shape, bits = shape_of(op.results[0].type), bits_of(element_name(op.results[0].type))
     if op.name == "tt.descriptor_load":
         block = mapped_block(op.desc.type)
-        operand = staged(k, op, default_blocked(shape, k.warps, bits).transpose(order))
-        if block is None or operand is None or operand.shared.transpose(order) != block.layout:
+        found = staged(k, op, default_blocked(shape, k.warps, bits))
+        if block is None or found is None or found[0].shared.transpose(_order(found[1])) != block.layout:
             return None
-        return Stream(op, operand, block.layout, block, offset)
+        return Stream(op, found[0], block.layout, block, offset)
     layout = k.access_layout(op)
     wide, axis = k.facts(op).width(shape, bits, layout)
     if wide * bits != 8 * CHUNK:
         return None
-    operand = staged(k, op, layout.transpose(order))
-    if operand is None or order[operand.axis] != axis:
+    found = staged(k, op, layout)
+    if found is None:
+        return None
+    operand, order = found[0], _order(found[1])
+    if order[operand.axis] != axis:
         return None
     shared = operand.shared.transpose(order)
     if vector_elements(offsets(layout, shared), bits) * bits < 8 * CHUNK:
@@ -160,10 +160,14 @@ def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
     return Stream(op, operand, shared, layout, offset)
 
 
+def _order(transposed: bool) -> tuple[int, int]:
+    return (1, 0) if transposed else (0, 1)
+
+
 def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> Pipeline | None:
     """With as many stages as shared memory has room for; None when there is room for one only."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
-    stages = min(k.most_stages, k.shared.room(k.target.shared_bytes) // size) if size else 0
+    stages = min(k.most_stages, (k.shared.room(k.target.shared_bytes) + k.reserved) // size) if size else 0
     if stages < 2:
         return None
     addresses, carried = address_slice(op, [stream.op for stream in streams])
@@ -174,7 +178,7 @@ def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts
 def _running_sums(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> dict[int, Any]:
     """The products that read what was loaded ahead, if each adds to a value that the loop carries and nothing else reads."""
     body, found = op.body.blocks[0], dict[int, Any]()
-    for dot, read in Counter(use[0] for stream in streams if (use := use_in_product(stream.op)) is not None).items():
+    for dot, read in Counter(op for stream in streams for op, _, _ in uses_in_products(stream.op)).items():
         product, total, result = k.product(dot), dot.operands[2], dot.results[0]
         if product is None or total not in body.args or read != 2:
             return {}

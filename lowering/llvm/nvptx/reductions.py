@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...linear_layouts.layout import LinearLayout
+from ...linear_layouts.f2 import Span
+from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
 from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, constant_value, element_name, is_tensor, shape_of
 from .nodes import Held
 from .regions import each_thread_alone, region_values
-from .threads import bits_of, i32
+from .threads import ALL_LANES, bits_of, i32
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -45,10 +46,14 @@ def _reduce(k: KernelLowering, op: Any) -> None:
     layout = k.ev.choose_layout(nodes)
     if layout is None:
         layout = k.preferred(op.operands[0])
-    columns = [k.ev.at(node, layout) for node in nodes]
     elems = [node.elem for node in nodes]
-    rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
     plans = [plan_reduction(layout, axis, bits_of(elem)) for elem in elems]
+    if k.ev.only_layouts:
+        anything = [k.ev.any(elem, plans[0].result.size(REGISTER)) for elem in elems]
+        _define(k, op, plans[0].result, [list(row) for row in zip(*anything, strict=True)])
+        return
+    columns = [k.ev.at(node, layout) for node in nodes]
+    rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
     with each_thread_alone(k, op):
         sums = _reduced(k, op, plans, rows, elems)
     _define(k, op, plans[0].result, sums)
@@ -63,8 +68,12 @@ def _reduced(
         for register in group[1:]:
             total = combine(k, op, total, rows[register])
         sums.append(total)
-    for butterfly in plan.butterflies:
-        sums = _butterfly(k, op, butterfly, sums, elems)
+    warp = _REDUX.get(next(iter(op.regions[0].blocks[0].ops)).name) if _commutes(op) and elems[0] == "i32" else None
+    if warp is not None and _is_whole_warp(plan.butterflies):
+        sums = [[k.t.call(f"redux.sync.{warp}", [*own, ALL_LANES], "i32")] for own in sums]
+    else:
+        for butterfly in plan.butterflies:
+            sums = _butterfly(k, op, butterfly, sums, elems)
     return sums if plan.exchange is None else _between_warps(k, op, plans, sums, elems)
 
 
@@ -86,6 +95,19 @@ def _butterfly(k: KernelLowering, op: Any, step: Butterfly, sums: list[Tuple], e
         right = [k.f.select(first, b, a) for a, b in zip(own, other, strict=True)]
         found.append(combine(k, op, left, right))
     return found
+
+
+_REDUX = {
+    "arith.addi": "add", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor", "arith.maxsi": "max",
+    "arith.minsi": "min", "arith.maxui": "umax", "arith.minui": "umin",
+}  # fmt: skip
+"""What a warp does with 32-bit integers in one instruction (PTX ISA, "redux.sync")."""
+
+
+def _is_whole_warp(butterflies: Sequence[Butterfly]) -> bool:
+    """Whether every lane takes in all others, each with its own register."""
+    lanes = Span([step.lane_mask for step in butterflies])
+    return lanes.rank == len(butterflies) == 5 and not any(step.register_mask for step in butterflies)
 
 
 _COMMUTATIVE = frozenset(

@@ -62,7 +62,13 @@ class SharedMemory:
         if base.ref == f"@{BUFFER}" and offset.ref.isdecimal():  # a constant, which is known everywhere
             return V(f"getelementptr (i8, ptr addrspace(3) {base.ref}, i32 {offset.ref})", base.type)
         text = f"getelementptr i8, ptr addrspace(3) {base.ref}, i32 {offset.ref}"
-        return self.f.op(text, "ptr addrspace(3)")
+        return self.f.pure(text, "ptr addrspace(3)")
+
+    def place(self, base: V, thread: V, constant: int, thread_bits: int) -> V:
+        """base + (thread ^ constant), where `thread` has no other bits than these: what the constant has beyond them is added
+        last, for accesses to take it in."""
+        own = self.at(base, self.t.with_constant(thread, constant & thread_bits, thread_bits))
+        return self.at(own, i32(constant & ~thread_bits))
 
     def barrier(self) -> None:
         """All threads of the block: memory is in order afterwards."""

@@ -5,6 +5,9 @@ from, runs through the loop, waits for each stage to be free, and starts its cop
 arrive end a phase of the one, the arrivals of the warps that have read it end a phase of the other; no barrier of the block is
 left in the loop. Where code before the loop has used the stages' memory, the warps say first that they are through with it.
 
+The loop may stand in another one, as in persistent kernels: stages and phases go on from turn to turn of that one, so that the
+blocks of the next tile arrive while the last one is stored. The stages have memory of their own then.
+
 One warp is enough, and no registers need be handed over (setmaxnreg): it gets as many as each of the others, which leaves 8 of
 them 224.
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Function, V
@@ -23,6 +27,7 @@ from .shared import ALIGNMENT
 from .stages import Ahead
 from .threads import i32
 from .tma import BARRIER_BYTES, first_thread, wait_for_phase
+from .wgmma import address
 
 if TYPE_CHECKING:
     from .carried import Layouts
@@ -33,31 +38,64 @@ WARPS = 1
 """More than those that compute."""
 
 
+def _loads_blocks(loop: Any) -> bool:
+    return any(inner.name == "tt.descriptor_load" for inner in loop.body.blocks[0].ops)
+
+
+def _inner_loop(loop: Any) -> Any:
+    """The loop that loads described blocks and stands in this one; None where there is not exactly one."""
+    found = [inner for inner in loop.body.blocks[0].ops if inner.name == "scf.for" and _loads_blocks(inner)]
+    return found[0] if len(found) == 1 and not _loads_blocks(loop) else None
+
+
 def may_have_a_producer(function: Any) -> bool:
-    """Whether there is a loop that loads described blocks, which the program reaches exactly once."""
+    """Whether there is a loop that loads described blocks, which the program reaches once, or in each turn of such a loop."""
     blocks = function.body.blocks
     loops = [op for op in blocks[0].ops if op.name == "scf.for"] if len(blocks) == 1 else []
-    return any(inner.name == "tt.descriptor_load" for loop in loops for inner in loop.body.blocks[0].ops)
+    return any(_loads_blocks(loop) or _inner_loop(loop) is not None for loop in loops)
 
 
-def _scalars_before(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> list[Any] | None:
-    """The operations before a loop that these values come from, in order; None if they take more than arithmetic."""
-    block = k.function.body.blocks[0]
-    if loop.parent is not block:
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What the producer computes: the operations before everything, those in each turn of the loop around (None: there is
+    none), and the values that this one carries among them, by number."""
+
+    before: tuple[Any, ...]
+    around: Any
+    inside: tuple[Any, ...]
+    carried: tuple[int, ...]
+
+
+def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
+    """The operations outside a loop that these values come from; None if they take more than arithmetic."""
+    entry = k.function.body.blocks[0]
+    around = None if loop.parent is entry else loop.parent_op()
+    if around is not None and (around.name != "scf.for" or around.parent is not entry or _inner_loop(around) is not loop):
         return None
+    body: Any = None if around is None else around.body.blocks[0]
     found: set[Any] = set()
-    waiting = list(roots)
+    carried: set[int] = set()
+    waiting = [*roots, *(() if around is None else (around.lb, around.ub, around.step))]
     while waiting:
         value = waiting.pop()
         op = value.owner
-        if op is block or op in found:
+        if is_tensor(value.type):
+            return None
+        if op is entry or op in found:
+            continue
+        if around is not None and op is body:
+            number = value.index - 1
+            if number >= 0 and number not in carried:
+                carried.add(number)
+                waiting += [around.iter_args[number], body.last_op.operands[number]]
             continue
         pure = op.name.startswith("arith.") or op.name in ("tt.get_program_id", "tt.get_num_programs")
-        if op.parent is not block or op.regions or not pure or any(is_tensor(each.type) for each in op.results):
+        if op.parent not in (entry, body) or op.regions or not pure:
             return None
         found.add(op)
         waiting += op.operands
-    return [op for op in block.ops if op in found]
+    inside = () if body is None else tuple(op for op in body.ops if op in found)
+    return Slice(tuple(op for op in entry.ops if op in found), around, inside, tuple(sorted(carried)))
 
 
 @contextmanager
@@ -81,8 +119,14 @@ class Producer:
         self._slot = len(f.lines) - 1
         k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
         f.cond_branch(f.icmp("uge", k.t.warp, i32(k.warps)), self._label, consumers)
-        f.start(consumers)
+        self._known, self._remembered = f.known(), k.t.all_remembered()
+        f.start(consumers, True)
         self._lines: list[str] = []
+        self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
+        """Between loops: what the next one starts with, see `Consumed`. The stages lie behind the mbarriers, or elsewhere where
+        they have no memory of their own."""
+        self.wanted = 0
+        """Bytes that the stages need for themselves."""
 
     def full(self, offset: V) -> V:
         """The mbarrier that counts a stage's bytes, at an offset among them."""
@@ -95,7 +139,7 @@ class Producer:
     def make_barriers(self, stages: int) -> None:
         """At the start of the kernel, for the loop that was found."""
         k = self.k
-        with _apart(k.f) as lines, k.f.when(self._first):
+        with _apart(k.f) as lines, k.f.knowing({}), k.f.when(self._first):
             for stage in range(stages):
                 place = i32(stage * BARRIER_BYTES)
                 k.t.call("mbarrier.init.shared", [self.full(place), i32(1)], "void")
@@ -108,7 +152,7 @@ class Producer:
         """What is emitted inside is done by one thread of the warp; the label ends it."""
         k, f = self.k, self.k.f
         self.is_busy = True
-        with _apart(f) as self._lines, k.ev.scope():
+        with _apart(f) as self._lines, f.knowing(self._known), k.t.knowing(self._remembered), k.ev.scope():
             scalars, nodes = dict(k.scalars), dict(k.nodes)
             begin, end = f.label("copies"), f.label("end")
             f.start(self._label)
@@ -124,70 +168,155 @@ class Producer:
         self.k.f.lines += self._lines
 
 
+class Rounds:
+    """A loop around one whose blocks the producer copies: it carries on which stage is the next."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> Rounds:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        pass
+
+    def begin(self, low: V, high: V, step: V, start: Sequence[V]) -> list[V]:
+        return self._producer.ring
+
+    def turn(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+        self._producer.ring = list(own)
+        return []
+
+    def finish(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+        return self._producer.ring
+
+    def end(self, registers: Sequence[V]) -> list[V]:
+        return list(registers)
+
+
+def rounds(k: KernelLowering, loop: Any) -> Rounds | None:
+    """For a loop around one that may have its blocks from the producer."""
+    free = k.producer is not None and not k.producer.is_busy and loop.parent is k.function.body.blocks[0]
+    return Rounds(k.producer) if free and k.producer is not None and _inner_loop(loop) is not None else None
+
+
 class Consumed(Ahead):
-    """A loop whose blocks the producer copies. It carries the stage to be read, its mbarriers' offset, the parity of the phase
-    to wait for, and the offset of the mbarriers of the stage before."""
+    """A loop whose blocks the producer copies. It carries the `address` of the stage to be read (a number that the assembler
+    keeps in a uniform register), its mbarriers' offset, the parity of the phase to wait for, and the offset of the mbarriers of
+    the stage before."""
 
     def __init__(
-        self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, unsigned: bool, before: Sequence[Any]
+        self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, unsigned: bool, slice_: Slice
     ) -> None:
-        super().__init__(k, op, pipeline, layouts, unsigned)
         assert k.producer is not None
-        self._producer = k.producer
-        self._before = before
-        self._low: V | None = None
-        self._is_taken = k.shared.is_used
+        self._producer, self._slice = k.producer, slice_
+        self._has_room = slice_.around is not None and k.reserved > 0
+        if self._has_room:
+            pipeline = replace(pipeline, stages=k.reserved // pipeline.stage_bytes)
+        elif slice_.around is not None:
+            k.producer.wanted = pipeline.stages * pipeline.stage_bytes
+        super().__init__(k, op, pipeline, layouts, unsigned)
+        self._bounds: tuple[V, V] | None = None
+        self._own: Sequence[V] = ()
+        self._is_taken = k.shared.is_used and not self._has_room
 
     @property
     def has_barriers(self) -> bool:
         return False
 
+    def __enter__(self) -> Ahead:
+        if not self._has_room:
+            return super().__enter__()
+        self._buffer = self.k.shared.at(self.k.shared.buffer, i32(ALIGNMENT))  # behind the mbarriers
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if not self._has_room:
+            super().__exit__(*failure)
+
     def begin(self, low: V, high: V, step: V, start: Sequence[V]) -> list[V]:
         k, pipeline = self.k, self.pipeline
-        self._low = low
+        self._bounds = low, high
         self._producer.make_barriers(pipeline.stages)
         with self._producer.code() as end:
-            for each in self._before:
+            for each in self._slice.before:
                 k.operation(each)
-            self._produce(end)
+            ring = [i32(0)] * 3
+            if self._slice.around is None:
+                self._copies(ring)
+            else:
+                self._rounds(ring)
+            k.f.branch(end)
         if self._is_taken:
             k.t.call("fence.proxy.async.shared_cta", [], "void")
             with k.f.when(k.f.icmp("eq", k.t.lane, i32(0))):
                 for stage in range(pipeline.stages):
                     self._release(i32(stage * BARRIER_BYTES))
-        return [i32(0)] * 4
+        if self._slice.around is None:
+            return [address(k, self._buffer), *[i32(0)] * 3]
+        return self._producer.ring
 
-    def _produce(self, end: str) -> None:
-        k, f, op, pipeline = self.k, self.k.f, self.op, self.pipeline
+    def _rounds(self, ring: list[V]) -> None:
+        """The producer's part of the loop around."""
+        k, around, numbers = self.k, self._slice.around, self._slice.carried
+        index, *arguments = around.body.blocks[0].args
+        first = [*(k.scalar(around.iter_args[number]) for number in numbers), *ring]
+        with self._loop(around, first) as (counter, own, following):
+            k.scalars[index] = counter
+            for number, value in zip(numbers, own, strict=False):
+                k.scalars[arguments[number]] = value
+            for each in self._slice.inside:
+                k.operation(each)
+            yielded = around.body.blocks[0].last_op.operands
+            following += [*(k.scalar(yielded[number]) for number in numbers), *self._copies(own[-3:])]
+
+    def _copies(self, ring: list[V]) -> list[V]:
+        """The producer's part of the loop itself; the stage, its mbarriers' offset and the parity afterwards."""
+        k, f, pipeline = self.k, self.k.f, self.pipeline
+        first = [*(k.scalar(self.op.iter_args[number]) for number in pipeline.carried), *ring]
+        with self._loop(self.op, first) as (counter, own, following):
+            *values, write, place, parity = own
+            released = parity if self._is_taken else f.binary("xor", parity, i32(1))  # or free from the start
+            wait_for_phase(k, self._producer.free(place), released)
+            following += self._load(values, counter, None, write, self._producer.full(place))
+            following += [self._next(write, pipeline.stage_bytes), *self._next_phase(place, parity)]
+        return own[-3:]
+
+    @contextmanager
+    def _loop(self, op: Any, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
+        """A loop of the producer: its index, what it carries, and a list for what it carries on."""
+        k, f = self.k, self.k.f
         low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))
-        first = [low, *(k.scalar(op.iter_args[number]) for number in pipeline.carried), i32(0), i32(0), i32(0)]
-        head, body = f.label("head"), f.label("body")
+        unsigned = bool(op.attributes.get("unsignedCmp") or op.properties.get("unsignedCmp"))
+        head, body, done = f.label("head"), f.label("body"), f.label("done")
         before = f.block
         f.branch(head)
         f.start(head)
-        carried = [V(f.fresh("c"), value.type) for value in first]
-        index, *values, write, place, parity = carried
+        counter, own = V(f.fresh("i"), low.type), [V(f.fresh("c"), value.type) for value in first]
         slot = len(f.lines)
         f.lines.append("")
-        f.cond_branch(f.icmp(self.less, index, high), body, end)
+        f.cond_branch(f.icmp("ult" if unsigned else "slt", counter, high), body, done)
         f.start(body)
-        released = parity if self._is_taken else f.binary("xor", parity, i32(1))  # or free from the start
-        wait_for_phase(k, self._producer.free(place), released)
-        following = self._load(values, index, None, write, self._producer.full(place))
-        next_place = self._next(place, BARRIER_BYTES)
-        again = f.cast("zext", f.icmp("eq", next_place, i32(0)), "i32")
-        following = [
-            f.add(index, step), *following, self._next(write, pipeline.stage_bytes), next_place, f.binary("xor", parity, again)
-        ]  # fmt: skip
+        following: list[V] = []
+        with k.ev.scope():
+            yield counter, own, following
+            following = [f.add(counter, step), *following]
         latch = f.block
-        f.emit(f"br label %{head}, !llvm.loop !{k.no_unrolling()}")
+        f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
         f.lines[slot] = "\n".join(
             f"  {value.ref} = phi {value.type} [ {start.ref}, %{before} ], [ {new.ref}, %{latch} ]"
-            for value, start, new in zip(carried, first, following, strict=True)
+            for value, start, new in zip([counter, *own], [low, *first], following, strict=True)
         )
+        f.start(done)
+
+    def _next_phase(self, place: V, parity: V) -> list[V]:
+        """Offset and parity of the mbarriers of the next stage; the first one again is in its next phase."""
+        f, following = self.k.f, self._next(place, BARRIER_BYTES)
+        again = f.cast("zext", f.icmp("eq", following, i32(0)), "i32")
+        return [following, f.binary("xor", parity, again)]
 
     def turn(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
-        read, place, parity, _ = own
+        read, place, parity, _ = self._own = own
         wait_for_phase(self.k, self._producer.full(place), parity)
         self._offer(read)
         return []
@@ -199,13 +328,26 @@ class Consumed(Ahead):
         done = f.icmp("eq", k.t.lane, i32(0))
         if self.pipeline.sums:
             self._wait_for_last_turn()
-            assert self._low is not None
-            done = f.binary("and", done, f.icmp("ne", counter, self._low))
+            assert self._bounds is not None
+            done = f.binary("and", done, f.icmp("ne", counter, self._bounds[0]))
         with f.when(done):
             self._release(last if self.pipeline.sums else place)
-        following = self._next(place, BARRIER_BYTES)
-        again = f.cast("zext", f.icmp("eq", following, i32(0)), "i32")
-        return [self._next(read, self.pipeline.stage_bytes), following, f.binary("xor", parity, again), place]
+        following, phase = self._next_phase(place, parity)
+        size = self.pipeline.stage_bytes >> 4
+        back = f.select(f.icmp("eq", following, i32(0)), i32(size - size * self.pipeline.stages), i32(size))
+        return [f.add(read, back), following, phase, place]
+
+    def end(self, registers: Sequence[V]) -> list[V]:
+        found = super().end(registers)
+        k, f = self.k, self.k.f
+        if self._slice.around is not None:
+            assert self._bounds is not None
+            if self.pipeline.sums:  # the last turn's stage, if there was a turn
+                any_turn = f.icmp(self.less, *self._bounds)
+                with f.when(f.binary("and", any_turn, f.icmp("eq", k.t.lane, i32(0)))):
+                    self._release(self._own[3])
+            self._producer.ring = list(self._own)
+        return found
 
     def _release(self, place: V) -> None:
         """The warp has read a stage, by its mbarriers' offset."""
@@ -220,8 +362,9 @@ def loop_ahead(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts,
         for each in (*pipeline.addresses, *streams):
             values += each.operands
         inside = {value for inner in op.walk() if inner is not op for value in inner.results}
-        outside = [value for value in values if value not in inside and value not in op.body.blocks[0].args]
-        before = _scalars_before(k, op, outside)
-        if before is not None:
-            return Consumed(k, op, pipeline, layouts, unsigned, before)
+        roots = [value for value in values if value not in inside and value not in op.body.blocks[0].args]
+        described = {stream.desc for stream in streams}
+        slice_ = _slice(k, op, [value for value in roots if value not in described])
+        if slice_ is not None:
+            return Consumed(k, op, pipeline, layouts, unsigned, slice_)
     return Ahead(k, op, pipeline, layouts, unsigned)

@@ -33,7 +33,7 @@ from .tma import (
     start_copies,
     wait_for_phase,
 )
-from .wgmma import Matrix, address, wait_for
+from .wgmma import Matrix, address, pointer, wait_for
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -48,21 +48,21 @@ def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, go
     moving = 0
     for each in (*where[LANE], *where[WARP]):
         moving |= each * bits // 8
-    addresses = k.held(op.ptr, layout)
-    mask = None if op.mask is None else k.held(op.mask, layout)
+    accesses = [each for each in vector_accesses(where, bits, 8 * CHUNK // bits) if not each.registers[0] & free[REGISTER]]
+    firsts = [access.registers[0] for access in accesses]
+    addresses = k.some(op.ptr, layout, firsts)
+    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
     elected = t.elected(Elected(free[LANE], free[WARP]))
     base = k.shared.at(stage, i32(stream.offset))
-    whole = i32(CHUNK)
+    whole = f.select(goes_on, i32(CHUNK), i32(0))
 
     def copy() -> None:
-        for access in vector_accesses(where, bits, 8 * CHUNK // bits):
+        for access in accesses:
             first = access.registers[0]
-            if first & free[REGISTER]:
-                continue
-            target = k.shared.at(base, t.with_constant(thread, access.offset, moving))
-            guard = goes_on if mask is None else f.binary("and", goes_on, mask[first])
+            target = k.shared.place(base, thread, access.offset, moving)
+            size = whole if mask is None else f.select(mask[first], whole, i32(0))
             source = k.memory.pointer(addresses[first])
-            t.call("cp.async.cg.shared.global.16.s", [target, source, f.select(guard, whole, i32(0))], "void")
+            t.call("cp.async.cg.shared.global.16.s", [target, source, size], "void")
 
     if elected is None:
         copy()
@@ -147,19 +147,17 @@ class Ahead:
         if pipeline.copied or not pipeline.sums:
             k.shared.barrier()
         following = [] if pipeline.sums else self._later(counter, high, step, own)
-        self._offer(read)
+        self._offer(k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4))))
         return following
 
-    def _offer(self, read: V) -> None:
-        """The stage's blocks are what the loads give."""
+    def _offer(self, start: V) -> None:
+        """The blocks of the stage at an `address` are what the loads give."""
         k, pipeline = self.k, self.pipeline
         for stream in pipeline.streams:
             operand = stream.operand
-            if isinstance(operand, Matrix):
-                start = k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4)))
-                place = k.f.add(start, i32(stream.offset >> 4))
-            else:
-                place = k.shared.at(k.shared.at(self._buffer, read), i32(stream.offset))
+            place = k.f.add(start, i32(stream.offset >> 4))
+            if not isinstance(operand, Matrix):
+                place = pointer(k, place)
             k.staged[stream.op] = Staged(shape_of(stream.op.results[0].type), operand.elem, operand, place)
         k.on_their_way.update(pipeline.sums.values())
 
@@ -224,7 +222,7 @@ class Ahead:
         and one thread is here."""
         k = self.k
         nodes, scalars = dict(k.nodes), dict(k.scalars)
-        with k.ev.scope():
+        with k.ev.scope(dominates=True):
             k.scalars[self.index] = index
             bind(k, self.arguments, self.layouts, values)
             for each in self.pipeline.addresses:

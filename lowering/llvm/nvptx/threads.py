@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 from ...linear_layouts.arithmetic import IndexExpression, index_arithmetic
 from ...linear_layouts.layout import LANE, LinearLayout
 from ...linear_layouts.linear import Condition, Elected, ThreadMap
-from ..elementwise import from_memory, memory_element, memory_size, to_memory
-from ..ir import Function, V, const
+from ..elementwise import Bits, Rounded, from_memory, memory_element, memory_size, reinterpreted, to_memory
+from ..ir import Deferred, Function, V, const
 from .targets import WARP_SIZE
 
 ALL_LANES = V("-1", "i32")
@@ -25,6 +26,29 @@ def i32(value: int) -> V:
 def bits_of(elem: str) -> int:
     """Bits of an element where it travels: 8, 16, 32 or 64."""
     return 8 * memory_size(elem)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Origin of an element that lies beside others: number `place` of `count` in a word."""
+
+    word: V
+    place: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Origin of an address: another one and the distance from it in bytes."""
+
+    address: V
+    constant: int
+
+
+def base_and_distance(address: V) -> tuple[V, int]:
+    if isinstance(address, Deferred) and isinstance(address.origin, Moved):
+        return address.origin.address, address.origin.constant
+    return address, 0
 
 
 class Threads:
@@ -41,8 +65,20 @@ class Threads:
     @contextmanager
     def scope(self) -> Iterator[None]:
         self._scopes.append({})
-        yield
+        with self.f.scope():
+            yield
         self._scopes.pop()
+
+    def all_remembered(self) -> dict[object, V]:
+        """What is known at this place."""
+        return {key: value for scope in self._scopes for key, value in scope.items()}
+
+    @contextmanager
+    def knowing(self, remembered: dict[object, V]) -> Iterator[None]:
+        """Inside, what is known elsewhere takes the place of what is known here."""
+        kept, self._scopes = self._scopes, [dict(remembered)]
+        yield
+        self._scopes = kept
 
     def call(self, name: str, operands: Sequence[V], result: str) -> V:
         """An intrinsic of `llvm.nvvm`."""
@@ -106,11 +142,21 @@ class Threads:
             return i32(constant)
         return self.f.binary("xor" if constant & thread_bits else "or disjoint", thread, i32(constant))
 
-    def indices(self, layout: LinearLayout, axis: int) -> list[V]:
-        """The coordinate along an axis of every register's element, as i32."""
+    def indices(self, layout: LinearLayout, axis: int, registers: Sequence[int]) -> list[V]:
+        """The coordinate along an axis of the element of each of these registers, as i32."""
         expression = index_arithmetic(layout)[axis]
-        thread = self.expression(expression)
-        return [self.with_constant(thread, constant, expression.thread_bits) for constant in expression.constants]
+        thread, constants = self.expression(expression), expression.constants
+        return [self.with_constant(thread, constants[register], expression.thread_bits) for register in registers]
+
+    def split_indices(self, layout: LinearLayout, axis: int, registers: Sequence[int]) -> list[tuple[V, int]]:
+        """The same as sums of a part of the thread and a constant."""
+        expression = index_arithmetic(layout)[axis]
+        thread, bits = self.expression(expression), expression.thread_bits
+        found = []
+        for register in registers:
+            constant = expression.constants[register]
+            found.append((self.with_constant(thread, constant & bits, bits), constant & ~bits))
+        return found
 
     def expression(self, expression: IndexExpression) -> V:
         """The thread's part."""
@@ -171,13 +217,20 @@ class Threads:
         """What is inside happens where the condition holds; None holds always."""
         return nullcontext() if guard is None else self.f.when(guard)
 
+    def moved(self, address: V, constant: int) -> V:
+        """address + constant in bytes, for accesses that take in constants."""
+        if not constant:
+            return address
+        step = const(constant, address.type)
+        return self.f.deferred(address.type, lambda: self.f.add(address, step), Moved(address, constant))
+
     # -- elements as bits ------------------------------------------------------------
 
     def to_bits(self, value: V, elem: str) -> V:
-        return self.f.bitcast(to_memory(self.f, value, elem), f"i{bits_of(elem)}")
+        return reinterpreted(self.f, to_memory(self.f, value, elem), f"i{bits_of(elem)}")
 
     def from_bits(self, value: V, elem: str) -> V:
-        return from_memory(self.f, self.f.bitcast(value, memory_element(elem)), elem)
+        return from_memory(self.f, reinterpreted(self.f, value, memory_element(elem)), elem)
 
     def shuffle(self, kind: str, value: V, operand: V, clamp: int = 31) -> V:
         """shfl.sync of an integer of any width: "idx", "bfly", "up" or "down"."""
@@ -193,22 +246,49 @@ class Threads:
 
     def pack(self, values: Sequence[V]) -> V:
         """Integers side by side, the first in the low bits, as one integer or a vector of 32-bit words when they are more."""
-        width = int(values[0].type[1:])
-        total = width * len(values)
-        if len(values) == 1:
+        width, count = int(values[0].type[1:]), len(values)
+        if count == 1:
             return values[0]
-        whole = V("poison", f"<{len(values)} x i{width}>")
-        for place, value in enumerate(values):
-            whole = self.f.insert(whole, value, place)
-        if total <= 32:
-            return self.f.bitcast(whole, f"i{total}")
-        return self.f.bitcast(whole, f"<{total // 32} x i32>")
+        whole = _whole(values)
+        if whole is not None:
+            return whole
+        each = 32 // width
+        if each > 1 and count > each:
+            return self.pack([self.pack(values[start : start + each]) for start in range(0, count, each)])
+        found = self._rounded_pair(values)
+        if found is None:
+            found = V("poison", f"<{count} x i{width}>")
+            for place, value in enumerate(values):
+                found = self.f.insert(found, value, place)
+        total = width * count
+        return self.f.bitcast(found, f"i{total}" if total <= 32 else f"<{total // 32} x i32>")
+
+    def _rounded_pair(self, values: Sequence[V]) -> V | None:
+        """Two floats rounded to 16 bits by one instruction, as a vector; None where that is not what these are."""
+        narrow = [v.origin.value if isinstance(v, Deferred) and isinstance(v.origin, Bits) else v for v in values]
+        origins = [v.origin if isinstance(v, Deferred) else None for v in narrow]
+        first, *more = origins
+        if len(narrow) != 2 or not isinstance(first, Rounded) or not isinstance(more[0], Rounded):
+            return None
+        if narrow[0].type == "bfloat":
+            return self.call("ff2bf16x2.rn", [more[0].value, first.value], "<2 x bfloat>")
+        pair = self.f.insert(self.f.insert(V("poison", "<2 x float>"), first.value, 0), more[0].value, 1)
+        return self.f.cast("fptrunc", pair, "<2 x half>")
 
     def unpack(self, value: V, count: int, width: int) -> list[V]:
         if count == 1:
-            return [self.f.bitcast(value, f"i{width}")]
-        whole = self.f.bitcast(value, f"<{count} x i{width}>")
-        return [self.f.extract(whole, place) for place in range(count)]
+            return [reinterpreted(self.f, value, f"i{width}")]
+        if value.type[0] == "<" and width < 32:
+            words = self.unpack(value, count * width // 32, 32)
+            return [piece for word in words for piece in self.unpack(word, 32 // width, width)]
+
+        f, type_ = self.f, f"<{count} x i{width}>"
+        whole = value if value.type == type_ else f.deferred(type_, lambda: f.bitcast(value, type_))
+
+        def piece(place: int) -> V:
+            return f.deferred(f"i{width}", lambda: f.extract(whole, place), Piece(value, place, count))
+
+        return [piece(place) for place in range(count)]
 
     def choose(self, values: Sequence[V], lane: Sequence[int], warp: Sequence[int], constant: int = 0) -> V:
         """values[constant ^ linear(lane, warp)]: a tree of selects over the index bits that depend on the thread."""
@@ -228,3 +308,15 @@ class Threads:
         stay = self._choose(values, index, rest, lane, warp)
         go = self._choose(values, index ^ bit, rest, lane, warp)
         return stay if stay.ref == go.ref else self.f.select(flips, go, stay)
+
+
+def _whole(values: Sequence[V]) -> V | None:
+    """The word that these are all the pieces of, in order."""
+    first = values[0].origin if isinstance(values[0], Deferred) else None
+    if not isinstance(first, Piece) or first.count != len(values):
+        return None
+    for place, value in enumerate(values):
+        origin = value.origin if isinstance(value, Deferred) else None
+        if not isinstance(origin, Piece) or origin.word is not first.word or origin.place != place:
+            return None
+    return first.word

@@ -132,13 +132,18 @@ def expect(k: KernelLowering, barrier: V, size: int) -> None:
 
 
 def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
-    """All threads wait for the phase of this parity; what was copied can be read by then."""
-    again, done = k.f.label("wait"), k.f.label("arrived")
-    k.f.branch(again)
-    k.f.start(again)
-    arrived = k.t.call("mbarrier.try.wait.parity.scope.cta.space.cta", [barrier, parity], "i1")
-    k.f.cond_branch(arrived, done, again)
-    k.f.start(done)
+    """All threads wait for the phase of this parity; what was copied can be read by then.
+
+    Inline assembly, because LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing
+    in uniform registers.
+    """
+    place = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
+    text = "\\0A".join(
+        ("{", ".reg .pred done;", "again:", "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
+         "@!done bra.uni again;", "}")
+    )  # fmt: skip
+    operands = f"i32 {place.ref}, i32 {parity.ref}"
+    k.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')
 
 
 # -- copies -----------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ def _read(k: KernelLowering, elem: str, layout: LinearLayout, shared: LinearLayo
     width = many * bits
     type_ = f"i{width}" if width <= 32 or many == 1 else f"<{width // 32} x i32>"
     for access in vector_accesses(where, bits, many):
-        place = k.shared.at(base, t.with_constant(thread, access.offset, moving))
+        place = k.shared.place(base, thread, access.offset, moving)
         word = f.op(f"load {type_}, ptr addrspace(3) {place.ref}, align {width // 8}", type_)
         pieces = t.unpack(word, many, bits)
         found.update({r: t.from_bits(piece, elem) for r, piece in zip(access.registers, pieces, strict=True)})
@@ -246,7 +251,7 @@ def _store_matrices(
     row = t.map(access.row_address)
     each = 32 // bits
     for part in access.accesses:
-        place = k.shared.at(base, t.with_constant(row, part.offset, access.row_address.thread_bits))
+        place = k.shared.place(base, row, part.offset, access.row_address.thread_bits)
         raw = [t.to_bits(values[register], elem) for register in part.registers]
         words = [k.f.bitcast(t.pack(raw[start : start + each]), "i32") for start in range(0, len(raw), each)]
         t.call(f"stmatrix.sync.aligned.m8n8.x{access.count}.b16.p3", [place, *words], "void")

@@ -23,7 +23,7 @@ from ...linear_layouts.distributed import (
 )
 from ...linear_layouts.f2 import log2
 from ...linear_layouts.layout import REGISTER, LinearLayout
-from ...linear_layouts.shared import SWIZZLES, MatrixDescriptor, match_descriptor, matrix_swizzled
+from ...linear_layouts.shared import MatrixDescriptor, match_descriptor, matrix_swizzled
 from ..ir import V, const
 from ..syntax import attributes, element_name, shape_of
 from .threads import ALL_LANES, i32
@@ -40,6 +40,7 @@ MOST_COLUMNS = 256
 _TYPES = {
     "f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
 }  # fmt: skip
+_SWIZZLES = (128, 64, 32)
 _BITS = {"f16": 16, "bf16": 16, "f32": 32}
 
 
@@ -103,17 +104,15 @@ class WarpgroupProduct:
         """How operand "a" or "b" lies in shared memory, contiguous along `axis` if that may be; None where it cannot lie."""
         along_k = 1 if side == "a" else 0
         shape = (self.shape[0], self.depth) if side == "a" else (self.depth, self.shape[1])
-        if self.bits != 16:
-            axis = along_k
-        row = shape[axis] * self.bits // 8
         rows = ROWS if side == "a" else self.columns
-        for swizzle in SWIZZLES:
-            if row % (swizzle or 16) or shape[1 - axis] < 8:
+        ways = [(fast, swizzle) for fast in (axis, along_k) for swizzle in _SWIZZLES]
+        for fast, swizzle in ways:
+            if (fast != along_k and self.bits != 16) or shape[fast] * self.bits // 8 % swizzle or shape[1 - fast] < 8:
                 continue
-            shared = matrix_swizzled(shape, self.bits, swizzle, (axis, 1 - axis))
+            shared = matrix_swizzled(shape, self.bits, swizzle, (fast, 1 - fast))
             found = match_descriptor(shared, self.bits, rows, k_axis=along_k)
             if found is not None:
-                return Matrix(shape, self.elem, shared, found, axis)
+                return Matrix(shape, self.elem, shared, found, fast)
         return None
 
 
@@ -157,6 +156,12 @@ def address(k: KernelLowering, pointer: V) -> V:
     """Where shared memory of at least this alignment starts, in units of 16 bytes (i32), as descriptors count."""
     whole = k.f.op(f"ptrtoint ptr addrspace(3) {pointer.ref} to i32", "i32")
     return k.f.binary("lshr", whole, i32(4))
+
+
+def pointer(k: KernelLowering, place: V) -> V:
+    """The pointer for an `address`."""
+    whole = k.f.binary("shl", place, i32(4))
+    return k.f.op(f"inttoptr i32 {whole.ref} to ptr addrspace(3)", "ptr addrspace(3)")
 
 
 @dataclass(frozen=True, slots=True)

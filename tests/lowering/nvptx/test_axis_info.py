@@ -92,6 +92,18 @@ tt.func @f(%n: i32 {tt.divisibility = 16 : i32}, %m: i32) {
     scf.yield %y : tensor<64xi32>
   }
   %last = arith.addi %end, %r : tensor<64xi32>
+  %turn = arith.constant 64 : i32
+  scf.for %i = %n to %m step %turn : i32 {
+    %is = tt.splat %i : i32 -> tensor<64xi32>
+    %ir = arith.addi %is, %r : tensor<64xi32>
+    %inside = arith.cmpi slt, %ir, %ns : tensor<64xi32>
+    scf.yield
+  }
+  scf.for %j = %one to %m step %one : i32 {
+    %js = tt.splat %j : i32 -> tensor<64xi32>
+    %jr = arith.addi %js, %r : tensor<64xi32>
+    scf.yield
+  }
   tt.return
 }
 """
@@ -109,6 +121,8 @@ def test_facts_that_make_wide_accesses() -> None:
     named = {result.name_hint: analysis.of(result) for op in function.walk() for result in op.results}
     assert named["at"].contiguity == (64,)
     assert named["below"].constancy == (16,)
+    assert named["ir"].divisibility == (16,)  # of the start and the step
+    assert named["jr"].divisibility == (1,)
     assert named["wrapped"].contiguity == (16,)
     assert named["wrapped_m"].contiguity == (1,)
     assert (named["places"].contiguity, named["places"].divisibility) == ((1, 64), (1, 16))

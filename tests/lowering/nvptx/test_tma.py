@@ -65,9 +65,13 @@ tt.func public @product(%a: !tt.tensordesc<{m}x{depth}x{elem}>, %b: !tt.tensorde
 # -- products ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("warps", [4, 8])
-@pytest.mark.parametrize("delivery", ["late", "early", "random"])
-@pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (200, 136, 328), (64, 128, 8)])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "warps", "delivery"),
+    [
+        (128, 128, 64, 4, "late"), (200, 136, 264, 4, "random"), (200, 136, 264, 8, "early"), (64, 128, 8, 4, "early"),
+        (72, 128, 328, 8, "late"), (64, 128, 200, 8, "random"),
+    ],
+)  # fmt: skip
 def test_a_product(m: int, n: int, k: int, warps: int, delivery: str) -> None:
     """What lies outside of the tensors is filled with zeros, and not written."""
     a, b, c = whole((m, k), "f16"), whole((k, n), "f16", 1), np.full((m, n), 77, np.float16)
@@ -88,7 +92,7 @@ def test_what_a_launch_has_to_know() -> None:
     assert "bulk.tensor" not in plain.ptx
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("turns", [0, 1, 5])
 @pytest.mark.parametrize(
     ("m", "n", "depth", "elem", "total", "turned"),
     [
@@ -106,6 +110,45 @@ def test_other_products(m: int, n: int, depth: int, elem: str, total: str, turne
     exact = a[:, :k].astype(np.float64) @ b[:k].astype(np.float64)
     np.testing.assert_array_equal(c, exact.astype(DTYPES[total]))
     assert ("wgmma.mma_async" in code.ptx) == (m % 64 == 0)
+
+
+def two_products(m: int, n: int, depth: int) -> str:
+    """C = silu-like gate: (A B) * (A D), where both products read the same block of A."""
+    a, b, c = f"tensor<{m}x{depth}xf16>", f"tensor<{depth}x{n}xf16>", f"tensor<{m}x{n}xf32>"
+    da, db, dc = (f"!tt.tensordesc<{each[7:]}" for each in (a, b, c))
+    return f"""
+tt.func public @gated(%a: {da}, %b: {db}, %d: {db}, %c: {dc}, %K: i32) {{
+  %acc = arith.constant dense<0.0> : {c}
+  %zero = arith.constant 0 : i32
+  %step = arith.constant {depth} : i32
+  %sum:2 = scf.for %k = %zero to %K step %step iter_args(%one = %acc, %two = %acc) -> ({c}, {c}) : i32 {{
+    %x = tt.descriptor_load %a[%zero, %k] : {da} -> {a}
+    %y = tt.descriptor_load %b[%k, %zero] : {db} -> {b}
+    %z = tt.descriptor_load %d[%k, %zero] : {db} -> {b}
+    %p = tt.dot %x, %y, %one : {a} * {b} -> {c}
+    %q = tt.dot %x, %z, %two : {a} * {b} -> {c}
+    scf.yield %p, %q : {c}, {c}
+  }}
+  %r = arith.mulf %sum#0, %sum#1 : {c}
+  tt.descriptor_store %c[%zero, %zero], %r : {dc}, {c}
+  tt.return
+}}
+"""
+
+
+@pytest.mark.parametrize(("m", "n"), [(64, 64), (32, 32)])
+@pytest.mark.parametrize("delivery", ["late", "random"])
+def test_two_products_read_one_block(m: int, n: int, delivery: str) -> None:
+    k = 112
+    a, b, d = whole((m, k), "f16"), whole((k, n), "f16", 1), whole((k, n), "f16", 2)
+    c = np.zeros((m, n), np.float32)
+    code = jn.kernel.from_ttir(two_products(m, n, 32)).gpu_code("sm_90a", tensor_maps=True)
+    run(code, (1,), a, b, d, c, k, delivery=delivery)
+    wide = [each.astype(np.float32) for each in (a, b, d)]
+    np.testing.assert_array_equal(c, (wide[0] @ wide[1]) * (wide[0] @ wide[2]))
+    assert code.lowered.producers == 1
+    assert code.ptx.count("shared::cluster.global") == 3  # and no other loads
+    assert bool(re.search(r"wgmma\.wait_group\.sync\.aligned\s+2", code.ptx)) == (m == 64)
 
 
 def attention(rows: int, width: int) -> str:
@@ -155,30 +198,48 @@ def test_products_one_after_the_other(delivery: str) -> None:
 # -- planted bugs -----------------------------------------------------------------------------
 
 
-def with_two_tiles() -> str:
-    """Each program computes two tiles: no warp of its own copies for a loop that is reached twice."""
+def persistent(extra: bool = False) -> str:
+    """Each program computes every second tile of 128 rows; K depends on the tile's number.
+
+    extra: in one more loop, of one turn: no warp of its own copies for what is reached in that way.
+    """
     inner = TEXT[TEXT.index("    %sum = scf.for") : TEXT.index("    tt.return")]
+    inner = inner.replace("%rm", "%rt").replace("%K step", "%Kt step")
+    more = ("scf.for %e = %c0_i32 to %c1_i32 step %c1_i32 : i32 {", "}") if extra else ("", "")
     around = f"""
     %c1_i32 = arith.constant 1 : i32
-    %c2_i32 = arith.constant 2 : i32
-    scf.for %t = %c0_i32 to %c2_i32 step %c1_i32 : i32 {{
-      %u = arith.muli %t, %c128_i32 : i32
-      %rt = arith.addi %rm, %u : i32
-{inner.replace("%rm", "%rt")}
+    %two = tt.get_num_programs x : i32
+    {more[0]}
+    %last = scf.for %t = %x to %tiles step %two iter_args(%rt = %rm) -> (i32) : i32 {{
+      %u = arith.muli %t, %c64_i32 : i32
+      %Kt = arith.subi %K, %u : i32
+{inner}
+      %v = arith.muli %two, %c128_i32 : i32
+      %w = arith.addi %rt, %v : i32
+      scf.yield %w : i32
     }}
+    {more[1]}
 """
-    return TEXT.replace(inner, around).replace("%rm = arith.muli %x, %c128_i32", "%rm = arith.muli %x, %c256_i32").replace(
-        "%c128_i32 = arith.constant", "%c256_i32 = arith.constant 256 : i32\n    %c128_i32 = arith.constant"
-    )  # fmt: skip
+    text = TEXT[: TEXT.index("    %sum = scf.for")] + around + TEXT[TEXT.index("    tt.return") :]
+    return text.replace("%K: i32", "%tiles: i32, %K: i32")
 
 
-@pytest.mark.parametrize("delivery", ["late", "early", "random"])
-def test_several_tiles(delivery: str) -> None:
-    code = jn.kernel.from_ttir(with_two_tiles()).gpu_code("sm_90a", 8, tensor_maps=True)
-    a, b, c = whole((200, 328), "f16"), whole((328, 128), "f16", 1), np.zeros((200, 128), np.float16)
-    run(code, (1,), a, b, c, 328, delivery=delivery)
-    np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))
-    assert code.lowered.threads == 256
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize(
+    ("delivery", "programs", "k"), [("late", 1, 328), ("early", 2, 200), ("random", 2, 328), ("random", 1, 64)]
+)
+def test_several_tiles(delivery: str, programs: int, k: int, extra: bool) -> None:
+    """Blocks of the next tile may arrive while the last one is stored; tiles may have no turns at all."""
+    code = jn.kernel.from_ttir(persistent(extra)).gpu_code("sm_90a", 8, tensor_maps=True)
+    a, b, c = whole((456, k), "f16"), whole((k, 128), "f16", 1), np.full((456, 128), 77, np.float16)
+    run(code, (programs,), a, b, c, 4, k, delivery=delivery)
+    expected = np.zeros_like(c)
+    for tile in range(4):
+        rows = slice(128 * tile, 128 * tile + 128)
+        depth = -(-max(k - 64 * tile, 0) // 64) * 64
+        expected[rows] = a[rows, :depth].astype(np.float32) @ b[:depth].astype(np.float32)
+    np.testing.assert_array_equal(c, expected)
+    assert code.lowered.producers == (not extra)
 
 
 def test_a_warp_of_its_own_copies() -> None:
@@ -197,15 +258,19 @@ BARRIER = (r"(wgmma\.wait_group\.sync\.aligned\s+1;\s+)bar\w*\.sync\s+0;", r"\1"
 
 @pytest.mark.parametrize(
     ("text", "old", "new"),
-    [(TEXT, *WAIT), (TEXT, *BYTES), (TEXT, *ARRIVALS), (with_two_tiles(), *WAIT), (with_two_tiles(), *BARRIER)],
-)
+    [
+        (TEXT, *WAIT), (TEXT, *BYTES), (TEXT, *ARRIVALS), (persistent(), *WAIT), (persistent(), *ARRIVALS),
+        (persistent(extra=True), *WAIT), (persistent(extra=True), *BARRIER),
+    ],
+)  # fmt: skip
 def test_waiting_for_too_little_is_noticed(text: str, old: str, new: str) -> None:
     code = jn.kernel.from_ttir(text).gpu_code("sm_90a", 8, tensor_maps=True)
     ptx, found = re.subn(old, new, code.ptx)
     assert found
     a, b, c = whole((128, 512), "f16"), whole((512, 128), "f16", 1), np.zeros((128, 128), np.float16)
+    tiles = [1] if "%tiles" in text else []
     with pytest.raises(PtxCheckError):
-        run(code, (1,), a, b, c, 512, ptx=ptx)
+        run(code, (1,), a, b, c, *tiles, 512, ptx=ptx)
 
 
 # -- launches ---------------------------------------------------------------------------------
@@ -308,8 +373,10 @@ PTXAS = shutil.which("ptxas")
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize(
     ("text", "warps", "target"),
-    [(TEXT, 4, "sm_90a"), (TEXT, 8, "sm_90a"), (attention(64, 64), 4, "sm_90a"), (attention(64, 64), 4, "sm_100a"),
-     (product(32, 32, 64, "f16", "f32"), 4, "sm_120a")],
+    [
+        (TEXT, 4, "sm_90a"), (TEXT, 8, "sm_90a"), (persistent(), 8, "sm_90a"), (persistent(extra=True), 8, "sm_90a"),
+        (attention(64, 64), 4, "sm_90a"), (attention(64, 64), 4, "sm_100a"), (product(32, 32, 64, "f16", "f32"), 4, "sm_120a"),
+    ],
 )  # fmt: skip
 def test_the_assembler_neither_spills_nor_waits(text: str, warps: int, target: str, tmp_path: Path) -> None:
     source = tmp_path / "k.ptx"

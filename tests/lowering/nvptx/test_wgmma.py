@@ -88,7 +88,7 @@ def test_split_float32(precision: str) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("transposed", [False, True])
 def test_shapes(m: int, n: int, depth: int, warps: int, transposed: bool) -> None:
-    """Every width of the swizzle, several tiles in a warpgroup, warpgroups along rows and columns."""
+    """Every width of the swizzle, rows too short for any, several tiles in a warpgroup, warpgroups along rows and columns."""
     code = check(Product(m, n, depth, a_transposed=transposed, b_transposed=transposed), 2, warps)
     assert instructions(code) > 0
     assert "mma.sync" not in code.ptx
@@ -109,16 +109,18 @@ def test_other_targets_have_none(target: str) -> None:
 # -- loops ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, 6])
-@pytest.mark.parametrize("delivery", ["late", "early", "random"])
+@pytest.mark.parametrize(
+    ("turns", "delivery"),
+    [(0, "late"), (1, "early"), (1, "random"), (2, "late"), (3, "early"), (3, "random"), (6, "late"), (6, "random")],
+)
 def test_any_number_of_turns(turns: int, delivery: str) -> None:
-    code = check(Product(128, 64, 64), turns, delivery=delivery)
+    code = check(Product(128, 64, 32), turns, delivery=delivery)
     assert re.search(r"wgmma.wait_group.sync.aligned\s+1", code.ptx)  # a turn's products are on their way in the next
 
 
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_two_warpgroups(delivery: str) -> None:
-    check(Product(128, 64, 64), 5, 8, delivery=delivery)
+    check(Product(128, 64, 32), 5, 8, delivery=delivery)
 
 
 def test_a_sum_that_is_read_in_its_turn_is_waited_for() -> None:
@@ -217,7 +219,7 @@ def test_a_product_of_a_product(elem: str) -> None:
 # -- attention --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rows", "delivery"), [(64, "late"), (100, "random"), (192, "early")])
+@pytest.mark.parametrize(("rows", "delivery"), [(64, "late"), (112, "random"), (192, "early")])
 def test_attention(rows: int, delivery: str) -> None:
     rng = np.random.default_rng(rows)
     q, k, v = (rng.standard_normal((1, rows, 64)).astype(np.float16) for _ in range(3))

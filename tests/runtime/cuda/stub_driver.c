@@ -52,8 +52,8 @@ int cuMemGetInfo(u64 *f, u64 *t) { *f = 11; *t = 22; return 0; }
 int cuMemHostAlloc(void **p, u64 n, u32 f) { *p = malloc(n); SAY("host %llu %u", (unsigned long long)n, f); return 0; }
 int cuMemFreeHost(void *p) { SAY("free host"); free(p); return 0; }
 int cuMemcpyHtoDAsync(u64 d, void *s, u64 n, void *st) { SAY("htod %llu %p", (unsigned long long)n, st); memcpy((void *)d, s, n); return 0; }
-int cuMemcpyDtoHAsync(void *d, u64 s, u64 n, void *st) { SAY("dtoh %llu %p", (unsigned long long)n, st); memcpy(d, (void *)s, n); return 0; }
 int cuMemcpyDtoDAsync(u64 d, u64 s, u64 n, void *st) { SAY("dtod %llu %p", (unsigned long long)n, st); memcpy((void *)d, (void *)s, n); return 0; }
+int cuMemcpyDtoHAsync(void *d, u64 s, u64 n, void *st) { SAY("dtoh %llu %p", (unsigned long long)n, st); memcpy(d, (void *)s, n); return 0; }
 int cuPointerGetAttribute(void *v, int a, u64 p) { *(int *)v = 3; SAY("pointer %d", a); return 0; }
 int cuModuleLoadDataEx(void **m, const char *image, u32 n, int *o, void **v) {
   SAY("module of %zu bytes, options %u: %d %d size %llu", strlen(image), n, o[0], o[1], (unsigned long long)v[1]);

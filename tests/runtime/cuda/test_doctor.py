@@ -15,6 +15,7 @@ from joinery.__main__ import main
 from joinery.cli_doctor import _libdevice, _ptxas, cuda_state
 from joinery.promotion.errors import DeviceError
 from joinery.runtime.cuda import current
+from joinery.runtime.ptxas import find_assembler
 
 
 @pytest.fixture(autouse=True)
@@ -100,5 +101,9 @@ def test_the_assembler_is_found_and_asked(tmp_path: Path, monkeypatch: pytest.Mo
     tool.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.9, V12.9.86'\n")
     tool.chmod(0o755)
     library.write_bytes(b"")
-    assert _ptxas() == {"path": str(tool), "version": "12.9"}
+    find_assembler.cache_clear()
+    try:
+        assert _ptxas() == {"path": str(tool), "version": "12.9"}
+    finally:
+        find_assembler.cache_clear()
     assert _libdevice() == str(library)

@@ -71,10 +71,12 @@ def test_freed_memory_is_used_again_and_not_by_its_last_owner(gpu: SimulatedGpu)
 
 
 def test_too_much_memory_is_refused(gpu: SimulatedGpu) -> None:
-    gpu.allocate(5000)
+    kept = gpu.allocate(5000)
     with pytest.raises(DeviceMemoryError, match=f"{CAPACITY} bytes do not fit: 5000 of {CAPACITY} are in use"):
         gpu.allocate(CAPACITY)
-    gpu.allocate(5000)
+    assert gpu.allocate(5000).address > kept.address
+    del kept
+    assert gpu.allocate(20).address == 256 + (1 << 40)  # memory goes back with its object
 
 
 def test_variables_of_a_module_live_as_long_as_the_device(gpu: SimulatedGpu) -> None:

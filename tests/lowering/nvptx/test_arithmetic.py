@@ -1,0 +1,197 @@
+"""Arithmetic that GPUs have their own instruction sequences for, against float64 and NumPy."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import joinery as jn
+import ml_dtypes
+import numpy as np
+import pytest
+from joinery.runtime.ptxsim import floats
+from joinery.runtime.ptxsim.launch import Module
+
+from .blocks import DTYPES, check, empty, kernel, simulate, some
+
+BLOCK = 1024
+
+
+def over_blocks(text: str) -> jn.kernel.Kernel:
+    """%x and %b, one number, to %y for as many blocks of float32 numbers as programs run."""
+    pointers = f"tensor<{BLOCK}x!tt.ptr<f32>>"
+    return jn.kernel.from_ttir(f"""
+tt.func @f(%p: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %o: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %b: f32) {{
+  %i = tt.get_program_id x : i32
+  %c = arith.constant {BLOCK} : i32
+  %s = arith.muli %i, %c : i32
+  %r = tt.make_range {{start = 0 : i32, end = {BLOCK} : i32}} : tensor<{BLOCK}xi32>
+  %ss = tt.splat %s : i32 -> tensor<{BLOCK}xi32>
+  %at = arith.addi %ss, %r : tensor<{BLOCK}xi32>
+  %ps = tt.splat %p : !tt.ptr<f32> -> {pointers}
+  %pa = tt.addptr %ps, %at : {pointers}, tensor<{BLOCK}xi32>
+  %x = tt.load %pa : {pointers}
+  {text}
+  %os = tt.splat %o : !tt.ptr<f32> -> {pointers}
+  %oa = tt.addptr %os, %at : {pointers}, tensor<{BLOCK}xi32>
+  tt.store %oa, %y : {pointers}
+  tt.return
+}}
+""")
+
+
+def on_all(k: jn.kernel.Kernel, x: Any, b: float = 0.0, target: str = "sm_80") -> Any:
+    x = np.resize(x, -(-len(x) // BLOCK) * BLOCK)
+    out = np.zeros_like(x)
+    k.launch((len(x) // BLOCK,), x, out, b, device="ptxsim", target=target)
+    return x, out
+
+
+def ulps(found: Any, exact: Any) -> Any:
+    """How far float32 results are from float64 values, in units of the last place of the values."""
+    spacing = np.spacing(np.maximum(np.abs(exact), 2.0**-126).astype(np.float32)).astype(np.float64)
+    return np.abs(found.astype(np.float64) - exact) / spacing
+
+
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.2e-38, -1.2e-38, 3.4e38, -3.4e38, 1.0, -1.0], np.float32
+)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_exp_is_within_2_ulp_with_denormal_results(target: str) -> None:
+    k = over_blocks(f"%y = math.exp %x : tensor<{BLOCK}xf32>")
+    rng = np.random.default_rng(1)
+    numbers = [
+        rng.uniform(-104.5, 89.5, 60000), np.linspace(-104, -87, 20000), np.linspace(88.6, 88.8, 2000),
+        rng.standard_normal(20000) * 1e-3, (np.arange(-300, 260) + 0.5) * np.log(2),
+    ]  # fmt: skip
+    x, y = on_all(k, np.concatenate(numbers).astype(np.float32), target=target)
+    exact = np.exp(x.astype(np.float64))
+    finite = exact < np.finfo(np.float32).max
+    assert ulps(y[finite], exact[finite]).max() < 1.65
+    assert np.isinf(y[exact > 3.4028236e38]).all()
+    x, y = on_all(k, SPECIAL, target=target)
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_allclose(y, np.exp(x.astype(np.float64)).astype(np.float32), rtol=2e-7)
+
+
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_rsqrt_is_within_2_ulp_however_far_off_the_approximation_is(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def approximation(x: Any) -> Any:  # as far off as the PTX ISA allows
+        with np.errstate(all="ignore"):
+            return (1 + error * 2.0**-22.9) / np.sqrt(x)
+
+    monkeypatch.setitem(floats.FLOAT_BUILDERS, "rsqrt", floats._approximation(approximation))
+    k = over_blocks(f"%y = math.rsqrt %x : tensor<{BLOCK}xf32>")
+    code = k.gpu_code("sm_80")
+    rng = np.random.default_rng(2)
+    numbers = np.exp2(rng.uniform(-149, 128, 30 * BLOCK - len(SPECIAL))).astype(np.float32)
+    x = np.concatenate([numbers, SPECIAL])
+    y = np.zeros_like(x)
+    Module(code.ptx).kernel("f").launch(30, None, [x, y, 0.0])
+    with np.errstate(all="ignore"):
+        exact = 1 / np.sqrt(x.astype(np.float64))
+    usual = np.isfinite(exact)
+    assert ulps(y[usual], exact[usual]).max() < 1.2
+    np.testing.assert_array_equal(y[~usual], exact[~usual].astype(np.float32))
+
+
+DIVISORS = [1.0, 3.0, 7.1, 1e-6, 1e12, 4096.0, -3.0, 1e-30, 1e30, 0.0, -0.0, np.inf, np.nan, 1e-44, 0.3, 9.9e-7, 1.09e12]
+
+
+@pytest.mark.parametrize("divisor", DIVISORS)
+def test_quotients_by_one_number_are_those_of_ieee(divisor: float) -> None:
+    k = over_blocks(f"%bs = tt.splat %b : f32 -> tensor<{BLOCK}xf32>\n  %y = arith.divf %x, %bs : tensor<{BLOCK}xf32>")
+    rng = np.random.default_rng(3)
+    usual = rng.standard_normal(6 * BLOCK).astype(np.float32)  # these go the quick way
+    usual[::7] = 0.0
+    usual[1::7] = -0.0
+    wild = rng.integers(0, 1 << 32, 6 * BLOCK, dtype=np.uint32).view(np.float32)
+    small = (rng.standard_normal(2 * BLOCK) * 1e-37).astype(np.float32)
+    one_of_many = usual.copy()
+    one_of_many[:: BLOCK // 2] = np.inf
+    x, y = on_all(k, np.concatenate([usual, wild, small, one_of_many, SPECIAL]), divisor)
+    with np.errstate(all="ignore"):
+        expected = x / np.float32(divisor)
+    same = (y.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(y) & np.isnan(expected))
+    assert same.all(), (x[~same][:3], y[~same][:3], expected[~same][:3])
+
+
+def test_quotients_by_one_number_take_one_reciprocal() -> None:
+    k = over_blocks(f"%bs = tt.splat %b : f32 -> tensor<{BLOCK}xf32>\n  %y = arith.divf %x, %bs : tensor<{BLOCK}xf32>")
+    ptx = k.ptx()
+    assert len(re.findall(r"rcp\.rn|div\.rn", ptx)) == 1 + 4  # the reciprocal, and the loop that really divides
+    assert ptx.count('.pragma "nounroll"') == 1
+
+
+def test_rows_are_divided_by_their_own_numbers() -> None:
+    body = """
+%e = tt.expand_dims %x1 {axis = 1 : i32} : tensor<16xf32> -> tensor<16x1xf32>
+%w = tt.broadcast %e : tensor<16x1xf32> -> tensor<16x128xf32>
+%y0 = arith.divf %x0, %w : tensor<16x128xf32>"""
+    k = kernel([((16, 128), "f32"), ((16,), "f32")], [((16, 128), "f32")], body)
+    rows = np.array([1, 2, -3, 0.1, 1e30, 0, np.inf, 5] * 2, np.float32)
+    with np.errstate(all="ignore"):
+        check(k, some((16, 128), "f32"), rows, empty((16, 128), "f32"))
+
+
+OPERATIONS = ["addf", "subf", "mulf", "maximumf", "minimumf", "maxnumf", "minnumf"]
+
+
+@pytest.mark.parametrize(("elem", "target"), [*itertools.product(["f16", "bf16"], ["sm_80", "sm_90a"])])
+def test_pairs_of_16_bit_floats_give_the_same_bits(elem: str, target: str) -> None:
+    lines = [f"%y{i} = arith.{op} %x0, %x1 : tensor<2048x{elem}>" for i, op in enumerate(OPERATIONS)]
+    lines += [f"%t = arith.subf %y0, %y2 : tensor<2048x{elem}>", f"%y7 = arith.mulf %t, %y1 : tensor<2048x{elem}>"]
+    k = kernel([((2048,), elem)] * 2, [((2048,), elem)] * 8, "\n".join(lines))
+    rng = np.random.default_rng(4)
+    dtype = DTYPES[elem]
+    x, y = rng.integers(0, 1 << 16, (2, 2048)).astype(np.uint16)
+    special = np.array([0, 0x8000, 1, 0x8001, 0x3C00, 0x7C00, 0xFC00, 0x7E00, 0x3F80, 0x7F80, 0xFF80, 0x7FC0], np.uint16)
+    pairs = np.array(list(itertools.product(special, special)), np.uint16).T
+    x[: pairs.shape[1]], y[: pairs.shape[1]] = pairs
+    arrays = [x.view(dtype), y.view(dtype), *(np.zeros(2048, dtype) for _ in range(8))]
+    expected = [array.copy() for array in arrays]
+    with np.errstate(all="ignore"):
+        k.interpret((1,), *expected)
+    found = simulate(k, *arrays, target=target)
+    for op, one, other in zip([*OPERATIONS, "all"], found[2:], expected[2:], strict=True):
+        wide, wanted = one.astype(np.float32), other.astype(np.float32)
+        same = (wide == wanted) | (np.isnan(wide) & np.isnan(wanted))
+        if op[0] != "m" or op == "mulf":  # of equal zeros max and min may give either
+            same &= np.isnan(wide) | (np.signbit(wide) == np.signbit(wanted))
+        assert same.all(), (op, x[~same][:3], y[~same][:3], wide[~same][:3], wanted[~same][:3])
+    ptx = k.ptx(target)
+    assert "x2" in ptx
+    assert "cvt" not in ptx or elem == "bf16"
+
+
+def test_floats_of_16_bits_that_only_move_are_not_converted() -> None:
+    k = kernel([((64, 64), "bf16")], [((64, 64), "bf16")], """
+%y0 = tt.trans %x0 {order = array<i32: 1, 0>} : tensor<64x64xbf16> -> tensor<64x64xbf16>""")
+    x = some((64, 64), "bf16")
+    assert (check(k, x, np.zeros((64, 64), ml_dtypes.bfloat16))[1] == x.T).all()
+    assert "cvt.rn" not in k.ptx()
+
+
+REDUCTIONS = {
+    "addi": np.add, "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor, "maxsi": np.maximum,
+    "minsi": np.minimum,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", [*REDUCTIONS, "maxui", "minui"])
+def test_warps_reduce_integers_in_one_instruction(op: str) -> None:
+    k = kernel([((512,), "i32")], [((), "i32")], f"""
+%y0 = "tt.reduce"(%x0) <{{axis = 0 : i32}}> ({{
+^bb0(%a: i32, %b: i32):
+  %m = arith.{op} %a, %b : i32
+  tt.reduce.return %m : i32
+}}) : (tensor<512xi32>) -> i32""")
+    x = np.random.default_rng(5).integers(-(1 << 31), 1 << 31, 512).astype(np.int32)
+    (_, y) = check(k, x, np.zeros(1, np.int32))
+    if op in REDUCTIONS:
+        assert y[0] == REDUCTIONS[op].reduce(x, dtype=np.int32)
+    assert k.ptx().count("redux.sync") == 1
+    assert "shfl" not in k.ptx()
