@@ -255,6 +255,18 @@ class Function:
         found = self._known[-1][text] = self.op(text, type_)
         return found
 
+    def known(self) -> dict[str, V]:
+        """What dominates this place."""
+        return {text: value for known in self._known or () for text, value in known.items()}
+
+    @contextmanager
+    def knowing(self, known: dict[str, V]) -> Iterator[None]:
+        """What is printed inside goes elsewhere, where only this dominates."""
+        kept = self._known
+        self._known = None if kept is None else [dict(known)]
+        yield
+        self._known = kept
+
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is printed inside is dominated by what came before, and does not dominate what comes after."""
@@ -263,14 +275,6 @@ class Function:
         yield
         if self._known is not None:
             self._known.pop()
-
-    @contextmanager
-    def apart(self) -> Iterator[list[str]]:
-        """What is printed inside goes to a list of its own, and is no part of what else is printed."""
-        kept, block, known = self.lines, self.block, self._known
-        self.lines, self._known = [], None if known is None else [{}]
-        yield self.lines
-        self.lines, self.block, self._known = kept, block, known
 
     def deferred(self, type_: str, make: Callable[[], V], origin: Any = None) -> Deferred:
         """A value that `make` prints here if it is ever used."""

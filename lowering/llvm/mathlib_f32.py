@@ -41,7 +41,7 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
 
 
 def _exp_ptx(lane: Lanes, x: V) -> V:
-    """Within 1.62 ulp of all 2^32 inputs (computed for each). 2^(2j) with j = round(x / 2 ln2) is the square of a float that a
+    """Within 1.62 ulp, computed for every input above 2^-29. 2^(2j) with j = round(x / 2 ln2) is the square of a float that a
     shift makes, so the result is scaled by it twice, the second time with the only rounding; one instruction more for the
     polynomial, which has to reach ln2, three less for the power. ex2.approx alone may be off by 2 ulp (PTX ISA, "ex2").
     """

@@ -136,7 +136,8 @@ def _for(k: KernelLowering, op: Any) -> None:
         values = zip([counter, *registers, *own], [low, *start, *more], [after, *following], strict=True)
         f.join(slot, values, before, latch)
         f.start(done, True)
-        bind(k, op.results, layouts, registers if ahead is None else ahead.end(registers))
+        results = registers if ahead is None else ahead.end(registers)
+        bind(k, op.results, layouts, results)
         k.shared.somebody_reads()
 
 

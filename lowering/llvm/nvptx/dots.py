@@ -72,8 +72,12 @@ def _dot(k: KernelLowering, op: Any) -> None:
     depth = shape_of(a.type)[-1]
     product = k.product(op)
     if product is not None:
-        found = dot_of_warpgroups(k, op, product)
-        k.define(result, Held(shape, elem, product.accumulator, tuple(_finished(k, value, elem) for value in found)))
+        layout = product.accumulator
+        if k.ev.only_layouts:
+            registers = k.ev.any(elem, layout.size(REGISTER))
+        else:
+            registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
+        k.define(result, Held(shape, elem, layout, registers))
         return
     precision = str(attributes(op).get("inputPrecision") or "ieee")
     elems = (element_name(a.type), element_name(b.type))
@@ -215,34 +219,28 @@ def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> tuple[StagedOp
     elem, found = element_name(load.results[0].type), uses_in_products(load)
     turned = found[0][2]
     first, *others = [
-        _staged(k, op, number, elem, layout.transpose((1, 0) if turned else (0, 1))) for op, number, _ in found
+        _staged(k, op, "ab"[number], elem, layout.transpose((1, 0) if turned else (0, 1))) for op, number, _ in found
     ]
     same = all(other == first for other in others) and all(each[2] == turned for each in found)
     return (first, turned) if first is not None and same else None
 
 
-def _staged(k: KernelLowering, op: Any, number: int, elem: str, layout: LinearLayout) -> StagedOperand | Matrix | None:
+def _staged(k: KernelLowering, op: Any, side: str, elem: str, layout: LinearLayout) -> StagedOperand | Matrix | None:
     product = k.product(op)
     if product is not None:
         first = next((basis for basis in layout[REGISTER] if basis), 1)
         axis = 1 if layout.coordinates(first)[1] else 0
-        return product.matrix("ab"[number], axis) if elem == product.elem and elem != "f32" else None
-    fragment = _fragment(k, op, number)
-    return None if fragment is None or bits_of(elem) != 16 else staged_operand(elem, layout, fragment)
-
-
-def _fragment(k: KernelLowering, op: Any, number: int) -> LinearLayout | None:
-    """The layout in which an instruction of one warp wants operand 0 or 1 of a product; None where each thread multiplies."""
+        return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
     a, b = op.operands[:2]
     shape = shape_of(op.results[0].type)
     precision = str(attributes(op).get("inputPrecision") or "ieee")
     kind = _kind((element_name(a.type), element_name(b.type)), element_name(op.results[0].type), precision)
     instruction = _INSTRUCTIONS.get(kind or "")
     depth = shape_of(a.type)[-1]
-    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)) or bits_of(elem) != 16:
         return None
-    warps = _warps(k, shape, instruction)
-    return dot_operand(shape_of(op.operands[number].type), "ab"[number], warps, instruction.bits)
+    fragment = dot_operand(layout.shape, side, _warps(k, shape, instruction), instruction.bits)
+    return staged_operand(elem, layout, fragment)
 
 
 def prepare(k: KernelLowering, body: Any) -> None:
@@ -250,13 +248,25 @@ def prepare(k: KernelLowering, body: Any) -> None:
     for op in body.ops:
         if op.name != "tt.dot" or k.ev.only_layouts or k.product(op) is not None:
             continue
-        for number, operand in enumerate(op.operands[:2]):
-            layout = _fragment(k, op, number)
+        for index, operand in enumerate(op.operands[:2]):
             node = None if _is_inside(operand, body) else k.node(operand)
-            if layout is None or not isinstance(node, Held):
+            if not isinstance(node, Held) or node.elem not in ("f16", "bf16"):
                 continue
-            if layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT and node.elem in ("f16", "bf16"):
+            layout = _fragment(k, op, index)
+            if layout is not None and layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT:
                 k.ev.remember(node, layout, tuple(_fragments(k, [(node, layout)])[0]))
+
+
+def _fragment(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
+    """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
+    a, b = op.operands[:2]
+    shape, depth = shape_of(op.results[0].type), shape_of(a.type)[-1]
+    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    elems = (element_name(a.type), element_name(b.type))
+    instruction = _INSTRUCTIONS.get(_kind(elems, element_name(op.results[0].type), precision) or "")
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+        return None
+    return dot_operand(shape_of(op.operands[index].type), "ab"[index], _warps(k, shape, instruction), instruction.bits)
 
 
 def _is_inside(value: Any, body: Any) -> bool:

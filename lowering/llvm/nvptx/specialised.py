@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import V
+from ..ir import Function, V
 from ..syntax import is_tensor
 from .shared import ALIGNMENT
 from .stages import Ahead
@@ -98,6 +98,14 @@ def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
     return Slice(tuple(op for op in entry.ops if op in found), around, inside, tuple(sorted(carried)))
 
 
+@contextmanager
+def _apart(f: Function) -> Iterator[list[str]]:
+    """What is emitted inside goes to a list of its own."""
+    kept, block, f.lines = f.lines, f.block, []
+    yield f.lines
+    f.lines, f.block = kept, block
+
+
 class Producer:
     """The warp that copies: from the start of a kernel, until its loop is found."""
 
@@ -107,12 +115,12 @@ class Producer:
         f = k.f
         self._label, consumers = f.label("producer"), f.label("consumers")
         self._first = first_thread(k)
-        self._remembered = k.t.all_remembered()
         f.emit("")
         self._slot = len(f.lines) - 1
         k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
         f.cond_branch(f.icmp("uge", k.t.warp, i32(k.warps)), self._label, consumers)
-        f.start(consumers)
+        self._known = f.known()
+        f.start(consumers, True)
         self._lines: list[str] = []
         self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
         """Between loops: what the next one starts with, see `Consumed`. The stages lie behind the mbarriers, or elsewhere where
@@ -131,7 +139,7 @@ class Producer:
     def make_barriers(self, stages: int) -> None:
         """At the start of the kernel, for the loop that was found."""
         k = self.k
-        with k.f.apart() as lines, k.f.when(self._first):
+        with _apart(k.f) as lines, k.f.knowing({}), k.f.when(self._first):
             for stage in range(stages):
                 place = i32(stage * BARRIER_BYTES)
                 k.t.call("mbarrier.init.shared", [self.full(place), i32(1)], "void")
@@ -144,7 +152,7 @@ class Producer:
         """What is emitted inside is done by one thread of the warp; the label ends it."""
         k, f = self.k, self.k.f
         self.is_busy = True
-        with f.apart() as self._lines, k.t.knowing(self._remembered), k.ev.scope():
+        with _apart(f) as self._lines, f.knowing(self._known), k.ev.scope():
             scalars, nodes = dict(k.scalars), dict(k.nodes)
             begin, end = f.label("copies"), f.label("end")
             f.start(self._label)

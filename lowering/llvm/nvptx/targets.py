@@ -29,6 +29,11 @@ class GpuTarget:
         return int(self.name.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz"))
 
     @property
+    def features(self) -> frozenset[str]:
+        """What emitters make use of: "xorsign", a minimum of magnitudes that keeps the sign (PTX ISA 7.2, sm_86)."""
+        return frozenset({"ptx", "xorsign"} if self.capability >= 86 and self.ptx >= 72 else {"ptx"})
+
+    @property
     def key(self) -> str:
         """For cache keys: everything that decides what code is generated."""
         return f"nvptx|{self.name}|ptx{self.ptx}|{self.shared_bytes}|{self.processors}"
@@ -42,11 +47,6 @@ class GpuTarget:
     def has_tensor_copies(self) -> bool:
         """Copies of boxes of tensors (TMA), and mbarriers that count their bytes."""
         return self.capability >= 90
-
-    @property
-    def features(self) -> frozenset[str]:
-        """What emitters make use of: "xorsign", a minimum of magnitudes that keeps the sign (PTX ISA 7.2, sm_86)."""
-        return frozenset({"ptx", "xorsign"} if self.capability >= 86 and self.ptx >= 72 else {"ptx"})
 
     @property
     def feature_text(self) -> str:

@@ -69,17 +69,6 @@ class Threads:
             yield
         self._scopes.pop()
 
-    def all_remembered(self) -> dict[object, V]:
-        """What is known at this place."""
-        return {key: value for scope in self._scopes for key, value in scope.items()}
-
-    @contextmanager
-    def knowing(self, remembered: dict[object, V]) -> Iterator[None]:
-        """Inside, what is known elsewhere takes the place of what is known here."""
-        kept, self._scopes = self._scopes, [dict(remembered)]
-        yield
-        self._scopes = kept
-
     def call(self, name: str, operands: Sequence[V], result: str) -> V:
         """An intrinsic of `llvm.nvvm`."""
         return self.f.target_intrinsic(f"llvm.nvvm.{name}", operands, result)

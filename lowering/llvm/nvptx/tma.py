@@ -139,15 +139,9 @@ def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
     """
     place = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
     text = "\\0A".join(
-        (
-            "{",
-            ".reg .pred done;",
-            "again:",
-            "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
-            "@!done bra.uni again;",
-            "}",
-        )
-    )
+        ("{", ".reg .pred done;", "again:", "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
+         "@!done bra.uni again;", "}")
+    )  # fmt: skip
     operands = f"i32 {place.ref}, i32 {parity.ref}"
     k.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')
 
@@ -210,7 +204,7 @@ def _read(k: KernelLowering, elem: str, layout: LinearLayout, shared: LinearLayo
     width = many * bits
     type_ = f"i{width}" if width <= 32 or many == 1 else f"<{width // 32} x i32>"
     for access in vector_accesses(where, bits, many):
-        place = k.shared.at(base, t.with_constant(thread, access.offset, moving))
+        place = k.shared.place(base, thread, access.offset, moving)
         word = f.op(f"load {type_}, ptr addrspace(3) {place.ref}, align {width // 8}", type_)
         pieces = t.unpack(word, many, bits)
         found.update({r: t.from_bits(piece, elem) for r, piece in zip(access.registers, pieces, strict=True)})
@@ -257,7 +251,7 @@ def _store_matrices(
     row = t.map(access.row_address)
     each = 32 // bits
     for part in access.accesses:
-        place = k.shared.at(base, t.with_constant(row, part.offset, access.row_address.thread_bits))
+        place = k.shared.place(base, row, part.offset, access.row_address.thread_bits)
         raw = [t.to_bits(values[register], elem) for register in part.registers]
         words = [k.f.bitcast(t.pack(raw[start : start + each]), "i32") for start in range(0, len(raw), each)]
         t.call(f"stmatrix.sync.aligned.m8n8.x{access.count}.b16.p3", [place, *words], "void")
