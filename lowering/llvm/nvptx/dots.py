@@ -33,8 +33,8 @@ from .nodes import Held, Node, Shape, Staged
 from .shared import ALIGNMENT
 from .thread_products import ThreadProduct, rounded, thread_tiles
 from .threads import bits_of
-from .warpgroup_dots import SPLIT, dot_of_warpgroups
-from .wgmma import Matrix, WarpgroupProduct, plan_product
+from .warpgroup_dots import dot_of_warpgroups
+from .wgmma import SPLIT, Matrix, WarpgroupProduct, plan_product
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering

@@ -19,13 +19,11 @@ from .matrix_loads import store_block
 from .nodes import Node, Splat, Staged
 from .shared import ALIGNMENT
 from .threads import i32
-from .wgmma import Matrix, Placed, WarpgroupProduct, address, multiply
+from .wgmma import SPLIT, Matrix, Placed, WarpgroupProduct, address, multiply
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
-SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
-"""Precisions that take a float32 as the sum of two numbers."""
 _ZEROS = ("0", "0x0000000000000000")
 
 

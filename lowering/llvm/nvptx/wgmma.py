@@ -41,6 +41,8 @@ _TYPES = {
     "f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
 }  # fmt: skip
 _SWIZZLES = (128, 64, 32)
+SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
+"""Precisions that take a float32 as the sum of two numbers."""
 _BITS = {"f16": 16, "bf16": 16, "f32": 32}
 
 
@@ -128,7 +130,10 @@ def plan_product(k: KernelLowering, op: Any, kind: str | None) -> WarpgroupProdu
     found = WarpgroupProduct(elem, (shape[0], shape[1]), depth, (along, groups // along), columns)
     if columns < 8 or depth % found.step:
         return None
-    return found if found.matrix("a", 1) and found.matrix("b", 0) else None
+    sides = [found.matrix("a", 1), found.matrix("b", 0)]
+    parts = 2 if elem == "f32" and str(attributes(op).get("inputPrecision")) in SPLIT else 1
+    stored = sum(parts * side.bytes for side in sides if side is not None)
+    return found if all(sides) and stored <= k.target.shared_bytes else None
 
 
 def _keeps_fp8(op: Any) -> bool:

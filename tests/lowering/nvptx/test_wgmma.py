@@ -101,6 +101,11 @@ def test_what_does_not_fit_goes_the_old_way(m: int, n: int, warps: int) -> None:
     assert "mma.sync" in code.ptx
 
 
+def test_more_operands_than_shared_memory_holds_go_the_old_way() -> None:
+    product = Product(256, 32, 128, "f32", facts=", inputPrecision = tf32x3")  # 288 KiB in two parts each
+    assert instructions(product.code(16)) == 0
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_100a", "sm_120a"])
 def test_other_targets_have_none(target: str) -> None:
     assert instructions(Product(64, 64, 64).code(4, target)) == 0
