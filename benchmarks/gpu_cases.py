@@ -178,6 +178,9 @@ def matmul(full: int) -> Callable[[Sizes], GpuCase]:
                 launches.append(((down * across,), (*tensors, *scalars)))
             text = (texts.matmul_described if described else texts.matmul_pointers)(m, n, k)
             candidates[f"{m}x{n}x{k}, {warps} warps"] = text, warps, launches
+            if described:
+                fewer: list[Launch] = [((min(device.processors, down * across),), each) for _, each in launches]
+                candidates[f"{m}x{n}x{k}, {warps} warps, persistent"] = texts.matmul_persistent(m, n, k), warps, fewer
         notes: dict[str, str] = {}
         contenders = [our_fastest(device, candidates, made[0][2], check, sizes, notes)]
         if peers.has_torch():

@@ -84,6 +84,19 @@ def _mask(name: str, index: str, axis: int, limit: str, rows: int, columns: int)
   %{name} = tt.broadcast %{name}_t : tensor<{thin}i1> -> tensor<{rows}x{columns}xi1>"""
 
 
+def matmul_persistent(m: int, n: int, k: int, elem: str = "bf16", group: int = 8) -> str:
+    """As `matmul_described`, but as many programs as there are multiprocessors, each of which computes several tiles."""
+    text = matmul_described(m, n, k, elem, group)
+    head, rest = text.split("\n  %pid = tt.get_program_id x : i32", 1)
+    body, tail = rest.split("  tt.return", 1)
+    return f"""{head}
+  %self = tt.get_program_id x : i32
+  %programs = tt.get_num_programs x : i32
+  %tiles = arith.muli %rows, %columns : i32
+  scf.for %pid = %self to %tiles step %programs : i32 {{{body}  }}
+  tt.return{tail}"""
+
+
 def matmul_pointers(m: int, n: int, k: int, elem: str = "bf16", group: int = 8) -> str:
     """C = A B, all row-major: (a, b, c, K, tiles along M, tiles along N, M, N), one program per tile."""
     a, b, c = f"{m}x{k}x", f"{k}x{n}x", f"{m}x{n}x"

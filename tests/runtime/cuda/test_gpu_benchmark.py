@@ -68,17 +68,18 @@ def test_configurations_that_compute_something_else_are_named(
     install(capability=(9, 0))
     right = alone.texts.matmul_described
 
-    def text(m: int, n: int, k: int) -> str:
-        return right(m, n, k) if m == 64 else right(m, n, k).replace("to %K step", "to %step step")
+    def text(m: int, *rest: Any) -> str:
+        return right(m, *rest) if m == 64 else right(m, *rest).replace("to %K step", "to %step step")
 
     monkeypatch.setattr(alone.texts, "matmul_described", text)
     found, _ = measured(children, "matmul-4096")
     assert "elements are off" in found["notes"]["WRONG: joinery 32x64x16, 4 warps"]
-    assert found["notes"]["joinery"] == "configuration 64x32x32, 4 warps, the fastest of 1"
+    assert "elements are off" in found["notes"]["WRONG: joinery 32x64x16, 4 warps, persistent"]
+    assert found["notes"]["joinery"] == "configuration 64x32x32, 4 warps, the fastest of 2"
     found, said = measured(children, "matmul-4096", ("32x64x16, 4 warps",))
     assert "32x64x16, 4 warps" not in said
     with pytest.raises(RuntimeError, match="no configuration works"):
-        measured(children, "matmul-4096", ("64x32x32, 4 warps",))
+        measured(children, "matmul-4096", ("64x32x32, 4 warps", "64x32x32, 4 warps, persistent"))
 
 
 def test_what_has_no_room_is_left_out(
