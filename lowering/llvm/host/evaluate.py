@@ -458,7 +458,8 @@ class Evaluator:
             self.f.store(self.f.extract(stored, lane), self.f.gep(pointer, lane * lane_step, node.memory), size)
 
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
-        """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end."""
+        """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end;
+        behind the last row is room for one more vector, which may be read."""
         memory = {"i1": "i8", "ptr": "i64"}.get(elem) or register_element(elem)
         pad = pad or self.target.vector_bytes
         row = -(-shape[-1] // pad) * pad if shape and shape[-1] > 1 else 1
@@ -471,6 +472,8 @@ class Evaluator:
         if shape:
             strides.append(1 if shape[-1] > 1 else 0)
         count = max(1, math.prod(shape[:-1])) * row if shape else 1
+        if row > 1:
+            count += self.target.vector_bytes
         pointer = self.memory.block(memory, count, memory_size_of(memory), f"a block of {shape} {elem}")
         return Stored(shape, elem, pointer, tuple(strides), memory)
 

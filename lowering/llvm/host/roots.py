@@ -234,6 +234,7 @@ class Roots:
         contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
         past = streaming and contiguous and not rest
         to_lines = past and self.rows_apart and size * pointers.shape[inner] >= _LONG_ROW
+        to_lines = to_lines and self._may_start_anywhere(nodes, pointers.shape, inner)
 
         def effect(here: Coordinates, tail: V | None) -> None:
             guard = tail
@@ -269,6 +270,28 @@ class Roots:
 
         first = partial(self._to_line, pointers, bounds, inner) if to_lines else None
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first)
+
+    def _may_start_anywhere(self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int) -> bool:
+        """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row: nothing
+        is kept in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
+        self.settle(nodes)
+        return not self.byproducts(nodes, shape) and all(self._lies_along(node, inner) for node in nodes)
+
+    def _lies_along(self, node: Node | None, dim: int | None) -> bool:
+        """Whether all that a value takes from scratch is contiguous, or the same, along its dimension `dim`."""
+        found = self.ev.replacement.get(id(node))
+        if found is not None:
+            node = found[1]
+        match node:
+            case Stored():
+                return dim is None or node.strides[dim] in (0, 1)
+            case Map():
+                return all(self._lies_along(operand, dim) for operand in node.operands)
+            case View():
+                return self._lies_along(node.source, node.dims.index(dim) if dim in node.dims else None)
+            case Load():
+                return all(self._lies_along(part, dim) for part in (node.pointers.rest, node.mask, node.other))
+        return True
 
     def _to_line(self, pointers: Pointers, bounds: Sequence[Bound], inner: int, coordinates: Coordinates) -> V:
         """How many elements to write before a row reaches the start of a cache line; all of them if it never does."""

@@ -10,9 +10,9 @@ from ....promotion.errors import UnsupportedError
 from ..ir import Function, V
 from .status import Site, Status
 
-STACK_BLOCK = 128 << 10
+STACK_BLOCK = 129 << 10
 STACK_TOTAL = 2 << 20
-STACK_LIMIT = 4 << 20
+STACK_LIMIT = (4 << 20) + (64 << 10)
 """Without a heap."""
 HEAP_TOTAL = 1 << 30
 _LINE = 64
