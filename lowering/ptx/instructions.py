@@ -199,6 +199,12 @@ for _names, _types, _groups, _operands in _ROWS:
         FORMS[_name] = (*FORMS.get(_name, ()), _form(_types, _groups, _operands))
 FORMS["cvt"] = tuple(_form(*row) for row in (*_CVT, *_PACK))
 
+MIXED: dict[str, tuple[Form, ...]] = {
+    **dict.fromkeys(("add", "sub"), (_form("f32,f16 bf16", _ROUND + " sat", "T = U T"),)),
+    "fma": (_form("f32,f16 bf16", _ROUND + "! sat", "T = U U T"),),
+}
+"""Forms that kernels only may hold: float32 arithmetic that widens 16-bit operands (PTX ISA 8.6, sm_100)."""
+
 REFUSED: dict[str, str] = {
     **dict.fromkeys(["ld", "st", "ldu", "prefetch", "prefetchu", "cvta", "isspacep", "cp", "ldmatrix", "stmatrix"], "memory"),
     **dict.fromkeys(["atom", "red", "membar", "fence", "mbarrier", "tensormap"], "memory"),
@@ -231,7 +237,7 @@ def decode(
         near = get_close_matches(instruction.opcode, FORMS, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise UnsupportedError(f"{where}: no such instruction is known{hint}")
-    types, flags, matching = _forms_of(instruction.opcode, instruction.modifiers)
+    types, flags, matching = _forms_of(instruction.opcode, instruction.modifiers, specials is not None)
     if not matching:
         known = sorted({" ".join(choices) for form in forms for choices in form.types})
         raise UnsupportedError(f"{where}: this combination of modifiers is not known; types: {'; '.join(known)}")
@@ -245,11 +251,14 @@ def decode(
 
 
 @lru_cache(maxsize=4096)
-def _forms_of(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str], tuple[Form, ...]]:
+def _forms_of(
+    opcode: str, modifiers: tuple[str, ...], in_kernel: bool
+) -> tuple[tuple[str, ...], frozenset[str], tuple[Form, ...]]:
     """The types and the other modifiers, and the rows that they fit."""
+    forms = (*FORMS[opcode], *(MIXED.get(opcode, ()) if in_kernel else ()))
     types = tuple(word for word in modifiers if word in WIDTHS)
     flags = [word for word in modifiers if word not in WIDTHS]
-    return types, frozenset(flags), tuple(form for form in FORMS[opcode] if _matches(form, types, flags))
+    return types, frozenset(flags), tuple(form for form in forms if _matches(form, types, flags))
 
 
 def _matches(form: Form, types: tuple[str, ...], flags: list[str]) -> bool:

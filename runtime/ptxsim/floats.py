@@ -111,7 +111,30 @@ def _sixteen_basic(k: Binding, d: Decoded) -> Step | None:
     return sixteen(k, d, in_float64)
 
 
+def _mixed(k: Binding, d: Decoded) -> Step:
+    """add, sub, fma of float32 with 16-bit operands, which are widened: exactly."""
+    sources, types = k.sources(d), d.source_types
+    mode = d.choice(*_MODES) or "rn"
+    sign = -1.0 if mode == "rm" else 1.0  # down is up on the other side of zero
+
+    def value() -> Array:
+        wide = []
+        for x, type_ in zip(sources, types, strict=True):
+            bits = np.atleast_1d(np.asarray(x))
+            narrow = from_bf16(bits) if type_ == "bf16" else bits.view(np.float16) if type_ == "f16" else bits
+            wide.append(np.asarray(narrow).astype(np.float64))
+        first = wide[0] * wide[1] if d.opcode == "fma" else wide[0]
+        last = -wide[-1] if d.opcode == "sub" else wide[-1]
+        total = odd_sum(sign * first, sign * last)
+        rounded = narrowed(np.asarray(total), "f32", "rp" if mode == "rm" else mode).astype(np.float32)
+        return finish(np.asarray(np.float32(sign) * rounded), "f32", d.flags)
+
+    return computed(value, k.out(d))
+
+
 def _basic(k: Binding, d: Decoded) -> Step | None:
+    if len(d.types) == 2:
+        return _mixed(k, d)
     type_ = d.types[0]
     if type_ in ("f16", "f16x2", "bf16", "bf16x2"):
         return _sixteen_basic(k, d)
@@ -178,6 +201,8 @@ def _directed(k: Binding, d: Decoded, mode: str) -> Step | None:
 
 
 def _fused(k: Binding, d: Decoded) -> Step | None:
+    if len(d.types) == 2:
+        return _mixed(k, d)
     type_ = d.types[0]
     mode = d.choice(*_MODES)
     if type_ in ("f16", "f16x2", "bf16", "bf16x2"):

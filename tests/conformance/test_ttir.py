@@ -55,20 +55,21 @@ def on_a_simulated_gpu(name: str, target: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, **options), gpu=True)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", WITH_DATA)
-def test_on_a_simulated_gpu(name: str) -> None:
-    on_a_simulated_gpu(name, "sm_80")
+def test_on_a_simulated_gpu(name: str, target: str) -> None:
+    on_a_simulated_gpu(name, target)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["sm_86", "sm_89", "sm_90a"])
+@pytest.mark.parametrize("target", ["sm_86", "sm_89", "sm_100a", "sm_120a"])
 @pytest.mark.parametrize("name", WITH_DATA)
 def test_on_other_simulated_gpus(name: str, target: str) -> None:
     on_a_simulated_gpu(name, target)
 
 
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_the_assembler_takes_it(target: str, tmp_path: Path) -> None:
     """All of the corpus, in one go for each target."""
     refused = []

@@ -94,6 +94,43 @@ def test_float32_arithmetic_rounds_once(run: Any, name: str, mode: str) -> None:
                 assert math.copysign(1, value) == (1 if exact > 0 else -1)
 
 
+def fraction16(bits: int, type_: str) -> Fraction:
+    if type_ == "bf16":
+        return Fraction(f32(bits << 16))
+    return Fraction(float(np.uint16(bits).view(np.float16)))
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("type_", ["f16", "bf16"])
+@pytest.mark.parametrize("name", ["add", "sub", "fma"])
+def test_float32_arithmetic_with_narrow_operands_rounds_once(run: Any, name: str, type_: str, mode: str) -> None:
+    rng = np.random.default_rng(len(name) * 31 + ord(mode[1]) + len(type_))
+    x, y = (rng.integers(0, 1 << 16, THREADS).astype(np.uint16) for _ in range(2))
+    top = 0x7C00 if type_ == "f16" else 0x7F80
+    x, y = (np.where((v & top) == top, v & 0x80FF, v).astype(np.uint16) for v in (x, y))
+    z = finite32(rng, THREADS)
+    z[:32] = [bits32(float(-fraction16(int(v), type_))) for v in x[:32]]  # sums that are exactly zero
+    out = np.zeros(THREADS, np.uint32)
+    operands = "%h1, %h2, %f3" if name == "fma" else "%h1, %f3"
+    body = f"""
+      add.u64 %rd3, %rd3, %rd0; add.u64 %rd4, %rd4, %rd0; shr.u64 %rd0, %rd0, 1;
+      add.u64 %rd1, %rd1, %rd0; add.u64 %rd2, %rd2, %rd0;
+      ld.global.b16 %h1, [%rd1]; ld.global.b16 %h2, [%rd2]; ld.global.f32 %f3, [%rd3];
+      {name}.{mode}.f32.{type_} %f4, {operands}; st.global.f32 [%rd4], %f4; ret;
+    """
+    run(body, [x, y, z, out], threads=THREADS)
+    for a, b, c, got in zip(x, y, z, out, strict=True):
+        p, q, r = fraction16(int(a), type_), fraction16(int(b), type_), Fraction(f32(int(c)))
+        exact = {"add": p + r, "sub": p - r, "fma": p * q + r}[name]
+        want, value = round_to(exact, *F32, mode), f32(int(got))
+        if isinstance(want, str):
+            assert abs(value) == (math.inf if want == "inf" else float(F32[2]))
+            continue
+        assert Fraction(value) == want, (name, mode, hex(a), hex(b), hex(c), hex(got))
+        if want == 0 and name == "add" and p != 0:
+            assert math.copysign(1, value) == (-1 if mode == "rm" else 1)
+
+
 def test_fused_float64_rounds_once(run: Any) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.standard_normal((2, THREADS))
