@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
-from .lowering.llvm.collection import no_collection
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
@@ -104,8 +103,7 @@ class GpuKernels:
         with self._lock:
             if key not in self._codes:
                 function = self._simplified(fitting)
-                with no_collection():
-                    lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
+                lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
                 self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved))
             return self._codes[key]
 
@@ -175,11 +173,7 @@ def _has_map(parameter: Parameter) -> bool:
 def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
     """The tensor map of a parameter for the simulator, from the values of the parameters before the maps."""
     array, *sizes = values[facts.parameter : facts.parameter + 2 * facts.rank + 2]
-    extents, strides = sizes[: facts.rank], sizes[facts.rank : 2 * facts.rank]
-    size = array.itemsize
-    element = "u8" if facts.element.startswith("f8") else facts.element
-    fill = "nan" if sizes[-1] else "zero"
-    return SimulatedMap(array, extents, [each * size for each in strides], facts.box, element, facts.swizzle, fill)
+    return SimulatedMap.of(facts, array, sizes[: facts.rank], sizes[facts.rank : -1], bool(sizes[-1]))
 
 
 def described(supplied: Sequence[tuple[Parameter, Any]], mappable: Sequence[int]) -> tuple[int, ...]:

@@ -167,11 +167,7 @@ class SimulatedGpu:
         self, facts: Facts, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
     ) -> int:
         """Implements `GpuDevice.tensor_map`, in the simulator's own format."""
-        element = "u8" if facts.element.startswith("f8") else facts.element
-        size = int(element.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
-        steps = [stride * size for stride in strides]
-        fill = "nan" if pads_with_nan else "zero"
-        made = TensorMap(np.empty(0, np.uint8), extents, steps, facts.box, element, facts.swizzle, fill)
+        made = TensorMap.of(facts, np.empty(0, np.uint8), extents, strides, pads_with_nan)
         return int.from_bytes(made.encode_map(address), "little")
 
     def synchronize(self) -> None:

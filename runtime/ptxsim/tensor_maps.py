@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...lowering.artifact import TensorMap as Facts
 from ...promotion.errors import UserError
 from .findings import Fault
 from .types import Array
@@ -200,6 +201,16 @@ class TensorMap:
             set_field(self.octets, "element_stride", d, int(steps[outer]) if steps is not None else 1)
             if d:
                 set_field(self.octets, "global_stride", d - 1, int(strides[outer]))
+
+    @staticmethod
+    def of(
+        facts: Facts, array: NDArray[Any], extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
+    ) -> TensorMap:
+        """What a kernel wants of a tensor; strides in elements."""
+        element = "u8" if facts.element.startswith("f8") else facts.element
+        size = _SIZES.get(_SPELLED.get(element, element), 4)
+        fill = "nan" if pads_with_nan else "zero"
+        return TensorMap(array, extents, [each * size for each in strides], facts.box, element, facts.swizzle, fill)
 
     def encode_map(self, address: int) -> bytes:
         """The map with the array's address in the simulated memory."""

@@ -15,6 +15,7 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ...artifact import TensorMap
 from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...tt.descriptor_types import TensorDescType
+from ..collection import no_collection
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
@@ -85,9 +86,10 @@ def lower_to_threads(
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
-    kernel = _lowered(function, target, warps, multiples, target.has_wgmma and may_have_a_producer(function))
-    if kernel.producer is not None and not kernel.producer.is_busy:
-        kernel = _lowered(function, target, warps, multiples, False)
+    with no_collection():
+        kernel = _lowered(function, target, warps, multiples, target.has_wgmma and may_have_a_producer(function))
+        if kernel.producer is not None and not kernel.producer.is_busy:
+            kernel = _lowered(function, target, warps, multiples, False)
     if kernel.shared.bytes > target.shared_bytes:
         raise UnsupportedError(
             f"@{kernel.name} needs {kernel.shared.bytes} bytes of shared memory, {target.name} has {target.shared_bytes}; fix: "
