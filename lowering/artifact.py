@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+GPU_ALIGNMENT = 64
+"""Bytes: the arguments of a graph's kernels on a GPU start at multiples of it, inputs too, since they are copied there."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:

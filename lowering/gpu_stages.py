@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .artifact import GpuLaunch, GpuProgram, KernelCode
+from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
 from .layouts import ConstantLayout
 from .llvm.compile_ptx import compile_ptx
 from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
@@ -13,9 +13,6 @@ from .state import Lowered, OwnStages
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
 from .tt.pass_pipeline import run_passes
-
-ALIGNMENT = 64
-"""Bytes: the arguments of a model's kernels start at multiples of it, inputs too, since they are copied to the device."""
 
 
 def _target(state: Lowered) -> GpuTarget:
@@ -46,7 +43,7 @@ def _lower(program: BlockProgram, target: GpuTarget) -> GpuKernel:
     function = program.func.clone()  # the program stays as it was tiled
     first = program.pointers + program.scalars
     run_passes(function, keep=range(first, first + program.described))
-    return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), ALIGNMENT))
+    return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), GPU_ALIGNMENT))
 
 
 def _compile_module(state: Lowered) -> None:

@@ -6,14 +6,12 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, cast
 
+from ..lowering.artifact import GPU_ALIGNMENT
 from ..promotion.errors import UserError
 from .device import GpuLinkedModel
 from .executable import Executable
 from .gpu import DeviceArray
 from .inputs import bind_dims
-
-ALIGNMENT = 64
-"""Bytes: kernels of models count on it."""
 
 
 class BoundDeviceCall:
@@ -27,7 +25,7 @@ class BoundDeviceCall:
         outputs: the arrays that are written, by name.
     """
 
-    __slots__ = ("_arrays", "_foreign", "_launches", "_result", "inputs", "outputs")
+    __slots__ = ("_addresses", "_arrays", "_bound", "_label", "_launches", "_result", "inputs", "outputs")
 
     def __init__(
         self,
@@ -52,23 +50,27 @@ class BoundDeviceCall:
         shapes = plan.shapes
         targets = executable.allocate_on_device(plan) if outputs is None else _targets(executable, shapes, given, outputs)
         for spec, array in zip((*executable.inputs, *executable.outputs), (*given, *targets), strict=True):
-            if array.address % ALIGNMENT:
+            if array.address % GPU_ALIGNMENT:
                 raise UserError(
-                    f"{label}: {spec.name!r} starts at {array.address:#x} on the device, which is no multiple of {ALIGNMENT}; "
-                    "fix: bind a copy, or call the model itself"
+                    f"{label}: {spec.name!r} starts at {array.address:#x} on the device, which is no multiple of "
+                    f"{GPU_ALIGNMENT}; fix: bind a copy, or call the model itself"
                 )
         self.inputs = {spec.name: array for spec, array in zip(executable.inputs, given, strict=True)}
         self.outputs = {spec.name: array for spec, array in zip(executable.outputs, targets, strict=True)}
         self._result = targets[0] if len(targets) == 1 else tuple(targets)
-        self._foreign = [*given, *targets]
+        self._label = label
+        self._bound = [*given, *targets]
+        self._addresses = [array.address for array in self._bound]
         self._arrays = arrays
         self._launches = linked.record_on_device(
             given, executable.constant_addresses, targets, ctypes.addressof(plan.words)
         )
 
     def __call__(self) -> Any:
+        if [array.address for array in self._bound] != self._addresses:
+            raise UserError(f"{self._label}: a bound array was freed; fix: free it after the last call, or bind anew")
         self._launches.replay()
-        self._arrays.settle(self._foreign)
+        self._arrays.settle(self._bound)
         return self._result
 
 

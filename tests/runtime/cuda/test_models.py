@@ -111,6 +111,9 @@ def test_bound_calls_copy_nothing(fake: Any) -> None:
     assert [name for name in asked if not name.startswith("cuCtx")] == ["cuGraphLaunch"]
     close(results, more, b)
     assert bound.inputs["x"] is inputs[0]
+    outputs[1].free()
+    with pytest.raises(jn.UserError, match="a bound array was freed; fix: free it after the last call, or bind anew"):
+        bound()
     fresh = model.bind(*inputs)
     close(fresh(), more, b)
     assert set(fresh.outputs) == {spec.name for spec in model.outputs}
