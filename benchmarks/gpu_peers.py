@@ -81,7 +81,13 @@ def torch_contender(name: str, call: Callable[[int], Any]) -> Contender:
     return Contender(name, run, time_by_events, lambda: array(kept[0]))
 
 
-def attempted(contenders: Sequence[Contender], check: Check, effort: Effort, notes: dict[str, str]) -> list[Contender]:
+def attempted(
+    contenders: Sequence[Contender],
+    check: Check,
+    effort: Effort,
+    notes: dict[str, str],
+    errors: tuple[type[Exception], ...] = (RuntimeError, WrongResult),
+) -> list[Contender]:
     """Those that run and compute the right thing; why the others do not goes to the notes."""
     found = []
     for contender in contenders:
@@ -93,8 +99,8 @@ def attempted(contenders: Sequence[Contender], check: Check, effort: Effort, not
             contender.run(0)
             check(contender.result())
             found.append(contender)
-        except (RuntimeError, WrongResult) as error:
-            notes[contender.name] = str(error).splitlines()[0]
+        except errors as error:
+            notes[contender.name] = (str(error).splitlines() or [type(error).__name__])[0][:200]
     return found
 
 
@@ -102,19 +108,9 @@ def triton_contender(
     name: str, candidates: dict[str, Callable[[int], Any]], sets: int, check: Check, effort: Effort, notes: dict[str, str]
 ) -> list[Contender]:
     """The fastest of a kernel's configurations, none if not one of them works."""
-    working = []
-    for label, call in candidates.items():
-        contender = torch_contender(f"{name} {label}", call)
-        if contender.name in effort.without:
-            notes[contender.name] = LEFT_OUT
-            continue
-        effort.trying(contender.name)
-        try:
-            contender.run(0)
-            check(contender.result())
-            working.append(contender)
-        except Exception as error:  # Triton's errors have no common base: too much shared memory, assembler, driver
-            notes[contender.name] = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    made = [torch_contender(f"{name} {label}", call) for label, call in candidates.items()]
+    # Triton's errors have no common base: too much shared memory, assembler, driver
+    working = attempted(made, check, effort, notes, (Exception,))
     if not working:
         return []
     best = fastest(working, sets, effort)
