@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .gpu_code import DEFAULT_WARPS, MULTIPLE, GpuKernels, described, root_address
+from .gpu_code import DEFAULT_WARPS, GpuKernels
+from .gpu_descriptors import MULTIPLE, fitting_descriptors, root_address
 from .lowering.artifact import TensorMap
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter
@@ -29,6 +30,10 @@ Array = NDArray[Any]
 FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
 """Capability, bytes. NVIDIA's release notes of driver 595.71: from 10.0 on, maps of tensors that are not dense, in allocations
 below this size, may be wrong. Such tensors get none here."""
+
+
+MOST_KEPT = 64
+"""Tensor maps that are kept of one buffer or descriptor."""
 
 
 @dataclass(slots=True)
@@ -55,7 +60,8 @@ class _Arguments:
     numbers: list[int] = field(default_factory=list)  # positions of integers and addresses
     arrays: list[tuple[int, Array, bool]] = field(default_factory=list)  # position, array, whether it may be written
     tables: list[tuple[int, list[Array | Buffer]]] = field(default_factory=list)
-    descriptors: dict[int, TensorDescriptor] = field(default_factory=dict)  # by position of their address
+    maps: dict[int, dict[object, int]] = field(default_factory=dict)
+    """Position of an address → the tensor maps made of what lies there, where these live as long as that."""
     has_foreign: bool = False
 
     def add_quickly(self, size: int, arg: Any) -> bool:
@@ -63,6 +69,7 @@ class _Arguments:
         if size > 0:
             if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
                 return False
+            self.maps[len(self.words)] = arg.maps
             self._integer(arg.address)
             return True
         if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
@@ -73,11 +80,11 @@ class _Arguments:
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):
             described = parameter.descriptor(arg)
-            self.descriptors[len(self.words)] = described
             buffer = on_device(described.tensor, described.source, parameter)
             if buffer is None:
                 self._array(parameter, described.array)
             else:
+                self.maps[len(self.words)] = described.maps
                 self._buffer(parameter, buffer, buffer.itemsize)
             for number in (*described.shape, *described.strides, int(described.padding == "nan")):
                 self._integer(number)
@@ -103,6 +110,7 @@ class _Arguments:
                 self._array(parameter, parameter.array(arg))
             else:
                 assert isinstance(parameter.type, types.PointerType)
+                self.maps[len(self.words)] = buffer.maps
                 self._buffer(parameter, buffer, max(1, types.bit_width(parameter.type.pointee) // 8))
         else:
             value = parameter.scalar(arg)
@@ -177,14 +185,15 @@ def launch_on_cuda(
     `_Arguments.add_quickly` takes them.
     """
     arguments = _Arguments(device, written)
-    if kernels.mappable:
+    has_maps = device.capability >= FIRST_CAPABILITY and bool(kernels.mappable)
+    if has_maps:
         supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
     for (parameter, arg), size in zip(supplied, sizes, strict=True):
         if not arguments.add_quickly(size, arg):
             arguments.add(parameter, arg)
-    mapped = _mapped(device, supplied, kernels.mappable)
     if 0 in grid:
         return
+    mapped = _mapped(device, kernels, supplied, arguments.words) if has_maps else ()
     ranges = arguments.ranges()
     made: list[CudaMemory] = []
     try:
@@ -219,12 +228,12 @@ def _run(
     mapped: tuple[int, ...],
     warps: int,
 ) -> None:
-    """`mapped`: the parameters that are descriptors of tensors that fit a tensor map."""
+    """`mapped`: the descriptors of tensors that fit a tensor map."""
     words = arguments.words
     multiples = tuple(place for place in arguments.numbers if words[place] % MULTIPLE == 0)
     code = kernels.code(device.target, warps, multiples, mapped)
     loaded = kernels.loaded(device, code)
-    words += [_map(device, facts, arguments.descriptors[facts.parameter], words) for facts in loaded.code.tensor_maps]
+    words += [_map(device, facts, arguments.maps.get(facts.parameter), words) for facts in loaded.code.tensor_maps]
     try:
         device.launch(loaded, grid, words)
         for _, array, is_written in arguments.arrays:
@@ -252,34 +261,27 @@ def _buffer_or(arg: Any) -> Any:
     return arg if buffer is None else buffer
 
 
-def _mapped(device: CudaDevice, supplied: Sequence[tuple[Parameter, Any]], mappable: Sequence[int]) -> tuple[int, ...]:
-    if device.capability < FIRST_CAPABILITY:
-        return ()
-    found = described(supplied, mappable)
+def _mapped(
+    device: CudaDevice, kernels: GpuKernels, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
+) -> tuple[int, ...]:
+    found = fitting_descriptors(supplied, kernels.mappable, kernels.made, words)
     if device.capability >= FIRST_WITH_SMALL_MAPS:
-        found = tuple(number for number in found if _is_dense_or_large(supplied[number][1]))
-    return found
+        found = {number: each for number, each in found.items() if each.is_dense or each.array.nbytes >= SMALL}
+    return tuple(found)
 
 
-def _is_dense_or_large(tensor: TensorDescriptor) -> bool:
-    step = 1
-    for stride, extent in zip(reversed(tensor.strides), reversed(tensor.shape), strict=True):
-        if stride != step and extent > 1:
-            return tensor.tensor.nbytes >= SMALL
-        step *= extent
-    return True
-
-
-def _map(device: CudaDevice, facts: TensorMap, tensor: TensorDescriptor, words: Sequence[int]) -> int:
-    """The word of a tensor map. Arrays on the device stay where they are, and so does what was made of them."""
-    pads_with_nan = tensor.padding == "nan"
-    address = words[facts.parameter]
-    if isinstance(tensor.tensor, np.ndarray):
-        return device.tensor_map(facts, address, tensor.shape, tensor.strides, pads_with_nan)
-    found = tensor.maps.get((facts, address))
+def _map(device: CudaDevice, facts: TensorMap, kept: dict[object, int] | None, words: Sequence[int]) -> int:
+    """The word of a tensor map. kept: those made of what it describes, which stays where it is."""
+    sizes, address = facts.source.sizes(words), words[facts.parameter]
+    assert sizes is not None  # or the code would not take the map
+    key = (facts, address, sizes)
+    found = None if kept is None else kept.get(key)
     if found is None:
-        found = device.tensor_map(facts, address, tensor.shape, tensor.strides, pads_with_nan)
-        tensor.maps[facts, address] = found
+        found = device.tensor_map(facts, address, sizes.extents, sizes.strides, sizes.pads_with_nan)
+        if kept is not None:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            kept[key] = found
     return found
 
 

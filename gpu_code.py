@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .gpu_descriptors import MULTIPLE, fitting_descriptors, has_map, is_multiple
 from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .lowering.llvm.nvptx.targets import gpu_target
-from .lowering.llvm.nvptx.tma import mapped_block
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.effects import assertion_error
-from .lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
+from .lowering.tt.host_values import PointerTable, TensorDescriptor
+from .lowering.tt.made_descriptors import MadeDescriptor
 from .promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from .runtime.gpu import GpuDevice, LoadedKernel
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
@@ -34,12 +35,6 @@ from .runtime.ptxsim.tensor_maps import TensorMap as SimulatedMap
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
 WARPS = (1, 2, 4, 8, 16, 32)
-MULTIPLE = 16
-"""Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are."""
-
-MOST_STRIDE = 1 << 40
-"""Bytes; of a tensor map."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
@@ -61,17 +56,33 @@ class GpuCode:
 class GpuKernels:
     """The code of one block function for the targets that were asked for."""
 
-    def __init__(self, simplified: Callable[[Collection[int]], FuncOp], parameters: Sequence[Parameter]) -> None:
-        """simplified: gives the function after the passes; they keep these parameters as descriptors.
+    def __init__(
+        self,
+        simplified: Callable[[Collection[int]], FuncOp],
+        parameters: Sequence[Parameter],
+        made: Callable[[], tuple[MadeDescriptor, ...]],
+    ) -> None:
+        """simplified: gives the function after the passes; they keep the descriptors of these numbers.
 
-        Attribute mappable: the parameters that are descriptors whose blocks TMA copies, if the tensor fits.
+        made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
         """
         self._simplified = simplified
         self._parameters = parameters
-        self.mappable = tuple([number for number, parameter in enumerate(parameters) if _has_map(parameter)])
+        self._made = made
         self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], GpuCode] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
+
+    @functools.cached_property
+    def made(self) -> tuple[MadeDescriptor, ...]:
+        return self._made()
+
+    @functools.cached_property
+    def mappable(self) -> tuple[int, ...]:
+        """The descriptors whose blocks TMA copies, if the tensor fits."""
+        parameters = [number for number, each in enumerate(self._parameters) if has_map(each.type)]
+        made = [number for number, each in enumerate(self.made, len(self._parameters)) if has_map(each.type)]
+        return (*parameters, *made)
 
     def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
         """The code on a device, where it stays as long as this object lives."""
@@ -91,14 +102,14 @@ class GpuKernels:
         """PTX for a target.
 
         multiples: parameters, after the passes, whose address or value is a multiple of 16.
-        described: parameters, before the passes, that are descriptors of tensors that fit a tensor map; None: all descriptors.
+        described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors.
         """
         resolved = gpu_target(target)
         if warps not in WARPS:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
-        if described is None:
-            described = self.mappable
-        fitting = [n for n in described if resolved.has_tensor_copies and n in self.mappable]
+        fitting: list[int] = []
+        if resolved.has_tensor_copies and described != ():
+            fitting = [number for number in self.mappable if described is None or number in described]
         key = (target, warps, multiples, tuple(fitting))
         with self._lock:
             if key not in self._codes:
@@ -110,20 +121,23 @@ class GpuKernels:
     def simulate(
         self,
         grid: tuple[int, int, int],
-        values: Sequence[Any],
+        supplied: Sequence[tuple[Parameter, Any]],
         target: str,
         level: int,
-        described: tuple[int, ...] = (),
         warps: int = DEFAULT_WARPS,
     ) -> Result | None:
-        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `described`, `warps`: see
-        `code`.
+        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `warps`: see `code`.
 
-        Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX.
+        Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX,
+        `UserError` for arguments that do not fit.
         """
+        values = device_values(supplied)
         if 0 in grid:
             return None
-        multiples = tuple(i for i, value in enumerate(values) if _is_multiple(value))
+        described: tuple[int, ...] = ()
+        if gpu_target(target).has_tensor_copies:
+            described = tuple(fitting_descriptors(supplied, self.mappable, self.made, values))
+        multiples = tuple(i for i, value in enumerate(values) if is_multiple(value))
         code = self.code(target, warps, multiples, described)
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.name)
@@ -148,80 +162,11 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
     return assertion_error(what.message, what.place, finding.cta, lane)
 
 
-def root_address(array: NDArray[Any]) -> int:
-    """The address of the array that an array is a view of."""
-    root: Any = array
-    while isinstance(root.base, np.ndarray):
-        root = root.base
-    return address_of(root)
-
-
-def _is_multiple(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return (address_of(value) - root_address(value)) % MULTIPLE == 0
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) % MULTIPLE == 0
-
-
-def _is_aligned(tensor: NDArray[Any] | DeviceArray) -> bool:
-    return _is_multiple(tensor if isinstance(tensor, np.ndarray) else tensor.address)
-
-
-def _has_map(parameter: Parameter) -> bool:
-    return isinstance(parameter.type, TensorDescType) and mapped_block(parameter.type) is not None
-
-
 def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
     """The tensor map of a parameter for the simulator, from the values of the parameters before the maps."""
-    array, *sizes = values[facts.parameter : facts.parameter + 2 * facts.rank + 2]
-    return SimulatedMap.of(facts, array, sizes[: facts.rank], sizes[facts.rank : -1], bool(sizes[-1]))
-
-
-def described(supplied: Sequence[tuple[Parameter, Any]], mappable: Sequence[int]) -> tuple[int, ...]:
-    """The parameters, of those that are mappable, whose tensors fit a tensor map."""
-    if not mappable:
-        return ()
-    ranges = [each for parameter, arg in supplied for each in _ranges(parameter, arg)]
-    found = []
-    for number in mappable:
-        tensor = supplied[number][0].descriptor(supplied[number][1])
-        if tensor.has_map is None:
-            tensor.has_map = _fits(tensor)
-        if tensor.has_map:
-            ((on_device, low, high),) = _ranges(*supplied[number])
-            if sum(on_device == other and low < end and start < high for other, start, end in ranges) == 1:
-                found.append(number)
-    return tuple(found)
-
-
-def _fits(tensor: TensorDescriptor) -> bool:
-    """Whether there is a tensor map of it; not of tensors whose elements overlap."""
-    size = tensor.tensor.itemsize
-    strides = [stride * size for stride in tensor.strides]
-    if strides[-1] != size or any(each % MULTIPLE for each in strides[:-1]) or 0 in tensor.shape:
-        return False
-    if tensor.padding == "nan" and size == 1:
-        return False
-    if min(strides) <= 0 or max(strides) >= MOST_STRIDE or not _is_aligned(tensor.tensor):
-        return False
-    axes = sorted((stride, extent) for stride, extent in zip(strides, tensor.shape, strict=True) if extent > 1)
-    return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))
-
-
-def _ranges(parameter: Parameter, arg: Any) -> list[tuple[bool, int, int]]:
-    """Memory that an argument is: whether it is a device's, its first address and the one behind it."""
-    arrays: Sequence[Any] = ()
-    if isinstance(arg, TensorDescriptor):
-        arrays = (arg.tensor,)
-    elif isinstance(arg, PointerTable):
-        arrays = arg.tensors
-    elif parameter.is_pointer and (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
-        arrays = (arg,)
-    found = []
-    for each in arrays:
-        is_on_host = isinstance(each, np.ndarray)
-        start = address_of(each) if is_on_host else each.address
-        found.append((not is_on_host, start, start + each.nbytes))
-    return found
+    sizes = facts.source.sizes(values)
+    assert sizes is not None  # or the launch would not have code that takes the map
+    return SimulatedMap.of(facts, values[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
 
 
 def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cuda_launching import launch_on_cuda
-from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels, described, device_values
+from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
@@ -28,11 +28,13 @@ from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
+from .lowering.tt.dialect_descriptors import MakeTensorDescriptorOp
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from .lowering.tt.interpret import find_function, interpret
-from .lowering.tt.pass_pipeline import PASSES, Pass, run_passes
+from .lowering.tt.made_descriptors import MadeDescriptor, made_descriptors
+from .lowering.tt.pass_pipeline import BEFORE_DESCRIPTORS, PASSES, Pass, run_passes
 from .lowering.tt.provenance import ANYWHERE, ATOMICS, Places, Provenance, overlap, shared_memory
 from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
@@ -159,9 +161,7 @@ class Kernel:
             return
         if device == "ptxsim":
             given = supplied(self._function, args, self.parameters)
-            level, fitting = 3 if sanitize else 1, described(given, self._gpu.mappable)
-            values, kind = device_values(given), target or DEFAULT_TARGET
-            self._gpu.simulate(extents, values, kind, level, fitting, warps)
+            self._gpu.simulate(extents, given, target or DEFAULT_TARGET, 3 if sanitize else 1, warps)
             return
         if device != "cpu" or target is not None:
             raise UnsupportedError(
@@ -226,15 +226,19 @@ class Kernel:
         return self._lowered().llvm_ir
 
     def ptx(self, target: str = DEFAULT_TARGET) -> str:
-        """PTX for a GPU, made on any machine. Raises `UserError` for targets that are not known, with those that are, and
-        `UnsupportedError` for operations that have no GPU code yet."""
+        """PTX for a GPU, made on any machine: for all arguments, so that descriptors are pointers and masks (see `gpu_code`).
+
+        Raises `UserError` for targets that are not known, with those that are, and `UnsupportedError` for operations that have
+        no GPU code yet.
+        """
         return self._gpu.code(target).ptx
 
     def gpu_code(
         self, target: str = DEFAULT_TARGET, warps: int = DEFAULT_WARPS, *, tensor_maps: bool = False
     ) -> GpuCode:
         """PTX with what a launch of it needs. `warps`: how many warps of 32 threads run one program, a power of two up to 32.
-        tensor_maps: whether descriptors are of tensors that fit tensor maps, which the code takes then.
+        tensor_maps: whether descriptors are of tensors that fit tensor maps, which the code takes then: those that are
+        parameters, and those that the kernel makes of what is the same in all programs.
 
         Raises what `ptx` raises.
         """
@@ -243,7 +247,7 @@ class Kernel:
     @functools.cached_property
     def _gpu(self) -> GpuKernels:
         with self._lock:
-            return GpuKernels(self._simplified_for, self.parameters)
+            return GpuKernels(self._simplified_for, self.parameters, self._made_descriptors)
 
     def asm(self, target: str = "host") -> str:
         """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
@@ -262,8 +266,16 @@ class Kernel:
             self._function_simplified = simplified
         return self._function_simplified
 
+    def _made_descriptors(self) -> tuple[MadeDescriptor, ...]:
+        """The descriptors that the kernel makes and that launches could make."""
+        if not any(isinstance(op, MakeTensorDescriptorOp) for op in self._module.walk()):
+            return ()
+        function = self._copy()
+        run_passes(function, BEFORE_DESCRIPTORS)
+        return tuple(made_descriptors(function))
+
     def _simplified_for(self, keep: Collection[int]) -> FuncOp:
-        """The function after passes that keep some parameters as descriptors."""
+        """The function after passes that keep the descriptors of these numbers."""
         if not keep:
             with self._lock:
                 return self._simplified()
@@ -321,7 +333,7 @@ class Kernel:
 
 
 class _Words:
-    """Arguments as the words that the kernel reads (`expand_descriptors.part_types`), and where arrays lie."""
+    """Arguments as the words that the kernel reads (`descriptor_types.part_types`), and where arrays lie."""
 
     def __init__(self, written: Places) -> None:
         self.words: list[int] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 GPU_ALIGNMENT = 64
 """Bytes: the arguments of a graph's kernels on a GPU start at multiples of it, inputs too, since they are copied there."""
@@ -44,27 +46,173 @@ class KernelReport:
     flops: int | str
 
 
+def _signed(value: int, width: int) -> int:
+    value &= (1 << width) - 1
+    return value - (1 << width) if value >> (width - 1) else value
+
+
+def _quotient(x: int, y: int) -> int:
+    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+_DIVISIONS: dict[str, Callable[[int, int, int], int]] = {
+    "divsi": lambda x, y, mask: _quotient(x, y),
+    "divui": lambda x, y, mask: (x & mask) // (y & mask),
+    "remsi": lambda x, y, mask: x - _quotient(x, y) * y,
+    "remui": lambda x, y, mask: (x & mask) % (y & mask),
+}
+_SHIFTS: dict[str, Callable[[int, int, int], int]] = {
+    "shli": lambda x, y, mask: x << y,
+    "shrsi": lambda x, y, mask: x >> y,
+    "shrui": lambda x, y, mask: (x & mask) >> y,
+}
+_BINARY: dict[str, Callable[[int, int, int], int]] = {
+    "addi": lambda x, y, mask: x + y,
+    "subi": lambda x, y, mask: x - y,
+    "muli": lambda x, y, mask: x * y,
+    "andi": lambda x, y, mask: x & y,
+    "ori": lambda x, y, mask: x | y,
+    "xori": lambda x, y, mask: x ^ y,
+    "minsi": lambda x, y, mask: min(x, y),
+    "maxsi": lambda x, y, mask: max(x, y),
+    "minui": lambda x, y, mask: min(x & mask, y & mask),
+    "maxui": lambda x, y, mask: max(x & mask, y & mask),
+    **_DIVISIONS,
+    **_SHIFTS,
+}
+"""(x, y, mask of the width) -> the result before it wraps; x and y are signed."""
+
+EXPRESSION_OPERATIONS = frozenset({*_BINARY, "extsi", "extui", "trunci"})
+"""What `ArgumentExpression` takes, named as the operations of `arith`."""
+MAX_EXPRESSION_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentExpression:
+    """An integer that a launch computes from the words it hands to a kernel: arithmetic that wraps, in postfix order.
+
+    steps: (operation, width in bits, number). "constant" pushes the number, "argument" the word of that number; "extsi",
+    "extui" and "trunci" change the last value, which has the width (of the operand, or for "trunci" of the result); all others
+    are operations of `arith` on the last two, both of that width.
+    """
+
+    steps: tuple[tuple[str, int, int], ...]
+
+    @staticmethod
+    def argument(number: int, width: int = 64) -> ArgumentExpression:
+        return ArgumentExpression((("argument", width, number),))
+
+    @staticmethod
+    def constant(value: int, width: int = 64) -> ArgumentExpression:
+        return ArgumentExpression((("constant", width, value),))
+
+    def problem(self, is_integer: Callable[[int], bool]) -> str:
+        """What is wrong with it, or "". is_integer: whether there is a word of that number that is an integer."""
+        if len(self.steps) > MAX_EXPRESSION_STEPS:
+            return f"{len(self.steps)} steps"
+        depth = 0
+        for operation, width, number in self.steps:
+            if not 1 <= width <= 64 or not -(1 << 63) <= number < 1 << 63:
+                return f"step {operation[:100]!r} of {width} bits with {number}"
+            if operation in ("constant", "argument"):
+                if operation == "argument" and not is_integer(number):
+                    return f"argument {number}"
+                depth += 1
+            elif operation not in EXPRESSION_OPERATIONS:
+                return f"step {operation[:100]!r}"
+            elif operation in _BINARY:
+                depth -= 1
+            if depth < 1:
+                return f"step {operation!r} without operands"
+        return "" if depth == 1 else f"{depth} values"
+
+    def evaluate(self, words: Sequence[Any]) -> int | None:
+        """The value, with sign; None where a division or shift has none."""
+        stack: list[int] = []
+        for operation, width, number in self.steps:
+            if operation == "constant":
+                stack.append(_signed(number, width))
+            elif operation == "argument":
+                stack.append(_signed(int(words[number]), width))
+            elif operation == "trunci":
+                stack[-1] = _signed(stack[-1], width)
+            elif operation == "extui":
+                stack[-1] &= (1 << width) - 1
+            elif operation != "extsi":  # a value with its sign is the same number in more bits
+                y = stack.pop()
+                undefined = (operation in _DIVISIONS and y == 0) or (operation in _SHIFTS and not 0 <= y < width)
+                if undefined:
+                    return None
+                stack[-1] = _signed(_BINARY[operation](stack[-1], y, (1 << width) - 1), width)
+        return stack[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSizes:
+    """A tensor at a launch: extents, and strides in elements, outermost first; whether it is padded with NaN, or zeros."""
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads_with_nan: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSource:
+    """Where a launch finds what a tensor map describes, among the words before the maps.
+
+    parameter: number of the parameter with the tensor's address.  extents, strides: in elements, outermost first.
+    pads_with_nan: not 0 for padding with NaN, 0 for zeros.
+    """
+
+    parameter: int
+    extents: tuple[ArgumentExpression, ...]
+    strides: tuple[ArgumentExpression, ...]
+    pads_with_nan: ArgumentExpression
+
+    @staticmethod
+    def of_parts(parameter: int, rank: int) -> TensorSource:
+        """Of a descriptor that is a parameter: its address, extents, strides, padding are words, one behind the other."""
+        sizes = [ArgumentExpression.argument(parameter + 1 + number) for number in range(2 * rank + 1)]
+        return TensorSource(parameter, tuple(sizes[:rank]), tuple(sizes[rank:-1]), sizes[-1])
+
+    def sizes(self, words: Sequence[Any]) -> TensorSizes | None:
+        """What it is at a launch; None where an expression has no value."""
+        extents = [each.evaluate(words) for each in self.extents]
+        strides = [each.evaluate(words) for each in self.strides]
+        nan = self.pads_with_nan.evaluate(words)
+        known = [tuple([each for each in numbers if each is not None]) for numbers in (extents, strides)]
+        if nan is None or len(known[0]) < len(extents) or len(known[1]) < len(strides):
+            return None
+        return TensorSizes(known[0], known[1], nan != 0)
+
+
 @dataclass(frozen=True, slots=True)
 class TensorMap:
     """A tensor map (`CUtensorMap`) that a launch makes and hands over by value: 128 bytes, aligned to 64, of a parameter that
     PTX calls `.b8 …[128]`.
 
-    parameter: number of the parameter with the tensor's address. Behind it there are `rank` extents and `rank` strides in
-    elements, outermost first, all i64, and 1 for padding with NaN, 0 for zeros. Of these a launch makes the map as
-    `cuTensorMapEncodeTiled` does: extents, strides in bytes without the innermost, which is 1, and `box` in the opposite order,
-    element strides 1, no interleaving.
+    source: where address, extents, strides and padding come from. Of these a launch makes the map as `cuTensorMapEncodeTiled`
+    does: extents, strides in bytes without the innermost, which is 1, and `box` in the opposite order, element strides 1, no
+    interleaving.
     element: type of the elements ("f16", "bf16", "f32", "f64", "i8" … "i64", "f8E5M2", …; fp8 is copied as 8-bit integers).
     box: extents of the box that one copy moves, outermost first.  swizzle: 0, 32, 64 or 128 bytes.
 
     The code may be launched where the address is a multiple of 16, the strides in bytes but the last one too, the last stride
-    is 1, no extent is 0, and where no other argument overlaps the tensor.
+    is 1, no extent is 0 or less, the tensor lies within its argument's memory, and where no other argument overlaps that.
     """
 
-    parameter: int
-    rank: int
+    source: TensorSource
     element: str
     box: tuple[int, ...]
     swizzle: int
+
+    @property
+    def parameter(self) -> int:
+        return self.source.parameter
+
+    @property
+    def rank(self) -> int:
+        return len(self.box)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
 from ..promotion.dtype import DType
-from ..promotion.errors import InternalError
+from ..promotion.errors import InternalError, UserError
 from . import memory
 from .device import LinkedModel
 from .gpu import ALIGNMENT, Array, DeviceArray, DeviceArrays, GpuDevice, GpuMemory, Recording
@@ -205,9 +205,11 @@ class GpuModel:
         return _Prepared(whole, inputs, outputs, recording)
 
     def _map(self, facts: TensorMap, words: Sequence[int]) -> int:
-        """The tensor map whose address, extents and strides are among the words."""
-        address, *sizes = words[facts.parameter : facts.parameter + 2 * facts.rank + 2]
-        return self._device.tensor_map(facts, address, sizes[: facts.rank], sizes[facts.rank : -1], bool(sizes[-1]))
+        """The tensor map of what the words describe."""
+        sizes = facts.source.sizes(words)
+        if sizes is None:
+            raise UserError(f"the extents and strides of a tensor map of {self._compiled.name} have no values")
+        return self._device.tensor_map(facts, words[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
 
     def _record(self, dims: Mapping[str, int], arena: int, places: Mapping[str, Sequence[int]]) -> Recording:
         """All launches. `places`: addresses of inputs and outputs."""

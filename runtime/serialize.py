@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..lowering.artifact import (
+    ArgumentExpression,
     CompiledGraph,
     ConstantSpec,
     GpuLaunch,
@@ -24,6 +25,7 @@ from ..lowering.artifact import (
     KernelCode,
     KernelReport,
     TensorMap,
+    TensorSource,
     TensorSpec,
 )
 from ..promotion.dtype import DTYPES
@@ -31,7 +33,7 @@ from ..promotion.errors import UserError
 from .gpu import WORD_BYTES
 from .layouts import stored_shape
 
-FORMAT = 2
+FORMAT = 3
 MAX_HEADER_BYTES = 64 << 20
 MAX_ITEMS = 100_000
 MAX_TEXT = 10_000
@@ -86,7 +88,7 @@ def _gpu_fields(gpu: GpuProgram) -> dict[str, Any]:
                 k.threads,
                 k.shared_bytes,
                 list(k.parameters),
-                [[m.parameter, m.rank, m.element, list(m.box), m.swizzle] for m in k.tensor_maps],
+                [[_source_fields(m.source), m.element, list(m.box), m.swizzle] for m in k.tensor_maps],
             ]
             for k in gpu.kernels
         ],
@@ -98,6 +100,15 @@ def _gpu_fields(gpu: GpuProgram) -> dict[str, Any]:
         "arena_bytes": gpu.arena_bytes,
         "checks": [list(check) for check in gpu.checks],
     }
+
+
+def _source_fields(source: TensorSource) -> list[Any]:
+    extents, strides = ([_steps(each) for each in expressions] for expressions in (source.extents, source.strides))
+    return [source.parameter, extents, strides, _steps(source.pads_with_nan)]
+
+
+def _steps(expression: ArgumentExpression) -> list[Any]:
+    return [list(step) for step in expression.steps]
 
 
 def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
@@ -332,17 +343,46 @@ def _kernel_code(value: Any) -> list[Any]:
     if unknown or words < 0:
         raise ValueError(f"a parameter of type {unknown[0][:100]!r}" if unknown else "more tensor maps than parameters")
     for each in fields[6]:
-        if each.parameter + 2 * each.rank + 2 > words:
-            raise ValueError(f"a tensor map of parameter {each.parameter}, of {words}")
+        _check_source(each.source, fields[5][:words])
     return fields
 
 
+def _check_source(source: TensorSource, types: Sequence[str]) -> None:
+    """types: of the words that it may use."""
+    if source.parameter >= len(types) or types[source.parameter] != "i64":
+        raise ValueError(f"a tensor map of parameter {source.parameter}, of {len(types)}")
+    for expression in (*source.extents, *source.strides, source.pads_with_nan):
+        problem = expression.problem(lambda number: 0 <= number < len(types) and types[number].startswith("i"))
+        if problem:
+            raise ValueError(f"a tensor map made with {problem}")
+
+
 def _tensor_map(value: Any) -> TensorMap:
-    found = TensorMap(*row(value, natural, natural, text, items(natural), natural))
-    box = all(1 <= extent <= MAX_BOX for extent in found.box)
-    if not 1 <= found.rank <= MAX_MAP_RANK or len(found.box) != found.rank or not box or found.swizzle not in SWIZZLES:
-        raise ValueError(f"a tensor map of rank {found.rank}, box {found.box[:9]}, swizzle {found.swizzle}")
+    found = TensorMap(*row(value, _source, text, items(natural), natural))
+    sizes, box = found.source, all(1 <= extent <= MAX_BOX for extent in found.box)
+    fits = len(sizes.extents) == len(sizes.strides) == found.rank
+    if not 1 <= found.rank <= MAX_MAP_RANK or not fits or not box or found.swizzle not in SWIZZLES:
+        raise ValueError(f"a tensor map of rank {len(sizes.extents)}, box {found.box[:9]}, swizzle {found.swizzle}")
     return found
+
+
+def _source(value: Any) -> TensorSource:
+    return TensorSource(*row(value, natural, items(_expression), items(_expression), _expression))
+
+
+def _expression(value: Any) -> ArgumentExpression:
+    return ArgumentExpression(items(_step)(value))
+
+
+def _step(value: Any) -> tuple[str, int, int]:
+    operation, width, number = row(value, text, natural, _integer)
+    return operation, width, number
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT - 1 <= value < 0:
+        return value
+    return natural(value)
 
 
 def _buffer(value: Any) -> tuple[str, int]:
@@ -360,9 +400,7 @@ def _argument(value: Any) -> tuple[str, int] | int | str:
     """A buffer, or a size that may be negative, as strides can."""
     if isinstance(value, list):
         return _buffer(value)
-    if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT <= value < 0:
-        return value
-    return size(value)
+    return text(value) if isinstance(value, str) else _integer(value)
 
 
 def _check(value: Any) -> tuple[int | str, int | str]:

@@ -97,6 +97,15 @@ def block_of(type_: Attribute) -> tuple[tuple[int, ...], Attribute]:
     return t.shape_of(block), t.elem(block)
 
 
+def part_types(type_: Attribute) -> list[Attribute]:
+    """The types of the parts of a descriptor or block pointer. Host code gets the parameters in this order."""
+    shape, elem = block_of(type_)
+    rank = len(shape)
+    space = type_.address_space.data if isinstance(type_, t.PointerType) else t.GLOBAL_ADDRESS_SPACE
+    sizes: list[Attribute] = [t.ptr(elem, space), *[t.I64] * (2 * rank)]
+    return [*sizes, t.I1] if isinstance(type_, TensorDescType) else [*sizes, *[t.I64] * rank]
+
+
 def parse_short(parser: AttrParser, kind: type[ParametrizedAttribute]) -> Attribute:
     """A type that the text may write without its name: `<f32>` for `!tt.ptr<f32>`."""
     found = parser.parse_optional_type()

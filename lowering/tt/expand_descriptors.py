@@ -10,33 +10,40 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IntegerAttr
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from ...promotion.errors import UnsupportedError
+from ..artifact import TensorSource
 from . import types as t
 from .builder import BlockBuilder
 from .descriptor_accesses import ACCESSES, Parts, build_before
-from .descriptor_types import TensorDescType, block_of, is_composite
+from .descriptor_types import block_of, is_composite, part_types
 from .dialect_block_pointers import MakeTensorPtrOp
+from .dialect_descriptors import MakeTensorDescriptorOp
 from .dialect_functions import FuncOp
 from .integer_facts import MANY, carried, chosen, trailing_zeros
+from .made_descriptors import SOURCE, first_words, made_descriptors, source_attribute
 
-ADDRESS = "tt.address_parameter"
 _LONGEST_CHAIN = 64
 
 
 def expand_descriptors(function: FuncOp, keep: Collection[int] = ()) -> None:
     """Rewrites a function without calls in place; nothing happens where there are no descriptors and no block pointers.
 
-    keep: numbers of parameters whose loads, or stores, stay as they are if nothing else is done with the parameter. For each of
-    these there is one of the descriptor's type behind the other parameters then; its attribute ADDRESS says which parameter is
-    the first of its parts.
+    keep: numbers of descriptors whose loads, or stores, stay as they are: of parameters, if nothing else is done with them;
+    behind these numbers come those of `made_descriptors`, in order. For each there is a parameter of the descriptor's type
+    behind the others then; its attribute SOURCE says what it describes.
 
     Raises `UnsupportedError` for descriptors that go to operations other than accesses, selects and structured control flow.
     """
-    kept = [each for number, each in enumerate(function.body.blocks[0].args) if number in keep and _is_plain(each)]
-    _Expansion(function, kept).run()
+    arguments = function.body.blocks[0].args
+    kept = [each for number, each in enumerate(arguments) if number in keep and _is_plain(each)]
+    made: list[tuple[TensorSource, list[MakeTensorDescriptorOp]]] = []
+    if any(number >= len(arguments) for number in keep):
+        found = enumerate(made_descriptors(function).items(), len(arguments))
+        made = [(each.source, makers) for number, (each, makers) in found if number in keep]
+    _Expansion(function, kept, made).run()
 
 
 def _is_plain(argument: BlockArgument) -> bool:
@@ -45,19 +52,16 @@ def _is_plain(argument: BlockArgument) -> bool:
     return len(names) == 1 and names <= {"tt.descriptor_load", "tt.descriptor_store"}
 
 
-def part_types(type_: Attribute) -> list[Attribute]:
-    """The types of the parts of a descriptor or block pointer. Host code gets the parameters in this order."""
-    shape, elem = block_of(type_)
-    rank = len(shape)
-    space = type_.address_space.data if isinstance(type_, t.PointerType) else t.GLOBAL_ADDRESS_SPACE
-    sizes: list[Attribute] = [t.ptr(elem, space), *[t.I64] * (2 * rank)]
-    return [*sizes, t.I1] if isinstance(type_, TensorDescType) else [*sizes, *[t.I64] * rank]
-
-
 class _Expansion:
-    def __init__(self, function: FuncOp, kept: Sequence[BlockArgument]) -> None:
+    def __init__(
+        self,
+        function: FuncOp,
+        kept: Sequence[BlockArgument],
+        made: Sequence[tuple[TensorSource, Sequence[MakeTensorDescriptorOp]]],
+    ) -> None:
         self.function = function
-        self._kept = set(kept)
+        self._kept: set[SSAValue] = set(kept)
+        self._made = made
         self.parts: dict[SSAValue, Parts] = {}
         self._zeros: dict[tuple[SSAValue, int], int] = {}
         self._replaced: dict[SSAValue, SSAValue] = {}
@@ -78,8 +82,9 @@ class _Expansion:
     def _parameters(self, entry: Block) -> list[BlockArgument]:
         arguments = list(entry.args)
         composite = [argument for argument in arguments if is_composite(argument.type)]
-        if not composite:
+        if not composite and not self._made:
             return []
+        words = first_words(self.function)
         types, attrs = [], []
         given = self.function.arg_attrs.data if self.function.arg_attrs is not None else ()
         for index, argument in enumerate(arguments):
@@ -88,13 +93,23 @@ class _Expansion:
             attrs += [DictionaryAttr({}) if argument in composite or not given else given[index]] * len(own)
             if argument in composite:
                 self.parts[argument] = tuple(entry.insert_arg(type_, argument.index) for type_ in own)
-        for argument in [each for each in arguments if each in self._kept]:
-            last = entry.insert_arg(argument.type, len(entry.args))
-            argument.replace_all_uses_with(last)
+        maps: list[tuple[TensorSource, Sequence[SSAValue]]] = []
+        for number, argument in enumerate(arguments):
+            if argument in self._kept:
+                rank = len(block_of(argument.type)[0])
+                maps.append((TensorSource.of_parts(words[number], rank), [argument]))
+        maps += [(source, [maker.result for maker in makers]) for source, makers in self._made]
+        for source, described in maps:
+            last = entry.insert_arg(described[0].type, len(entry.args))
+            for each in described:
+                each.replace_all_uses_with(last)
             self._kept.add(last)
-            types.append(argument.type)
-            parts = [part for each in arguments for part in self.parts.get(each, (each,))]
-            attrs.append(DictionaryAttr({ADDRESS: IntegerAttr(parts.index(self.parts[argument][0]), 32)}))
+            types.append(last.type)
+            attrs.append(DictionaryAttr({SOURCE: source_attribute(source)}))
+        for maker in [maker for _, makers in self._made for maker in makers]:
+            block = maker.parent
+            assert block is not None
+            block.erase_op(maker)
         self.function.properties["function_type"] = FunctionType.from_lists(
             types, self.function.function_type.outputs.data
         )

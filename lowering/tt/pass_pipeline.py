@@ -54,6 +54,10 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
+BEFORE_DESCRIPTORS = "dce"
+"""The pass after which `made_descriptors` finds what `expand-descriptors` may keep."""
+
+
 def run_passes(
     function: FuncOp,
     stop_after: str | None = None,
@@ -65,7 +69,7 @@ def run_passes(
     Args:
         stop_after: the name of the last pass to run; None for all.
         watch: called after each pass.
-        keep: numbers of parameters that stay descriptors, see `expand_descriptors`.
+        keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
 
     Raises `UserError` for a name that is no pass, and what the passes raise.
     """
@@ -83,4 +87,4 @@ def run_passes(
             break
 
 
-__all__ = ["PASSES", "Pass", "run_passes"]
+__all__ = ["BEFORE_DESCRIPTORS", "PASSES", "Pass", "run_passes"]

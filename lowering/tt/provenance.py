@@ -1,7 +1,8 @@
 """Where pointers come from: which parameters of a function a pointer, or a block of pointers, may point behind.
 
-The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point. What
-was made from an integer or loaded from memory may point anywhere.
+The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point; so it
+does descriptors and block pointers, which point where their bases do. What was made from an integer or loaded from memory may
+point anywhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xdsl.ir import Block, Operation, SSAValue
 
 from . import types as t
+from .descriptor_types import is_composite
 
 ANYWHERE = -1
 Places = frozenset[int]
@@ -98,11 +100,15 @@ class Provenance:
                 for inner in region.blocks:
                     self._block(inner)
             flows = list(_flows(op))
-            self._flows += [(source, target) for source, target in flows if t.is_pointer(target.type)]
+            self._flows += [(source, target) for source, target in flows if _points(target)]
             reached = {target for _, target in flows}
             for result in op.results:
-                if t.is_pointer(result.type) and result not in reached:
+                if _points(result) and result not in reached:
                     self._places[result] = frozenset({ANYWHERE})
+
+
+def _points(value: SSAValue) -> bool:
+    return t.is_pointer(value.type) or is_composite(value.type)
 
 
 def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
@@ -132,9 +138,11 @@ def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
             yield from zip(op.operands[1:], arguments, strict=True)
         case "tt.load" | "tt.atomic_load" | "tt.atomic_rmw" | "tt.atomic_cas" | "tt.int_to_ptr":
             return
+        case "ttng.reinterpret_tensor_descriptor":  # its operand points to the map, not to the tensor
+            return
         case _:
             for result in op.results:
-                if t.is_pointer(result.type):
+                if _points(result):
                     for operand in op.operands:
-                        if t.is_pointer(operand.type):
+                        if _points(operand):
                             yield operand, result

@@ -73,6 +73,8 @@ class Buffer:
         self.is_read_only = is_read_only
         self._is_freed = False
         self._is_shared = False  # whether other libraries were given the memory
+        self.maps: dict[object, int] = {}
+        """Tensor maps that launches made of it."""
 
     @classmethod
     def _over(
@@ -163,6 +165,7 @@ class Buffer:
         if self._is_freed:
             return
         self._is_freed, self.address = True, 0
+        self.maps.clear()
         owner, self._owner = self._owner, None
         if not self._is_shared:
             if isinstance(owner, CudaMemory):

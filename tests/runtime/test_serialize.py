@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from joinery.lowering.artifact import (
+    ArgumentExpression,
     CompiledGraph,
     ConstantSpec,
     GpuLaunch,
@@ -15,6 +16,7 @@ from joinery.lowering.artifact import (
     KernelCode,
     KernelReport,
     TensorMap,
+    TensorSource,
     TensorSpec,
 )
 from joinery.promotion.errors import UserError
@@ -41,8 +43,14 @@ def on_gpu(graph) -> CompiledGraph:
         KernelCode(name, "sm_90a", f".version 8.0 // {name} é", 80, 128, 4096, types)
         for name, types in (("k0", ("i64", "i64", "i64")), ("k1", ("i64", "half")))
     )
-    mapped = TensorMap(0, 2, "bf16", (64, 64), 128)
-    kernels += (KernelCode("k2", "sm_90a", "", 80, 128, 0, ("i64",) * 5 + ("i8", "ptr"), (mapped,)),)
+    made = TensorSource(
+        0,
+        (ArgumentExpression((("argument", 64, 1), ("constant", 32, -5), ("maxsi", 64, 0))), ArgumentExpression.argument(2)),
+        (ArgumentExpression((("argument", 32, 2), ("extsi", 32, 0))), ArgumentExpression.constant(1)),
+        ArgumentExpression.constant(0),
+    )
+    mapped = [TensorMap(source, "bf16", (64, 64), 128) for source in (TensorSource.of_parts(0, 2), made)]
+    kernels += (KernelCode("k2", "sm_90a", "", 80, 128, 0, ("i64",) * 5 + ("i8", "ptr", "ptr"), tuple(mapped)),)
     launches = (
         GpuLaunch(1, (("input", 1), -3), "ceildiv(batch, 4)"),
         GpuLaunch(0, (("temporary", 0), "2*seq", ("output", 0)), 7),
@@ -57,6 +65,11 @@ def test_round_trip(graph, symbolic, on_gpu):
         assert decode_compiled(data) == item
         assert decode_compiled(memoryview(data)) == item
         assert encode_compiled(decode_compiled(data)) == data
+
+
+def source(header) -> list:
+    """The fields of where the first tensor map comes from."""
+    return header["gpu"]["kernels"][2][6][0][0]
 
 
 def change(data: bytes, edit) -> bytes:
@@ -74,7 +87,7 @@ def test_changing_nothing_keeps_a_good_file_good(graph):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda h: h.update(format=1), "format 1 is not 2"),
+        (lambda h: h.update(format=1), "format 1 is not 3"),
         (lambda h: h.update(extra=1), "unknown field 'extra'"),
         (lambda h: h.pop("dims"), "field 'dims' is missing"),
         (lambda h: h.update(name=7), "field 'name': expected text, got int"),
@@ -121,10 +134,23 @@ def test_wrong_headers_are_refused(graph, edit, message):
         (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["temporary", 1], 0]), "temporary 1 of 1"),
         (lambda h: h["gpu"]["launches"][0].__setitem__(1, [["arena", 0]]), "a buffer of kind 'arena'"),
         (lambda h: h["gpu"]["launches"][0].__setitem__(2, -1), "-1 is out of range"),
-        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(0, 1), "a tensor map of parameter 1, of 6"),
-        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(1, 3), "a tensor map of rank 3"),
-        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(3, [64, 257]), r"box \(64, 257\)"),
-        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(4, 16), "swizzle 16"),
+        (lambda h: source(h).__setitem__(0, 6), "a tensor map of parameter 6, of 6"),
+        (lambda h: source(h).__setitem__(0, 5), "a tensor map of parameter 5, of 6"),
+        (lambda h: source(h).__setitem__(1, [[["constant", 64, 1]]] * 3), "a tensor map of rank 3"),
+        (lambda h: source(h)[1].pop(), "a tensor map of rank 1"),
+        (lambda h: source(h)[1].__setitem__(0, [["argument", 64, 6]]), "a tensor map made with argument 6"),
+        (lambda h: source(h)[1].__setitem__(0, [["argument", 64, -1]]), "a tensor map made with argument -1"),
+        (lambda h: source(h)[2].__setitem__(0, [["system", 64, 1]]), "a tensor map made with step 'system'"),
+        (lambda h: source(h)[2].__setitem__(0, [["constant", 65, 1]]), "step 'constant' of 65 bits"),
+        (lambda h: source(h)[2].__setitem__(0, [["constant", 64, 1], ["addi", 64, 0]]), "step 'addi' without operands"),
+        (lambda h: source(h)[2].__setitem__(0, [["trunci", 64, 1]]), "step 'trunci' without operands"),
+        (lambda h: source(h).__setitem__(3, [["constant", 64, 1]] * 2), "made with 2 values"),
+        (lambda h: source(h).__setitem__(3, []), "made with 0 values"),
+        (lambda h: source(h).__setitem__(3, [["constant", 64, 1], *[["extsi", 64, 0]] * 64]), "made with 65 steps"),
+        (lambda h: source(h).__setitem__(3, [["constant", 64, 1.5]]), "expected an integer, got float"),
+        (lambda h: source(h).__setitem__(3, [["constant", 64, -(2**63) - 1]]), "out of range"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(2, [64, 257]), r"box \(64, 257\)"),
+        (lambda h: h["gpu"]["kernels"][2][6][0].__setitem__(3, 16), "swizzle 16"),
         (lambda h: h["gpu"]["kernels"][2][5].__setitem__(0, "ptr"), "a parameter of type 'ptr'"),
         (lambda h: h["gpu"]["kernels"][2].__setitem__(5, []), "more tensor maps than parameters"),
         (lambda h: h["gpu"].update(arena_bytes=-1), "-1 is out of range"),

@@ -1,7 +1,8 @@
 """Blocks of tensors that descriptors describe, copied by TMA: one thread starts the copies, an mbarrier counts their bytes.
 
 A block lies in shared memory as wgmma and ldmatrix read it: panels as wide as the swizzle, a copy for each panel. What lies
-outside the tensor is filled in by the copy. A descriptor is a parameter of the kernel: a tensor map, passed by value.
+outside the tensor is filled in by the copy. A descriptor is a parameter of the kernel: a tensor map, passed by value, whether
+the text takes it or makes it (`made_descriptors`).
 
 Source: NVIDIA, "PTX ISA", "cp.async.bulk.tensor", "mbarrier", "fence.proxy"; "CUDA Driver API", "cuTensorMapEncodeTiled".
 """
@@ -17,9 +18,9 @@ from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.matching import match_matrix, offsets, vector_accesses, vector_elements
 from ...linear_layouts.shared import matrix_swizzled, plain
 from ...tt.descriptor_types import TensorDescType
-from ...tt.expand_descriptors import ADDRESS
+from ...tt.made_descriptors import SOURCE, source_of
 from ..ir import V
-from ..syntax import attribute, attributes, element_name, shape_of
+from ..syntax import attribute, element_name, shape_of
 from .matrix_loads import store_block
 from .nodes import Held
 from .threads import bits_of, i32
@@ -91,8 +92,8 @@ def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
         if isinstance(argument.type, TensorDescType):
             block = mapped_block(argument.type)
             assert block is not None  # or it would have been expanded
-            first = int(attributes(attribute(function, "arg_attrs").data[number])[ADDRESS])
-            found.append(TensorMap(first, len(block.box), block.elem, block.box, block.swizzle))
+            source = source_of(attribute(function, "arg_attrs").data[number].data[SOURCE])
+            found.append(TensorMap(source, block.elem, block.box, block.swizzle))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.artifact import TensorMap
+from joinery.lowering.artifact import TensorMap, TensorSource
 from joinery.runtime.cuda.device import cuda_device
 from joinery.runtime.cuda.driver import CudaFailure
 
@@ -297,7 +297,7 @@ def test_recordings_have_maps_of_their_own(hopper: Any) -> None:
 
 
 def facts(element: str = "f16", box: tuple[int, ...] = (64, 64), swizzle: int = 128) -> TensorMap:
-    return TensorMap(0, len(box), element, box, swizzle)
+    return TensorMap(TensorSource.of_parts(0, len(box)), element, box, swizzle)
 
 
 FACTS = facts()
