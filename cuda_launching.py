@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .gpu_code import DEFAULT_WARPS, GpuKernels
-from .gpu_descriptors import MULTIPLE, fitting_descriptors, root_address
-from .lowering.artifact import TensorMap
+from .gpu_descriptors import MULTIPLE, DescribedTensor, root_address
+from .lowering.artifact import TensorMap, TensorSizes
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
@@ -185,7 +185,7 @@ def launch_on_cuda(
     `_Arguments.add_quickly` takes them.
     """
     arguments = _Arguments(device, written)
-    has_maps = device.capability >= FIRST_CAPABILITY and bool(kernels.mappable)
+    has_maps = device.capability >= FIRST_CAPABILITY and bool(kernels.descriptors.mappable)
     if has_maps:
         supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
     for (parameter, arg), size in zip(supplied, sizes, strict=True):
@@ -193,7 +193,7 @@ def launch_on_cuda(
             arguments.add(parameter, arg)
     if 0 in grid:
         return
-    mapped = _mapped(device, kernels, supplied, arguments.words) if has_maps else ()
+    described = _described(device, kernels, supplied, arguments.words) if has_maps else {}
     ranges = arguments.ranges()
     made: list[CudaMemory] = []
     try:
@@ -213,7 +213,7 @@ def launch_on_cuda(
             made.append(memory)
             device.upload(memory, 0, addresses)
             arguments.words[place] = memory.address
-        _run(kernels, device, grid, arguments, ranges, mapped, warps)
+        _run(kernels, device, grid, arguments, ranges, described, warps)
     finally:
         for memory in made:
             memory.free()
@@ -225,15 +225,18 @@ def _run(
     grid: tuple[int, int, int],
     arguments: _Arguments,
     ranges: list[_Range],
-    mapped: tuple[int, ...],
+    described: dict[int, DescribedTensor],
     warps: int,
 ) -> None:
-    """`mapped`: the descriptors of tensors that fit a tensor map."""
+    """`described`: what fits a tensor map, by the descriptor's number."""
     words = arguments.words
     multiples = tuple(place for place in arguments.numbers if words[place] % MULTIPLE == 0)
-    code = kernels.code(device.target, warps, multiples, mapped)
+    code = kernels.code(device.target, warps, multiples, tuple(described))
     loaded = kernels.loaded(device, code)
-    words += [_map(device, facts, arguments.maps.get(facts.parameter), words) for facts in loaded.code.tensor_maps]
+    words += [
+        _map(device, facts, words[facts.parameter], described[number].sizes, arguments.maps.get(facts.parameter))
+        for facts, number in zip(loaded.code.tensor_maps, code.described, strict=True)
+    ]
     try:
         device.launch(loaded, grid, words)
         for _, array, is_written in arguments.arrays:
@@ -261,20 +264,18 @@ def _buffer_or(arg: Any) -> Any:
     return arg if buffer is None else buffer
 
 
-def _mapped(
+def _described(
     device: CudaDevice, kernels: GpuKernels, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
-) -> tuple[int, ...]:
-    found = fitting_descriptors(supplied, kernels.mappable, kernels.made, words)
+) -> dict[int, DescribedTensor]:
+    found = kernels.fitting(supplied, words)
     if device.capability >= FIRST_WITH_SMALL_MAPS:
         found = {number: each for number, each in found.items() if each.is_dense or each.array.nbytes >= SMALL}
-    return tuple(found)
+    return found
 
 
-def _map(device: CudaDevice, facts: TensorMap, kept: dict[object, int] | None, words: Sequence[int]) -> int:
+def _map(device: CudaDevice, facts: TensorMap, address: int, sizes: TensorSizes, kept: dict[object, int] | None) -> int:
     """The word of a tensor map. kept: those made of what it describes, which stays where it is."""
-    sizes, address = facts.source.sizes(words), words[facts.parameter]
-    assert sizes is not None  # or the code would not take the map
-    key = (facts, address, sizes)
+    key = (facts.element, facts.box, facts.swizzle, address, sizes)
     found = None if kept is None else kept.get(key)
     if found is None:
         found = device.tensor_map(facts, address, sizes.extents, sizes.strides, sizes.pads_with_nan)

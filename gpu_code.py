@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .gpu_descriptors import MULTIPLE, fitting_descriptors, has_map, is_multiple
+from .gpu_descriptors import MULTIPLE, DescribedTensor, Descriptors, is_multiple
 from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.compile_ptx import compile_ptx
@@ -24,6 +24,7 @@ from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.effects import assertion_error
 from .lowering.tt.host_values import PointerTable, TensorDescriptor
 from .lowering.tt.made_descriptors import MadeDescriptor
+from .lowering.tt.provenance import Places
 from .promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from .runtime.gpu import GpuDevice, LoadedKernel
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
@@ -38,10 +39,12 @@ WARPS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
-    """A lowered kernel and its PTX. `reports`: whether it may print or assert."""
+    """A lowered kernel and its PTX. `described`: the numbers of the descriptors that its tensor maps are of. `reports`: whether
+    it may print or assert."""
 
     lowered: GpuKernel
     ptx: str
+    described: tuple[int, ...]
     reports: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,28 +64,28 @@ class GpuKernels:
         simplified: Callable[[Collection[int]], FuncOp],
         parameters: Sequence[Parameter],
         made: Callable[[], tuple[MadeDescriptor, ...]],
+        written: Callable[[], Places],
     ) -> None:
         """simplified: gives the function after the passes; they keep the descriptors of these numbers.
 
         made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
+        written: the parameters, after the passes, behind which it writes.
         """
         self._simplified = simplified
         self._parameters = parameters
         self._made = made
+        self._written = written
         self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], GpuCode] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
 
     @functools.cached_property
-    def made(self) -> tuple[MadeDescriptor, ...]:
-        return self._made()
+    def descriptors(self) -> Descriptors:
+        return Descriptors(self._parameters, self._made())
 
-    @functools.cached_property
-    def mappable(self) -> tuple[int, ...]:
-        """The descriptors whose blocks TMA copies, if the tensor fits."""
-        parameters = [number for number, each in enumerate(self._parameters) if has_map(each.type)]
-        made = [number for number, each in enumerate(self.made, len(self._parameters)) if has_map(each.type)]
-        return (*parameters, *made)
+    def fitting(self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any]) -> dict[int, DescribedTensor]:
+        """See `Descriptors.fitting`."""
+        return self.descriptors.fitting(supplied, words, self._written)
 
     def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
         """The code on a device, where it stays as long as this object lives."""
@@ -109,13 +112,14 @@ class GpuKernels:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
         fitting: list[int] = []
         if resolved.has_tensor_copies and described != ():
-            fitting = [number for number in self.mappable if described is None or number in described]
+            fitting = [number for number in self.descriptors.mappable if described is None or number in described]
         key = (target, warps, multiples, tuple(fitting))
         with self._lock:
             if key not in self._codes:
                 function = self._simplified(fitting)
                 lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
-                self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved))
+                numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
+                self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved), numbers)
             return self._codes[key]
 
     def simulate(
@@ -136,7 +140,7 @@ class GpuKernels:
             return None
         described: tuple[int, ...] = ()
         if gpu_target(target).has_tensor_copies:
-            described = tuple(fitting_descriptors(supplied, self.mappable, self.made, values))
+            described = tuple(self.fitting(supplied, values))
         multiples = tuple(i for i, value in enumerate(values) if is_multiple(value))
         code = self.code(target, warps, multiples, described)
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]

@@ -247,7 +247,7 @@ class Kernel:
     @functools.cached_property
     def _gpu(self) -> GpuKernels:
         with self._lock:
-            return GpuKernels(self._simplified_for, self.parameters, self._made_descriptors)
+            return GpuKernels(self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written)
 
     def asm(self, target: str = "host") -> str:
         """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""

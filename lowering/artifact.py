@@ -106,6 +106,11 @@ class ArgumentExpression:
     def constant(value: int, width: int = 64) -> ArgumentExpression:
         return ArgumentExpression((("constant", width, value),))
 
+    @property
+    def arguments(self) -> frozenset[int]:
+        """Numbers of the words that it uses."""
+        return frozenset(number for operation, _, number in self.steps if operation == "argument")
+
     def problem(self, is_integer: Callable[[int], bool]) -> str:
         """What is wrong with it, or "". is_integer: whether there is a word of that number that is an integer."""
         if len(self.steps) > MAX_EXPRESSION_STEPS:

@@ -84,7 +84,7 @@ class _Expansion:
         composite = [argument for argument in arguments if is_composite(argument.type)]
         if not composite and not self._made:
             return []
-        words = first_words(self.function)
+        words = first_words([argument.type for argument in arguments])
         types, attrs = [], []
         given = self.function.arg_attrs.data if self.function.arg_attrs is not None else ()
         for index, argument in enumerate(arguments):

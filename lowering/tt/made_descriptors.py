@@ -52,7 +52,7 @@ class MadeDescriptor:
 
 def made_descriptors(function: FuncOp) -> dict[MadeDescriptor, list[MakeTensorDescriptorOp]]:
     """Those of a function without calls, in the order of the text, with the operations that make each."""
-    words = first_words(function)
+    words = first_words(function.function_type.inputs.data)
     found: dict[MadeDescriptor, list[MakeTensorDescriptorOp]] = {}
     for op in function.walk():
         if isinstance(op, MakeTensorDescriptorOp) and (made := _described(op, function, words)) is not None:
@@ -63,12 +63,12 @@ def made_descriptors(function: FuncOp) -> dict[MadeDescriptor, list[MakeTensorDe
     return {made: makers for made, makers in found.items() if accesses.allow(made, makers)}
 
 
-def first_words(function: FuncOp) -> list[int]:
-    """Parameter → the first of the words that a launch hands over for it."""
+def first_words(types: Sequence[Attribute]) -> list[int]:
+    """By parameter, given their types: the first of the words that a launch hands over for it."""
     found, end = [], 0
-    for argument in function.body.blocks[0].args:
+    for type_ in types:
         found.append(end)
-        end += len(part_types(argument.type)) if is_composite(argument.type) else 1
+        end += len(part_types(type_)) if is_composite(type_) else 1
     return found
 
 
