@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
 from joinery.compiling import _compiled, _constants
+from joinery.lowering.artifact import ArgumentExpression
 from joinery.lowering.keys import constant_labels
 from joinery.lowering.llvm.nvptx.targets import gpu_target
 from joinery.promotion.errors import DeviceMemoryError, InternalError
@@ -153,6 +155,31 @@ def test_host_code_is_not_run_on_gpus() -> None:
     compiled = jn.compile(g, cache=False).compiled
     with pytest.raises(InternalError, match="not for a GPU"):
         GpuModel(compiled, SimulatedGpu("sm_80"))
+
+
+def test_tensor_maps_are_made_of_what_expressions_say() -> None:
+    """Not of words alone, as those of the products that graphs have."""
+    g = jn.Graph("p", [jn.TensorType("float16", (64, 64), "a"), jn.TensorType("float16", (64, 64), "b")])
+    a, b = g.inputs
+    g.output(a @ b)
+    compiled = _compiled(g, gpu_target("sm_90a"), False, None, constant_labels(g))
+    assert compiled.gpu is not None
+    (code,) = compiled.gpu.kernels
+
+    def model_with(*steps: tuple[str, int, int]) -> Model:
+        """The first operand has so many rows."""
+        first, *others = code.tensor_maps
+        source = replace(first.source, extents=(ArgumentExpression(steps), first.source.extents[1]))
+        kernel = replace(code, tensor_maps=(replace(first, source=source), *others))
+        changed = replace(compiled, gpu=replace(compiled.gpu, kernels=(kernel,)))
+        return Model(changed, [], "", device=GpuPlace(SimulatedGpu("sm_90a")))
+
+    ones = np.ones((64, 64), np.float16)
+    found = model_with(("constant", 64, 80), ("constant", 64, 2), ("divsi", 64, 0))(ones, ones)
+    assert (found[:40] == 64).all()
+    assert (found[40:] == 0).all()
+    with pytest.raises(jn.UserError, match="the extents and strides of a tensor map of p have no values"):
+        model_with(("constant", 64, 80), ("constant", 64, 0), ("divsi", 64, 0))(ones, ones)
 
 
 def test_kernels_show_what_a_gpu_runs() -> None:

@@ -270,6 +270,56 @@ def test_arrays_that_share_memory() -> None:
     assert [each.parameter for each in code_of(kernel).lowered.tensor_maps] == [0]
 
 
+def random_copy(rng: np.random.Generator) -> tuple[str, list[Any]]:
+    """A kernel that copies blocks from one place to another, and its arguments: tensors with gaps, some of which fit no map."""
+    elem, dtype = [("f16", np.float16), ("f32", np.float32), ("i8", np.int8), ("i64", np.int64)][rng.integers(4)]
+    rank, size = int(rng.integers(2, 5)), np.dtype(dtype).itemsize
+    block = [1] * (rank - 2) + [int(rng.choice([4, 8, 16])), max(16 // size, int(rng.choice([16, 32, 64])))]
+    desc = f"!tt.tensordesc<{'x'.join(map(str, block))}x{elem}>"
+    tensor = f"tensor<{'x'.join(map(str, block))}x{elem}>"
+    lines, arguments = ["%unit = arith.constant 1 : i64"], []
+    parameters = [f"%a: !tt.ptr<{elem}>", f"%b: !tt.ptr<{elem}>"]
+    for name in "ab":
+        extents = [int(rng.integers(1, 4)) for _ in range(rank - 2)] + [int(rng.integers(1, 30)), int(rng.integers(1, 90))]
+        strides, step = [1], extents[-1]
+        for extent in reversed(extents[:-1]):
+            step = -(-step * size // 16) * 16 // size if rng.random() < 0.9 else step + int(rng.integers(2))
+            strides.insert(0, step)
+            step = step * extent + int(rng.integers(3)) * 16 // size
+        numbers = []
+        for axis, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
+            of = f"{name}{axis}"
+            parameters += [f"%e{of}: i32", *([f"%s{of}: i64"] if axis < rank - 1 else [])]
+            lines += [f"%k{of} = arith.constant {rng.integers(5)} : i32", f"%x{of} = arith.addi %e{of}, %k{of} : i32"]
+            numbers += [extent - int(lines[-2].split()[3]), *([stride] if axis < rank - 1 else [])]
+        sizes = ", ".join(f"%x{name}{axis}" for axis in range(rank))
+        steps = ", ".join([*(f"%s{name}{axis}" for axis in range(rank - 1)), "%unit"])
+        line = f"%d{name} = tt.make_tensor_descriptor %{name}, [{sizes}], [{steps}] : <{elem}>, <{desc[15:]}"
+        lines.append(line)
+        start = int(rng.choice([0, 0, 16 // size, 1]))
+        array = rng.integers(-99, 99, step + start).astype(dtype)
+        arguments.append((array[start:], numbers))
+    for name in "ab":
+        for axis in range(rank):
+            place = rng.integers(-3, 12) if axis >= rank - 2 else rng.integers(3)
+            lines.append(f"%i{name}{axis} = arith.constant {place} : i32")
+    at = {name: ", ".join(f"%i{name}{axis}" for axis in range(rank)) for name in "ab"}
+    lines.append(f"%v = tt.descriptor_load %da[{at['a']}] : {desc} -> {tensor}")
+    lines.append(f"tt.descriptor_store %db[{at['b']}], %v : {desc}, {tensor}")
+    text = f"tt.func public @f({', '.join(parameters)}) {{\n" + "\n".join(lines) + "\ntt.return\n}\n"
+    (first, numbers), (second, more) = arguments
+    return text, [first, second, *numbers, *more]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_copies(seed: int) -> None:
+    rng, maps = np.random.default_rng(seed), []
+    for _ in range(12):
+        text, arguments = random_copy(rng)
+        maps.append(launched(jn.kernel.from_ttir(text), (1,), *arguments))
+    assert {0, 1, 2} >= set(maps) >= {1, 2}
+
+
 # -- kernels whose descriptors may become maps, or not ----------------------------------------
 
 POINTERS = """%i = tt.make_range {start = 0 : i32, end = 32 : i32} : tensor<32xi32>
@@ -439,6 +489,17 @@ def test_the_number_of_maps_is_limited() -> None:
     assert len(code.lowered.tensor_maps) == 16
 
 
+def test_tensor_maps_in_memory_describe_anything() -> None:
+    """What is stored through one may be what the kernel's own descriptor loads."""
+    other = f"%y = ttng.reinterpret_tensor_descriptor %d : !tt.ptr<i8> to {TYPE}\n"
+    parameters = "%a: !tt.ptr<f32>, %d: !tt.ptr<i8>, %m: i32, %n: i32"
+    text = text_of(make("x", "a") + other + load("v", "x") + store("y", "v"), parameters)
+    kernel = jn.kernel.from_ttir(text)
+    assert not kernel.gpu_code("sm_90a", tensor_maps=True).lowered.tensor_maps
+    kernel = jn.kernel.from_ttir(text.replace(load("v", "x") + store("y", "v"), load("w", "y") + store("x", "w")))
+    assert not kernel.gpu_code("sm_90a", tensor_maps=True).lowered.tensor_maps
+
+
 # -- what a launch computes -------------------------------------------------------------------
 
 WIDTHS = (8, 16, 32, 64)
@@ -504,6 +565,11 @@ def test_values_of_expressions(operation: str, left: int, right: int, value: int
     assert expression.evaluate([right, left]) == value
     assert expression.arguments == {0, 1}
     assert not expression.problem(lambda number: number < 2)
+
+
+def test_arguments_are_as_wide_as_their_parameter() -> None:
+    assert ArgumentExpression.argument(0, 32).evaluate([(1 << 32) - 4]) == -4
+    assert ArgumentExpression((("argument", 8, 0), ("extui", 8, 0))).evaluate([-1]) == 255
 
 
 def test_expressions_have_a_limit() -> None:
