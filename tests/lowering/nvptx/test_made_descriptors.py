@@ -13,10 +13,9 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.artifact import EXPRESSION_OPERATIONS, ArgumentExpression
-from joinery.lowering.tt.made_descriptors import made_descriptors
-from joinery.lowering.tt.pass_pipeline import BEFORE_DESCRIPTORS, run_passes
 from joinery.runtime.ptxsim import PtxCheckError
+
+from .described import BLOCK, MORE, TYPE, code_of, launched, load, make, some, store, text_of
 
 TEXTS = Path(__file__).parents[2] / "data" / "ttir_made"
 """As Triton 3.9 printed them, locations left out."""
@@ -29,22 +28,6 @@ def kernel_of(name: str) -> jn.kernel.Kernel:
 
 def whole(shape: tuple[int, ...], seed: int = 0, dtype: Any = np.float16) -> Any:
     return np.random.default_rng([seed, *shape]).integers(-2, 3, shape).astype(dtype)
-
-
-def code_of(kernel: jn.kernel.Kernel) -> Any:
-    (code,) = kernel._gpu._codes.values()
-    assert ("bulk.tensor" in code.ptx) == bool(code.lowered.tensor_maps)
-    return code
-
-
-def launched(kernel: jn.kernel.Kernel, grid: tuple[int, ...], *args: Any, target: str = "sm_90a", **options: Any) -> int:
-    """Run under the simulator's strictest checks and compare with the interpreter; the number of tensor maps."""
-    expected = [each.copy() if isinstance(each, np.ndarray) else each for each in args]
-    kernel.interpret(grid, *expected)
-    kernel.launch(grid, *args, device="ptxsim", target=target, sanitize=True, **options)
-    for found, right in zip(args, expected, strict=True):
-        np.testing.assert_array_equal(found, right)
-    return len(code_of(kernel).lowered.tensor_maps)
 
 
 # -- texts of Triton --------------------------------------------------------------------------
@@ -154,36 +137,6 @@ def test_code_without_a_launch() -> None:
 
 
 # -- launches whose tensors fit, or do not ----------------------------------------------------
-
-TYPE, BLOCK = "!tt.tensordesc<8x32xf32>", "tensor<8x32xf32>"
-MORE = """  %zero = arith.constant 0 : i32
-  %one = arith.constant 1 : i32
-  %two = arith.constant 2 : i32
-  %eight = arith.constant 8 : i32
-  %unit = arith.constant 1 : i64
-  %wide = arith.extsi %n : i32 to i64
-"""
-
-
-def text_of(body: str, parameters: str = "%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %m: i32, %n: i32") -> str:
-    return f"tt.func public @f({parameters}) {{\n{MORE}{body}\n  tt.return\n}}\n"
-
-
-def make(name: str, base: str, extents: str = "%m, %n", strides: str = "%wide, %unit", more: str = "") -> str:
-    return f"%{name} = tt.make_tensor_descriptor %{base}, [{extents}], [{strides}]{more} : <f32>, <8x32xf32>\n"
-
-
-def load(name: str, desc: str, place: str = "%zero, %two") -> str:
-    return f"%{name} = tt.descriptor_load %{desc}[{place}] : {TYPE} -> {BLOCK}\n"
-
-
-def store(desc: str, value: str, place: str = "%zero, %zero") -> str:
-    return f"tt.descriptor_store %{desc}[{place}], %{value} : {TYPE}, {BLOCK}\n"
-
-
-def some(*shape: int) -> Any:
-    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
-
 
 COPY = text_of(make("x", "a") + make("y", "b") + load("v", "x") + store("y", "v"))
 
@@ -477,6 +430,20 @@ def test_beside_descriptors_that_are_parameters() -> None:
     assert not code_of(kernel).lowered.tensor_maps
 
 
+def test_blocks_that_tma_does_not_copy() -> None:
+    """Rows of 8 bytes, of the very tensor that other blocks are loaded from."""
+    small, block = "!tt.tensordesc<8x2xf32>", "tensor<8x2xf32>"
+    body = "%s = tt.make_tensor_descriptor %a, [%m, %n], [%wide, %unit] : <f32>, <8x2xf32>\n"
+    body += f"%w = tt.descriptor_load %s[%one, %two] : {small} -> {block}\n"
+    body += "%t = tt.make_tensor_descriptor %c, [%m, %n], [%wide, %unit] : <f32>, <8x2xf32>\n"
+    body += f"tt.descriptor_store %t[%zero, %zero], %w : {small}, {block}\n"
+    body += make("x", "a") + make("y", "b") + load("v", "x") + store("y", "v")
+    kernel = jn.kernel.from_ttir(text_of(body, "%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %c: !tt.ptr<f32>, %m: i32, %n: i32"))
+    assert launched(kernel, (1,), some(20, 64), np.zeros((20, 64), np.float32), np.zeros((20, 64), np.float32), 18, 32) == 2
+    ((_, _, _, described),) = kernel._gpu._codes
+    assert code_of(kernel).described == described
+
+
 def test_the_number_of_maps_is_limited() -> None:
     """128 bytes each, of the 4096 that parameters may take; the others stay pointers."""
     body = make("y", "b")
@@ -498,83 +465,3 @@ def test_tensor_maps_in_memory_describe_anything() -> None:
     assert not kernel.gpu_code("sm_90a", tensor_maps=True).lowered.tensor_maps
     kernel = jn.kernel.from_ttir(text.replace(load("v", "x") + store("y", "v"), load("w", "y") + store("x", "w")))
     assert not kernel.gpu_code("sm_90a", tensor_maps=True).lowered.tensor_maps
-
-
-# -- what a launch computes -------------------------------------------------------------------
-
-WIDTHS = (8, 16, 32, 64)
-
-
-def random_arithmetic(rng: np.random.Generator) -> tuple[str, str]:
-    """Lines, and the name of an i32 computed from parameters of several widths."""
-    names = {width: [f"%p{width}"] for width in WIDTHS}
-    lines = []
-    binary = sorted(EXPRESSION_OPERATIONS - {"extsi", "extui", "trunci"})
-    for number in range(int(rng.integers(2, 9))):
-        kind, width = str(rng.choice(["constant", "cast", "binary", "binary"])), int(rng.choice(WIDTHS))
-        name = f"%e{number}"
-        if kind == "constant":
-            value = int(rng.integers(-(1 << (width - 1)), 1 << (width - 1))) if rng.random() < 0.3 else int(rng.integers(-5, 9))
-            lines.append(f"{name} = arith.constant {value} : i{width}")
-        elif kind == "cast":
-            other = int(rng.choice([each for each in WIDTHS if each != width]))
-            operation = "trunci" if other > width else str(rng.choice(["extsi", "extui"]))
-            lines.append(f"{name} = arith.{operation} {rng.choice(names[other])} : i{other} to i{width}")
-        else:
-            left, right = rng.choice(names[width]), rng.choice(names[width])
-            lines.append(f"{name} = arith.{rng.choice(binary)} {left}, {right} : i{width}")
-        names[width].append(name)
-    width = next(width for width in rng.permutation(WIDTHS) if len(names[width]) > 1)
-    last = names[width][-1]
-    if width != 32:
-        lines.append(f"%last = arith.{'trunci' if width > 32 else 'extsi'} {last} : i{width} to i32")
-        last = "%last"
-    return "\n".join(lines) + "\n", last
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_launch_computes_what_the_kernel_does(seed: int) -> None:
-    rng, valued = np.random.default_rng(seed), 0
-    for _ in range(40):
-        lines, last = random_arithmetic(rng)
-        body = lines + make("x", "a", f"{last}, %n") + load("v", "x") + make("y", "b") + store("y", "v")
-        body += f"tt.store %o, {last} : !tt.ptr<i32>\n"
-        parameters = "%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %m: i32, %n: i32, %o: !tt.ptr<i32>, "
-        kernel = jn.kernel.from_ttir(text_of(body, parameters + ", ".join(f"%p{width}: i{width}" for width in WIDTHS)))
-        function = kernel._copy()
-        run_passes(function, BEFORE_DESCRIPTORS)
-        found = next(each.source.extents[0] for each in made_descriptors(function) if each.parameter == 0)
-        for _ in range(4):
-            numbers = [int(rng.integers(-(1 << (width - 1)), 1 << (width - 1))) for width in WIDTHS]
-            numbers = [each if rng.random() < 0.5 else int(rng.integers(-3, 8)) for each in numbers]
-            value = found.evaluate([0, 0, 8, 32, 0, *numbers])
-            out = np.zeros(1, np.int32)
-            kernel.interpret((1,), some(8, 32), np.zeros((8, 32), np.float32), 8, 32, out, *numbers)
-            valued += value is not None
-            assert value in (None, out[0]), (lines, numbers)
-    assert valued > 80
-
-
-@pytest.mark.parametrize(
-    ("operation", "left", "right", "value"),
-    [("divsi", 5, 0, None), ("remui", 5, 0, None), ("shli", 5, 32, None), ("shrui", 5, -1, None), ("divsi", -7, 2, -3),
-     ("divui", -7, 2, 2147483644), ("shrui", -1, 28, 15), ("addi", 2147483647, 1, -2147483648), ("minui", -1, 3, 3)],
-)  # fmt: skip
-def test_values_of_expressions(operation: str, left: int, right: int, value: int | None) -> None:
-    expression = ArgumentExpression((("argument", 32, 1), ("argument", 32, 0), (operation, 32, 0)))
-    assert expression.evaluate([right, left]) == value
-    assert expression.arguments == {0, 1}
-    assert not expression.problem(lambda number: number < 2)
-
-
-def test_arguments_are_as_wide_as_their_parameter() -> None:
-    assert ArgumentExpression.argument(0, 32).evaluate([(1 << 32) - 4]) == -4
-    assert ArgumentExpression((("argument", 8, 0), ("extui", 8, 0))).evaluate([-1]) == 255
-
-
-def test_expressions_have_a_limit() -> None:
-    body = "%s0 = arith.addi %m, %n : i32\n"
-    body += "".join(f"%s{number} = arith.addi %s{number - 1}, %s0 : i32\n" for number in range(1, 40))
-    body += make("x", "a", "%s39, %n") + make("y", "b", "%eight, %n") + load("v", "x") + store("y", "v")
-    kernel = jn.kernel.from_ttir(text_of(body))
-    assert launched(kernel, (1,), some(40 * 32, 32), np.zeros((8, 32), np.float32), 0, 32) == 1
