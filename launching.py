@@ -22,6 +22,7 @@ from .lowering.llvm.elementwise import stored_dtype
 from .lowering.llvm.host.effects import PRINT
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel
 from .lowering.llvm.host.status import CANCELLED, RUNNING, STOPPED, WORDS, Printed, PrintSite, Site
+from .lowering.llvm.ir import SharedFunction
 from .lowering.tt.effects import assertion_error
 from .lowering.tt.memory import AccessError
 from .lowering.tt.numerics import numpy_dtype
@@ -45,7 +46,7 @@ class HostProgram:
         self.lowered = lowered
         code = lowered.object_code()
         imports = {"jn_parallel": native_library(store).parallel}
-        imports |= {name: _shared(name, text, store) for name, text in lowered.shared.items()}
+        imports |= {name: _shared(name, function, store) for name, function in lowered.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
         imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
         missing = [name for name in sorted(CALLS) if name not in imports and f"\0{name}\0".encode() in code]
@@ -102,15 +103,15 @@ def word_of(value: Any) -> int:
 
 
 _shared_lock = threading.Lock()
-_shared_code: dict[str, LinkedCode] = {}
+_shared_code: dict[SharedFunction, LinkedCode] = {}
 
 
-def _shared(name: str, text: str, store: CompileCache | None) -> int:
+def _shared(name: str, function: SharedFunction, store: CompileCache | None) -> int:
     """The address of a function that kernels share. Its code stays for ever."""
     with _shared_lock:
-        if text not in _shared_code:
-            _shared_code[text] = link([cached_object(name, text, store)], (name,), {})
-        return _shared_code[text][name]
+        if function not in _shared_code:
+            _shared_code[function] = link([cached_object(name, function.text(), store)], (name,), {})
+        return _shared_code[function][name]
 
 
 def _place(program: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:

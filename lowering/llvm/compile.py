@@ -15,6 +15,9 @@ import llvmlite.binding as llvm
 from ...promotion.errors import InternalError
 from ..target import HostTarget
 
+LEVEL = 1
+"""How hard LLVM's back end tries, of 3. With 2 it takes a tenth longer and makes code that is no faster."""
+
 
 @functools.cache
 def _initialize() -> None:
@@ -83,13 +86,13 @@ def _module(text: str, target: HostTarget, machine: Any) -> Any:
     return module
 
 
-def compile_object(text: str, target: HostTarget, level: int = 2) -> bytes:
+def compile_object(text: str, target: HostTarget, level: int = LEVEL) -> bytes:
     """Object code of a module. No IR passes are run: the emitters write explicit vectors, which passes do not improve."""
     machine = _target_machine(target, level)
     return bytes(machine.emit_object(_module(text, target, machine)))
 
 
-def compile_assembly(text: str, target: HostTarget, level: int = 2) -> str:
+def compile_assembly(text: str, target: HostTarget, level: int = LEVEL) -> str:
     """Assembly text of a module, for inspection."""
     machine = _target_machine(target, level)
     return str(machine.emit_assembly(_module(text, target, machine)))

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class V(NamedTuple):
@@ -151,6 +151,16 @@ def int_vector(values: Sequence[int], element_: str) -> V:
     return V(f"<{body}>", vector(element_, len(values)))
 
 
+class SharedFunction(Protocol):
+    """A function in a module of its own. Equal ones have equal texts; making a text takes longer than comparing."""
+
+    def __hash__(self) -> int: ...
+
+    def text(self) -> str:
+        """The module that holds it."""
+        ...
+
+
 @dataclass
 class Module:
     """Functions, declarations and globals of one LLVM module; `text()` is the whole."""
@@ -160,8 +170,8 @@ class Module:
     globals: dict[str, str] = field(default_factory=dict)
     metadata: dict[int, str] = field(default_factory=dict)
     """Numbered metadata besides !0."""
-    shared: dict[str, str] | None = None
-    """Functions that the module calls and does not hold: name → module that does. None: it holds everything."""
+    shared: dict[str, SharedFunction] | None = None
+    """Functions that the module calls and does not hold, by name. None: it holds everything."""
     features: frozenset[str] = frozenset()
     """Of the processor that the code is for, as far as emitters make use of them."""
 
@@ -398,6 +408,8 @@ class Function:
         full = f"llvm.{name}.{mangle(args[0].type)}"
         out = result if result is not None else args[0].type
         self.module.declare(full, out, [a.type for a in args])
+        if name in ("smin", "smax"):
+            return self.pure(f"call {out} @{full}({', '.join(f'{a.type} {a.ref}' for a in args)})", out)
         return self.call(full, out, args, flags)
 
     def target_intrinsic(self, name: str, args: Sequence[V], result: str) -> V:
@@ -450,7 +462,7 @@ class Function:
         at = V(str(index), "i64") if isinstance(index, int) else index
         if at.ref == "0":
             return base
-        return self.op(f"getelementptr {element_}, ptr {base.ref}, {at.type} {at.ref}", "ptr")
+        return self.pure(f"getelementptr {element_}, ptr {base.ref}, {at.type} {at.ref}", "ptr")
 
     def load(self, type_: str, pointer: V, align: int = 1) -> V:
         return self.op(f"load {type_}, ptr {pointer.ref}, align {align}", type_)
@@ -503,9 +515,14 @@ class Function:
     ) -> Iterator[Loop]:
         """`for index in range(low, high, step)` with carried values. `at_least_once`: a do-while (high > low is known).
 
-        keep: the loop is not unrolled.
+        keep: the loop is not unrolled. What is known to be one turn is no loop.
         """
         lo, hi, st = (V(str(x), "i64") if isinstance(x, int) else x for x in (low, high, step))
+        if _is_one_turn(lo, hi, st):
+            once = Loop(lo, list(carry))
+            yield once
+            once.results = list(once.next)
+            return
         head, body, done = self.label("h"), self.label("l"), self.label("x")
         before = self.block
         self.branch(head)
@@ -548,6 +565,14 @@ class Function:
 
     def ret(self, value: V | None = None) -> None:
         self.emit("ret void" if value is None else f"ret {value.type} {value.ref}")
+
+
+def _is_one_turn(low: V, high: V, step: V) -> bool:
+    try:
+        first, behind, stride = int(low.ref), int(high.ref), int(step.ref)
+    except ValueError:
+        return False
+    return first < behind <= first + stride
 
 
 def mangle(type_: str) -> str:

@@ -99,8 +99,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
     distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
     turns = k.ev.s.max(k.f.binary("sdiv", distance, stride), ZERO) if advancing else ZERO
     loop = product_loop(k, op, advancing) if advancing else None
-    behind = None if loop is None else _several_turns(k, loop, advancing, turns, low, stride)
-    if loop is not None and behind == "":
+    if loop is not None and lower_product_loop(k, loop, advancing, turns, low, stride):
         _carry_out(k, loop, advancing, turns)
         return
     first = [k.scalar(inits[i]) for i in carried_scalars]
@@ -124,11 +123,6 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         _yield(k, arguments, yielded)
         state.next = [k.scalar(yielded[i]) for i in carried_scalars]
     k.ev.replacement = replaced  # what was kept inside may not have been computed (no iterations)
-    if loop is not None and behind is not None:
-        k.f.branch(behind)
-        k.f.start(behind)
-        _carry_out(k, loop, advancing, turns)
-        return
     for i, value in zip(carried_scalars, state.results, strict=True):
         k.scalars[op.results[i]] = value
     for i, argument in enumerate(arguments):
@@ -136,28 +130,6 @@ def lower_for(k: KernelLowering, op: Any) -> None:
             k.define(op.results[i], advancing[i].after(k, turns))
         elif is_tensor(argument.type):
             k.define(op.results[i], k.nodes[argument])
-
-
-def _several_turns(
-    k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V, low: V, step: V
-) -> str | None:
-    """Emit the loop as deep products: the label behind both forms of the loop where a check at run time decides, ""
-    where it is always this one; None if it cannot be done."""
-    if not loop.guards:
-        return "" if lower_product_loop(k, loop, advancing, turns, low, step) else None
-    deep, plain, behind = k.f.label("deep"), k.f.label("plain"), k.f.label("behind")
-    start = len(k.f.lines), k.f.block
-    same = [k.f.icmp("eq", left, right) for left, right in loop.guards]
-    holds = same[0] if len(same) == 1 else k.f.binary("and", same[0], same[1])
-    k.f.cond_branch(holds, deep, plain)
-    k.f.start(deep)
-    if not lower_product_loop(k, loop, advancing, turns, low, step):
-        del k.f.lines[start[0] :]
-        k.f.block = start[1]
-        return None
-    k.f.branch(behind)
-    k.f.start(plain)
-    return behind
 
 
 def _carry_out(k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V) -> None:

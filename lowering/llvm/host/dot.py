@@ -17,7 +17,7 @@ from .combine import Combine
 from .coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from .evaluate import Evaluator
 from .nodes import Load, Map, Node, Splat, Stored, View, view
-from .panels import PACK_ROWS, Panel, add_panel, panel_text
+from .panels import PACK_ROWS, Columns, Panel, add_columns, add_panel
 from .reducing import reduce
 from .roots import Roots
 
@@ -272,43 +272,38 @@ class Dots:
         m = m if m.ref == wanted_m.ref else ev.s.min(m, wanted_m)
         j = j if j.ref == wanted_j.ref else ev.s.min(j, wanted_j)
         ldc = ev.s.constant(target.strides[0] or max(columns, n))
-        start = ev.s.constant(0)
         unit = left.column.ref == "1"
         registers = ev.target.registers
         vectors = next((v for v in self._widths() if columns >= v * n), 0)
+        wide: Panel | None = None
+        extra: list[V] = []
+        start = ev.s.constant(0)
         if vectors:
-            extra = []
             far = not right.row.ref.isdigit() or int(right.row.ref) > NEAR_COLUMNS
             if far and rows >= PACK_ROWS and unit:
                 extra = [ev.scratch((depth, vectors * n), c.elem).pointer]
-            panel = self._panel(Panel(element, n, vectors, unit, registers, packs=bool(extra)))
             start = ev.s.round_down(j, vectors * n)
             if start.ref != "0":
-                with f.loop(0, start, vectors * n) as state, ev.scope():
-                    self._call(panel, left, right, target, ldc, state.index, m, k, accumulate, extra)
-        if start.ref != j.ref:
-            panel = self._panel(Panel(element, n, 1, unit, registers, masked=True))
-            with f.loop(start, j, n) as state, ev.scope():
-                live = ev.s.min(ev.s.sub(j, state.index), ev.s.constant(n))
-                self._call(panel, left, right, target, ldc, state.index, m, k, accumulate, [live])
-
-    def _call(self, panel: str, left: Operand, right: Operand, target: Stored, ldc: V, column: V, m: V, k: V,
-              accumulate: bool, extra: list[V]) -> None:  # fmt: skip
-        f = self.ev.f
-        b = f.gep(right.pointer, column, target.memory)
-        c = f.gep(target.pointer, column, target.memory)
+                wide = Panel(element, n, vectors, unit, registers, packs=bool(extra))
+        narrow = Panel(element, n, 1, unit, registers, masked=True) if start.ref != j.ref else None
         flag = V("true" if accumulate else "false", "i1")
-        f.call(panel, "void", [left.pointer, left.row, left.column, b, right.row, c, ldc, m, k, flag, *extra])
+        before = [left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc, m]
+        if wide is not None and j.ref == str(vectors * n):
+            f.call(self._function(wide), "void", [*before, k, flag, *extra])
+        elif wide is not None or narrow is not None:
+            f.call(self._function(Columns(wide, narrow)), "void", [*before, j, k, flag, *(extra if wide else ())])
 
-    def _panel(self, panel: Panel) -> str:
-        """The name of the panel's function. Kernels from texts share it with others, models carry their own."""
+    def _function(self, function: Panel | Columns) -> str:
+        """The name of a function. Kernels from texts share it with others, models carry their own."""
         module = self.ev.f.module
-        if module.shared is None:
-            add_panel(module, panel)
+        if module.shared is not None:
+            module.shared[function.name] = function
+            module.declare(function.name, "void", [type_ for type_, _ in function.parameters])
+        elif isinstance(function, Panel):
+            add_panel(module, function)
         else:
-            module.shared[panel.name] = panel_text(panel)
-            module.declare(panel.name, "void", [type_ for type_, _ in panel.parameters])
-        return panel.name
+            add_columns(module, function)
+        return function.name
 
 
 def is_zero(node: Node) -> bool:

@@ -77,7 +77,7 @@ class KernelLowering:
         self._launch = launch
         self.status: Status | None = None
         self.ordering = None if launch is None else Ordering(self, Provenance(func, dict(launch.groups)))
-        self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")])
+        self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
         self.ev = Evaluator(self.f, target)
         self.roots = Roots(self.ev, self._again, self._unread)
         self.dots = Dots(self.ev, self.roots)

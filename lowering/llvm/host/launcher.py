@@ -8,7 +8,7 @@ from typing import Any
 
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
-from ..ir import Function, Module, V
+from ..ir import Function, Module, SharedFunction, V
 from .circumstances import ORDINARY, Circumstances
 from .kernel import lower_kernel
 from .status import PrintSite, Site
@@ -22,13 +22,13 @@ class HostKernel:
 
     `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
     address of the status words (`status.py`). `sites`: what the site in those words means. `shared`: functions that the
-    code calls, and the modules that hold them.
+    code calls, by name.
     """
 
     llvm_ir: str
     target: HostTarget
     sites: tuple[Site | PrintSite, ...] = ()
-    shared: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, SharedFunction] = field(default_factory=dict)
 
     def object_code(self) -> bytes:
         return compile_object(self.llvm_ir, self.target)

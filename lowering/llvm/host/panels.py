@@ -6,7 +6,6 @@ process, or found in the cache of compiled code.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 
 from ..ir import Function, Loop, Module, V, vector, zero
@@ -59,13 +58,67 @@ class Panel:
                 ("i64", "m"), ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if self.masked else []),
                 *([("ptr", "packed")] if self.packs else [])]  # fmt: skip
 
+    def text(self) -> str:
+        """A module of its own with the panel's function."""
+        module = Module()
+        add_panel(module, self, linkage="")
+        return module.text()
 
-@functools.lru_cache(maxsize=64)
-def panel_text(panel: Panel) -> str:
-    """A module of its own with the panel's function."""
-    module = Module()
-    add_panel(module, panel, linkage="")
-    return module.text()
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The function that multiplies all rows of A with any number of columns of B, panel by panel.
+
+    wide, narrow: panels for whole multiples of their columns, and vector by vector for the rest; one of them may be missing.
+    """
+
+    wide: Panel | None
+    narrow: Panel | None
+
+    @property
+    def name(self) -> str:
+        parts = [panel.name.removeprefix("jn_dot_") for panel in (self.wide, self.narrow) if panel is not None]
+        return f"jn_columns_{'_'.join(parts)}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        panel = self.wide or self.narrow
+        assert panel is not None
+        names = [each for each in panel.parameters if each[1] != "live"]
+        return [*names[:8], ("i64", "j"), *names[8:]]
+
+    def text(self) -> str:
+        """A module of its own with the function."""
+        module = Module()
+        add_columns(module, self, linkage="")
+        return module.text()
+
+
+def add_columns(module: Module, columns: Columns, linkage: str = "internal") -> None:
+    """Add the function, and its panels, to a module."""
+    if columns.name in module.functions:
+        return
+    for panel in filter(None, (columns.wide, columns.narrow)):
+        add_panel(module, panel)
+    f = Function(module, columns.name, columns.parameters, attributes="nounwind noinline", linkage=linkage)
+    a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *packed = f.params
+    start = V("0", "i64")
+
+    def call(panel: Panel, column: V, extra: list[V]) -> None:
+        there = [f.gep(b, column, panel.element), ldb, f.gep(c, column, panel.element), ldc]
+        f.call(panel.name, "void", [a, ars, acs, *there, m, k, acc, *extra])
+
+    if columns.wide is not None:
+        width = columns.wide.vectors * columns.wide.n
+        start = f.sub(j, f.binary("urem", j, V(str(width), "i64")))
+        with f.loop(0, start, width) as state:
+            call(columns.wide, state.index, packed)
+    if columns.narrow is not None:
+        width = columns.narrow.n
+        with f.loop(start, j, width) as state:
+            call(columns.narrow, state.index, [f.smin(f.sub(j, state.index), V(str(width), "i64"))])
+    f.ret()
+    module.add(f)
 
 
 def add_panel(module: Module, panel: Panel, linkage: str = "internal") -> None:

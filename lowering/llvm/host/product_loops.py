@@ -132,8 +132,8 @@ def _neighbours(
 def lower_product_loop(
     k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V, low: V, step: V
 ) -> bool:
-    """Emit the loop with several turns at a time, on the accumulator's scratch. False, and nothing emitted, if its masks do not
-    move along."""
+    """Emit the loop with several turns at a time, on the accumulator's scratch: with one, where the program finds that
+    neighbouring turns do not read neighbouring blocks. False, and nothing emitted, if its masks do not move along."""
     body = loop.op.regions[0].blocks[0]
     induction, *arguments = body.args
     start = len(k.f.lines), k.f.block
@@ -143,30 +143,34 @@ def lower_product_loop(
     assert isinstance(memory, Stored)
     replaced = dict(k.ev.replacement)
     done = True
-    with k.f.loop(0, turns, loop.turns) as state, k.ev.scope():
-        k.leave_if_stopped()
-        turn = state.index
-        define_integer(k, induction, s.add(low, s.mul(turn, step)))
-        for i, adds in loop.scalars.items():
-            first = s.to_i64(k.scalar(loop.op.operands[3 + i]))
-            define_integer(k, arguments[i], s.add(first, s.mul(s.constant(adds), turn)))
-        for i, advance in advancing.items():
-            k.define(arguments[i], advance.after(k, turn))
-        for inner in body.ops:
-            if inner is not loop.dot and inner is not body.last_op:
-                k.operation(inner)
-        moving = _moving_limits(k, loop)
-        reached = s.mul(s.min(s.sub(turns, turn), s.constant(loop.turns)), s.constant(depth))
-        operands = [
-            _deeper(k.node(operand), along, depth, loop.turns, reached, moving)
-            for operand, along in ((loop.dot.operands[0], 1), (loop.dot.operands[1], 0))
-        ]
-        if operands[0] is None or operands[1] is None:
-            done = False
-        else:
-            precision = str(attributes(loop.dot).get("inputPrecision", "ieee"))
-            wanted = Wanted(k.limits(loop.dot.results[0]), k.limits(loop.dot.operands[1]))
-            k.dots.dot(operands[0], operands[1], memory, precision, memory, wanted)
+    with k.f.scope():  # what is taken back must not be found again
+        together = s.constant(loop.turns)
+        for left, right in loop.guards:
+            together = k.f.select(k.f.icmp("eq", left, right), together, s.constant(1))
+        with k.f.loop(0, turns, together) as state, k.ev.scope():
+            k.leave_if_stopped()
+            turn = state.index
+            define_integer(k, induction, s.add(low, s.mul(turn, step)))
+            for i, adds in loop.scalars.items():
+                first = s.to_i64(k.scalar(loop.op.operands[3 + i]))
+                define_integer(k, arguments[i], s.add(first, s.mul(s.constant(adds), turn)))
+            for i, advance in advancing.items():
+                k.define(arguments[i], advance.after(k, turn))
+            for inner in body.ops:
+                if inner is not loop.dot and inner is not body.last_op:
+                    k.operation(inner)
+            moving = _moving_limits(k, loop)
+            reached = s.mul(s.min(s.sub(turns, turn), together), s.constant(depth))
+            operands = [
+                _deeper(k.node(operand), along, depth, loop.turns, reached, moving)
+                for operand, along in ((loop.dot.operands[0], 1), (loop.dot.operands[1], 0))
+            ]
+            if operands[0] is None or operands[1] is None:
+                done = False
+            else:
+                precision = str(attributes(loop.dot).get("inputPrecision", "ieee"))
+                wanted = Wanted(k.limits(loop.dot.results[0]), k.limits(loop.dot.operands[1]))
+                k.dots.dot(operands[0], operands[1], memory, precision, memory, wanted)
     k.ev.replacement = replaced
     if not done:
         del k.f.lines[start[0] :]

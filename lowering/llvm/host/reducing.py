@@ -162,7 +162,7 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
             if extreme:
                 first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
                 first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
-            copies = vector_loop(ev, shape[axis], bounds, axis, n, roots.unroll(sources), body, first)
+            copies = vector_loop(ev, shape[axis], bounds, axis, n, roots.unroll(sources, shape[axis] // n), body, first)
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
             for node, memory in saved:

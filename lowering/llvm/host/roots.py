@@ -159,9 +159,11 @@ class Roots:
         """Whether it works on wider elements than its result has, and would make a whole nest take fewer lanes at a time."""
         return self.ev.lanes_for(*self.elements([node])) < self.ev.lanes_for(node.elem)
 
-    def unroll(self, nodes: Sequence[Node], limit: int = 4) -> int:
+    def unroll(self, nodes: Sequence[Node], vectors: int, limit: int = 4) -> int:
+        """How many vectors a turn of a loop over so many takes. A short loop is none, or it is not worth long code."""
         work = sum(cost(node) for node in nodes)
-        return limit if work <= 12 else 2 if work <= 40 else 1
+        found = limit if work <= 12 else 2 if work <= 40 else 1
+        return found if vectors > limit or found >= vectors else 1
 
     def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
                nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
@@ -188,10 +190,11 @@ class Roots:
 
     def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
              effect: Callable[[Coordinates, V | None], None],
-             start: Callable[[Coordinates], V] | None = None) -> None:  # fmt: skip
+             start: Callable[[Coordinates], V] | None = None, beyond: bool = False) -> None:  # fmt: skip
         """Run `effect` at every coordinate within the bounds; keeps by-products in scratch.
 
         `start`: where along the vector dimension, which is missing in the coordinates, whole vectors begin.
+        beyond: the last vector may reach behind the bounds.
         """
         ev = self.ev
         self.settle(nodes)
@@ -215,7 +218,8 @@ class Roots:
                     body(coordinate, None, [])
             else:
                 first = ZERO if start is None else start(tuple(coordinates))
-                vector_loop(ev, shape[inner], bounds, inner, n, self.unroll(nodes), body, start=first)
+                vector_loop(ev, shape[inner], bounds, inner, n, self.unroll(nodes, shape[inner] // n), body, start=first,
+                            beyond=beyond)  # fmt: skip
         for node, memory in kept:
             ev.replacement[id(node)] = (node, memory, tuple(b for b in bounds))
 
@@ -343,7 +347,22 @@ class Roots:
         def write(here: Coordinates, tail: V | None) -> None:
             ev.write_scratch(memory, here, ev.at(node, here, tail))
 
-        self.nest(node.shape, bounds, [node], write)
+        self.nest(node.shape, bounds, [node], write, beyond=not self._loads(node))
+
+    def _loads(self, node: Node | None) -> bool:
+        """Whether evaluating the node reads memory that is not scratch."""
+        if node is None or id(node) in self.ev.replacement:
+            return False
+        match node:
+            case Load():
+                return True
+            case Map():
+                return any(map(self._loads, node.operands))
+            case View():
+                return self._loads(node.source)
+            case Pointers():
+                return self._loads(node.rest)
+        return False
 
     def _is_shuffled(self, load: Load) -> bool:
         """Whether rows are read through computed offsets, such as `column % n`, which are the same in every row."""

@@ -7,6 +7,7 @@ state before they start, and loops that may wait for others look at every turn.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..ir import Function, Module, V
 
@@ -48,6 +49,39 @@ class PrintSite:
     operands: tuple[Printed, ...]
 
 
+_HARMLESS = frozenset(
+    ("add", "sub", "mul", "shl", "and", "or", "xor", "icmp", "select", "sext", "zext", "trunc", "getelementptr", "call")
+)
+"""Instructions that may be carried out although the check before them fails. Calls are of these functions:"""
+_HARMLESS_CALLS = ("@llvm.smin.", "@llvm.smax.", "@llvm.umin.", "@llvm.umax.")
+
+
+class _Checks(NamedTuple):
+    """Checks that share the branch printed last: its lines are those from `first` to `behind`, the last one starts the block
+    `fine`. holds: whether all of them do."""
+
+    holds: V
+    checks: tuple[tuple[V, int], ...]
+    program: V
+    lane: V
+    first: int
+    behind: int
+    fine: str
+
+    def goes_with(self, f: Function, program: V, lane: V) -> bool:
+        """Whether a check that follows now can share the branch: what was printed since may be carried out anyway."""
+        if f.block != self.fine or (program, lane) != (self.program, self.lane):
+            return False
+        return all(map(_is_harmless, f.lines[self.behind :]))
+
+
+def _is_harmless(line: str) -> bool:
+    words = line.split(None, 3)
+    if len(words) < 4 or words[1] != "=" or words[2] not in _HARMLESS:
+        return False
+    return words[2] != "call" or any(name in words[3] for name in _HARMLESS_CALLS)
+
+
 class Status:
     """Emits the checks of one function. `words`: address of the launch's status words."""
 
@@ -56,23 +90,37 @@ class Status:
         self.words = words
         self._leave = f.label("leave")
         self.sites: list[Site | PrintSite] = []
+        self._last: _Checks | None = None
 
     def leave_if_stopped(self) -> None:
         f = self._f
         state = f.op(f"load atomic i64, ptr {self.words.ref} monotonic, align 8", "i64")
         going_on = f.label("going")
         f.cond_branch(f.icmp("ne", state, V("0", "i64")), self._leave, going_on)
-        f.start(going_on)
+        f.start(going_on, dominated=True)
 
     def stop_unless(self, holds: V, site: Site, program: V, lane: V) -> None:
         """Stop the launch if the i1 is false; the first site to do so is the one that is reported."""
-        f = self._f
+        f, last = self._f, self._last
+        checks = ((holds, self.add(site)),)
+        if last is not None and last.goes_with(f, program, lane):
+            # One branch for both: nothing but arithmetic stands between.
+            del f.lines[last.first : last.behind]
+            checks = last.checks + checks
+            holds = f.binary("and", last.holds, holds)
+        first = len(f.lines)
         broken, fine = f.label("broken"), f.label("fine")
         f.cond_branch(holds, fine, broken)
-        f.start(broken)
-        for line in self.report(self.add(site), program, lane):
-            f.emit(line)
-        f.start(fine)
+        f.start(broken, dominated=True)
+        with f.scope():
+            *others, (_, number) = checks
+            which = V(str(number), "i64")
+            for each, number in reversed(others):
+                which = f.select(each, which, V(str(number), "i64"))
+            for line in self._report(which, program, lane):
+                f.emit(line)
+        f.start(fine, dominated=True)
+        self._last = _Checks(holds, checks, program, lane, first, len(f.lines), fine)
 
     def add(self, site: Site | PrintSite) -> int:
         self.sites.append(site)
@@ -80,8 +128,11 @@ class Status:
 
     def report(self, site: int, program: V, lane: V) -> list[str]:
         """Instructions that stop the launch and leave the function."""
+        return self._report(V(str(site), "i64"), program, lane)
+
+    def _report(self, site: V, program: V, lane: V) -> list[str]:
         _declare_stop(self._f.module)
-        arguments = f"ptr {self.words.ref}, i64 {site}, i64 {program.ref}, i64 {lane.ref}"
+        arguments = f"ptr {self.words.ref}, i64 {site.ref}, i64 {program.ref}, i64 {lane.ref}"
         return [f"call void @{_STOP}({arguments})", f"br label %{self._leave}"]
 
     def start_leaving(self) -> None:

@@ -1,78 +1,162 @@
-"""Transposed tiles: loaded in squares of a vector's lanes, turned in registers, written to scratch."""
+"""Transposed tiles: loaded in squares of a vector's lanes, turned in registers, written to scratch.
+
+The loops are a function of their own, which kernels from texts share: it is long, and needs to be compiled once only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from ..elementwise import constant
-from ..ir import V
-from .coordinates import ORIGIN, Coordinate, decompose_mask, stride_of
+from ..elementwise import from_memory, memory_element, memory_size, register_element, to_memory
+from ..ir import Function, Module, V, iconst, vector, zero
+from .coordinates import ORIGIN, decompose_mask, memory_size_of, stride_of
 from .evaluate import Evaluator
-from .nodes import Load, Node, Stored, View
-from .scalars import ZERO
+from .nodes import Load, Node, Pointers, Splat, Stored, View, view
+
+FEWEST_LANES = 4
+"""Rows and columns of a block that is worth transposing instead of gathering."""
 
 
 def transposed_load(ev: Evaluator, node: Node) -> Load | None:
-    """The load behind a 2-D block that is contiguous along dimension 0 (a transposed tile), or None; None, too, if its block
-    has been kept in scratch, or if its mask is more than limits of rows and columns."""
+    """The load of rows that lie in memory behind a 2-D block that is contiguous along dimension 0, or None; None, too, if its
+    block has been kept in scratch, or if its mask is more than limits of rows and columns."""
+    load: Node | None = None
     if isinstance(node, View) and node.dims == (1, 0) and min(node.shape) > 1:
         load = ev.source_of(node)
-        if isinstance(load, Load) and load.pointers.rest is None and stride_of(load.pointers, 1) == 1:
-            return None if decompose_mask(load.mask)[1] else load
-    return None
+    elif isinstance(node, Load) and _is_columnwise(node.pointers) and min(*node.shape) >= FEWEST_LANES:
+        load = _swapped(node)
+    if not isinstance(load, Load) or load.pointers.rest is not None or stride_of(load.pointers, 1) != 1:
+        return None
+    filled = load.other is None or isinstance(load.other, Splat)
+    plain = load.elem != "ptr" and load.pointers.unit == memory_element(load.pointers.pointee)
+    return load if filled and plain and not decompose_mask(load.mask)[1] else None
+
+
+def _is_columnwise(pointers: Pointers) -> bool:
+    """Whether neighbours along dimension 0 are neighbours in memory, and those along dimension 1 others."""
+    if len(pointers.shape) != 2 or stride_of(pointers, 0) != 1:
+        return False
+    return stride_of(pointers, 1) not in (1, -1) and pointers.offset.coefficients[1] is not None
+
+
+def _swapped(load: Load) -> Load:
+    """The load whose transposed block is this load's."""
+    shape, pointers = load.shape[::-1], load.pointers
+    offset = replace(pointers.offset, shape=shape, coefficients=pointers.offset.coefficients[::-1])
+    rest = None if pointers.rest is None else view(pointers.rest, shape, (1, 0))
+    mask = None if load.mask is None else view(load.mask, shape, (1, 0))
+    other = None if load.other is None else view(load.other, shape, (1, 0))
+    return Load(shape, load.elem, replace(pointers, shape=shape, offset=offset, rest=rest), mask, other)
 
 
 def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits: Sequence[V] = ()) -> None:
     """Load `load` (rows × columns) in squares and store it transposed: memory[c, r] = load[r, c]. Rows beyond the limits
     are not wanted."""
-    f = ev.f
+    s, f = ev.s, ev.f
     rows, columns = load.shape
-    n = min(ev.lanes_for(load.elem), rows, columns)
     bounds, _ = decompose_mask(load.mask)
-    row_limit, _ = ev.extent(rows, bounds, 0)
-    if n == 1:
-        with f.loop(0, rows) as r, ev.scope(), f.loop(0, columns) as c, ev.scope():
-            value = ev.at(load, (Coordinate(r.index, 0, 1, 0), Coordinate(c.index, 0, 1, 0)))
-            ev.write_scratch(memory, (Coordinate(c.index), Coordinate(r.index)), value)
-        return
-    last = ev.s.max(ev.s.sub(row_limit, ev.s.constant(1)), ZERO)
-    column_limit, _ = ev.extent(columns, bounds, 1)
-    covered = Load(load.shape, load.elem, load.pointers, None, load.other)
-    wanted = ev.s.constant(rows)
+    wanted = s.constant(rows)
     for limit in limits:
-        wanted = ev.s.min(wanted, limit)
-    with f.loop(0, wanted, n) as r, ev.scope(), f.loop(0, columns, n) as c, ev.scope():
-        tile: list[V] = []
-        on: V | None
-        mask = None if column_limit.ref == str(columns) else ev.lane_mask(c.index, column_limit, n)
-        for i in range(n):
-            position = ev.s.add(r.index, ev.s.constant(i))
-            if row_limit.ref != str(rows):  # rows past the end repeat the last one, then read as `other`
-                inside = f.icmp("slt", position, row_limit)
-                position = ev.s.min(position, last)
-                rows_on = f.splat(inside, n)
-                on = rows_on if mask is None else f.binary("and", rows_on, mask)
-            else:
-                on = mask
-            value = ev._load(covered, (Coordinate(position), Coordinate(c.index, 0, n)), on)
-            if streaming:  # the tile below, which is the next one along the output's rows
-                below = ev.s.add(position, ev.s.constant(rows))
-                here = (Coordinate(below), Coordinate(c.index, 0, n))
-                f.prefetch(ev.pointer_at(load.pointers, here, 1), locality=2)
-            if on is not None:
-                fill = (
-                    constant(0, load.elem, n)
-                    if load.other is None
-                    else f.splat(ev.at(load.other, (ORIGIN, ORIGIN)), n)
-                )
-                value = f.select(on, value, fill)
-            tile.append(value)
-        for i, column in enumerate(transpose_registers(ev, tile)):
-            here = (Coordinate(ev.s.add(c.index, ev.s.constant(i))), Coordinate(r.index, 0, n))
-            ev.write_scratch(memory, here, column)
+        wanted = s.min(wanted, limit)
+    function = Transposition(load.elem, min(ev.lanes_for(load.elem), rows, columns), streaming, f.module.features)
+    register = register_element(load.elem)
+    fill = zero(register) if load.other is None else ev.at(load.other, (ORIGIN, ORIGIN))
+    stride = load.pointers.offset.coefficients[0] or s.constant(0)
+    (row_limit, _), (column_limit, _) = ev.extent(rows, bounds, 0), ev.extent(columns, bounds, 1)
+    arguments = [
+        ev.row_pointer(load.pointers, (ORIGIN, ORIGIN), 1), stride, memory.pointer, s.constant(memory.strides[0]),
+        row_limit, column_limit, wanted, s.constant(columns), fill, s.constant(rows),
+    ]  # fmt: skip
+    if f.module.shared is None:
+        add_transposition(f.module, function)
+    else:
+        f.module.shared[function.name] = function
+        f.module.declare(function.name, "void", [type_ for type_, _ in function.parameters])
+    f.call(function.name, "void", arguments)
 
 
-def transpose_registers(ev: Evaluator, rows: list[V]) -> list[V]:
+@dataclass(frozen=True, slots=True)
+class Transposition:
+    """The function that loads rows and stores them as columns.
+
+    n: rows and columns of a square.  streaming: fetches the block below, which is the next one along the rows of the output.
+    features: of the processor.
+    """
+
+    elem: str
+    n: int
+    streaming: bool
+    features: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return f"jn_transpose_{self.elem}_{self.n}{'_streaming' * self.streaming}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return [("ptr", "from"), ("i64", "stride"), ("ptr", "to"), ("i64", "ld"), ("i64", "rows"), ("i64", "columns"),
+                ("i64", "wanted"), ("i64", "across"), (register_element(self.elem), "fill"), ("i64", "height")]  # fmt: skip
+
+    def text(self) -> str:
+        """A module of its own with the function."""
+        module = Module(features=self.features)
+        add_transposition(module, self, linkage="")
+        return module.text()
+
+
+def add_transposition(module: Module, what: Transposition, linkage: str = "internal") -> None:
+    """Add to[c, r] = from[r, c] for r < wanted, c < across to a module; `fill` from `rows` and `columns` on. height: rows
+    of a block. Writes whole squares."""
+    if what.name in module.functions:
+        return
+    f = Function(module, what.name, what.parameters, attributes="nounwind noinline", linkage=linkage)
+    source, stride, target, ld, rows, columns, wanted, across, fill, height = f.params
+    n, elem = what.n, memory_element(what.elem)
+    size = memory_size(what.elem)
+    type_ = vector(elem, n)
+    side = iconst(n)
+    with f.loop(0, wanted, n) as r, f.loop(0, across, n) as c:
+        first = f.gep(f.gep(source, f.mul(stride, r.index), elem), c.index, elem)
+        left, above = f.sub(rows, r.index), f.sub(columns, c.index)
+        if what.streaming:
+            below = f.gep(first, f.mul(stride, height), elem)
+            for _ in range(n):
+                f.prefetch(below, locality=2)
+                below = f.gep(below, stride, elem)
+        inside, edge, turn = f.label("inside"), f.label("edge"), f.label("turn")
+        f.cond_branch(f.binary("and", f.icmp("sge", left, side), f.icmp("sge", above, side)), inside, edge)
+        f.start(inside)
+        whole = [from_memory(f, f.load(type_, place, size), what.elem) for place in _rows(f, first, stride, elem, n)]
+        f.branch(turn)
+        f.start(edge)
+        lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, iconst(0)), side), "i32"), n), f.iota(n, "i32"))
+        cut = []
+        for i, place in enumerate(_rows(f, first, stride, elem, n)):
+            on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, iconst(i)), n))
+            value = from_memory(f, f.masked_load(type_, place, on, zero(type_), size), what.elem)
+            cut.append(f.select(on, value, f.splat(fill, n)))
+        f.branch(turn)
+        f.start(turn)
+        tile = [f.phi(a.type, [(a, inside), (b, edge)]) for a, b in zip(whole, cut, strict=True)]
+        scratch = "i8" if what.elem == "i1" else register_element(what.elem)
+        places = _rows(f, f.gep(f.gep(target, f.mul(ld, c.index), scratch), r.index, scratch), ld, scratch, n)
+        for place, column in zip(places, transpose_registers(f, tile), strict=True):
+            value = to_memory(f, column, "i1") if what.elem == "i1" else column
+            f.store(value, place, memory_size_of(scratch))
+    f.ret()
+    module.add(f)
+
+
+def _rows(f: Function, first: V, stride: V, elem: str, n: int) -> list[V]:
+    """Where n rows start."""
+    places = [first]
+    while len(places) < n:
+        places.append(f.gep(places[-1], stride, elem))
+    return places
+
+
+def transpose_registers(f: Function, rows: Sequence[V]) -> list[V]:
     """Transpose an n × n tile of registers in log2(n) stages of two-input shuffles (n a power of two)."""
     n = len(rows)
     current, distance = list(rows), n // 2
@@ -83,7 +167,7 @@ def transpose_registers(ev: Evaluator, rows: list[V]) -> list[V]:
         for i in range(n):
             if (i // distance) % 2 == 0:
                 a, b = current[i], current[i + distance]
-                following[i] = ev.f.shuffle(a, b, low)
-                following[i + distance] = ev.f.shuffle(a, b, high)
+                following[i] = f.shuffle(a, b, low)
+                following[i + distance] = f.shuffle(a, b, high)
         current, distance = following, distance // 2
     return current

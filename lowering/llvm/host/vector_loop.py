@@ -23,14 +23,20 @@ def vector_loop(
     body: Body,
     carry: Sequence[V] = (),
     start: V = ZERO,
+    beyond: bool = False,
 ) -> list[list[V]]:
     """Visit one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
 
     Positions before `start`, which is at most their number, and the rest are visited vector by vector under a lane mask.
+    beyond: positions behind the bounds may be visited as well, as far as the dimension goes, so that no rest is left.
     Returns the final copies.
     """
     f, s = ev.f, ev.s
     count, implied = ev.extent(size, bounds, dim)
+    step = n * unroll
+    is_whole = beyond and start.ref == "0" and not is_constant(count) and size % step == 0 and step & (step - 1) == 0
+    if is_whole:
+        count = s.round_down(s.add(count, s.constant(step - 1)), step)
     loop = ev.open_loop(implied)
     copies = [list(carry) for _ in range(unroll)]
 
@@ -43,13 +49,13 @@ def vector_loop(
     if start.ref != "0":
         masked(ZERO, start)
     static = int(count.ref) if is_constant(count) and start.ref == "0" else None
-    step = n * unroll
     if static is not None and 0 < static < step:
         unroll = max(1, static // n)
         step = n * unroll
     left = s.sub(count, start)
-    whole = s.round_down(left, step) if step & (step - 1) == 0 else s.mul(s.floor_div(left, step), s.constant(step))
-    main = s.add(start, whole)
+    if not is_whole:
+        left = s.round_down(left, step) if step & (step - 1) == 0 else s.mul(s.floor_div(left, step), s.constant(step))
+    main = s.add(start, left)
     if main.ref != "0":
         flat = [v for copy in copies for v in copy]
         with f.loop(start, main, step, flat, at_least_once=static is not None) as state, ev.scope():
@@ -63,6 +69,8 @@ def vector_loop(
             state.next = following
         width = len(carry)
         copies = [state.results[u * width : (u + 1) * width] for u in range(len(copies))]
+    if is_whole:
+        return copies
     if static is None:
         masked(main, count)
         return copies
