@@ -12,7 +12,7 @@ from typing import Literal
 
 from ...promotion.errors import InternalError
 from . import ir
-from .ir import Function, V
+from .ir import Function, V, const, with_element
 
 Number = V | float
 
@@ -94,7 +94,15 @@ class Lanes:
         return self.fn.intrinsic("floor", [a])
 
     def copysign(self, magnitude: Number, sign: V) -> V:
-        return self.fn.intrinsic("copysign", [self.c(magnitude), sign])
+        f = self.fn
+        if self.element != "double" or "ptx" in f.module.features:
+            return f.intrinsic("copysign", [self.c(magnitude), sign])
+        # By bits: where the result is rounded to float16, LLVM would round the sign's number too, by a function of its runtime.
+        word = with_element(self.type, "i64")
+        value, other = f.bitcast(self.c(magnitude), word), f.bitcast(sign, word)
+        high = const(-1 << 63, word)
+        kept = f.binary("and", value, const((1 << 63) - 1, word))
+        return f.bitcast(f.binary("or", kept, f.binary("and", other, high)), self.type)
 
     def poly(self, x: V, coefficients: Sequence[float]) -> V:
         """Horner's scheme with fused steps; coefficients from the constant term up."""

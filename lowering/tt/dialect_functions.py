@@ -191,7 +191,7 @@ class ReturnOp(IRDLOperation):
 
 
 @dataclass(frozen=True)
-class _CalleeExists(SymbolUserOpInterface):
+class CalleeExists(SymbolUserOpInterface):
     def verify(self, op: Operation) -> None:
         assert isinstance(op, CallOp)
         module: Operation = op
@@ -220,7 +220,7 @@ class CallOp(IRDLOperation):
 
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$callee `(` $arguments `)` attr-dict `:` functional-type($arguments, $results_)"
-    traits = traits_def(BlockSizes(), _CalleeExists())
+    traits = traits_def(BlockSizes(), CalleeExists())
 
     def verify_(self) -> None:
         for what, attrs, values in (("argument", self.arg_attrs, self.operands), ("result", self.res_attrs, self.results)):

@@ -8,6 +8,9 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, Region
 from xdsl.traits import SingleBlockImplicitTerminator, ensure_terminator
 
+BEHIND = frozenset('%"^}')
+"""What no form goes on with behind its last brace: attributes and `else` do not begin so. Nor does the end of a text."""
+
 
 class Form:
     """A custom form with regions.

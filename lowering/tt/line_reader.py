@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from .limits import MAX_BLOCKS, MAX_CONSTANT_BYTES, MAX_DEPTH, MAX_LOCATION_SIZE, MAX_NESTED_REGIONS, MAX_TEXT
-from .line_forms import FORMS, Form
+from .line_forms import BEHIND, FORMS, Form
 from .line_syntax import LABEL, NAME, PIECE, RESULTS, argument_type, give_hint, split_commas, split_names
 from .line_templates import HOLE, TEMPLATES, Template, Unusual
 from .locations import Located, Locations
@@ -25,13 +25,13 @@ _FUNCTION = "tt.func "
 _MAX_LEARNED = 1 << 10  # learning costs more than reading strictly
 
 
-def read_lines(text: str) -> ModuleOp | None:
+def read_lines(text: str, made: dict[Operation, Template] | None = None) -> ModuleOp | None:
     """The module of a text, equal to what the strict parser makes of it; None for texts that only the strict parser can
-    judge."""
+    judge. made: gets what each of its operations was made of."""
     if len(text) > MAX_TEXT or HOLE in text:
         return None
     try:
-        return _LineReader(text).module()
+        return _LineReader(text, {} if made is None else made).module()
     except (Unusual, KeyError):
         return None
 
@@ -42,7 +42,7 @@ class _Frame:
     Attributes:
         results: the text before ` = `.
         template, names: what has been read of the operation.
-        form: of a custom form; None for the generic one.
+        form, whole: of a custom form, and the template that was learned when it opened; None and "" for the generic one.
         regions: the finished ones and the one being read.
         blocks, defined: the blocks of this region by name, and which of them were more than branched to.
         block: the one that operations go to; None before the first.
@@ -50,10 +50,13 @@ class _Frame:
         given: the arguments that the operation gives to the block of its first region.
     """
 
-    __slots__ = ("block", "blocks", "defined", "form", "given", "names", "regions", "results", "template", "visible")
+    __slots__ = (
+        "block", "blocks", "defined", "form", "given", "names", "regions", "results", "template", "visible", "whole",
+    )  # fmt: skip
 
     def __init__(self, results: str, template: str, names: list[str], form: Form | None) -> None:
         self.results, self.template, self.names, self.form = results, template, names, form
+        self.whole = ""
         self.regions: list[Region] = []
         self.blocks: dict[str, Block] = {}
         self.defined: set[str] = set()
@@ -63,7 +66,8 @@ class _Frame:
 
 
 class _LineReader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, made: dict[Operation, Template]) -> None:
+        self._made = made
         self._locations = Locations(text, self._read_location)
         self._values: dict[str, SSAValue] = {}
         self._frames: list[_Frame] = []
@@ -134,7 +138,7 @@ class _LineReader:
             self._constant_bytes += found.constant_bytes
             if self._constant_bytes > MAX_CONSTANT_BYTES:
                 raise Unusual
-        return found.op_class.create(
+        op = found.op_class.create(
             operands=operands,
             result_types=found.result_types,
             properties=found.properties,
@@ -143,6 +147,8 @@ class _LineReader:
             successors=[self._block(name) for name in found.successors] if found.successors else (),
             regions=regions,
         )
+        self._made[op] = found
+        return op
 
     def _add(self, op: Operation, results: str) -> None:
         """Put an operation to the end of the current block, and name its results."""
@@ -203,6 +209,7 @@ class _LineReader:
         whole = f"{template}\n{form.rest}"
         found = TEMPLATES.known("loc").get(whole) or self._learn(whole, "loc")
         self._frames.append(frame := _Frame(results, template, names, form))
+        frame.whole = whole
         self._begin_region(frame, found.arguments[0] if form.gives_block else None, locations)
 
     def _begin_region(
@@ -252,6 +259,8 @@ class _LineReader:
             self._begin_region(frame, None)
             return
         self._frames.pop()
+        if frame.template == frame.whole and (not ending or ending in BEHIND):
+            ending = "loc"  # as it was read when it opened
         found = TEMPLATES.known(ending).get(frame.template) or self._learn(frame.template, ending)
         # The whole operation gives its regions the blocks that its first line promised.
         given = (frame.given, *[None] * (len(found.arguments) - 1))

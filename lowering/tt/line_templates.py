@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
@@ -28,11 +28,16 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.traits import HasParent, IsTerminator
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from . import types as t
+from .dialect_functions import CalleeExists
 from .parser import BlockParser
+
+_LOOKING_AROUND = (IsTerminator, HasParent, CalleeExists)
+"""Traits whose verifiers look at more than the operation."""
 
 HOLE = "\0"
 """Stands for the name of a value in a template."""
@@ -54,7 +59,8 @@ class Unusual(Exception):
     """The text is not for the line reader; the strict parser decides what it is."""
 
 
-class Template(NamedTuple):
+@dataclass(slots=True)
+class Template:
     """The operation of a template.
 
     Attributes:
@@ -66,6 +72,8 @@ class Template(NamedTuple):
         arguments: for each region the (place, type) of the arguments that the operation gives to its first block; None if
             it gives no such block.
         constant_bytes: size of its block constants.
+        is_sound: an operation made of it has passed its verifier, which looks at nothing but what stands here: neither at
+            regions, nor at its place, nor for a symbol.
     """
 
     op_class: type[Operation]
@@ -77,6 +85,13 @@ class Template(NamedTuple):
     successors: tuple[str, ...]
     arguments: tuple[tuple[tuple[int, Attribute], ...] | None, ...]
     constant_bytes: int
+    is_sound: bool = False
+
+    def passed(self) -> None:
+        """An operation made of it has passed its verifier."""
+        traits = self.op_class.traits.traits
+        looks_around = self.arguments or self.successors or any(isinstance(each, _LOOKING_AROUND) for each in traits)
+        self.is_sound = not looks_around
 
 
 class Templates:
@@ -271,7 +286,8 @@ def _specialized(template: Template, shapes: Mapping[int, tuple[int, ...]]) -> T
 
     properties = {name: put_constant(value) for name, value in template.properties.items()}
     attributes = {name: put_constant(value) for name, value in template.attributes.items()}
-    return template._replace(
+    return replace(
+        template,
         operand_types=tuple(put(type_) for type_ in template.operand_types),
         result_types=tuple(put(type_) for type_ in template.result_types),
         properties=properties,

@@ -21,6 +21,7 @@ from .attributes import is_older
 from .dialect_functions import FuncOp
 from .lexing import line_and_column
 from .line_reader import read_lines
+from .line_templates import Template
 from .parser import read_module, read_strictly
 from .spelling import OLDER, SPELLINGS
 from .verify import first_problem
@@ -34,8 +35,9 @@ def parse(text: str, source: str = "<text>", check: bool = True) -> ModuleOp:
     Raises:
         UserError: the text cannot be read, or an operation is wrong; the message shows the operation.
     """
-    module = read_lines(text) or read_module(text, source)
-    problem = first_problem(module) if check else None
+    made: dict[Operation, Template] = {}
+    module = read_lines(text, made) or read_module(text, source)
+    problem = first_problem(module, made) if check else None
     if problem is not None:
         raise UserError(_problem_in_text(*problem, module, text, source))
     return module
