@@ -7,10 +7,11 @@ the line reader cannot read an operation differently from the strict parser.
 
 An operation may end in optional parts, so what follows it belongs to what is learned: see `ENDINGS`.
 
-Kernels that differ in the sizes of blocks only should not cost anything new. So a template is learned with marks in place of
-the shapes of its blocks (`tensor<7919xi32>`), one mark per shape, and where the marks turn up in the operation the shapes are
-put later. This relies on one property of the operations' parsers: shapes matter to them by being equal or not. Where a mark
-turns up in anything but the shape of a type or of a splat constant, the template is learned as it stands.
+Kernels that differ in the sizes of blocks and in numbers only should not cost anything new. So a template is learned with
+marks in place of the shapes of its blocks (`tensor<7919xi32>`) and of its integers (`7907 : i32`), one mark for each, and where
+the marks turn up in the operation the shapes and numbers are put later. This relies on one property of the operations' parsers:
+shapes and numbers matter to them by being equal or not. Where a mark turns up in anything but the shape of a type or of a splat
+constant, or an integer attribute, the template is learned as it stands.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from math import prod
 
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
+    IntegerAttr,
     NameLoc,
     NoneAttr,
     StringAttr,
@@ -49,7 +51,10 @@ ENDINGS = {"loc": 'loc("line")', "%": "%n", "a": "n.n", '"': '"n"', "^": "^n", "
 _LIMIT = 1 << 12
 _LENGTH = 1 << 10
 _BYTES = 1 << 25
-_SHAPE = re.compile(r"(?<=\btensor<)[1-9][0-9]{0,6}(?:x[1-9][0-9]{0,6})*(?=x[a-z!])")
+_SHAPE = re.compile(
+    r"(?<=\btensor<)[1-9][0-9]{0,6}(?:x[1-9][0-9]{0,6})*(?=x[a-z!])|(?<= )(?:0|[1-9][0-9]{0,8})(?= : i(?:32|64)\b)"
+)
+"""A shape, or an integer that fits its type."""
 _MARKS = (7919, 7907, 7901, 7883, 7879, 7877, 7873, 7867)
 _MARK = re.compile("|".join(str(mark) for mark in _MARKS))
 _NO_ENCODING = NoneAttr()
@@ -124,10 +129,12 @@ class Templates:
         return found
 
     def _with_shapes(self, template: str, ending: str) -> Template | None:
-        """The template made from one that differs in shapes only; None where that cannot be."""
+        """The template made from one that differs in shapes and numbers only; None where that cannot be."""
         shapes: dict[str, int] = {}
         marked = _SHAPE.sub(lambda match: str(_MARKS[shapes.setdefault(match[0], len(shapes)) % len(_MARKS)]), template)
         if not 1 <= len(shapes) <= len(_MARKS) or len(template) > _LENGTH or _MARK.search(template):
+            return None
+        if template.startswith("tt.func "):  # once only, and its numbers lie deep
             return None
         known = self._shapeless[ending]
         if marked not in known:
@@ -141,11 +148,7 @@ class Templates:
         general = known[marked]
         if general is None:
             return None
-        put = {}
-        for mark, text in zip(_MARKS, shapes, strict=False):
-            put[mark] = tuple(int(extent) for extent in text.split("x"))
-            if prod(put[mark]) > t.MAX_BLOCK_ELEMENTS:
-                return None
+        put = {mark: tuple(map(int, text.split("x"))) for mark, text in zip(_MARKS, shapes, strict=False)}
         return _specialized(general, put)
 
 
@@ -260,6 +263,8 @@ def _type_is_general(type_: Attribute) -> bool:
 
 
 def _attribute_is_general(attribute: Attribute) -> bool:
+    if isinstance(attribute, IntegerAttr) and attribute.type in _SCALARS:
+        return True
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         # A splat is stored as its one value, whatever the shape.
         one = len(attribute.data.data) == attribute.type.element_type.compile_time_size
@@ -275,9 +280,17 @@ def _specialized(template: Template, shapes: Mapping[int, tuple[int, ...]]) -> T
 
     def put(type_: Attribute) -> Attribute:
         shape = t.shape_of(type_)
-        return t.tensor(t.elem(type_), shapes[shape[0]]) if len(shape) == 1 and shape[0] in shapes else type_
+        if len(shape) != 1 or shape[0] not in shapes:
+            return type_
+        wanted = shapes[shape[0]]
+        if prod(wanted) > t.MAX_BLOCK_ELEMENTS:
+            raise Unusual
+        return t.tensor(t.elem(type_), wanted)
 
     def put_constant(attribute: Attribute) -> Attribute:
+        if isinstance(attribute, IntegerAttr):
+            number = shapes.get(attribute.value.data)
+            return attribute if number is None else IntegerAttr(number[0], attribute.type)
         if not isinstance(attribute, DenseIntOrFPElementsAttr):
             return attribute
         type_ = put(attribute.type)

@@ -349,19 +349,23 @@ class Roots:
 
         self.nest(node.shape, bounds, [node], write, beyond=not self._loads(node))
 
-    def _loads(self, node: Node | None) -> bool:
+    def _loads(self, node: Node) -> bool:
         """Whether evaluating the node reads memory that is not scratch."""
-        if node is None or id(node) in self.ev.replacement:
-            return False
-        match node:
-            case Load():
-                return True
-            case Map():
-                return any(map(self._loads, node.operands))
-            case View():
-                return self._loads(node.source)
-            case Pointers():
-                return self._loads(node.rest)
+        stack, seen = [node], set[int]()
+        while stack:
+            here = stack.pop()
+            if id(here) in seen or id(here) in self.ev.replacement:
+                continue
+            seen.add(id(here))
+            match here:
+                case Load():
+                    return True
+                case Map():
+                    stack.extend(here.operands)
+                case View():
+                    stack.append(here.source)
+                case Pointers() if here.rest is not None:
+                    stack.append(here.rest)
         return False
 
     def _is_shuffled(self, load: Load) -> bool:

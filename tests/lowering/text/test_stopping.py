@@ -106,3 +106,38 @@ def test_arithmetic_that_wraps_is_no_mistake(agree) -> None:
     expected = np.zeros(64, np.int8)
     expected[(np.arange(1, 65) * 1664525) & 63] = 7
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "said"),
+    [(1, 1, 1, None), (0, 1, 1, "first"), (1, 0, 1, "second"), (1, 1, 0, "third"), (0, 0, 0, "first"), (1, 0, 0, "second")],
+)
+@pytest.mark.parametrize(
+    "between", ["%t = arith.addi %a, %b : i32", "tt.store %x, %b : !tt.ptr<i32>", "%t = arith.divsi %a, %b : i32"]
+)
+def test_the_first_of_several_mistakes_is_reported(between: str, a: int, b: int, c: int, said: str | None) -> None:
+    """Checks with nothing but arithmetic between them share a branch; what has effects is done between them."""
+    kernel = jn.kernel.from_ttir(f"""
+module {{
+  tt.func public @f(%x: !tt.ptr<i32>, %a: i32, %b: i32, %c: i32) {{
+    %zero = arith.constant 0 : i32
+    %one = arith.cmpi ne, %a, %zero : i32
+    tt.assert %one, "first" : i1
+    {between}
+    %two = arith.cmpi ne, %b, %zero : i32
+    tt.assert %two, "second" : i1
+    %three = arith.cmpi ne, %c, %zero : i32
+    tt.assert %three, "third" : i1
+    tt.store %x, %c : !tt.ptr<i32>
+    tt.return
+  }}
+}}
+""")
+    x = np.full(1, 9, np.int32)
+    if said is None:
+        kernel.launch(1, x, a, b, c)
+        assert x[0] == c
+        return
+    with pytest.raises(jn.KernelAssertionError, match=said):
+        kernel.launch(1, x, a, b, c)
+    assert x[0] == (b if "store" in between and said != "first" else 9)
