@@ -102,7 +102,7 @@ class Status:
     def stop_unless(self, holds: V, site: Site, program: V, lane: V) -> None:
         """Stop the launch if the i1 is false; the first site to do so is the one that is reported."""
         f, last = self._f, self._last
-        checks = ((holds, self.add(site)),)
+        checks: tuple[tuple[V, int], ...] = ((holds, self.add(site)),)
         if last is not None and last.goes_with(f, program, lane):
             # One branch for both: nothing but arithmetic stands between.
             del f.lines[last.first : last.behind]
