@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .gpu_code import DEFAULT_WARPS, GpuKernels
+from .gpu_code import GpuKernels
 from .gpu_descriptors import MULTIPLE, DescribedTensor, root_address
 from .lowering.artifact import TensorMap, TensorSizes
+from .lowering.llvm.nvptx.targets import DEFAULT_WARPS
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType

@@ -17,7 +17,7 @@ from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
-from .lowering.llvm.nvptx.targets import gpu_target
+from .lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_functions import FuncOp
@@ -33,8 +33,6 @@ from .runtime.ptxsim.findings import PtxCheckError
 from .runtime.ptxsim.launch import Module, Result
 from .runtime.ptxsim.tensor_maps import TensorMap as SimulatedMap
 
-DEFAULT_TARGET = "sm_80"
-DEFAULT_WARPS = 4
 WARPS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,17 +14,16 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cuda_launching import launch_on_cuda
-from .gpu_code import DEFAULT_TARGET, DEFAULT_WARPS, GpuCode, GpuKernels
 from .launching import HostProgram, word_of
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
+from .lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
@@ -33,7 +32,6 @@ from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from .lowering.tt.interpret import find_function, interpret
-from .lowering.tt.made_descriptors import MadeDescriptor, made_descriptors
 from .lowering.tt.pass_pipeline import BEFORE_DESCRIPTORS, PASSES, Pass, run_passes
 from .lowering.tt.provenance import ANYWHERE, ATOMICS, Places, Provenance, overlap, shared_memory
 from .lowering.tt.sanitize import sanitize
@@ -41,9 +39,12 @@ from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.cache import CacheOption, CompileCache, cache_of
-from .runtime.cuda.current import why_unavailable
-from .runtime.cuda.device import CudaDevice, cuda_device
 from .runtime.threads import resolve_threads
+
+if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
+    from .gpu_code import GpuCode, GpuKernels
+    from .lowering.tt.made_descriptors import MadeDescriptor
+    from .runtime.cuda.device import CudaDevice
 
 Array = NDArray[Any]
 
@@ -155,8 +156,12 @@ class Kernel:
         """
         extents = grid_extents(grid)
         if device == "auto":
+            from .runtime.cuda.current import why_unavailable
+
             device = "cpu" if sanitize or why_unavailable() is not None else "cuda"
         if isinstance(device, str) and device.split(":")[0] == "cuda":
+            from .runtime.cuda.device import cuda_device
+
             self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize, warps)
             return
         if device == "ptxsim":
@@ -192,6 +197,8 @@ class Kernel:
         if target is not None:
             raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
         given = supplied(self._function, args, self.parameters)
+        from .cuda_launching import launch_on_cuda
+
         launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written, warps)
 
     @property
@@ -247,6 +254,8 @@ class Kernel:
     @functools.cached_property
     def _gpu(self) -> GpuKernels:
         with self._lock:
+            from .gpu_code import GpuKernels
+
             return GpuKernels(self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written)
 
     def asm(self, target: str = "host") -> str:
@@ -272,6 +281,8 @@ class Kernel:
             return ()
         function = self._copy()
         run_passes(function, BEFORE_DESCRIPTORS)
+        from .lowering.tt.made_descriptors import made_descriptors
+
         return tuple(made_descriptors(function))
 
     def _simplified_for(self, keep: Collection[int]) -> FuncOp:

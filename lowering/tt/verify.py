@@ -6,7 +6,7 @@ used, and that the regions of `scf` operations carry the types of their operands
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from xdsl.dialects.builtin import IndexType
@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...promotion.errors import InternalError, JoineryError
 from . import types as t
 from .checks import expect_type, expect_types, fail
+from .dominance import dominated
 from .symbols import symbol_index
 
 
@@ -206,7 +207,7 @@ def _check_inside(op: Operation, visible: set[SSAValue]) -> None:
             visible.difference_update(_check_block(first, visible))
             continue
         # Down the tree of dominators: what a block defines is visible in the blocks below it.
-        below = _dominated(region)
+        below = dominated(region.blocks[0])
         waiting: list[tuple[Block | None, list[SSAValue]]] = [(first, [])]
         while waiting:
             block, defined = waiting.pop()
@@ -230,56 +231,3 @@ def _check_block(block: Block, visible: set[SSAValue]) -> list[SSAValue]:
         visible.update(op.results)
         defined.extend(op.results)
     return defined
-
-
-def _successors(block: Block) -> Iterable[Block]:
-    return block.last_op.successors if block.last_op is not None else ()
-
-
-def _postorder(entry: Block) -> Iterator[Block]:
-    """The blocks that can be reached, every one after those behind it."""
-    seen = {entry}
-    path = [(entry, iter(_successors(entry)))]
-    while path:
-        block, left = path[-1]
-        following = next((each for each in left if each not in seen), None)
-        if following is None:
-            path.pop()
-            yield block
-        else:
-            seen.add(following)
-            path.append((following, iter(_successors(following))))
-
-
-def _dominated(region: Region) -> dict[Block, list[Block]]:
-    """Block → the blocks that it dominates immediately (Cooper, Harvey and Kennedy's iteration). Unreachable
-    blocks are left out: any use is legal there (texts made by a front end have such blocks)."""
-    entry = region.blocks[0]
-    number = {block: index for index, block in enumerate(_postorder(entry))}
-    order = sorted(number, key=number.__getitem__, reverse=True)
-    before: dict[Block, list[Block]] = {block: [] for block in order}
-    for block in order:
-        for successor in _successors(block):
-            before[successor].append(block)
-    dominator = {entry: entry}
-    changed = True
-    while changed:
-        changed = False
-        for block in order[1:]:
-            new: Block | None = None
-            for other in before[block]:
-                if other not in dominator:
-                    continue
-                while new is not None and new is not other:
-                    if number[new] < number[other]:
-                        new = dominator[new]
-                    else:
-                        other = dominator[other]
-                new = other
-            assert new is not None
-            if dominator.get(block) is not new:
-                dominator[block], changed = new, True
-    below: dict[Block, list[Block]] = {}
-    for block in order[1:]:
-        below.setdefault(dominator[block], []).append(block)
-    return below

@@ -6,12 +6,11 @@ where they hold. Block arguments live in stack slots (scalars) and in scratch (b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
-
 from ....promotion.errors import UnsupportedError
+from ...tt.dominance import dominated, postorder
 from ..elementwise import register_element
 from ..ir import V
 from ..syntax import element_name, is_tensor, shape_of
@@ -41,16 +40,10 @@ class _Branches:
         self.k = k
         self.leave = leave
         self.entry = blocks[0]
-        graph = nx.DiGraph()
-        graph.add_nodes_from(blocks)
-        graph.add_edges_from((block, target) for block in blocks for target in block.last_op.successors)
-        parents = nx.immediate_dominators(graph, self.entry)
-        order = {block: i for i, block in enumerate(reversed(list(nx.dfs_postorder_nodes(graph, self.entry))))}
-        self.children: dict[Any, list[Any]] = {block: [] for block in blocks}
-        for block in sorted(order, key=order.__getitem__):
-            if block is not self.entry:
-                self.children[parents[block]].append(block)
-        self.loops = {target for block, target in graph.edges if order[target] <= order[block]}
+        after = {block: number for number, block in enumerate(postorder(self.entry))}
+        self.children: Mapping[Any, list[Any]] = {block: [] for block in blocks} | dominated(self.entry)
+        edges = [(block, target) for block in blocks for target in block.last_op.successors]
+        self.loops = {target for block, target in edges if after[target] >= after[block]}
         self.labels = {block: k.f.label("bb") for block in blocks if block is not self.entry}
         self.slots: dict[Any, V | Stored] = {}
         for block in self.labels:

@@ -11,6 +11,9 @@ from difflib import get_close_matches
 from ....promotion.errors import UserError
 
 WARP_SIZE = 32
+DEFAULT_TARGET = "sm_80"
+DEFAULT_WARPS = 4
+"""Of kernels from texts: the GPU that PTX is made for, and how many warps run one program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,61 @@
+"""Which blocks of a region are always passed on the way to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from xdsl.ir import Block
+
+
+def _successors(block: Block) -> Iterable[Block]:
+    return block.last_op.successors if block.last_op is not None else ()
+
+
+def postorder(entry: Block) -> Iterator[Block]:
+    """The blocks that can be reached, every one after those behind it."""
+    seen = {entry}
+    path = [(entry, iter(_successors(entry)))]
+    while path:
+        block, left = path[-1]
+        following = next((each for each in left if each not in seen), None)
+        if following is None:
+            path.pop()
+            yield block
+        else:
+            seen.add(following)
+            path.append((following, iter(_successors(following))))
+
+
+def dominated(entry: Block) -> dict[Block, list[Block]]:
+    """Block → the blocks that it dominates immediately, in reverse postorder; for those that can be reached from `entry`.
+
+    Source: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm".
+    """
+    number = {block: index for index, block in enumerate(postorder(entry))}
+    order = sorted(number, key=number.__getitem__, reverse=True)
+    before: dict[Block, list[Block]] = {block: [] for block in order}
+    for block in order:
+        for successor in _successors(block):
+            before[successor].append(block)
+    dominator = {entry: entry}
+    changed = True
+    while changed:
+        changed = False
+        for block in order[1:]:
+            new: Block | None = None
+            for other in before[block]:
+                if other not in dominator:
+                    continue
+                while new is not None and new is not other:
+                    if number[new] < number[other]:
+                        new = dominator[new]
+                    else:
+                        other = dominator[other]
+                new = other
+            assert new is not None
+            if dominator.get(block) is not new:
+                dominator[block], changed = new, True
+    below: dict[Block, list[Block]] = {}
+    for block in order[1:]:
+        below.setdefault(dominator[block], []).append(block)
+    return below
