@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
+from xdsl.dialects import cf, scf
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FunctionType, i32
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from ...promotion.errors import UnsupportedError
@@ -22,6 +22,7 @@ from .descriptor_types import block_of, is_composite, part_types
 from .dialect_block_pointers import MakeTensorPtrOp
 from .dialect_descriptors import MakeTensorDescriptorOp
 from .dialect_functions import FuncOp
+from .dominance import postorder
 from .integer_facts import MANY, carried, chosen, trailing_zeros
 from .made_descriptors import SOURCE, first_words, made_descriptors, source_attribute
 
@@ -70,12 +71,7 @@ class _Expansion:
     def run(self) -> None:
         entry = self.function.body.blocks[0]
         replaced = self._parameters(entry)
-        for block in self.function.body.blocks:
-            known = self._kept | self.parts.keys()
-            foreign = next((arg for arg in block.args if is_composite(arg.type) and arg not in known), None)
-            if foreign is not None:
-                raise UnsupportedError(f"host lowering: {foreign.type} passed to a block by a branch")
-            self._block(block)
+        self._blocks(self.function.body)
         for argument in replaced:
             entry.erase_arg(argument)
 
@@ -119,13 +115,42 @@ class _Expansion:
 
     # Blocks of operations
 
+    def _blocks(self, region: Region) -> None:
+        """Blocks that branches lead to take the parts; every block comes after those that it is reached through."""
+        first, *others = region.blocks
+        taken = {block: [argument for argument in block.args if is_composite(argument.type)] for block in others}
+        for block, arguments in taken.items():
+            self._carry(block, arguments)
+        order = dict.fromkeys(reversed(list(postorder(first))))
+        dead = []
+        for block in (*order, *[block for block in others if block not in order]):
+            dead += self._rewritten(block)
+        _erase(dead)
+        for block, arguments in taken.items():
+            for argument in arguments:
+                block.erase_arg(argument)
+
+    def _branch(self, op: Operation) -> None:
+        """Passes the parts of what a branch passes, behind the others."""
+        flat = self._flat
+        if isinstance(op, cf.ConditionalBranchOp):
+            found = [[op.cond], flat(op.then_arguments), flat(op.else_arguments)]
+        elif isinstance(op, cf.SwitchOp):
+            cases = [flat(passed) for passed in op.case_operand]
+            found = [[op.flag], flat(op.default_operands), [value for passed in cases for value in passed]]
+            op.properties["case_operand_segments"] = DenseArrayBase.from_list(i32, [len(passed) for passed in cases])
+        else:
+            op.operands = flat(op.operands)
+            return
+        op.operands = [value for values in found for value in values]
+        op.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [len(values) for values in found])
+
     def _block(self, block: Block) -> None:
-        dead: list[Operation] = []
-        for op in list(block.ops):
-            if self._operation(op):
-                dead.append(op)
-        for op in reversed(dead):
-            block.erase_op(op)
+        _erase(self._rewritten(block))
+
+    def _rewritten(self, block: Block) -> list[Operation]:
+        """Rewrites the operations of a block; those that were replaced."""
+        return [op for op in list(block.ops) if self._operation(op)]
 
     def _operation(self, op: Operation) -> bool:
         """Rewrites the operation; whether it was replaced."""
@@ -139,6 +164,10 @@ class _Expansion:
         if op.name in ("scf.yield", "scf.condition"):
             if composite:
                 op.operands = self._flat(op.operands)
+            return False
+        if op.successors:
+            if composite:
+                self._branch(op)
             return False
         if op.name == "arith.select" and composite:
             self._select(op)
@@ -157,8 +186,8 @@ class _Expansion:
             types = ", ".join(str(value.type) for value in (*op.operands, *op.results) if is_composite(value.type))
             raise UnsupportedError(f"host lowering: {op.name} of {types}")
         for region in op.regions:
-            for inner in region.blocks:
-                self._block(inner)
+            if region.blocks:
+                self._blocks(region)
         return False
 
     def _parts(self, value: SSAValue) -> Parts:
@@ -343,6 +372,13 @@ class _Expansion:
     def _substitute(self, old: SSAValue, new: SSAValue) -> None:
         old.replace_all_uses_with(new)
         self._replaced[old] = new
+
+
+def _erase(dead: Sequence[Operation]) -> None:
+    for op in reversed(dead):
+        block = op.parent
+        assert block is not None
+        block.erase_op(op)
 
 
 def _end(region: Region) -> Operation:
