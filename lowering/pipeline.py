@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ..graph.graph import Graph
 from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
+from .collection import no_collection
 from .expand import expand
 from .llvm.nvptx.targets import GpuTarget
 from .nest import Extent, size_text
@@ -24,6 +25,7 @@ from .target import HostTarget
 from .tt.text import print_module
 
 
+@no_collection()
 def lower_graph(
     graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, stop_after: Stage | None = None
 ) -> Lowered:

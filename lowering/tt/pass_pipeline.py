@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ...promotion.errors import UserError
+from ..collection import no_collection
 from .dialect_functions import FuncOp
 from .expand_arithmetic import expand_arithmetic
 from .expand_control import expand_control
@@ -58,6 +59,7 @@ BEFORE_DESCRIPTORS = "dce"
 """The pass after which `made_descriptors` finds what `expand-descriptors` may keep."""
 
 
+@no_collection()
 def run_passes(
     function: FuncOp,
     stop_after: str | None = None,

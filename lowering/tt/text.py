@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.printer import Printer
 
 from ...promotion.errors import UserError
+from ..collection import no_collection
 from .attributes import is_older
 from .dialect_functions import FuncOp
 from .lexing import line_and_column
@@ -29,6 +30,7 @@ from .verify import first_problem
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
 
 
+@no_collection()
 def parse(text: str, source: str = "<text>", check: bool = True) -> ModuleOp:
     """Read a module and verify it. `source` names the text in messages.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...collection import no_collection
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
 from ..ir import Function, Module, SharedFunction, V
@@ -37,6 +38,7 @@ class HostKernel:
         return compile_assembly(self.llvm_ir, self.target)
 
 
+@no_collection()
 def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumstances = ORDINARY) -> HostKernel:
     """Code for launches under these circumstances.
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...artifact import TensorMap
+from ...collection import no_collection
 from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...tt.descriptor_types import TensorDescType
-from ..collection import no_collection
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import llvmlite.binding as llvm
-from joinery.lowering.llvm.collection import no_collection
+from joinery.lowering.collection import no_collection
 from joinery.lowering.llvm.ir import Function, Module, V, const
 
 

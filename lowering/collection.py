@@ -1,7 +1,7 @@
-"""Pauses of Python's cyclic garbage collection while code is printed.
+"""Pauses of Python's cyclic garbage collection while texts are read and code is made.
 
-A lowering makes tens of thousands of small values that live until it ends. That many set off collections of everything the
-process holds, which take longer than the lowering.
+Readers and lowerings make tens of thousands of small values that live until they end. That many set off collections of all that
+the process holds, which take longer than the work itself: 60 to 150 ms for a text of 20 ms.
 """
 
 from __future__ import annotations
