@@ -173,6 +173,7 @@ def _run(options: argparse.Namespace) -> int:
     if is_kernel(options.model):
         return run_kernel(options, _read)
     of_kernels = {"--grid": options.grid, "--name": options.function, "--sanitize": options.sanitize}
+    of_kernels |= {"--numerics": options.numerics}
     of_kernels |= {"--interpret": options.interpret, "--in-place": options.in_place, "ARGUMENT": options.arguments}
     for what, given in of_kernels.items():
         if given:

@@ -123,7 +123,7 @@ class CompiledGraph:
 
     `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the symbolic dims in the
     order of the `dims` argument. `checks` are the messages of the runtime checks `jn_prepare` makes, by index.
-    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text.
+    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text. `numerics`: "strict" or "fast".
     """
 
     name: str
@@ -139,3 +139,4 @@ class CompiledGraph:
     ttir: dict[str, str]
     llvm_ir: str
     gpu: GpuProgram | None = None
+    numerics: str = "strict"

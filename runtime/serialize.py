@@ -31,7 +31,7 @@ from ..promotion.errors import UserError
 from .gpu import WORD_BYTES
 from .layouts import stored_shape
 
-FORMAT = 2
+FORMAT = 3
 MAX_HEADER_BYTES = 64 << 20
 MAX_ITEMS = 100_000
 MAX_TEXT = 10_000
@@ -53,6 +53,7 @@ def encode_compiled(compiled: CompiledGraph) -> bytes:
         "name": compiled.name,
         "target": compiled.target,
         "key": compiled.key,
+        "numerics": compiled.numerics,
         "dims": list(compiled.dims),
         "inputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.inputs],
         "outputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.outputs],
@@ -140,6 +141,7 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
         ttir=ttir,
         llvm_ir=_utf8(blobs[code_length : code_length + ir_length], "LLVM IR"),
         gpu=_gpu_program(fields, codes),
+        numerics=fields["numerics"],
     )
 
 
@@ -388,6 +390,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "name": text,
     "target": text,
     "key": text,
+    "numerics": text,
     "dims": items(text),
     "inputs": items(_tensor),
     "outputs": items(_tensor),
