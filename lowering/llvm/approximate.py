@@ -1,25 +1,26 @@
 """Approximations of float32 functions and quotients, for operations whose flags allow them (`afn`, `arcp`).
 
 Infinities, NaN, zeros and their signs are those of the accurate forms. Sources of the bounds: PTX ISA, "Floating-Point
-Instructions" (ex2, lg2, rcp, rsqrt, sqrt, div.full); what we measured is in docs/design/011-numerics.md.
+Instructions" (ex2, lg2, rcp, rsqrt, sqrt, div.approx); what we measured is in docs/design/011-numerics.md.
 
-On GPUs: exp2 is one instruction, 2 ulp; exp one more, which rounds x · log2 e: 2 + 1.2 |x| ulp; denormal results of both are 0.
-log2 has an absolute error of 2^-22 for x in (1/2, 2) and a relative one of 2^-22 elsewhere, log a rounding more. Quotients,
-sqrt and rsqrt are within 2 ulp over the whole range, denormals included. On hosts exp has a shorter polynomial, within 4 ulp
-over the whole range; quotients, roots and logarithms are as accurate as ever. erf has an absolute error below 5e-7, tanh 6 ulp
-on both.
+On GPUs: exp2 is one instruction, 2 ulp; exp one more, which rounds x · log2 e: 3 + 1.23 |x| ulp; denormal results of both
+are 0. log2 has an absolute error of 2^-22 for x in (1/2, 2) and a relative one of 2^-22 elsewhere, log a rounding more.
+Quotients are within 3 ulp, sqrt and rsqrt within 2, over the whole range, denormals included. On hosts exp has a shorter
+polynomial, within 2.3 ulp over the whole range; quotients, roots and logarithms are as accurate as ever. erf has an absolute
+error below 5e-7, tanh 6 ulp on both.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..tt.fast_math import APPROXIMATE, RECIPROCAL, allows
 from . import mathlib_f32 as f32
 from . import mathlib_tables as table
-from .ir import Function, V, const, element, lanes
+from .ir import Function, V, const
 from .lanes import Lanes
 
 DIVISIONS = frozenset({"arith.divf"})
@@ -79,45 +80,41 @@ def may_divide(f: Function, elem: str, attrs: Mapping[str, Any]) -> bool:
 
 def quotient(f: Function, a: V, b: V) -> V:
     """a / b of one pair of numbers (PTX)."""
-    assert element(a.type) == "float"
-    assert lanes(a.type) == 1
-    inverse = _constant_inverse(b)
-    if inverse is not None:
-        return f.binary("fmul", a, inverse)
-    return f.target_intrinsic("llvm.nvvm.div.full", [a, b], a.type)
-
-
-def _constant_inverse(b: V) -> V | None:
-    """1/b of a constant, if both are normal numbers."""
-    if not b.ref.startswith("0x"):
-        return None
-    value = _float_of(b.ref)
-    if not 2.0**-126 <= abs(value) <= 2.0**126:
-        return None
-    return const(1.0 / value, b.type)
-
-
-def _float_of(literal: str) -> float:
-    import struct
-
-    return float(struct.unpack("<d", struct.pack("<Q", int(literal, 16)))[0])
+    return quotients(f, [a], b)[0]
 
 
 _LARGE, _FACTOR = 2.0**64, 2.0**32
 
 
 def quotients(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
-    """Several numbers divided by one (PTX): within 2 ulp over the whole range.
+    """Numbers divided by one (PTX): within 2 ulp over the whole range, as the ISA says of a · (1/b); 3 if the reciprocal is
+    off by a whole ulp.
 
     The divisor is scaled by a power of two, so that its reciprocal is a normal number, and the products with the reciprocal
-    by the same, after which they are the quotients: neither product leaves the range unless the quotient does.
+    by the same, after which they are the quotients: neither product leaves the range unless the quotient does. As many
+    instructions as div.full for one quotient, two for every further one, by other operations too.
     """
+    assert divisor.type == "float"
     inverse = _constant_inverse(divisor)
     if inverse is not None:
         return [f.binary("fmul", a, inverse) for a in dividends]
-    size = f.intrinsic("fabs", [divisor])
+    size = _numbered(f, "llvm.fabs.f32", divisor)
     one, up, down = (const(x, "float") for x in (1.0, _FACTOR, 1 / _FACTOR))
     scale = f.select(f.fcmp("ogt", size, const(_LARGE, "float")), down, one)
     scale = f.select(f.fcmp("olt", size, const(1 / _LARGE, "float")), up, scale)
-    inverse = f.target_intrinsic("llvm.nvvm.rcp.approx.ftz.f", [f.binary("fmul", divisor, scale)], "float")
+    inverse = _numbered(f, "llvm.nvvm.rcp.approx.ftz.f", f.binary("fmul", divisor, scale))
     return [f.binary("fmul", f.binary("fmul", a, inverse), scale) for a in dividends]
+
+
+def _numbered(f: Function, name: str, x: V) -> V:
+    """A call that is printed once for an operand."""
+    f.module.declare(name, x.type, [x.type])
+    return f.pure(f"call {x.type} @{name}({x.type} {x.ref})", x.type)
+
+
+def _constant_inverse(b: V) -> V | None:
+    """1/b of a constant, if both are normal numbers."""
+    if not b.ref.startswith("0x"):
+        return None
+    value: float = struct.unpack("<d", struct.pack("<Q", int(b.ref, 16)))[0]
+    return const(1.0 / value, b.type) if 2.0**-126 <= abs(value) <= 2.0**126 else None

@@ -162,16 +162,26 @@ def test_quotients_by_one_number(divisor: float, error: str) -> None:
     _same_quotients(y, strict, exact, 3)
 
 
-def test_quotients_of_pairs() -> None:
-    body = f"%z = arith.addf %x, %x : tensor<{BLOCK}xf32>\n  %y = arith.divf %x, %z : tensor<{BLOCK}xf32>"
-    operation = "%y0 = arith.divf %x0, %x1 fastmath<afn> : tensor<256xf32>"
+@pytest.mark.parametrize("flag", ["afn", "arcp", "fast"])
+def test_quotients_of_pairs(flag: str, error: str) -> None:
+    operation = f"%y0 = arith.divf %x0, %x1 fastmath<{flag}> : tensor<256xf32>"
     k = kernel([((256,), "f32"), ((256,), "f32")], [((256,), "f32")], operation)
-    assert "div.full.f32" in k.ptx()
-    assert "div.full.f32" in over_blocks(body, "fast").ptx()
+    assert not re.search(r"\b(div|rcp)\.rn", k.ptx())
     left, right = (np.resize(each, 256) for each in (np.repeat(SPECIAL, 13), np.tile(SPECIAL, 13)))
     y = simulate(k, left, right, empty((256,), "f32"))[2]
     with np.errstate(all="ignore"):
-        _same_quotients(y, left / right, left.astype(np.float64) / right, 2)
+        _same_quotients(y, left / right, left.astype(np.float64) / right, 3)
+
+
+def test_divisions_by_one_number_share_its_reciprocal() -> None:
+    block = f"tensor<{BLOCK}xf32>"
+    body = f"""%bs = tt.splat %b : f32 -> {block}
+  %u = arith.divf %x, %bs : {block}
+  %one = arith.constant 1.0 : f32
+  %n = arith.divf %one, %b : f32
+  %ns = tt.splat %n : f32 -> {block}
+  %y = arith.addf %u, %ns : {block}"""
+    assert len(re.findall(r"rcp\.approx\.ftz", over_blocks(body, "fast").ptx())) == 1
 
 
 def test_quotients_by_constants_are_products() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import joinery as jn
 import pytest
@@ -10,7 +11,7 @@ from joinery.lowering.tt.interpret import find_function
 from joinery.lowering.tt.pass_pipeline import PASSES, run_passes
 from joinery.lowering.tt.text import parse, print_module
 
-BLOCK = "tensor<64xf32>"
+KERNELS = Path(jn.__file__).parent / "benchmarks" / "kernels"
 
 
 def text(body: str, elem: str = "f32") -> str:
@@ -207,3 +208,13 @@ def test_16_bit_products_are_fused_two_at_a_time(elem: str) -> None:
     ptx = jn.kernel.from_ttir(text(SUM, elem), numerics="fast").gpu_code("sm_80", 1).ptx
     assert f"fma.rn.{elem}x2" in ptx
     assert not re.search(r"\b(mul|add)\.(rn\.)?(f32|f16)", ptx)
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.glob("*.ttir")), ids=lambda path: path.stem)
+def test_strict_code_of_kernels_has_no_flag_and_fuses_nothing(path: Path) -> None:
+    k = jn.kernel.from_ttir(path)
+    for target in ("host", "sm_80"):
+        code = k.llvm_ir(target)
+        assert not re.search(r"\b(contract|afn|arcp|reassoc|nnan|ninf|nsz|fast)\b", code)
+        assert not re.search(r"ex2\.approx\.ftz|rcp\.approx|lg2\.approx|\bsqrt\.approx|div\.(full|approx)", code)
+    assert k.numerics == "strict"
