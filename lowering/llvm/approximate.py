@@ -5,7 +5,7 @@ Instructions" (ex2, lg2, rcp, rsqrt, sqrt, div.approx); what we measured is in d
 
 On GPUs: exp2 is one instruction, 2 ulp; exp one more, which rounds x · log2 e: 3 + 1.23 |x| ulp; denormal results of both
 are 0. log2 has an absolute error of 2^-22 for x in (1/2, 2) and a relative one of 2^-22 elsewhere, log a rounding more.
-Quotients are within 3 ulp, sqrt and rsqrt within 2, over the whole range, denormals included. On hosts exp has a shorter
+Quotients and rsqrt are within 3 ulp, sqrt within 2, over the whole range, denormals included. On hosts exp has a shorter
 polynomial, within 2.3 ulp over the whole range; quotients, roots and logarithms are as accurate as ever. erf has an absolute
 error below 5e-7, tanh 6 ulp on both.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Callable
@@ -118,6 +119,15 @@ def test_roots(name: str, error: str) -> None:
     x, y = on_all(function(name), magnitudes(8000))
     exact = np.sqrt(x.astype(np.float64)) if name == "sqrt" else 1 / np.sqrt(x.astype(np.float64))
     assert ulps(y, exact).max() <= 2.5
+
+
+def test_erf_and_tanh(error: str) -> None:
+    x, y = on_all(function("tanh"), numbers(-10, 10, 8000))
+    assert ulps(y, np.tanh(x.astype(np.float64))).max() <= 6
+    x, y = on_all(function("erf"), np.concatenate([numbers(-4.5, 4.5, 8000), numbers(-0.01, 0.01, 1000)]))
+    exact = np.array([math.erf(each) for each in x.tolist()])
+    assert np.abs(y - exact).max() < 5e-7
+    assert (np.abs(y) <= 1).all()
 
 
 FUNCTIONS = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "expm1", "log1p", "sin", "cos"]
