@@ -66,7 +66,9 @@ def tanh(lane: Lanes, x: V) -> V:
 
 
 def _divide(lane: Lanes) -> f32.Divide:
-    return (lambda a, b: quotient(lane.fn, a, b)) if lane.is_ptx else lane.div
+    """The quotient, but 1 at most: 1 - tanh(x)² must not become negative."""
+    divide = (lambda a, b: quotient(lane.fn, a, b)) if lane.is_ptx else lane.div
+    return lambda a, b: lane.at_most(divide(a, b), 1.0)
 
 
 # Quotients
