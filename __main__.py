@@ -146,6 +146,7 @@ def _inspect(options: argparse.Namespace) -> int:
     section("compiled for", (", ".join(target.split("|")[:2]) for target in manifest.targets))
     if compiled is None:
         raise UserError(f"{options.model} holds no compiled code; fix: save the model anew with Model.save")
+    section("numerics", [compiled.numerics])
     section("inputs", map(_tensor, compiled.inputs))
     section("outputs", map(_tensor, compiled.outputs))
     section("dims", compiled.dims)

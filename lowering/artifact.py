@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NUMERICS = ("strict", "fast")
+"""What code may do with float arithmetic: docs/design/011-numerics.md."""
+
 GPU_ALIGNMENT = 64
 """Bytes: the arguments of a graph's kernels on a GPU start at multiples of it, inputs too, since they are copied there."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..promotion.errors import UserError
-
-NUMERICS = ("strict", "fast")
+from .artifact import NUMERICS
 
 
 def checked_numerics(numerics: Any, what: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ..lowering.artifact import (
+    NUMERICS,
     CompiledGraph,
     ConstantSpec,
     GpuLaunch,
@@ -113,6 +114,8 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
     fields = checked_fields(header, _FIELDS, "compiled graph")
     if fields["format"] != FORMAT:
         raise _bad(f"format {fields['format']} is not {FORMAT}")
+    if fields["numerics"] not in NUMERICS:
+        raise _bad(f"numerics {fields['numerics']!r} is none of {', '.join(NUMERICS)}")
     blobs = view[8 + length :]
     code_length, ir_length = fields["object_code"], fields["llvm_ir"]
     texts = sum(size for _, size in fields["ttir"]) + sum(fields["ptx"])

@@ -226,8 +226,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "--numerics is for kernels" in capsys.readouterr().err
 
 
-def test_the_manifest_says_so(tmp_path: Path) -> None:
+def test_the_file_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jn.compile(example(), "cpu", numerics="fast", cache=False).save(tmp_path / "m.joinery")
+    assert main(["inspect", str(tmp_path / "m.joinery")]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[lines.index("numerics") + 1].strip() == "fast"
     content = (tmp_path / "m.joinery").read_bytes()
     length = int.from_bytes(content[16:24], "little")
     assert json.loads(content[56 : 56 + length])["metadata"] == {"numerics": "fast"}
