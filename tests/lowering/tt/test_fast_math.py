@@ -65,6 +65,11 @@ def test_fast_puts_flags_on_arithmetic_and_functions_only() -> None:
     assert [found[0] for found in flagged if found] == ["arith.mulf", "arith.subf", "arith.divf", "math.exp"]
 
 
+def test_flags_that_are_there_stay() -> None:
+    kept = after(text("%y = arith.addf %a, %b fastmath<nnan,nsz> : BLOCK"), "fast-math", "fast")
+    assert "fastmath<nnan,nsz,arcp,contract,afn>" in kept
+
+
 def test_what_expansions_write_has_no_flags() -> None:
     """PTX says itself what it rounds."""
     body = (
