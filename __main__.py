@@ -146,6 +146,7 @@ def _inspect(options: argparse.Namespace) -> int:
     section("compiled for", (", ".join(target.split("|")[:2]) for target in manifest.targets))
     if compiled is None:
         raise UserError(f"{options.model} holds no compiled code; fix: save the model anew with Model.save")
+    section("numerics", [compiled.numerics])
     section("inputs", map(_tensor, compiled.inputs))
     section("outputs", map(_tensor, compiled.outputs))
     section("dims", compiled.dims)
@@ -173,6 +174,7 @@ def _run(options: argparse.Namespace) -> int:
     if is_kernel(options.model):
         return run_kernel(options, _read)
     of_kernels = {"--grid": options.grid, "--name": options.function, "--sanitize": options.sanitize}
+    of_kernels |= {"--numerics": options.numerics}
     of_kernels |= {"--interpret": options.interpret, "--in-place": options.in_place, "ARGUMENT": options.arguments}
     for what, given in of_kernels.items():
         if given:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .cli_text import WIDTH, wrapped
+from .lowering.numerics import NUMERICS
 from .promotion import DType, UserError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def add_compile(add: Add) -> None:
     )
     parser.add_argument("--target", default="host", help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
     parser.add_argument("--after", metavar="PASS", help="with --emit ttir: the text after this pass")
+    add_numerics(parser)
     parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal")
 
 
@@ -67,6 +69,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-place", action="store_true", help="of a kernel: write changed arrays back to their files"
     )
+    add_numerics(parser, "of a kernel: ")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--sanitize", action="store_true", help="of a kernel: check every access, undefined values, races"
@@ -74,16 +77,23 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--interpret", action="store_true", help="of a kernel: run by the NumPy interpreter")
 
 
-def _kernel(path: str, function: str | None) -> Kernel:
+def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
+    parser.add_argument(
+        "--numerics", choices=NUMERICS, default=None,
+        help=f"{more}strict, or fast: approximations and fused multiply-adds are allowed (default: strict)",
+    )  # fmt: skip
+
+
+def _kernel(path: str, function: str | None, numerics: str | None) -> Kernel:
     from .kernel import from_ttir
 
     if not is_kernel(path):
         raise UserError(f"{path}: expected the text of a kernel, a file that ends in {' or '.join(SUFFIXES)}")
-    return from_ttir(Path(path), function)
+    return from_ttir(Path(path), function, numerics=numerics or NUMERICS[0])
 
 
 def _compile(options: argparse.Namespace) -> int:
-    kernel = _kernel(options.kernel, options.function)
+    kernel = _kernel(options.kernel, options.function, options.numerics)
     if options.after is not None and options.emit != "ttir":
         raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
     if options.emit == "ttir":
@@ -110,7 +120,7 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], np.ndarray[Any
         raise UserError(
             "--input and --trusted are for saved models; a kernel's arguments follow its file, in their order"
         )
-    kernel = _kernel(options.model, options.function)
+    kernel = _kernel(options.model, options.function, options.numerics)
     if options.grid is None:
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
     grid = _grid(options.grid)

@@ -15,6 +15,7 @@ from .lowering.artifact import CompiledGraph, ConstantSpec
 from .lowering.keys import compile_key, constant_labels
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.nvptx.targets import GpuTarget, gpu_target
+from .lowering.numerics import checked_numerics
 from .lowering.target import HostTarget
 from .promotion.dtype import DType
 from .promotion.errors import InternalError, UserError
@@ -45,6 +46,7 @@ def compile(  # noqa: A001 - the public name
     *,
     target: str | None = None,
     threads: int | None = None,
+    numerics: str = "strict",
     cache: CacheOption = True,
 ) -> Model:
     """Compile a finished graph.
@@ -56,11 +58,15 @@ def compile(  # noqa: A001 - the public name
         target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
             "ptxsim".
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
+        numerics: "strict": every operation rounds to its dtype as IEEE 754 says, and elementary functions of float32 are
+            within 2 ulp. "fast": products may be fused with sums, and elementary functions, quotients and square roots of
+            float32 approximated, within the bounds of docs/design/011-numerics.md; results that would be denormal may be 0.
+            Infinities, NaN and signed zeros stay what they are, and nothing is reassociated.
         cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
             instead of compiling; a path or a `CompileCache` names the directory.
 
-    Raises `UserError` for an unfinished graph, an unknown device or a missed "must-hit"; `UnsupportedError` for a graph that
-    cannot be compiled; `DeviceError` for a GPU that is not there.
+    Raises `UserError` for an unfinished graph, an unknown device or `numerics`, or a missed "must-hit"; `UnsupportedError`
+    for a graph that cannot be compiled; `DeviceError` for a GPU that is not there.
     """
     if not isinstance(graph, Graph):
         raise UserError(
@@ -68,9 +74,10 @@ def compile(  # noqa: A001 - the public name
         )
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
+    numerics = checked_numerics(numerics, "compile")
     device, resolved = _resolve(device, target, "compile")
     store = cache_of(cache)
-    compiled = _compiled(graph, resolved, cache, store, constant_labels(graph))
+    compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
     constants = _constants(graph, compiled, {})
 
     def archive() -> Archive:
@@ -160,9 +167,14 @@ def _arrays(graph: Graph) -> list[Array]:
 
 
 def _compiled(
-    graph: Graph, target: Target, cache: CacheOption, store: CompileCache | None, labels: Mapping[int, str]
+    graph: Graph,
+    target: Target,
+    numerics: str,
+    cache: CacheOption,
+    store: CompileCache | None,
+    labels: Mapping[int, str],
 ) -> CompiledGraph:
-    key = compile_key(graph, target)
+    key = compile_key(graph, target, numerics)
     found = store.get(key) if store is not None else None
     if found is not None:
         # equal graphs of other names share an entry
@@ -175,7 +187,7 @@ def _compiled(
     from .lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
 
     own = _own_stages(target)
-    state = lower_graph(graph, target, own)
+    state = lower_graph(graph, target, own, numerics=numerics)
     assert state.expanded is not None
     names: dict[int, str] = {}
     for symbol in state.expanded.symbols:
@@ -216,9 +228,9 @@ def load(
 ) -> Model:
     """Open a model that `Model.save` wrote.
 
-    Devices and targets are those of `compile`. The file is checked, and its weights are mapped, not read. No code in it
-    runs unless `trusted` is True, which is for files you wrote yourself; otherwise the graph is compiled anew, through the
-    cache.
+    Devices and targets are those of `compile`, `numerics` is that of the saved model. The file is checked, and its weights are
+    mapped, not read. No code in it runs unless `trusted` is True, which is for files you wrote yourself; otherwise the graph is
+    compiled anew, through the cache.
 
     Raises `UserError` for a file that is no artifact, damaged or changed.
     """
@@ -236,7 +248,8 @@ def load(
         raise UserError(f"artifact {os.fspath(path)}: {error}") from error
     compiled, store = opened.compiled, cache_of(cache)
     if compiled is None:
-        compiled = _compiled(graph, resolved, cache, store, constant_labels(graph))
+        numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
+        compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
     places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
     ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
     constants = _constants(graph, compiled, ready)

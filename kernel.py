@@ -24,6 +24,7 @@ from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from .lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
+from .lowering.numerics import checked_numerics
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
@@ -61,11 +62,15 @@ class Kernel:
 
     Attributes:
         name: the function's name.
+        numerics: "strict" or "fast", see `from_ttir`.
     """
 
-    def __init__(self, module: Any, name: str | None, store: CompileCache | None = None) -> None:
+    def __init__(
+        self, module: Any, name: str | None, store: CompileCache | None = None, numerics: str = "strict"
+    ) -> None:
         self._module = module
         self._store = store
+        self.numerics: str = numerics
         self._function = find_function(module, name)
         self.name: str = self._function.sym_name.data
         self._function_simplified: FuncOp | None = None
@@ -209,7 +214,7 @@ class Kernel:
     def ttir_after(self, name: str) -> str:
         """The function as text after the pass of this name. Raises `UserError` for other names, listing those there are."""
         function = self._copy()
-        run_passes(function, name)
+        run_passes(function, name, numerics=self.numerics)
         return print_module(function)
 
     def stages(self) -> dict[str, str]:
@@ -219,7 +224,7 @@ class Kernel:
         def keep(each: Pass, function: Any) -> None:
             found[each.name] = print_module(function)
 
-        run_passes(self._copy(), watch=keep)
+        run_passes(self._copy(), watch=keep, numerics=self.numerics)
         return found
 
     def _copy(self) -> FuncOp:
@@ -271,7 +276,7 @@ class Kernel:
         """The function after the passes."""
         if self._function_simplified is None:
             simplified = self._copy()
-            run_passes(simplified)
+            run_passes(simplified, numerics=self.numerics)
             self._function_simplified = simplified
         return self._function_simplified
 
@@ -291,7 +296,7 @@ class Kernel:
             with self._lock:
                 return self._simplified()
         function = self._copy()
-        run_passes(function, keep=keep)
+        run_passes(function, keep=keep, numerics=self.numerics)
         return function
 
     def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
@@ -402,20 +407,32 @@ class _Words:
 
 
 def from_ttir(
-    text_or_path: str | os.PathLike[str], name: str | None = None, *, cache: CacheOption = True
+    text_or_path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    numerics: str = "strict",
+    cache: CacheOption = True,
 ) -> Kernel:
     """A block kernel from text in the tt dialect, as Triton prints it or written by hand.
 
     Args:
         text_or_path: the module's text, or the path of a file that holds it: a `Path`, or one line ending in .ttir or .mlir.
         name: which `tt.func`, when there are several public ones.
+        numerics: what the native code may do with float arithmetic. "strict": every operation rounds as IEEE 754 says,
+            elementary functions of float32 are within 2 ulp, denormals are kept. "fast": as if every operation of the text had
+            `fastmath<arcp,contract,afn>`: products are fused with sums, and elementary functions, quotients and square roots
+            of float32 are approximated, within bounds that docs/design/011-numerics.md states; results that would be
+            denormal may be 0. Infinities, NaN and signed zeros stay what they are, nothing is reassociated. `interpret` and
+            `sanitize` are always strict.
         cache: where native code that kernels share is kept between processes: True for the user's cache directory, False for
             nowhere, or a directory or `CompileCache`.
 
-    Raises `UserError` with line and column for text that is no valid module, and for functions that are not there.
+    Raises `UserError` with line and column for text that is no valid module, for functions that are not there, and for another
+    `numerics`.
     """
+    numerics = checked_numerics(numerics, "from_ttir")
     text, source = _source(text_or_path)
-    return Kernel(parse(text, source), name, cache_of(cache))
+    return Kernel(parse(text, source), name, cache_of(cache), numerics)
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:

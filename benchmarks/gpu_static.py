@@ -1,4 +1,5 @@
-"""GPU code that nobody runs: what the assembler makes of our PTX, beside what Triton makes of the same text.
+"""GPU code that nobody runs: what the assembler makes of our PTX, strict and with numerics="fast", beside what Triton makes of
+the same text.
 
 python benchmarks/gpu_static.py [NAME …] [--target sm_80] [--warps 4]
 
@@ -88,12 +89,12 @@ def assemble(ptx: str, target: str) -> tuple[bytes, str]:
         return out.read_bytes(), done.stderr
 
 
-def ours(path: Path, target: str, warps: int) -> dict[str, Any]:
+def ours(path: Path, target: str, warps: int, numerics: str) -> dict[str, Any]:
     import joinery as jn
 
     jn.kernel.from_ttir(HERE / "kernels" / "vec_add.ttir").ptx(target)  # loads LLVM
     start = time.perf_counter()
-    kernel = jn.kernel.from_ttir(path)
+    kernel = jn.kernel.from_ttir(path, numerics=numerics)
     code = kernel.gpu_code(target, warps, tensor_maps=True)
     elapsed = time.perf_counter() - start
     found = facts(*assemble(code.ptx, target))
@@ -130,13 +131,18 @@ def main() -> int:
     paths = [HERE / "kernels" / f"gpu_{name}.ttir" for name in options.names] or sorted((HERE / "kernels").glob("gpu_*.ttir"))
     results: dict[str, Any] = {}
     for path in paths:
-        rows = {"joinery": ours(path, options.target, options.warps), "triton": triton_s(path, options.target, options.warps)}
+        rows = {
+            "strict": ours(path, options.target, options.warps, "strict"),
+            "fast": ours(path, options.target, options.warps, "fast"),
+            "triton": triton_s(path, options.target, options.warps),
+        }
         results[path.stem] = rows
         print(f"{path.stem}, {options.target}, {options.warps} warps   (in brackets: in the longest loop)")
         if "refused" in rows["triton"]:
             print(f"  Triton refuses it: {rows['triton']['refused']}")
-        for fact in rows["joinery"]:
-            print(f"  {fact:18} {rows['joinery'][fact]!s:>12} {rows['triton'].get(fact)!s:>24}")
+        print(f"  {'':18} {'strict':>12} {'fast':>12} {'Triton':>24}")
+        for fact in rows["strict"]:
+            print(f"  {fact:18} {rows['strict'][fact]!s:>12} {rows['fast'][fact]!s:>12} {rows['triton'].get(fact)!s:>24}")
         print(flush=True)
     stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M")
     output = options.output or RESULTS / f"{stamp}-gpu-static-{options.target}.json"

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+NUMERICS = ("strict", "fast")
+"""What code may do with float arithmetic: docs/design/011-numerics.md."""
+
 GPU_ALIGNMENT = 64
 """Bytes: the arguments of a graph's kernels on a GPU start at multiples of it, inputs too, since they are copied there."""
 
@@ -276,7 +279,7 @@ class CompiledGraph:
 
     `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the symbolic dims in the
     order of the `dims` argument. `checks` are the messages of the runtime checks `jn_prepare` makes, by index.
-    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text.
+    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text. `numerics`: "strict" or "fast".
     """
 
     name: str
@@ -292,3 +295,4 @@ class CompiledGraph:
     ttir: dict[str, str]
     llvm_ir: str
     gpu: GpuProgram | None = None
+    numerics: str = "strict"

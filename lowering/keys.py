@@ -69,10 +69,10 @@ def structure_text(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def compile_key(graph: Graph, target: HostTarget | GpuTarget) -> str:
-    """SHA-256 over the graph's structure, its rule set, the target, LLVM's version and joinery's own sources."""
+def compile_key(graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict") -> str:
+    """SHA-256 over the graph's structure, its rule set, the target, `numerics`, LLVM's version and joinery's own sources."""
     digest = hashlib.sha256()
-    for part in (structure_text(graph), graph.rules.hash, target.key, llvm_version(), source_fingerprint()):
+    for part in (structure_text(graph), graph.rules.hash, target.key, numerics, llvm_version(), source_fingerprint()):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()

@@ -10,7 +10,8 @@ The first two stages are the same for all targets; the others are `host_stages.H
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..graph.graph import Graph
 from ..promotion.errors import UserError
@@ -22,18 +23,23 @@ from .nest import Extent, size_text
 from .schedule.plan import schedule
 from .state import STAGES, Lowered, OwnStages, Stage
 from .target import HostTarget
+from .tt.fast_math import allow_fast_math, contract_products
 from .tt.text import print_module
+
+Run = Callable[[Lowered], None]
 
 
 @no_collection()
 def lower_graph(
-    graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, stop_after: Stage | None = None
+    graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, stop_after: Stage | None = None, numerics: str = "strict"
 ) -> Lowered:
-    """Lower a finished graph for a target, stage by stage. `own`: the stages of the kind of target."""
+    """Lower a finished graph for a target, stage by stage. `own`: the stages of the kind of target. `numerics`: "strict" or
+    "fast"."""
     if stop_after is not None and stop_after not in STAGES:
         raise UserError(f"no stage {stop_after!r}; expected one of {', '.join(STAGES)}")
-    state = Lowered(graph, target)
-    runs = (_expand, _schedule, own.layouts, own.tile, own.lower, own.compile)
+    state = Lowered(graph, target, numerics)
+    tile: Run = partial(_tile, own)
+    runs = (_expand, _schedule, own.layouts, tile, own.lower, own.compile)
     for stage, run in zip(STAGES, runs, strict=True):
         started = time.perf_counter()
         run(state)
@@ -50,6 +56,14 @@ def _expand(state: Lowered) -> None:
 def _schedule(state: Lowered) -> None:
     assert state.expanded is not None
     state.plan = schedule(state.expanded)
+
+
+def _tile(own: OwnStages, state: Lowered) -> None:
+    own.tile(state)
+    if state.numerics == "fast":
+        for program in state.programs:
+            allow_fast_math(program.func)
+            contract_products(program.func)
 
 
 def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> CompiledGraph:
@@ -97,6 +111,7 @@ def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> 
         ttir={program.name: print_module(program.func) for program in state.programs},
         llvm_ir=state.module,
         gpu=own.program(state),
+        numerics=state.numerics,
     )
 
 

@@ -28,10 +28,12 @@ class Lowered:
 
     module: LLVM IR; for GPUs the modules of all programs.  object_code: of a host.
     threads, kernels: of a GPU, one per program, before and after LLVM.
+    numerics: "strict", or "fast": what float operations allow.
     """
 
     graph: Graph
     target: HostTarget | GpuTarget
+    numerics: str = "strict"
     expanded: Graph | None = None
     plan: Plan | None = None
     layouts: tuple[ConstantLayout, ...] = ()

@@ -172,6 +172,11 @@ class Model:
         return self._compiled
 
     @property
+    def numerics(self) -> str:
+        """What it was compiled with: "strict" or "fast"."""
+        return self._compiled.numerics
+
+    @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels, in launch order."""
         return self._kernels
@@ -190,9 +195,10 @@ class Model:
                 f"{self._executable.label}: save expects a path, got {type(path).__name__}; "
                 "fix: save('model.joinery')"
             )
+        metadata = {"numerics": self.numerics}
         if self._archive is not None:
             text, arrays = self._archive()
-            artifact_file.save(path, self.name, text, [self._compiled], arrays)
+            artifact_file.save(path, self.name, text, [self._compiled], arrays, metadata)
             return
         stored = {
             spec.name: artifact_file.StoredWeight(spec.name, spec.dtype, spec.shape, spec.layout, array)
@@ -200,7 +206,7 @@ class Model:
         }
         for name, array in self._weights.items():
             stored.setdefault(name, artifact_file.StoredWeight.plain(name, array))
-        artifact_file.save(path, self.name, self._graph_text, [self._compiled], list(stored.values()))
+        artifact_file.save(path, self.name, self._graph_text, [self._compiled], list(stored.values()), metadata)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))

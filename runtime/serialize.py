@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..lowering.artifact import (
+    NUMERICS,
     ArgumentExpression,
     CompiledGraph,
     ConstantSpec,
@@ -55,6 +56,7 @@ def encode_compiled(compiled: CompiledGraph) -> bytes:
         "name": compiled.name,
         "target": compiled.target,
         "key": compiled.key,
+        "numerics": compiled.numerics,
         "dims": list(compiled.dims),
         "inputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.inputs],
         "outputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.outputs],
@@ -123,6 +125,8 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
     fields = checked_fields(header, _FIELDS, "compiled graph")
     if fields["format"] != FORMAT:
         raise _bad(f"format {fields['format']} is not {FORMAT}")
+    if fields["numerics"] not in NUMERICS:
+        raise _bad(f"numerics {fields['numerics']!r} is none of {', '.join(NUMERICS)}")
     blobs = view[8 + length :]
     code_length, ir_length = fields["object_code"], fields["llvm_ir"]
     texts = sum(size for _, size in fields["ttir"]) + sum(fields["ptx"])
@@ -151,6 +155,7 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
         ttir=ttir,
         llvm_ir=_utf8(blobs[code_length : code_length + ir_length], "LLVM IR"),
         gpu=_gpu_program(fields, codes),
+        numerics=fields["numerics"],
     )
 
 
@@ -426,6 +431,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "name": text,
     "target": text,
     "key": text,
+    "numerics": text,
     "dims": items(text),
     "inputs": items(_tensor),
     "outputs": items(_tensor),

@@ -104,7 +104,7 @@ def test_compile_shows_what_the_library_shows(capsys: Capture, files: Path) -> N
         (("compile", "k.ttir", "--name", "scale", "--after", "cse"), 2, "--after goes with --emit ttir, not with --emit asm"),
         (
             ("compile", "k.ttir", "--name", "scale", "--emit", "ttir", "--after", "x"),
-            2, "no pass 'x'; the passes are inline, expand-control",
+            2, "no pass 'x'; the passes are inline, fast-math, expand-control",
         ),
         (("compile", "k.ttir", "--name", "scale", "--output", "no/k.s"), 2, "no/k.s cannot be written: No such file"),
         (("compile", "k.ttir", "more"), 2, "unrecognized arguments: more"),

@@ -24,7 +24,7 @@ ERRORS = [
 NOT_YET = ["from_onnx", "to_onnx"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
-COMPILE_OPTIONS_NOT_YET = ["numerics", "schedule"]
+COMPILE_OPTIONS_NOT_YET = ["schedule"]
 
 # NumPy's and ml_dtypes' names and widths, typed in from their documentation: (kind, bits, bytes in memory)
 DTYPES: dict[str, tuple[str, int, int]] = {
@@ -127,7 +127,7 @@ SIGNATURES: dict[str, str] = {
     "evaluate": "graph, *arrays",
     "what_if": "graph, semantics=None, policy=None",
     "result_type": "op, *operands, rules='max', **options",
-    "compile": "graph, device='auto', *, target=None, threads=None, cache=True",
+    "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', cache=True",
     "load": "path, device='auto', *, target=None, threads=None, trusted=False, cache=True",
 }  # fmt: skip
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from ...promotion.errors import UnsupportedError
+from ..tt.fast_math import APPROXIMATE, CONTRACT, SHORT, allows
 from ..tt.numerics import numpy_dtype
 from ..tt.types import scalar_type
-from . import conversions, division
+from . import approximate, conversions, division
 from .calls import emit_call
 from .ir import Deferred, Function, V, const, lanes, mangle, vector, with_element
-from .mathlib import emit_math
+from .mathlib import Form, emit_math
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {
@@ -160,6 +161,14 @@ INSTRUCTION = {
     "arith.divsi": "sdiv", "arith.divui": "udiv", "arith.remsi": "srem", "arith.remui": "urem",
 }  # fmt: skip
 
+_CONTRACTED = frozenset({"arith.addf", "arith.subf", "arith.mulf"})
+
+
+def instruction(op: str, attrs: Mapping[str, Any]) -> str:
+    """LLVM's opcode of an operation in `INSTRUCTION`, with the flag that lets it fuse products with sums."""
+    return INSTRUCTION[op] + (" contract" if op in _CONTRACTED and allows(attrs, CONTRACT) else "")
+
+
 INTEGER_CHOICE = {"arith.maxsi": "smax", "arith.minsi": "smin", "arith.maxui": "umax", "arith.minui": "umin"}
 
 MATH = {
@@ -253,13 +262,15 @@ def emit_map(
     """Emit `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands."""
     n = max(lanes(v.type) for v in operands)
     xs = [f.splat(v, n) for v in operands]
+    if op in approximate.DIVISIONS and approximate.may_divide(f, elem, attrs):
+        return round_register(f, approximate.quotient(f, xs[0], xs[1]), elem)
     if op in INSTRUCTION:
-        return round_register(f, f.binary(INSTRUCTION[op], xs[0], xs[1]), elem)
+        return round_register(f, f.binary(instruction(op, attrs), xs[0], xs[1]), elem)
     if op in INTEGER_CHOICE:
         return f.intrinsic(INTEGER_CHOICE[op], xs)
     if op in MATH:
-        fast = "afn" in str(attrs.get("fastmath", ""))
-        return round_register(f, emit_math(f, MATH[op], *xs, fast=fast), elem)
+        form: Form = "approximate" if allows(attrs, APPROXIMATE) else "short" if SHORT in attrs else "accurate"
+        return round_register(f, emit_math(f, MATH[op], *xs, form=form), elem)
     if op in CASTS:
         return _cast(f, op, xs[0], elems[0], elem, attrs)
     match op:

@@ -13,9 +13,11 @@ them LLVM would call a library for each.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from ...promotion.errors import InternalError, UnsupportedError
 from ..target import HostTarget
+from . import approximate
 from . import mathlib_f32 as f32
 from . import mathlib_f64 as f64
 from .ir import Function, V, element
@@ -23,6 +25,7 @@ from .lanes import Lanes
 from .mathlib_fmod import fmod_f32, fmod_f64
 
 Unary = Callable[[Lanes, V], V]
+Form = Literal["accurate", "short", "approximate"]
 
 REQUIRED_X86_FEATURES = ("f16c", "fma", "sse4.1")
 
@@ -73,11 +76,22 @@ _FLOAT: dict[str, Unary] = {
     "sigmoid": f32.sigmoid,
 }
 
-_FLOAT_FAST: dict[str, Unary] = {
+_FLOAT_SHORT: dict[str, Unary] = {
     "exp": f32.exp_fast,
     "tanh": f32.tanh_fast,
     "erf": f32.erf_fast,
     "sigmoid": f32.sigmoid_fast,
+}
+
+_FLOAT_APPROXIMATE: dict[str, Unary] = {
+    "exp": approximate.exp,
+    "exp2": approximate.exp2,
+    "log": approximate.log,
+    "log2": approximate.log2,
+    "sqrt": approximate.sqrt,
+    "rsqrt": approximate.rsqrt,
+    "tanh": approximate.tanh,
+    "erf": approximate.erf,
 }
 
 _DOUBLE: dict[str, Unary] = {
@@ -98,10 +112,12 @@ _DOUBLE: dict[str, Unary] = {
     "sigmoid": f64.sigmoid,
 }
 
+_NONE: dict[str, Unary] = {}
 UNARY = frozenset({*_COMMON, *_FLOAT})
 BINARY = frozenset({"pow", "copysign", "fmod"})
 MATH_NAMES = UNARY | BINARY | {"fma"}
-FAST_NAMES = frozenset(_FLOAT_FAST)
+SHORT_NAMES = frozenset(_FLOAT_SHORT)
+APPROXIMATE_NAMES = frozenset(_FLOAT_APPROXIMATE)
 
 
 def check_target(target: HostTarget) -> None:
@@ -113,12 +129,14 @@ def check_target(target: HostTarget) -> None:
         raise UnsupportedError(f"host code for {target.cpu}: inline math needs {', '.join(missing)}")
 
 
-def emit_math(fn: Function, name: str, x: V, *more: V, fast: bool = False) -> V:
+def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") -> V:
     """Emit `name(x, *more)`; the result has x's type.
 
     Names: `MATH_NAMES` (pow(x, y), fmod(x, y), copysign(magnitude, sign) and fma(a, b, c) take more
-    operands, all of one type). `fast` picks cheaper float32 forms for use inside composites, where there is
-    one (`FAST_NAMES`; ignored elsewhere): erf: absolute error below 5e-7, exactly +-1 from 3.72 on; tanh: 6
+    operands, all of one type). `form` picks cheaper float32 forms where there is one, and is ignored elsewhere.
+
+    "approximate" (`APPROXIMATE_NAMES`) is for what users allow, see `approximate`. "short" (`SHORT_NAMES`) is for use inside
+    composites: erf: absolute error below 5e-7, exactly +-1 from 3.72 on; tanh: 6
     ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above;
     sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all.
     """
@@ -141,7 +159,8 @@ def emit_math(fn: Function, name: str, x: V, *more: V, fast: bool = False) -> V:
     if name == "fmod":
         return (fmod_f32 if kind == "float" else fmod_f64)(lanes, x, more[0])
     own = _FLOAT if kind == "float" else _DOUBLE
-    emit = (_FLOAT_FAST.get(name) if fast and kind == "float" else None) or own.get(name) or _COMMON.get(name)
+    cheaper = {"accurate": _NONE, "short": _FLOAT_SHORT, "approximate": _FLOAT_APPROXIMATE}[form]
+    emit = (cheaper.get(name) if kind == "float" else None) or own.get(name) or _COMMON.get(name)
     if emit is None:
         raise UnsupportedError(
             f"the host back end has no function {name!r}; it has {', '.join(sorted(MATH_NAMES))}"

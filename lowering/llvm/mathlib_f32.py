@@ -8,6 +8,7 @@ reduction, Muller: Elementary Functions); coefficients are our own fits (mathlib
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from . import mathlib_tables as table
 from .ir import V
@@ -16,6 +17,7 @@ from .mathlib_reduction import choose_rare, large_angle_f32
 
 # Adding 1.5 * 2^23 rounds a float to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 12582912.0
+Divide = Callable[[V, V], V]
 INFINITY = math.inf
 NAN = math.nan
 
@@ -57,11 +59,14 @@ def _exp_ptx(lane: Lanes, x: V) -> V:
 
 
 def exp(lane: Lanes, x: V) -> V:
-    if lane.is_ptx:
-        return _exp_ptx(lane, x)
+    return _exp_ptx(lane, x) if lane.is_ptx else exp_with(lane, x, table.EXP_32)
+
+
+def exp_with(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
+    """exp over the whole range, as accurate as the polynomial."""
     x = lane.at_least(lane.at_most(x, 88.8), -104.0)
     biased, r = _exp_reduce(lane, x, 254.0)
-    return _scale(lane, lane.poly(r, table.EXP_32), biased)
+    return _scale(lane, lane.poly(r, coefficients), biased)
 
 
 def exp_fast(lane: Lanes, x: V) -> V:
@@ -182,25 +187,26 @@ def tanh(lane: Lanes, x: V) -> V:
 
 
 def _odd_rational(
-    lane: Lanes, x: V, numerator: tuple[float, ...], denominator: tuple[float, ...], cut: float
+    lane: Lanes, x: V, numerator: tuple[float, ...], denominator: tuple[float, ...], cut: float, divide: Divide | None
 ) -> V:
-    """x P(x^2) / Q(x^2) up to |x| = cut, then exactly +-1; NaN stays, and so does the sign of zero."""
+    """x P(x^2) / Q(x^2) up to |x| = cut, then exactly +-1; NaN stays, and so does the sign of zero. `divide`: the IEEE quotient
+    if None."""
     a = lane.abs(x)
     beyond = lane.cmp("ogt", a, cut)
     a = lane.select(beyond, cut, a)
     square = lane.mul(a, a)
-    y = lane.div(lane.mul(a, lane.poly(square, numerator)), lane.poly(square, denominator))
+    y = (divide or lane.div)(lane.mul(a, lane.poly(square, numerator)), lane.poly(square, denominator))
     return lane.copysign(lane.select(beyond, 1.0, y), x)
 
 
-def tanh_fast(lane: Lanes, x: V) -> V:
+def tanh_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
     """About 5 ulp; exactly +-1 above 9.01."""
-    return _odd_rational(lane, x, table.TANH_FAST_P, table.TANH_FAST_Q, 9.01)
+    return _odd_rational(lane, x, table.TANH_FAST_P, table.TANH_FAST_Q, 9.01, divide)
 
 
-def erf_fast(lane: Lanes, x: V) -> V:
+def erf_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
     """Absolute error 4e-7; exactly +-1 above 3.72."""
-    return _odd_rational(lane, x, table.ERF_FAST_P, table.ERF_FAST_Q, 3.72)
+    return _odd_rational(lane, x, table.ERF_FAST_P, table.ERF_FAST_Q, 3.72, divide)
 
 
 def erf(lane: Lanes, x: V) -> V:

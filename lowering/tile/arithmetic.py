@@ -13,11 +13,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.utils import FastMathFlag
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import OpResult
 
 from ...promotion.dtype import DType
 from ..tt.builder import BlockBuilder
+from ..tt.fast_math import SHORT
 from ..tt.types import I1, I64, elem, shape_of
 from .conversions import like
 
@@ -262,19 +263,23 @@ def identity(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return operands[0]
 
 
-_APPROXIMATE = {"fastmath": FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])}
+def _short(b: BlockBuilder, name: str, x: Any) -> Any:
+    result = b.unary(name, x)
+    assert isinstance(result, OpResult)
+    result.op.attributes[SHORT] = UnitAttr()
+    return result
 
 
 def exp_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """math.exp with the flag that lets a back end use its cheap form."""
+    """math.exp in the short form of the back end."""
     del dtype
-    return b.op("math.exp", operands, (operands[0].type,), _APPROXIMATE)[0]
+    return _short(b, "math.exp", operands[0])
 
 
 def erf_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """math.erf with the flag that lets a back end use its cheap form."""
+    """math.erf in the short form of the back end."""
     del dtype
-    return b.op("math.erf", operands, (operands[0].type,), _APPROXIMATE)[0]
+    return _short(b, "math.erf", operands[0])
 
 
 def div_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:

@@ -1,6 +1,7 @@
 """The passes that a kernel from text goes through before it is lowered: a list, in order.
 
-    inline ─ expand ─ canonicalize ─ cse ─ dce ─ expand descriptors ─ total ─ canonicalize ─ cse ─ dce ─ licm
+    inline ─ fast math ─ expand ─ canonicalize ─ cse ─ dce ─ expand descriptors ─ total ─ canonicalize ─ cse ─ dce ─
+    contract ─ licm
 
 A pass is a function that changes a `tt.func` in place. To add one, add a line to `PASSES`.
 """
@@ -20,6 +21,7 @@ from .expand_dot_scaled import expand_dot_scaled
 from .expand_inline_asm import expand_inline_asm
 from .expand_libdevice import expand_libdevice
 from .expand_map_elementwise import expand_map_elementwise
+from .fast_math import allow_fast_math, contract_products
 from .inlining import inline_calls
 from .licm import hoist_invariants
 from .passes import canonicalize, remove_dead, reuse_common
@@ -37,6 +39,7 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("inline", inline_calls, "calls become the bodies of the functions they name"),
+    Pass("fast-math", allow_fast_math, "with numerics='fast': float operations get the flags that allow what that allows"),
     Pass("expand-control", expand_control, "choices among many ways become choices between two, index numbers i64"),
     Pass("expand-arithmetic", expand_arithmetic, "sums with a carry, double products, integer powers become arithmetic"),
     Pass("expand-library", expand_libdevice, "library functions become arithmetic, as far as that goes"),
@@ -51,6 +54,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("canonicalize-expanded", canonicalize, "as canonicalize, for what the expansions wrote"),
     Pass("cse-expanded", reuse_common, "as cse"),
     Pass("dce-expanded", remove_dead, "as dce"),
+    Pass("contract", contract_products, "products and sums that have the flag become fused multiply-adds"),
     Pass("licm", hoist_invariants, "what does not change in a loop is computed before it"),
 )
 
@@ -65,6 +69,7 @@ def run_passes(
     stop_after: str | None = None,
     watch: Callable[[Pass, FuncOp], object] | None = None,
     keep: Collection[int] = (),
+    numerics: str = "strict",
 ) -> None:
     """Run the passes in order on a function, which is changed in place.
 
@@ -72,6 +77,7 @@ def run_passes(
         stop_after: the name of the last pass to run; None for all.
         watch: called after each pass.
         keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
+        numerics: "strict", with which the pass "fast-math" leaves everything as it is, or "fast".
 
     Raises `UserError` for a name that is no pass, and what the passes raise.
     """
@@ -81,7 +87,7 @@ def run_passes(
     for each in PASSES:
         if each.run is expand_descriptors:
             expand_descriptors(function, keep)
-        else:
+        elif each.run is not allow_fast_math or numerics == "fast":
             each.run(function)
         if watch is not None:
             watch(each, function)

@@ -55,7 +55,7 @@ def model_on(device: SimulatedGpu) -> Model:
     x, y = g.inputs
     w = np.arange(24, dtype=np.float32).reshape(8, 3) / 8
     g.output((x @ g.weight("w", w) + y).reshape(-1), jn.sum(jn.exp(x), 0))
-    compiled = _compiled(g, gpu_target("sm_80"), False, None, constant_labels(g))
+    compiled = _compiled(g, gpu_target("sm_80"), "strict", False, None, constant_labels(g))
     return Model(compiled, _constants(g, compiled, {}), "", device=GpuPlace(device))
 
 

@@ -88,6 +88,7 @@ def test_changing_nothing_keeps_a_good_file_good(graph):
     ("edit", "message"),
     [
         (lambda h: h.update(format=1), "format 1 is not 3"),
+        (lambda h: h.update(numerics="wild"), "numerics 'wild' is none of strict, fast"),
         (lambda h: h.update(extra=1), "unknown field 'extra'"),
         (lambda h: h.pop("dims"), "field 'dims' is missing"),
         (lambda h: h.update(name=7), "field 'name': expected text, got int"),

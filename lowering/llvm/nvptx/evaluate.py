@@ -8,8 +8,19 @@ from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
+from ...tt.fast_math import CONTRACT, allows
+from .. import approximate
 from ..division import divide_all
-from ..elementwise import NARROW, emit_map, narrowed, register_element, round_register, widened
+from ..elementwise import (
+    INSTRUCTION,
+    NARROW,
+    emit_map,
+    instruction,
+    narrowed,
+    register_element,
+    round_register,
+    widened,
+)
 from ..ir import V, const
 from .moves import Moves
 from .nodes import Held, Map, Node, Range, Splat, View, holds, own_layout, source_layout
@@ -135,7 +146,7 @@ class Evaluator:
             each_later = later and not isinstance(operands[1], Splat)
             offsets = {value: self._offset(value, attrs, each_later) for value in dict.fromkeys(columns[1])}
             op, columns[1] = "joinery.add_offset", tuple(offsets[value] for value in columns[1])
-        done = self._quotients(op, elem, columns) or self._pairs(op, elem, columns)
+        done = self._quotients(op, elem, columns, attrs) or self._pairs(op, elem, columns, attrs)
         found = []
         for row in zip(*columns, strict=True):
             if row not in done:
@@ -177,7 +188,9 @@ class Evaluator:
             total = tuple(self.f.add(*pair) for pair in zip(total, column, strict=True))
         return tuple(self.t.moved(base, constant) for base, constant in zip(total, constants, strict=True))
 
-    def _quotients(self, op: str, elem: str, columns: Sequence[Registers]) -> dict[tuple[V, ...], V]:
+    def _quotients(
+        self, op: str, elem: str, columns: Sequence[Registers], attrs: Mapping[str, Any]
+    ) -> dict[tuple[V, ...], V]:
         """Quotients of several registers by one number, by the operands."""
         if op not in _DIVISIONS or elem not in ("f32", "f16", "bf16"):
             return {}
@@ -185,28 +198,35 @@ class Evaluator:
         for dividend, divisor in zip(*columns, strict=True):
             by_divisor.setdefault(divisor, {})[dividend] = None
         found: dict[tuple[V, ...], V] = {}
+        approximately = op in approximate.DIVISIONS and approximate.may_divide(self.f, elem, attrs)
         for divisor, dividends in by_divisor.items():
-            if len(dividends) >= _TOGETHER and divisor.ref[0] == "%":
-                quotients = divide_all(self.f, list(dividends), divisor)
+            if (approximately and len(dividends) > 1) or (len(dividends) >= _TOGETHER and divisor.ref[0] == "%"):
+                divide = approximate.quotients if approximately else divide_all
+                quotients = divide(self.f, list(dividends), divisor)
                 for dividend, quotient in zip(dividends, quotients, strict=True):
                     found[dividend, divisor] = round_register(self.f, quotient, elem)
         return found
 
-    def _pairs(self, op: str, elem: str, columns: Sequence[Registers]) -> dict[tuple[V, ...], V]:
+    def _pairs(
+        self, op: str, elem: str, columns: Sequence[Registers], attrs: Mapping[str, Any]
+    ) -> dict[tuple[V, ...], V]:
         """Arithmetic on 16-bit floats, two at a time; of an odd number the last is missing. It is rounded once, and in effect
         so is float32 arithmetic rounded afterwards: 24 bits are twice theirs and two more (Figueroa)."""
-        if elem not in NARROW or op not in _PACKED:
+        fuses = op == "math.fma" and allows(attrs, CONTRACT)
+        if elem not in NARROW or (op not in _PACKED and not fuses):
             return {}
         rows = list(dict.fromkeys(zip(*columns, strict=True)))
         type_ = f"<2 x {NARROW[elem]}>"
         found: dict[tuple[V, ...], V] = {}
         for first, second in zip(rows[::2], rows[1::2], strict=False):
-            left, right = (
+            operands = [
                 self.f.bitcast(self.t.pack([self.t.to_bits(value, elem) for value in pair]), type_)
                 for pair in zip(first, second, strict=True)
-            )
-            name = _PACKED[op]
-            both = self.f.binary(name, left, right) if name[0] == "f" else self.f.intrinsic(name, [left, right])
+            ]
+            if op in INSTRUCTION:
+                both = self.f.binary(instruction(op, attrs), *operands)
+            else:
+                both = self.f.intrinsic(_PACKED.get(op, "fma"), operands)
             pieces = self.t.unpack(self.f.bitcast(both, "i32"), 2, 16)
             found[first], found[second] = (self.t.from_bits(piece, elem) for piece in pieces)
         return found

@@ -12,7 +12,7 @@ SCRIPT = """
 import sys
 import llvmlite.binding as llvm
 from joinery.lowering.llvm import conversions as c, conversions_fp8 as fp8
-from joinery.lowering.llvm.mathlib import BINARY, FAST_NAMES, UNARY, emit_math
+from joinery.lowering.llvm.mathlib import BINARY, SHORT_NAMES, UNARY, emit_math
 sys.path.insert(0, sys.argv[1])
 from native import map_module
 
@@ -36,8 +36,8 @@ for kind in ("float", "double"):
         for name in sorted(BINARY):
             check(name, lambda fn, x, y: emit_math(fn, name, x, y), [kind] * 2, kind, lanes)
 for lanes in (1, widest):
-    for name in sorted(FAST_NAMES):
-        check(name, lambda fn, x: emit_math(fn, name, x, fast=True), ["float"], "float", lanes)
+    for name in sorted(SHORT_NAMES):
+        check(name, lambda fn, x: emit_math(fn, name, x, form="short"), ["float"], "float", lanes)
     for source in ("half", "bfloat", "float", "double"):
         for target in ("half", "bfloat", "float", "double"):
             check((source, target), lambda fn, x: c.convert_float(fn, x, target), [source], target, lanes)

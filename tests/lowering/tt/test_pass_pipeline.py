@@ -65,7 +65,7 @@ def test_what_each_pass_does() -> None:
 
 def test_a_name_that_is_no_pass() -> None:
     with pytest.raises(
-        jn.UserError, match="no pass 'loop'; the passes are inline, expand-control"
+        jn.UserError, match="no pass 'loop'; the passes are inline, fast-math, expand-control"
     ):
         jn.kernel.from_ttir(KERNEL).ttir_after("loop")
 
