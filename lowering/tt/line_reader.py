@@ -14,8 +14,19 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from .limits import MAX_BLOCKS, MAX_CONSTANT_BYTES, MAX_DEPTH, MAX_LOCATION_SIZE, MAX_NESTED_REGIONS, MAX_TEXT
 from .line_forms import BEHIND, FORMS, Form
-from .line_syntax import LABEL, NAME, PIECE, RESULTS, argument_type, give_hint, split_commas, split_names
-from .line_templates import HOLE, TEMPLATES, Template, Unusual
+from .line_syntax import (
+    HOLE,
+    LABEL,
+    NAME,
+    PIECE,
+    RESULTS,
+    Unusual,
+    argument_type,
+    give_hint,
+    split_commas,
+    split_names,
+)
+from .line_templates import TEMPLATES, Template
 from .locations import Located, Locations
 from .parser import BlockParser, drop_unprintable_name
 

@@ -6,8 +6,10 @@ import re
 
 from xdsl.ir import Attribute, SSAValue
 
-from .line_templates import HOLE, Unusual
 from .parser import BlockParser, drop_unprintable_name
+
+HOLE = "\0"
+"""Stands for the name of a value in a template."""
 
 _ID = r"(?:[0-9]+|[a-zA-Z$._-][a-zA-Z0-9$._-]*)"
 VALUE = re.compile(rf"(%{_ID}(?:#[0-9]+)?)")
@@ -17,6 +19,12 @@ NAME = re.compile(rf"%{_ID}")
 RESULTS = re.compile(rf"(%{_ID}(?::[1-9][0-9]{{0,3}})?)(?:, (?=%)|\Z)")
 LABEL = re.compile(rf"\^({_ID})(?:\((.*)\))?:(?:[ \t]*//.*)?", re.ASCII)
 PIECE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|->|[<({\[]|[>)}\]]|,')
+
+
+
+class Unusual(Exception):
+    """The text is not for the line reader; the strict parser decides what it is."""
+
 
 _ATTRIBUTES: dict[str, Attribute] = {}
 

@@ -36,13 +36,12 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from . import types as t
 from .dialect_functions import CalleeExists
+from .line_families import Families
+from .line_syntax import HOLE, Unusual
 from .parser import BlockParser
 
 _LOOKING_AROUND = (IsTerminator, HasParent, CalleeExists)
 """Traits whose verifiers look at more than the operation."""
-
-HOLE = "\0"
-"""Stands for the name of a value in a template."""
 
 _LOCATION = NameLoc(StringAttr("line"), NoneAttr())
 ENDINGS = {"loc": 'loc("line")', "%": "%n", "a": "n.n", '"': '"n"', "^": "^n", "}": "}", "": ""}
@@ -58,10 +57,6 @@ _SHAPE = re.compile(
 _MARKS = (7919, 7907, 7901, 7883, 7879, 7877, 7873, 7867)
 _MARK = re.compile("|".join(str(mark) for mark in _MARKS))
 _NO_ENCODING = NoneAttr()
-
-
-class Unusual(Exception):
-    """The text is not for the line reader; the strict parser decides what it is."""
 
 
 @dataclass(slots=True)
@@ -105,6 +100,7 @@ class Templates:
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Template]] = {ending: {} for ending in ENDINGS}
         self._shapeless: dict[str, dict[str, Template | None]] = {ending: {} for ending in ENDINGS}
+        self._families = Families()
         self._bytes = 0
 
     def known(self, ending: str) -> dict[str, Template]:
@@ -114,7 +110,10 @@ class Templates:
     def learn(self, template: str, ending: str) -> Template:
         """Read a template by the strict parser. Raises `Unusual` when it is not one whole operation for certain."""
         try:
-            found = self._with_shapes(template, ending) or _read(template, ending)
+            found = self._families.find(template, ending)
+            if found is None:
+                found = self._with_shapes(template, ending) or _read(template, ending)
+                self._families.remember(template, ending, found)
         except Unusual:
             raise
         except Exception as error:  # the strict parser meets the text again, and reports it
@@ -124,6 +123,7 @@ class Templates:
             if len(self._known[ending]) >= _LIMIT or self._bytes > _BYTES:
                 self._known = {each: {} for each in ENDINGS}
                 self._shapeless = {each: {} for each in ENDINGS}
+                self._families = Families()
                 self._bytes = found.constant_bytes
             self._known[ending][template] = found
         return found
