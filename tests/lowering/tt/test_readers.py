@@ -8,6 +8,7 @@ from collections import Counter
 
 import joinery as jn
 import pytest
+from joinery.lowering.tt import line_templates
 from joinery.lowering.tt.line_reader import read_lines
 from joinery.lowering.tt.parser import read_module
 from joinery.lowering.tt.text import parse, print_module
@@ -263,3 +264,78 @@ def test_mutated_texts() -> None:
 @pytest.mark.slow
 def test_many_mutated_texts() -> None:
     fuzz(range(1000, 6000), 4)
+
+
+# What one line teaches about others.
+
+
+def learned(monkeypatch: pytest.MonkeyPatch, *bodies: str) -> list[int]:
+    """How many templates the strict parser reads for each of the bodies, one after the other, from nothing."""
+    counts: list[int] = []
+    read = line_templates._read
+
+    def counted(template: str, ending: str) -> line_templates.Template:
+        counts[-1] += 1
+        return read(template, ending)
+
+    monkeypatch.setattr(line_templates, "_read", counted)
+    templates = line_templates.Templates()
+    monkeypatch.setattr(line_templates, "TEMPLATES", templates)
+    monkeypatch.setattr("joinery.lowering.tt.line_reader.TEMPLATES", templates)
+    signature = "%x: i32, %l: i64, %f: f32, %v: tensor<4xi32>, %w: tensor<8x2xf32>, %c: i1"
+    for body in bodies:
+        counts.append(0)
+        text = f"tt.func public @f({signature}) {{\n{body}\n  tt.return\n}}\n"
+        fast = read_lines(text)
+        assert fast is not None
+        assert difference(read_module(text), fast) is None
+    return counts
+
+
+def test_lines_that_are_written_alike_are_read_once(monkeypatch) -> None:
+    last = "  %z = arith.addi %x, %x : i32"
+    first, *others = learned(
+        monkeypatch,
+        f"  %r = arith.addf %f, %f : f32\n  %s = arith.addi %x, %x : i32\n  %k = arith.constant 5 : i32\n{last}",
+        "  %r = arith.mulf %w, %w : tensor<8x2xf32>\n  %s = arith.subi %l, %l : i64\n  %k = arith.constant 77 : i32\n"
+        f"  %t = arith.muli %v, %v : tensor<4xi32>\n{last}",
+        f"  %s = arith.addi %x, %x overflow<nsw> : i32\n  %r = tt.splat %x : i32 -> tensor<4xi32>\n{last}",
+        f"  %s = arith.muli %l, %l overflow<nsw> : i64\n  %r = tt.splat %f : f32 -> tensor<16xf32>\n{last}",
+    )
+    assert first > 3
+    assert others == [0, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("good", "wrong"),
+    [
+        ("%r = arith.addf %f, %f : f32", "%r = arith.mulf %x, %x : i32"),
+        ("%r = arith.addi %x, %x : i32", "%r = arith.muli %f, %f : f32"),
+        ("%r = tt.splat %x : i32 -> tensor<4xi32>", "%r = tt.splat %x : i32 -> tensor<4xf32>"),
+        ("%r = tt.splat %x : i32 -> tensor<4xi32>", "%r = tt.splat %x : i32 -> tensor<3xi32>"),
+        ("%r = arith.constant 1 : i32", "%r = arith.constant 4294967296 : i32"),
+        ("%r = tt.expand_dims %v {axis = 1 : i32} : tensor<4xi32> -> tensor<4x1xi32>",
+         "%r = tt.expand_dims %v {axis = 2 : i32} : tensor<4xi32> -> tensor<4x1xi32>"),
+        ("%r = math.exp %f : f32", "%r = math.sqrt %x : i32"),
+        ('%r = tt.call @g(%x) : (i32) -> i32', '%r = tt.call @h(%x) : (i32) -> i32'),
+    ],
+)  # fmt: skip
+def test_what_was_learned_excuses_nothing(good: str, wrong: str) -> None:
+    """The mistake is reported as the strict parser would, whatever was read before."""
+    callee = "tt.func private @g(%y: i32) -> i32 {\n  tt.return %y : i32\n}\n"
+    for _ in range(2):
+        parse(f"{HEAD}  {good}\n{TAIL}{callee}")
+        with pytest.raises(UserError) as fast:
+            parse(f"{HEAD}  {wrong}\n{TAIL}{callee}")
+        with pytest.raises(UserError) as strict:
+            parse(f"{HEAD}  {wrong} // a comment behind keeps the line reader away\n{TAIL}{callee}")
+        assert str(fast.value).split("\n")[0] == str(strict.value).split("\n")[0]
+
+
+def test_the_place_of_a_known_line_is_looked_at() -> None:
+    """A return of the right type in one function, and of the wrong one in the next."""
+    text = "tt.func public @f(%x: i32) -> {} {{\n  tt.return %x : i32\n}}\n"
+    for _ in range(2):
+        parse(text.format("i32"))
+        with pytest.raises(UserError, match=r"tt\.return"):
+            parse(text.format("i64"))
