@@ -21,6 +21,7 @@ from xdsl.irdl import IRDLOperation
 
 from .dialect import operation_classes
 from .line_syntax import HOLE, argument_type
+from .types import I1, elem
 
 if TYPE_CHECKING:
     from .line_templates import Template
@@ -56,7 +57,7 @@ class Families:
     """What was learned, for lines that are written alike."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, _Kin | None] = {}
+        self._known: dict[Key, _Kin] = {}
 
     def find(self, template: str, ending: str) -> Template | None:
         """The template made from one of its family; None where there is none yet, or families do not hold."""
@@ -82,11 +83,15 @@ class Families:
             return
         if len(self._known) >= _LIMIT:
             self._known.clear()
-        self._known[key] = None if found.arguments or found.successors else _kin(found, line)
+        kin = None if found.arguments or found.successors else _kin(found, line)
+        if kin is not None:
+            self._known[key] = kin
 
 
 def _kin(found: Template, line: _Line) -> _Kin | None:
     types: list[Attribute] = [argument_type(text) for text in line.types]
+    if any(elem(type_) == I1 for type_ in types):  # what comparisons give and selects take is not written, and may be this
+        return None
     if len(set(types)) < len(types) or not set(types) >= {*found.operand_types, *found.result_types}:
         return None
 

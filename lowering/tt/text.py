@@ -10,7 +10,6 @@ import io
 import math
 import re
 from collections.abc import Mapping
-from itertools import islice
 
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -39,20 +38,22 @@ def parse(text: str, source: str = "<text>", check: bool = True) -> ModuleOp:
     """
     made: dict[Operation, Template] = {}
     module = read_lines(text, made) or read_module(text, source)
-    problem = first_problem(module, made) if check else None
-    if problem is not None:
-        raise UserError(_problem_in_text(*problem, module, text, source))
-    return module
+    if not check or first_problem(module, made) is None:
+        return module
+    return _read_and_checked_strictly(text, source)
 
 
-def _problem_in_text(message: str, op: Operation, module: ModuleOp, text: str, source: str) -> str:
-    """A problem of an operation with its line in the text."""
-    index = next(index for index, each in enumerate(module.walk()) if each is op)
-    again, parser = read_strictly(text, source)
-    found: Operation | None = next(islice(again.walk(), index, None))
+def _read_and_checked_strictly(text: str, source: str) -> ModuleOp:
+    """The module as the strict parser reads it, which knows the lines of operations, for a problem with one."""
+    module, parser = read_strictly(text, source)
+    problem = first_problem(module)
+    if problem is None:
+        return module
+    message, op = problem
+    found: Operation | None = op
     while found is not None and found not in parser.starts:  # terminators that are not written
         found = found.parent_op()
-    return message if found is None else f"{message}\n  at: {source}:{line_and_column(text, parser.starts[found])}"
+    raise UserError(message if found is None else f"{message}\n  at: {source}:{line_and_column(text, parser.starts[found])}")
 
 
 class BlockPrinter(Printer):

@@ -321,11 +321,13 @@ class Evaluator:
         return min([node.shape[dim], *limits])
 
     def _fill(self, value: V, guard: V | None, node: Load, coordinates: Coordinates, tail: V | None) -> V:
-        """`other` where the mask is false. Without `other` those lanes are zero."""
-        if guard is None or guard is tail:
+        """`other` where the mask is false. Without `other` those lanes are zero, and so does the load leave them."""
+        if guard is None or guard is tail or node.other is None:
             return value
         n = max(lanes(value.type), lanes(guard.type))
-        fill = constant(0, node.elem, n) if node.other is None else self.f.splat(self.at(node.other, coordinates, tail), n)
+        fill = self.f.splat(self.at(node.other, coordinates, tail), n)
+        if fill.ref in (constant(0, node.elem, n).ref, "zeroinitializer"):
+            return value
         return self.f.select(
             guard if lanes(guard.type) == n else self.f.splat(guard, n), self.f.splat(value, n), fill
         )

@@ -306,6 +306,12 @@ def test_lines_that_are_written_alike_are_read_once(monkeypatch) -> None:
     assert others == [0, 2, 0]
 
 
+def test_types_that_are_not_written_are_not_taken_for_those_that_are(monkeypatch) -> None:
+    """Compared booleans give booleans; compared numbers do, too."""
+    compared = "  %q = arith.cmpi ne, {0}, {0} : {1}\n  %s = arith.select %c, {0}, {0} : {1}\n  %z = arith.addi %x, %x : i32"
+    learned(monkeypatch, *[compared.format(*each) for each in (("%c", "i1"), ("%x", "i32"), ("%v", "tensor<4xi32>"))])
+
+
 @pytest.mark.parametrize(
     ("good", "wrong"),
     [
