@@ -40,11 +40,17 @@ def expand_descriptors(function: FuncOp, keep: Collection[int] = ()) -> None:
     """
     arguments = function.body.blocks[0].args
     kept = [each for number, each in enumerate(arguments) if number in keep and _is_plain(each)]
+    if not any(is_composite(each.type) for each in arguments) and not any(map(_is_concerned, function.walk())):
+        return
     made: list[tuple[TensorSource, list[MakeTensorDescriptorOp]]] = []
     if any(number >= len(arguments) for number in keep):
         found = enumerate(made_descriptors(function).items(), len(arguments))
         made = [(each.source, makers) for number, (each, makers) in found if number in keep]
     _Expansion(function, kept, made).run()
+
+
+def _is_concerned(op: Operation) -> bool:
+    return op.name.startswith("ttng.") or any(is_composite(result.type) for result in op.results)
 
 
 def _is_plain(argument: BlockArgument) -> bool:

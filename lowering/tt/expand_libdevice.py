@@ -21,7 +21,9 @@ from .dialect_external import ExternElementwiseOp
 from .expansion import Expander, operations_named
 from .expression import Expr, where
 
-COMPOSED = ("acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "log10", "round", "sinh")
+_COMPOSED = frozenset(
+    f"math.{name}" for name in ("acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "log10", "round", "sinh")
+)
 """Operations of `math` that have the same expansions as the functions of the library."""
 
 _EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
@@ -37,9 +39,8 @@ def expand_libdevice(func: Operation) -> None:
         assert isinstance(op, ExternElementwiseOp)
         signature = known_signature(op.symbol.data)
         expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
-    for name in COMPOSED:
-        for op in operations_named(func, f"math.{name}"):
-            expander.replace(op, partial(_composed, name))
+    for op in [op for op in func.walk() if op.name in _COMPOSED]:
+        expander.replace(op, partial(_composed, op.name.removeprefix("math.")))
 
 
 def _expanded(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
