@@ -51,6 +51,23 @@ jn.kernel.from_ttir(text + chr(10), cache=False).launch((1,), np.zeros(1, np.int
     assert "cuda" not in heavy_packages_after(code)
 
 
+def test_kernels_on_the_host_load_no_code_for_gpus() -> None:
+    """It takes as long to load as all the rest."""
+    code = """
+import sys
+import numpy as np
+import joinery as jn
+text = "tt.func public @put(%o: !tt.ptr<i32>, %n: i32) { tt.store %o, %n : !tt.ptr<i32> tt.return }"
+kernel = jn.kernel.from_ttir(text + chr(10), cache=False)
+kernel.launch((1,), np.zeros(1, np.int32), 3)
+parts = ("joinery.lowering.llvm.nvptx.kernel", "joinery.runtime.ptxsim", "joinery.gpu_code", "networkx")
+assert not sys.modules.keys() & parts, sys.modules.keys() & parts
+kernel.ptx()
+assert "joinery.lowering.llvm.nvptx.kernel" in sys.modules
+"""
+    heavy_packages_after(code)
+
+
 def test_building_a_graph_loads_nothing_heavy() -> None:
     code = """
 import joinery as jn
