@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..elementwise import memory_size
 from ..ir import V
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
+from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View
 from .scalars import ZERO, is_constant
 
 
@@ -94,7 +94,7 @@ def reads_memory(node: Node) -> bool:
                 return True
             case Map():
                 stack.extend(here.operands)
-            case View():
+            case View() | Flattened():
                 stack.append(here.source)
             case Pointers() if here.rest is not None:
                 stack.append(here.rest)

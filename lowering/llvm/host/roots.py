@@ -29,11 +29,14 @@ from .coordinates import (
     stride_of,
 )
 from .evaluate import Evaluator
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
+from .flat import Flattener, flat_memory, is_deep
+from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
+from .shapes import dense
 from .transpose import transpose, transposed_load
 from .vector_loop import vector_loop
 
+_FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 LINE = 64
 """Bytes of a cache line. What goes past the caches had better be whole lines: part of one costs a round trip to memory, unless
 the rest follows at once."""
@@ -53,6 +56,7 @@ class Roots:
         self.unread = unread
         self.streaming = False  # the kernel moves more than the caches hold
         self.rows_apart = False  # between the rows that a thread writes lies other work
+        self._origins: dict[int, tuple[Node, Node]] = {}
 
     # -- helpers ------------------------------------------------------------
 
@@ -77,7 +81,7 @@ class Roots:
                     stack.extend(node.operands)
                 case View():
                     stack.append(node.source)
-                case Splat() | Affine() | Stored():
+                case Splat() | Affine() | Stored() | Flattened():
                     if node.elem not in ("i1", "i64", "ptr"):
                         found.add(node.elem)
         return found or {"f32"}
@@ -102,7 +106,7 @@ class Roots:
                     # not the same row in every program
                     moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
                     far = self.streaming or node.shape[-1] * memory_size(node.elem) >= _LONG_ROW
-                    if moving and far and (last or not self.again(node)):
+                    if moving and far and (last or not self._is_read_again(node)):
                         self.ev.ahead.add(id(node))
                 case Map():
                     stack.extend((operand, last) for operand in node.operands)
@@ -119,7 +123,8 @@ class Roots:
                 return
             seen.add(id(node))
             if isinstance(node, Map):
-                if node.shape == shape and self.again(node) and cost(node) > 6:
+                free = node.op in _FREE and isinstance(node.operands[0], Map) and self._is_read_again(node.operands[0])
+                if node.shape == shape and not free and self._is_read_again(node) and cost(node) > 6:
                     found.append(node)
                     return
                 for operand in node.operands:
@@ -131,9 +136,29 @@ class Roots:
             walk(node)
         return found
 
-    def settle(self, nodes: Sequence[Node]) -> None:
+    def _is_read_again(self, node: Node) -> bool:
+        return self.again(self._origins.get(id(node), (node, node))[1])
+
+    def keep(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
+        """Later roots read the node from scratch, within the bounds."""
+        origin = self._origins.get(id(node), (node, node))[1]
+        if origin is not node:  # the nest was flattened
+            memory = Stored(origin.shape, origin.elem, memory.pointer, dense(origin.shape), memory.memory)
+        self.ev.replacement[id(origin)] = (origin, memory, tuple(bounds))
+
+    def flattened(self, shape: tuple[int, ...], nodes: Sequence[Node]) -> Flattener | None:
+        """What writes a deep nest over the shape again as one loop; None where loops are as good."""
+        if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
+            return None
+        self.settle(nodes, flat=True)
+        return Flattener(self.ev, shape, self._origins)
+
+    def settle(self, nodes: Sequence[Node], flat: bool = False) -> None:
         """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and values on fewer
-        dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element)."""
+        dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element).
+
+        flat: the nest is one loop over positions. Patterns of positions are next to nothing there, whatever their elements.
+        """
         stack = list(nodes)
         seen: set[int] = set()
         while stack:
@@ -149,7 +174,8 @@ class Roots:
                 source = node.source
                 wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))
                 alone = isinstance(source, Map) and wider and math.prod(source.shape) > 1
-                if alone and (cost(source) > 10 or self._narrows(source)):
+                narrows = alone and self._narrows(source) and not (flat and not reads_memory(source))
+                if alone and (cost(source) > 10 or narrows):
                     if id(source) not in self.ev.replacement:
                         self.ev.replacement[id(source)] = (source, self.materialize(source), ())
                 else:
@@ -221,7 +247,7 @@ class Roots:
                 vector_loop(ev, shape[inner], bounds, inner, n, self.unroll(nodes, shape[inner] // n), body, start=first,
                             beyond=beyond)  # fmt: skip
         for node, memory in kept:
-            ev.replacement[id(node)] = (node, memory, tuple(b for b in bounds))
+            self.keep(node, memory, bounds)
 
     def store(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> None:
         ev, f = self.ev, self.ev.f
@@ -229,6 +255,8 @@ class Roots:
             self._store_scalar(pointers, value, mask)
             return
         bounds, rest = decompose_mask(mask)
+        if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
+            return
         nodes = [value, *rest]
         if pointers.rest is not None:
             nodes.append(pointers.rest)
@@ -275,6 +303,17 @@ class Roots:
         first = partial(self._to_line, pointers, bounds, inner) if to_lines else None
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first)
 
+    def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:
+        flat = self.flattened(pointers.shape, [value] if mask is None else [value, mask])
+        if flat is None:
+            return False
+        places, data = flat.pointers(pointers), flat.node(value)
+        on = None if mask is None else flat.node(mask)
+        if places is None or data is None or (mask is not None and on is None):
+            return False
+        self.store(places, data, on, streaming)
+        return True
+
     def _may_start_anywhere(self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int) -> bool:
         """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row: nothing
         is kept in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
@@ -289,6 +328,8 @@ class Roots:
         match node:
             case Stored():
                 return dim is None or node.strides[dim] in (0, 1)
+            case Flattened():
+                return False
             case Map():
                 return all(self._lies_along(operand, dim) for operand in node.operands)
             case View():
@@ -343,6 +384,11 @@ class Roots:
 
     def _copy(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
         ev = self.ev
+        flat = self.flattened(node.shape, [node]) if not bounds else None
+        line = flat_memory(memory) if flat is not None else None
+        if flat is not None and line is not None and (data := flat.node(node)) is not None:
+            self._copy(data, line, ())
+            return
 
         def write(here: Coordinates, tail: V | None) -> None:
             ev.write_scratch(memory, here, ev.at(node, here, tail))
