@@ -475,8 +475,8 @@ class Evaluator:
         if not pad and is_deep(shape, lambda: self.lanes_for(elem)):
             pad = shape[-1]
         memory = {"i1": "i8", "ptr": "i64"}.get(elem) or register_element(elem)
-        pad = pad or self.target.vector_bytes
-        row = -(-shape[-1] // pad) * pad if shape and shape[-1] > 1 else 1
+        to = pad or self.target.vector_bytes
+        row = -(-shape[-1] // to) * to if shape and shape[-1] > 1 else 1
         strides: list[int] = []
         step = row
         for extent in reversed(shape[:-1]):
@@ -486,7 +486,7 @@ class Evaluator:
         if shape:
             strides.append(1 if shape[-1] > 1 else 0)
         count = max(1, math.prod(shape[:-1])) * row if shape else 1
-        if row > 1:
+        if row > 1 or pad == 1:
             count += self.target.vector_bytes
         pointer = self.memory.block(memory, count, memory_size_of(memory), f"a block of {shape} {elem}")
         return Stored(shape, elem, pointer, tuple(strides), memory)

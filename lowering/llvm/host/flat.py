@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Dims = tuple[int | None, ...]
 FEWEST = 3
 """Dimensions with an extent that a nest worth turning has."""
+_SMALL = 4
+"""A load that is not contiguous along the nest, and visited this many times at least, gets a nest of its own."""
 
 
 def is_deep(shape: Shape, lanes: Callable[[], int]) -> bool:
@@ -82,9 +84,17 @@ def flat_memory(memory: Stored) -> Stored | None:
 class Flattener:
     """Writes the nodes of a nest over `shape` again, for one over its positions. None where that is not possible."""
 
-    def __init__(self, ev: Evaluator, shape: Shape, origins: dict[int, tuple[Node, Node]]) -> None:
-        """`origins` takes, by the id of a node of the nest's shape, the node and the one that it is written from."""
+    def __init__(
+        self,
+        ev: Evaluator,
+        shape: Shape,
+        origins: dict[int, tuple[Node, Node]],
+        materialize: Callable[[Node], Stored],
+    ) -> None:
+        """`origins` takes, by the id of a node of the nest's shape, the node and the one that it is written from.
+        `materialize` makes a nest of its own."""
         self._origins = origins
+        self._materialize = materialize
         self._ev = ev
         self._shape = shape
         self._flat = (math.prod(shape),)
@@ -163,7 +173,11 @@ class Flattener:
     def _load(self, node: Load, dims: Dims) -> Node | None:
         pointers = self._pointers(node.pointers, dims)
         if pointers is None or (pointers.offset.coefficients[0] is not None and stride_of(pointers, 0) != 1):
-            return None
+            if _SMALL * math.prod(node.shape) > self._flat[0]:
+                return None
+            stored = self._materialize(node)
+            self._ev.replacement[id(node)] = (node, stored, ())
+            return self._write(stored, dims)
         parts: list[Node | None] = []
         for part in (node.mask, node.other):
             parts.append(None if part is None else self._of(part, dims if part.shape else ()))
@@ -228,17 +242,20 @@ def _affine(ev: Evaluator, node: Affine, total: V, terms: Sequence[tuple[V, list
 
 
 def _stored(ev: Evaluator, node: Stored, total: V, places: Sequence[int]) -> V:
+    raw = _gathered(ev, node, ev.f.gep(node.pointer, total, node.memory), places)
+    return from_memory(ev.f, raw, "i1") if node.elem == "i1" else raw
+
+
+def _gathered(ev: Evaluator, node: Stored, pointer: V, places: Sequence[int]) -> V:
+    """The elements at these places, of which the first is the lowest: one access where they lie together, else two halves.
+    Nothing is known to lie behind the last one."""
     f, n, size = ev.f, len(places), memory_size_of(node.memory)
-    pointer = f.gep(node.pointer, total, node.memory)
-    reach = max(places) + 1
-    if reach == 1:
-        raw = f.load(node.memory, pointer, size)
-    elif reach <= 2 * n:  # no further than the last lane: nothing is known to lie behind
-        raw = f.load(vector(node.memory, reach), pointer, size)
-        if list(places) != list(range(reach)):
-            raw = f.shuffle(raw, raw, places)
-    else:
-        raw = zero(vector(node.memory, n))
-        for lane, place in enumerate(places):
-            raw = f.insert(raw, f.load(node.memory, f.gep(pointer, place, node.memory), size), lane)
-    return from_memory(f, raw, "i1") if node.elem == "i1" else raw
+    reach = max(places) - places[0] + 1
+    if reach <= 2 * n:
+        raw = f.load(vector(node.memory, reach), f.gep(pointer, places[0], node.memory), size)
+        lanes = [place - places[0] for place in places]
+        return raw if reach == 1 or lanes == list(range(reach)) else f.shuffle(raw, raw, lanes)
+    low, high = (_gathered(ev, node, pointer, half) for half in (places[: n // 2], places[n // 2 :]))
+    if n == 2:
+        return f.insert(f.insert(zero(vector(node.memory, 2)), low, 0), high, 1)
+    return f.shuffle(f.splat(low, n // 2), f.splat(high, n // 2), range(n))

@@ -151,7 +151,7 @@ class Roots:
         if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
             return None
         self.settle(nodes, flat=True)
-        return Flattener(self.ev, shape, self._origins)
+        return Flattener(self.ev, shape, self._origins, self.materialize)
 
     def settle(self, nodes: Sequence[Node], flat: bool = False) -> None:
         """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and values on fewer
@@ -376,20 +376,25 @@ class Roots:
         if transposed is not None and memory.strides[-1] == 1:
             transpose(ev, transposed, memory, self.streaming, [b.limit for b in bounds if b.dim == 1])
             return memory
+        if not bounds and self._copy_flat(node, memory):
+            return memory
         if isinstance(node, Load) and id(node) not in ev.replacement and self._is_shuffled(node):
             self._in_runs(node, memory, bounds)
             return memory
         self._copy(node, memory, bounds)
         return memory
 
+    def _copy_flat(self, node: Node, memory: Stored) -> bool:
+        flat = self.flattened(node.shape, [node])
+        line = None if flat is None else flat_memory(memory)
+        data = None if flat is None or line is None else flat.node(node)
+        if data is None or line is None:
+            return False
+        self._copy(data, line, ())
+        return True
+
     def _copy(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
         ev = self.ev
-        flat = self.flattened(node.shape, [node]) if not bounds else None
-        line = flat_memory(memory) if flat is not None else None
-        if flat is not None and line is not None and (data := flat.node(node)) is not None:
-            self._copy(data, line, ())
-            return
-
         def write(here: Coordinates, tail: V | None) -> None:
             ev.write_scratch(memory, here, ev.at(node, here, tail))
 
