@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..elementwise import from_memory, register_element
 from ..ir import V, int_vector, vector, zero
-from .coordinates import Coordinate, memory_size_of, stride_of
+from .coordinates import Coordinate, memory_size_of
 from .nodes import Affine, Digit, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, is_constant
 
@@ -29,7 +29,7 @@ Dims = tuple[int | None, ...]
 FEWEST = 3
 """Dimensions with an extent that a nest worth turning has."""
 _SMALL = 4
-"""A load that is not contiguous along the nest, and visited this many times at least, gets a nest of its own."""
+"""A load whose addresses are not affine in the position, and that is visited this often at least, gets a nest of its own."""
 
 
 def is_deep(shape: Shape, lanes: Callable[[], int]) -> bool:
@@ -172,7 +172,7 @@ class Flattener:
 
     def _load(self, node: Load, dims: Dims) -> Node | None:
         pointers = self._pointers(node.pointers, dims)
-        if pointers is None or (pointers.offset.coefficients[0] is not None and stride_of(pointers, 0) != 1):
+        if pointers is None:
             if _SMALL * math.prod(node.shape) > self._flat[0]:
                 return None
             stored = self._materialize(node)

@@ -13,8 +13,8 @@ def block(shape: Shape, elem: str) -> str:
 
 
 class Text:
-    """A kernel `f(x, y, o, n)` under construction: pointers to `elem`, `elem` and `out`, and an i32. Methods return the names of
-    values; the types of blocks are kept by name."""
+    """A kernel `f(x, y, o, n)` under construction: pointers to `elem`, `elem` and `out`, and an i32. Methods return the names
+    of values; the types of blocks are kept by name."""
 
     def __init__(self, elem: str, out: str | None = None) -> None:
         self.elem, self.out = elem, out or elem
