@@ -151,8 +151,7 @@ def test_loads_and_stores_of_deep_blocks(agree, shape, kind) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
-def test_loads_that_are_no_line(agree, order) -> None:
-    """Pointers with strides that only the launch knows, and those of a smaller block."""
+def test_strides_that_only_the_launch_knows(agree, order) -> None:
     shape = (4, 8, 4)
     t = Text("f32")
     x = t.load("%x", shape)
@@ -163,39 +162,68 @@ def test_loads_that_are_no_line(agree, order) -> None:
         offsets = part if offsets is None else t.map("arith.addi", offsets, part)
     assert offsets is not None
     places = t.places("%y", "f32", offsets)
-    v = t.map("arith.addf", x, t.add(f"tt.load {places} : {t.type(places)}", shape, "f32"))
-    few = t.places("%y", "f32", t.map("arith.muli", t.range(8), t.splat("%n", "i32", [8])))
-    w = t.add(f"tt.load {few} : {t.type(few)}", [8], "f32")
-    v = t.map("arith.mulf", v, t.along(w, shape, 1))
-    side = t.map("arith.addi", t.along(t.range(4), (4, 4), 0), t.map("arith.muli", t.along(t.range(4), (4, 4), 1),
-                 t.constant("50", (4, 4), "i32")))  # fmt: skip
-    turned = t.places("%y", "f32", side)
-    u = t.reshape(t.add(f"tt.load {turned} : {t.type(turned)}", (4, 4), "f32"), (4, 1, 4))
-    computed = t.places("%y", "f32", t.map("arith.remui", t.along(t.range(8), shape, 1), t.constant("3", shape, "i32")))
-    v = t.map("arith.addf", v, t.add(f"tt.load {computed} : {t.type(computed)}", shape, "f32"))
-    t.store(t.map("arith.subf", v, t.spread(u, shape)))
+    t.store(t.map("arith.addf", x, t.add(f"tt.load {places} : {t.type(places)}", shape, "f32")))
     x, y = numbers("f32", 128), numbers("f32", 1024, 1)
     o = agree(t.text(), 1, x, y, outputs("f32", 128), 3)[2].reshape(shape)
     at = np.indices(shape)
     where = sum(at[d] * 3 * (1, 4, 32)[stride] for stride, d in enumerate(order))
-    assert (o == (x.reshape(shape) + y[where]) * y[at[1] * 3] + y[at[1] % 3] - y[at[0] + at[2] * 50]).all()
+    assert (o == x.reshape(shape) + y[where]).all()
 
 
-def test_computed_addresses(agree) -> None:
-    """Loads and stores at places that are remainders of positions."""
+@pytest.mark.parametrize("dims", [(0, 1), (0, 2), (1, 2), (1,), (2,)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_loads_of_smaller_blocks(agree, dims, masked) -> None:
+    """Not contiguous, and on some of the dimensions: y[n · a + 50 · b]."""
+    shape = (4, 8, 4)
+    some = [shape[d] for d in dims]
+    t = Text("f32")
+    x = t.load("%x", shape)
+    offsets = t.map("arith.muli", t.along(t.range(some[0]), some, 0), t.splat("%n", "i32", some))
+    if len(some) > 1:
+        part = t.map("arith.muli", t.along(t.range(some[1]), some, 1), t.constant("50", some, "i32"))
+        offsets = t.map("arith.addi", offsets, part)
+    places = t.places("%y", "f32", offsets)
+    mask = ""
+    if masked:
+        on = t.map("arith.cmpi slt,", offsets, t.constant("60", some, "i32"), elem="i1")
+        mask = f", {on}, {t.constant('9.0', some, 'f32')}"
+    y = t.add(f"tt.load {places}{mask} : {t.type(places)}", some, "f32")
+    for d in range(len(shape)):
+        if d not in dims:
+            y = t.moved("tt.expand_dims", y, [*t.shapes[y][:d], 1, *t.shapes[y][d:]], f" {{axis = {d} : i32}}")
+    y = t.spread(y, shape)
+    t.store(t.map("arith.addf", t.map("arith.mulf", x, y), t.partner(y, 0, "arith.addf")))
+    x, y = numbers("f32", 128), numbers("f32", 1024, 1)
+    o = agree(t.text(), 1, x, y, outputs("f32", 128), 7)[2].reshape(shape)
+    at = np.indices(shape)
+    where = sum(at[d] * step for d, step in zip(dims, (7, 50), strict=False))
+    read = np.where(where < 60, y[where], np.float32(9)) if masked else y[where]
+    close = np.abs(o - (x.reshape(shape) * read + read.sum(0, keepdims=True))) < 1e-5
+    assert close.all()
+
+
+@pytest.mark.parametrize("computed", ["read", "written"])
+def test_computed_addresses(agree, computed) -> None:
+    """Loads or stores at places that are remainders of positions."""
     shape = (4, 2, 4)
     t = Text("f32")
     v = t.load("%x", shape)
-    here = t.reshape(t.range(32), shape)
-    far = t.map("arith.remui", t.map("arith.muli", here, t.constant("5", shape, "i32")), t.constant("32", shape, "i32"))
-    places = t.places("%y", "f32", far)
+    near = t.along(t.range(4), shape, 2)
+    for d, step in ((0, 8), (1, 4)):
+        part = t.map("arith.muli", t.along(t.range(shape[d]), shape, d), t.constant(str(step), shape, "i32"))
+        near = t.map("arith.addi", near, part)
+    far = t.map("arith.remui", t.map("arith.muli", near, t.constant("5", shape, "i32")), t.constant("32", shape, "i32"))
+    places = t.places("%y", "f32", far if computed == "read" else near)
     v = t.map("arith.addf", v, t.add(f"tt.load {places} : {t.type(places)}", shape, "f32"))
-    places = t.places("%o", "f32", far)
+    places = t.places("%o", "f32", near if computed == "read" else far)
     t.lines.append(f"tt.store {places}, {v} : {t.type(places)}")
     x, y = numbers("f32", 32), numbers("f32", 32, 1)
     o = agree(t.text(), 1, x, y, outputs("f32", 32), 0)[2]
     at = np.arange(32) * 5 % 32
-    assert (o[at] == x + y[at]).all()
+    if computed == "read":
+        assert (o == x + y[at]).all()
+    else:
+        assert (o[at] == x + y).all()
 
 
 @pytest.mark.parametrize("shape", [(4, 8, 1), (1, 4, 1, 8), (4, 1, 1, 8, 1)])
