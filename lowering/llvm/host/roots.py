@@ -30,6 +30,7 @@ from .coordinates import (
 )
 from .evaluate import Evaluator
 from .flat import Flattener, flat_memory, is_deep
+from .lines import LINE, lies_along, to_line
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
 from .shapes import dense
@@ -37,9 +38,6 @@ from .transpose import transpose, transposed_load
 from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
-LINE = 64
-"""Bytes of a cache line. What goes past the caches had better be whole lines: part of one costs a round trip to memory, unless
-the rest follows at once."""
 _LONG_ROW = 16 * LINE
 _SHORTEST = 16  # bytes of the shortest store that goes past the caches
 
@@ -300,7 +298,7 @@ class Roots:
             f.module.declare(name, "void", [data.type, addresses.type, "i32", on.type])
             f.call(name, "void", [data, addresses, V(str(size), "i32"), on])
 
-        first = partial(self._to_line, pointers, bounds, inner) if to_lines else None
+        first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first)
 
     def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:
@@ -318,38 +316,7 @@ class Roots:
         """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row: nothing
         is kept in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
         self.settle(nodes)
-        return not self.byproducts(nodes, shape) and all(self._lies_along(node, inner) for node in nodes)
-
-    def _lies_along(self, node: Node | None, dim: int | None) -> bool:
-        """Whether all that a value takes from scratch is contiguous, or the same, along its dimension `dim`."""
-        found = self.ev.replacement.get(id(node))
-        if found is not None:
-            node = found[1]
-        match node:
-            case Stored():
-                return dim is None or node.strides[dim] in (0, 1)
-            case Flattened():
-                return False
-            case Map():
-                return all(self._lies_along(operand, dim) for operand in node.operands)
-            case View():
-                return self._lies_along(node.source, node.dims.index(dim) if dim in node.dims else None)
-            case Load():
-                return all(self._lies_along(part, dim) for part in (node.pointers.rest, node.mask, node.other))
-        return True
-
-    def _to_line(self, pointers: Pointers, bounds: Sequence[Bound], inner: int, coordinates: Coordinates) -> V:
-        """How many elements to write before a row reaches the start of a cache line; all of them if it never does."""
-        f, s = self.ev.f, self.ev.s
-        row = self.ev.row_pointer(pointers, coordinates, inner)
-        if s.multiple(row) % LINE == 0:
-            return ZERO
-        size = memory_size(pointers.pointee)
-        count, _ = self.ev.extent(pointers.shape[inner], bounds, inner)
-        missing = f.binary("and", s.sub(ZERO, s.address(row)), s.constant(LINE - 1))
-        elements = f.binary("lshr", missing, s.constant(size.bit_length() - 1))
-        never = f.icmp("ne", f.binary("and", missing, s.constant(size - 1)), ZERO)
-        return f.select(never, count, s.min(elements, count))
+        return not self.byproducts(nodes, shape) and all(lies_along(self.ev, node, inner) for node in nodes)
 
     def _guarded(self, guard: V | None, action: Callable[[], None]) -> None:
         if guard is None:
