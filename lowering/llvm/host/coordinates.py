@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from ..elementwise import memory_size
 from ..ir import V
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
+from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View
 from .scalars import ZERO, is_constant
 
 
@@ -81,20 +81,24 @@ def decompose_mask(mask: Node | None) -> tuple[list[Bound], list[Node]]:
     return [], [mask] if mask is not None else []
 
 
-def reads_memory(node: Node) -> bool:
-    """Whether the node is made from what is loaded, or kept in scratch."""
-    stack, seen = [node], set[int]()
+def reads_memory(node: Node, scratch: bool = True, kept: Collection[int] = ()) -> bool:
+    """Whether the node is made from what is loaded, or kept in scratch. scratch: whether that counts.  kept: ids of nodes that
+    are not looked into."""
+    stack, seen = [node], set(kept)
     while stack:
         here = stack.pop()
         if id(here) in seen:
             continue
         seen.add(id(here))
         match here:
-            case Load() | Stored():
+            case Load():
                 return True
+            case Stored():
+                if scratch:
+                    return True
             case Map():
                 stack.extend(here.operands)
-            case View():
+            case View() | Flattened():
                 stack.append(here.source)
             case Pointers() if here.rest is not None:
                 stack.append(here.rest)

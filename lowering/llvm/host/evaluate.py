@@ -34,7 +34,8 @@ from .coordinates import (
     reads_memory,
     stride_of,
 )
-from .nodes import Affine, Load, Map, Node, Pointers, Shape, Splat, Stored, View
+from .flat import is_deep, read_flattened
+from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant
 from .scratch import Scratch
 
@@ -117,6 +118,9 @@ class Evaluator:
                 return self._load(node, coordinates, mask)
             case Stored():
                 return self._read_scratch(node, coordinates)
+            case Flattened():
+                assert coordinates[0] is not None
+                return read_flattened(self, node, coordinates[0])
         raise InternalError(f"host lowering: cannot evaluate {type(node).__name__} of {node.elem}")
 
     @staticmethod
@@ -150,20 +154,27 @@ class Evaluator:
                 stretch = (coefficient, coordinate.lanes)
         narrow = register_element(node.elem)
         if stretch is None:
-            return total if narrow == "i64" else self._narrow(total, narrow)
+            return total if narrow == "i64" else self.narrow(total, narrow)
         coefficient, n = stretch
         if is_constant(coefficient):
-            steps = int_vector([_wrapped(int(coefficient.ref) * i, narrow) for i in range(n)], narrow)
+            steps = int_vector([self.wrapped(int(coefficient.ref) * i, narrow) for i in range(n)], narrow)
         else:
-            step = self.f.splat(self._narrow(coefficient, narrow), n)
+            step = self.f.splat(self.narrow(coefficient, narrow), n)
             steps = self.f.binary("mul", step, self.f.iota(n, narrow))
-        return self.f.binary("add", self.f.splat(self._narrow(total, narrow), n), steps)
+        return self.f.binary("add", self.f.splat(self.narrow(total, narrow), n), steps)
 
-    def _narrow(self, value: V, type_: str) -> V:
+    @staticmethod
+    def wrapped(value: int, type_: str) -> int:
+        """The value as a signed integer of the type's width."""
+        half = 1 << (int(type_[1:]) - 1)
+        return (value + half) % (2 * half) - half
+
+    def narrow(self, value: V, type_: str) -> V:
+        """An i64 in the type's width."""
         if value.type == type_:
             return value
         if is_constant(value):
-            return const(_wrapped(int(value.ref), type_), type_)
+            return const(self.wrapped(int(value.ref), type_), type_)
         return self.f.cast("trunc", value, type_)
 
     # -- memory -------------------------------------------------------------
@@ -461,10 +472,13 @@ class Evaluator:
 
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
         """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end;
-        behind the last row is room for one more vector, which may be read."""
+        behind the last row is room for one more vector, which may be read. Short rows of many dimensions are as good as vectors
+        without padding, and then neighbours across all of them (`flat.py`). `pad`: what else rows are padded to."""
+        if not pad and is_deep(shape, lambda: self.lanes_for(elem)):
+            pad = shape[-1]
         memory = {"i1": "i8", "ptr": "i64"}.get(elem) or register_element(elem)
-        pad = pad or self.target.vector_bytes
-        row = -(-shape[-1] // pad) * pad if shape and shape[-1] > 1 else 1
+        to = pad or self.target.vector_bytes
+        row = -(-shape[-1] // to) * to if shape and shape[-1] > 1 else 1
         strides: list[int] = []
         step = row
         for extent in reversed(shape[:-1]):
@@ -474,7 +488,7 @@ class Evaluator:
         if shape:
             strides.append(1 if shape[-1] > 1 else 0)
         count = max(1, math.prod(shape[:-1])) * row if shape else 1
-        if row > 1:
+        if row > 1 or pad == 1:
             count += self.target.vector_bytes
         pointer = self.memory.block(memory, count, memory_size_of(memory), f"a block of {shape} {elem}")
         return Stored(shape, elem, pointer, tuple(strides), memory)
@@ -539,9 +553,3 @@ class Evaluator:
                     self._hoist(node.pointers.rest, coordinates, seen)
                 if node.other is not None:
                     self._hoist(node.other, coordinates, seen)
-
-
-def _wrapped(value: int, type_: str) -> int:
-    """The value as a signed integer of the type's width."""
-    half = 1 << (int(type_[1:]) - 1)
-    return (value + half) % (2 * half) - half

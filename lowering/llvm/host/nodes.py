@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..ir import V
 
@@ -91,6 +91,23 @@ class Stored(Node):
     memory: str  # element type in memory, LLVM spelling
 
 
+class Digit(NamedTuple):
+    """`coefficient · (position // step % extent)`; step and extent are powers of two."""
+
+    step: int
+    extent: int
+    coefficient: V
+
+
+@dataclass(eq=False, slots=True)
+class Flattened(Node):
+    """`source` at what its coordinates were before the block was flattened (`flat.py`): the sum of its coefficients, or
+    strides, times its coordinates is the sum of these digits of the position."""
+
+    source: Affine | Stored
+    digits: tuple[Digit, ...]
+
+
 def view(source: Node, shape: Shape, dims: Sequence[int | None]) -> Node:
     """A View of any node, folded into nodes that can express it themselves."""
     dims = tuple(dims)
@@ -141,6 +158,6 @@ def cost(node: Node, limit: int = 64) -> int:
             return cost(node.source, limit)
         case Load():
             return 1 if node.pointers.rest is None else 6 + cost(node.pointers.rest, limit)
-        case Stored():
+        case Stored() | Flattened():
             return 1
     return 0

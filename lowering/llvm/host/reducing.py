@@ -10,6 +10,7 @@ from ..elementwise import constant, identity, larger
 from ..ir import V, is_float, lanes, vector, zero
 from .combine import Combine
 from .coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
+from .flat_reducing import reduce_pairs
 from .nodes import Map, Node, Splat, Stored
 from .outside import limits_along, outside
 from .roots import Roots
@@ -25,6 +26,9 @@ def reduce(
 ) -> list[Node]:
     """Combine along one dimension. Result nodes have that dimension removed. Nobody reads them beyond the `wanted` bounds,
     which name dimensions of the operands."""
+    pairs = reduce_pairs(roots, operands, axis, combine)
+    if pairs is not None:
+        return pairs
     kind = combine.kind
     neutral = identity(kind, operands[0].elem) if kind is not None else None
     source = operands[0]

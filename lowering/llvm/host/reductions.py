@@ -84,7 +84,8 @@ def lower_dot(k: KernelLowering, op: Any) -> None:
 
 def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str) -> Stored:
     """One product after the other, on blocks in scratch."""
-    stored = [k.roots.materialize(node) for node in (a, b, c)]
+    rows = k.ev.target.vector_bytes
+    stored = [k.roots.materialize(node, k.ev.scratch(node.shape, node.elem, pad=rows)) for node in (a, b, c)]
     with k.f.loop(0, c.shape[0]) as state, k.ev.scope():
         first, second, target = (
             Stored(m.shape[1:], m.elem, k.f.gep(m.pointer, k.ev.s.mul(state.index, k.ev.s.constant(m.strides[0])),

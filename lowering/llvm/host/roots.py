@@ -29,14 +29,15 @@ from .coordinates import (
     stride_of,
 )
 from .evaluate import Evaluator
-from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View, cost
+from .flat import Flattener, flat_memory, is_deep
+from .lines import LINE, lies_along, to_line
+from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost
 from .scalars import ZERO, is_constant
+from .shapes import dense
 from .transpose import transpose, transposed_load
 from .vector_loop import vector_loop
 
-LINE = 64
-"""Bytes of a cache line. What goes past the caches had better be whole lines: part of one costs a round trip to memory, unless
-the rest follows at once."""
+_FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * LINE
 _SHORTEST = 16  # bytes of the shortest store that goes past the caches
 
@@ -53,6 +54,7 @@ class Roots:
         self.unread = unread
         self.streaming = False  # the kernel moves more than the caches hold
         self.rows_apart = False  # between the rows that a thread writes lies other work
+        self._origins: dict[int, tuple[Node, Node]] = {}
 
     # -- helpers ------------------------------------------------------------
 
@@ -77,7 +79,7 @@ class Roots:
                     stack.extend(node.operands)
                 case View():
                     stack.append(node.source)
-                case Splat() | Affine() | Stored():
+                case Splat() | Affine() | Stored() | Flattened():
                     if node.elem not in ("i1", "i64", "ptr"):
                         found.add(node.elem)
         return found or {"f32"}
@@ -102,7 +104,7 @@ class Roots:
                     # not the same row in every program
                     moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
                     far = self.streaming or node.shape[-1] * memory_size(node.elem) >= _LONG_ROW
-                    if moving and far and (last or not self.again(node)):
+                    if moving and far and (last or not self._is_read_again(node)):
                         self.ev.ahead.add(id(node))
                 case Map():
                     stack.extend((operand, last) for operand in node.operands)
@@ -119,7 +121,8 @@ class Roots:
                 return
             seen.add(id(node))
             if isinstance(node, Map):
-                if node.shape == shape and self.again(node) and cost(node) > 6:
+                free = node.op in _FREE and isinstance(node.operands[0], Map) and self._is_read_again(node.operands[0])
+                if node.shape == shape and not free and self._is_read_again(node) and cost(node) > 6:
                     found.append(node)
                     return
                 for operand in node.operands:
@@ -131,9 +134,29 @@ class Roots:
             walk(node)
         return found
 
-    def settle(self, nodes: Sequence[Node]) -> None:
+    def _is_read_again(self, node: Node) -> bool:
+        return self.again(self._origins.get(id(node), (node, node))[1])
+
+    def keep(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
+        """Later roots read the node from scratch, within the bounds."""
+        origin = self._origins.get(id(node), (node, node))[1]
+        if origin is not node:  # the nest was flattened
+            memory = Stored(origin.shape, origin.elem, memory.pointer, dense(origin.shape), memory.memory)
+        self.ev.replacement[id(origin)] = (origin, memory, tuple(bounds))
+
+    def flattened(self, shape: tuple[int, ...], nodes: Sequence[Node]) -> Flattener | None:
+        """What writes a deep nest over the shape again as one loop; None where loops are as good."""
+        if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
+            return None
+        self.settle(nodes, flat=True)
+        return Flattener(self.ev, shape, self._origins, self.materialize)
+
+    def settle(self, nodes: Sequence[Node], flat: bool = False) -> None:
         """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and values on fewer
-        dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element)."""
+        dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element).
+
+        flat: the nest is one loop over positions. Patterns of positions are next to nothing there, whatever their elements.
+        """
         stack = list(nodes)
         seen: set[int] = set()
         while stack:
@@ -149,7 +172,8 @@ class Roots:
                 source = node.source
                 wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))
                 alone = isinstance(source, Map) and wider and math.prod(source.shape) > 1
-                if alone and (cost(source) > 10 or self._narrows(source)):
+                narrows = alone and self._narrows(source) and not (flat and not reads_memory(source))
+                if alone and (cost(source) > 10 or narrows):
                     if id(source) not in self.ev.replacement:
                         self.ev.replacement[id(source)] = (source, self.materialize(source), ())
                 else:
@@ -221,7 +245,7 @@ class Roots:
                 vector_loop(ev, shape[inner], bounds, inner, n, self.unroll(nodes, shape[inner] // n), body, start=first,
                             beyond=beyond)  # fmt: skip
         for node, memory in kept:
-            ev.replacement[id(node)] = (node, memory, tuple(b for b in bounds))
+            self.keep(node, memory, bounds)
 
     def store(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> None:
         ev, f = self.ev, self.ev.f
@@ -229,6 +253,8 @@ class Roots:
             self._store_scalar(pointers, value, mask)
             return
         bounds, rest = decompose_mask(mask)
+        if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
+            return
         nodes = [value, *rest]
         if pointers.rest is not None:
             nodes.append(pointers.rest)
@@ -272,43 +298,25 @@ class Roots:
             f.module.declare(name, "void", [data.type, addresses.type, "i32", on.type])
             f.call(name, "void", [data, addresses, V(str(size), "i32"), on])
 
-        first = partial(self._to_line, pointers, bounds, inner) if to_lines else None
+        first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first)
+
+    def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:
+        flat = self.flattened(pointers.shape, [value] if mask is None else [value, mask])
+        if flat is None:
+            return False
+        places, data = flat.pointers(pointers), flat.node(value)
+        on = None if mask is None else flat.node(mask)
+        if places is None or data is None or (mask is not None and on is None):
+            return False
+        self.store(places, data, on, streaming)
+        return True
 
     def _may_start_anywhere(self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int) -> bool:
         """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row: nothing
         is kept in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
         self.settle(nodes)
-        return not self.byproducts(nodes, shape) and all(self._lies_along(node, inner) for node in nodes)
-
-    def _lies_along(self, node: Node | None, dim: int | None) -> bool:
-        """Whether all that a value takes from scratch is contiguous, or the same, along its dimension `dim`."""
-        found = self.ev.replacement.get(id(node))
-        if found is not None:
-            node = found[1]
-        match node:
-            case Stored():
-                return dim is None or node.strides[dim] in (0, 1)
-            case Map():
-                return all(self._lies_along(operand, dim) for operand in node.operands)
-            case View():
-                return self._lies_along(node.source, node.dims.index(dim) if dim in node.dims else None)
-            case Load():
-                return all(self._lies_along(part, dim) for part in (node.pointers.rest, node.mask, node.other))
-        return True
-
-    def _to_line(self, pointers: Pointers, bounds: Sequence[Bound], inner: int, coordinates: Coordinates) -> V:
-        """How many elements to write before a row reaches the start of a cache line; all of them if it never does."""
-        f, s = self.ev.f, self.ev.s
-        row = self.ev.row_pointer(pointers, coordinates, inner)
-        if s.multiple(row) % LINE == 0:
-            return ZERO
-        size = memory_size(pointers.pointee)
-        count, _ = self.ev.extent(pointers.shape[inner], bounds, inner)
-        missing = f.binary("and", s.sub(ZERO, s.address(row)), s.constant(LINE - 1))
-        elements = f.binary("lshr", missing, s.constant(size.bit_length() - 1))
-        never = f.icmp("ne", f.binary("and", missing, s.constant(size - 1)), ZERO)
-        return f.select(never, count, s.min(elements, count))
+        return not self.byproducts(nodes, shape) and all(lies_along(self.ev, node, inner) for node in nodes)
 
     def _guarded(self, guard: V | None, action: Callable[[], None]) -> None:
         if guard is None:
@@ -335,11 +343,22 @@ class Roots:
         if transposed is not None and memory.strides[-1] == 1:
             transpose(ev, transposed, memory, self.streaming, [b.limit for b in bounds if b.dim == 1])
             return memory
+        if not bounds and self._copy_flat(node, memory):
+            return memory
         if isinstance(node, Load) and id(node) not in ev.replacement and self._is_shuffled(node):
             self._in_runs(node, memory, bounds)
             return memory
         self._copy(node, memory, bounds)
         return memory
+
+    def _copy_flat(self, node: Node, memory: Stored) -> bool:
+        flat = self.flattened(node.shape, [node])
+        line = None if flat is None else flat_memory(memory)
+        data = None if flat is None or line is None else flat.node(node)
+        if data is None or line is None:
+            return False
+        self._copy(data, line, ())
+        return True
 
     def _copy(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
         ev = self.ev
@@ -347,26 +366,9 @@ class Roots:
         def write(here: Coordinates, tail: V | None) -> None:
             ev.write_scratch(memory, here, ev.at(node, here, tail))
 
-        self.nest(node.shape, bounds, [node], write, beyond=not self._loads(node))
-
-    def _loads(self, node: Node) -> bool:
-        """Whether evaluating the node reads memory that is not scratch."""
-        stack, seen = [node], set[int]()
-        while stack:
-            here = stack.pop()
-            if id(here) in seen or id(here) in self.ev.replacement:
-                continue
-            seen.add(id(here))
-            match here:
-                case Load():
-                    return True
-                case Map():
-                    stack.extend(here.operands)
-                case View():
-                    stack.append(here.source)
-                case Pointers() if here.rest is not None:
-                    stack.append(here.rest)
-        return False
+        # What was kept within bounds only is perhaps loaded again.
+        kept = [found for found, (_, _, within) in ev.replacement.items() if not within]
+        self.nest(node.shape, bounds, [node], write, beyond=not reads_memory(node, scratch=False, kept=kept))
 
     def _is_shuffled(self, load: Load) -> bool:
         """Whether rows are read through computed offsets, such as `column % n`, which are the same in every row."""

@@ -59,9 +59,22 @@ def lower_reshape(k: KernelLowering, op: Any) -> None:
     if isinstance(source, Splat):
         k.define(result, Splat(shape, source.elem, source.value))
         return
+    kept = _same_extents(source.shape, shape)
+    if isinstance(source, Affine) and kept is not None:  # it reads no memory: it may be evaluated at any time
+        k.define(result, view(source, shape, kept))
+        return
     memory = k.ev.scratch(source.shape, source.elem, pad=source.shape[-1] if source.shape else 1)
     k.roots.materialize(source, memory)
     k.define(result, Stored(shape, source.elem, memory.pointer, dense(shape), memory.memory))
+
+
+def _same_extents(before: Sequence[int], after: Sequence[int]) -> list[int | None] | None:
+    """Where the dimensions go, if the reshape does nothing but add and remove extents of 1."""
+    places = [d for d, n in enumerate(after) if n > 1]
+    if [n for n in before if n > 1] != [after[d] for d in places]:
+        return None
+    following = iter(places)
+    return [next(following) if n > 1 else None for n in before]
 
 
 def lower_join(k: KernelLowering, op: Any) -> None:

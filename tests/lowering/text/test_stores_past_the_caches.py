@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from joinery import kernel as kernel_module
 
+from .deep_blocks import Text
+
 ROWS = 5
 GUARD = 64
 
@@ -71,3 +73,29 @@ def test_rows_of_any_alignment_and_length(type_: str, again: str) -> None:
                     inside[here] = (x[here] + x[here]).astype(dtype)
                 np.testing.assert_array_equal(around, expected, f"n {n}, stride {stride}, offset {offset}")
     assert any("!nontemporal" in program.lowered.llvm_ir for program in k._programs.values())
+
+
+@pytest.mark.parametrize("offset", [0, 4, 60])
+@pytest.mark.parametrize("axis", range(4))
+def test_deep_blocks_start_at_a_whole_vector(axis: int, offset: int) -> None:
+    """What varies with digits of the position is known by vectors that start at multiples of their length only."""
+    shape = (8, 8, 8, 2)
+    t = Text("f32")
+    v = t.load("%x", shape)
+    v = t.map("arith.addf", v, t.along(t.load("%y", [shape[axis]]), shape, axis))
+    v = t.map("arith.addf", v, t.partner(v, 3, "arith.maxnumf"))
+    at = t.along(t.range(2), shape, 3)
+    for d, step in ((0, 128), (1, 16), (2, 2)):
+        part = t.map("arith.muli", t.along(t.range(8), shape, d), t.constant(str(step), shape, "i32"))
+        at = t.map("arith.addi", at, part)
+    places = t.places("%o", "f32", at)
+    t.lines.append(f"tt.store {places}, {v} : {t.type(places)}")
+    x, y = np.random.default_rng(0).standard_normal((2, 1024)).astype(np.float32)
+    out, around = at_offset(1024, np.dtype(np.float32), offset)
+    before = around.copy()
+    jn.kernel.from_ttir(t.text()).launch(1, x, y, out, 0)
+    cube = x.reshape(shape) + y[np.indices(shape)[axis]]
+    assert (out.reshape(shape) == cube + cube.max(3, keepdims=True)).all()
+    first = out.ctypes.data - around.ctypes.data
+    assert (around[:first] == before[:first]).all()
+    assert (around[first + 4096 :] == before[first + 4096 :]).all()
