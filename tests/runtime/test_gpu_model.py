@@ -162,7 +162,7 @@ def test_tensor_maps_are_made_of_what_expressions_say() -> None:
     g = jn.Graph("p", [jn.TensorType("float16", (64, 64), "a"), jn.TensorType("float16", (64, 64), "b")])
     a, b = g.inputs
     g.output(a @ b)
-    compiled = _compiled(g, gpu_target("sm_90a"), False, None, constant_labels(g))
+    compiled = _compiled(g, gpu_target("sm_90a"), "strict", False, None, constant_labels(g))
     assert compiled.gpu is not None
     (code,) = compiled.gpu.kernels
 
