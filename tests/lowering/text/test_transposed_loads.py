@@ -71,8 +71,8 @@ def test_everything(agree, elem: str, rows: int, columns: int) -> None:
 
 
 @pytest.mark.parametrize("elem", ["f32", "f16", "i8", "f64"])
-@pytest.mark.parametrize("m", [0, 1, 15, 16, 33, 64, -5, 99])
-@pytest.mark.parametrize("n", [0, 1, 32, 47, 64, -1, 99])
+@pytest.mark.parametrize("m", [0, 1, 16, 33, 99])
+@pytest.mark.parametrize("n", [0, 32, 47, -1])
 def test_within_limits(agree, elem: str, m: int, n: int) -> None:
     """The array ends where the limits do: reading on would be a fault of the sanitizer, and the fill is another number."""
     rows, columns, stride = 64, 64, 64
