@@ -258,9 +258,9 @@ class Kernel:
 
     @functools.cached_property
     def _gpu(self) -> GpuKernels:
-        with self._lock:
-            from .gpu_code import GpuKernels
+        from .gpu_code import GpuKernels
 
+        with self._lock:
             return GpuKernels(self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written)
 
     def asm(self, target: str = "host") -> str:

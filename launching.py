@@ -22,7 +22,7 @@ from .lowering.llvm.elementwise import stored_dtype
 from .lowering.llvm.host.effects import PRINT
 from .lowering.llvm.host.launcher import LAUNCH, HostKernel
 from .lowering.llvm.host.status import CANCELLED, RUNNING, STOPPED, WORDS, Printed, PrintSite, Site
-from .lowering.llvm.ir import SharedFunction
+from .lowering.llvm.sharing import SharedFunction, module_of
 from .lowering.tt.effects import assertion_error
 from .lowering.tt.memory import AccessError
 from .lowering.tt.numerics import numpy_dtype
@@ -110,7 +110,7 @@ def _shared(name: str, function: SharedFunction, store: CompileCache | None) -> 
     """The address of a function that kernels share. Its code stays for ever."""
     with _shared_lock:
         if function not in _shared_code:
-            _shared_code[function] = link([cached_object(name, function.text(), store)], (name,), {})
+            _shared_code[function] = link([cached_object(name, module_of(function), store)], (name,), {})
         return _shared_code[function][name]
 
 

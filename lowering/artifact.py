@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .integers import DIVISIONS, INTEGERS, SHIFTS, signed
+
 NUMERICS = ("strict", "fast")
 """What code may do with float arithmetic: docs/design/011-numerics.md."""
 
@@ -48,44 +50,7 @@ class KernelReport:
     bytes_written: int | str
     flops: int | str
 
-
-def _signed(value: int, width: int) -> int:
-    value &= (1 << width) - 1
-    return value - (1 << width) if value >> (width - 1) else value
-
-
-def _quotient(x: int, y: int) -> int:
-    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-
-
-_DIVISIONS: dict[str, Callable[[int, int, int], int]] = {
-    "divsi": lambda x, y, mask: _quotient(x, y),
-    "divui": lambda x, y, mask: (x & mask) // (y & mask),
-    "remsi": lambda x, y, mask: x - _quotient(x, y) * y,
-    "remui": lambda x, y, mask: (x & mask) % (y & mask),
-}
-_SHIFTS: dict[str, Callable[[int, int, int], int]] = {
-    "shli": lambda x, y, mask: x << y,
-    "shrsi": lambda x, y, mask: x >> y,
-    "shrui": lambda x, y, mask: (x & mask) >> y,
-}
-_BINARY: dict[str, Callable[[int, int, int], int]] = {
-    "addi": lambda x, y, mask: x + y,
-    "subi": lambda x, y, mask: x - y,
-    "muli": lambda x, y, mask: x * y,
-    "andi": lambda x, y, mask: x & y,
-    "ori": lambda x, y, mask: x | y,
-    "xori": lambda x, y, mask: x ^ y,
-    "minsi": lambda x, y, mask: min(x, y),
-    "maxsi": lambda x, y, mask: max(x, y),
-    "minui": lambda x, y, mask: min(x & mask, y & mask),
-    "maxui": lambda x, y, mask: max(x & mask, y & mask),
-    **_DIVISIONS,
-    **_SHIFTS,
-}
-"""(x, y, mask of the width) -> the result before it wraps; x and y are signed."""
-
-EXPRESSION_OPERATIONS = frozenset({*_BINARY, "extsi", "extui", "trunci"})
+EXPRESSION_OPERATIONS = frozenset({*INTEGERS, "extsi", "extui", "trunci"})
 """What `ArgumentExpression` takes, named as the operations of `arith`."""
 MAX_EXPRESSION_STEPS = 64
 
@@ -128,7 +93,7 @@ class ArgumentExpression:
                 depth += 1
             elif operation not in EXPRESSION_OPERATIONS:
                 return f"step {operation[:100]!r}"
-            elif operation in _BINARY:
+            elif operation in INTEGERS:
                 depth -= 1
             if depth < 1:
                 return f"step {operation!r} without operands"
@@ -139,19 +104,19 @@ class ArgumentExpression:
         stack: list[int] = []
         for operation, width, number in self.steps:
             if operation == "constant":
-                stack.append(_signed(number, width))
+                stack.append(signed(number, width))
             elif operation == "argument":
-                stack.append(_signed(int(words[number]), width))
+                stack.append(signed(int(words[number]), width))
             elif operation == "trunci":
-                stack[-1] = _signed(stack[-1], width)
+                stack[-1] = signed(stack[-1], width)
             elif operation == "extui":
                 stack[-1] &= (1 << width) - 1
             elif operation != "extsi":  # a value with its sign is the same number in more bits
                 y = stack.pop()
-                undefined = (operation in _DIVISIONS and y == 0) or (operation in _SHIFTS and not 0 <= y < width)
+                undefined = (operation in DIVISIONS and y == 0) or (operation in SHIFTS and not 0 <= y < width)
                 if undefined:
                     return None
-                stack[-1] = _signed(_BINARY[operation](stack[-1], y, (1 << width) - 1), width)
+                stack[-1] = signed(INTEGERS[operation](stack[-1], y, (1 << width) - 1), width)
         return stack[0]
 
 

@@ -10,7 +10,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .sharing import SharedFunction
 
 
 class V(NamedTuple):
@@ -151,16 +154,6 @@ def int_vector(values: Sequence[int], element_: str) -> V:
     return V(f"<{body}>", vector(element_, len(values)))
 
 
-class SharedFunction(Protocol):
-    """A function in a module of its own. Equal ones have equal texts; making a text takes longer than comparing."""
-
-    def __hash__(self) -> int: ...
-
-    def text(self) -> str:
-        """The module that holds it."""
-        ...
-
-
 @dataclass
 class Module:
     """Functions, declarations and globals of one LLVM module; `text()` is the whole."""
@@ -185,6 +178,15 @@ class Module:
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
             self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
+
+    def provide(self, function: SharedFunction) -> str:
+        """The name of a function that may be called now: modules of kernels from texts share it, others hold their own."""
+        if self.shared is not None:
+            self.shared[function.name] = function
+            self.declare(function.name, "void", [type_ for type_, _ in function.parameters])
+        elif function.name not in self.functions:
+            function.add(self)
+        return function.name
 
     def add(self, function: Function) -> None:
         self.functions[function.name] = function.text()

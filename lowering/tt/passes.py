@@ -14,6 +14,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.traits import NoMemoryEffect
 
+from ..integers import DIVISIONS, INTEGERS, SHIFTS
 from . import types as t
 from .arith_ops import INTEGER_PREDICATES
 from .attributes import property_number
@@ -277,9 +278,9 @@ def _respread(kind: type[Operation], op: Operation, owner: Operation) -> SSAValu
     return made.results[0]
 
 
-_DIVISIONS = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"})
+_DIVISIONS = frozenset(f"arith.{name}" for name in DIVISIONS)
 _BITWISE = frozenset({"arith.andi", "arith.ori", "arith.xori"})
-_SHIFTS = frozenset({"arith.shli", "arith.shrsi", "arith.shrui"})
+_SHIFTS = frozenset(f"arith.{name}" for name in SHIFTS)
 _COMMUTATIVE_NEUTRAL_ZERO = frozenset({"arith.addi", "arith.ori", "arith.xori"})
 _RIGHT_NEUTRAL_ZERO = _COMMUTATIVE_NEUTRAL_ZERO | _SHIFTS | {"arith.subi"}
 _RELATIONS: dict[str, Callable[[int, int], bool]] = {
@@ -292,30 +293,7 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-def _quotient(x: int, y: int) -> int:
-    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-
-
-# (x, y, mask of the width) -> the result before it is wrapped; x and y are signed.
-_INTEGERS: dict[str, Callable[[int, int, int], int]] = {
-    "arith.addi": lambda x, y, mask: x + y,
-    "arith.subi": lambda x, y, mask: x - y,
-    "arith.muli": lambda x, y, mask: x * y,
-    "arith.andi": lambda x, y, mask: x & y,
-    "arith.ori": lambda x, y, mask: x | y,
-    "arith.xori": lambda x, y, mask: x ^ y,
-    "arith.divsi": lambda x, y, mask: _quotient(x, y),
-    "arith.remsi": lambda x, y, mask: x - _quotient(x, y) * y,
-    "arith.divui": lambda x, y, mask: (x & mask) // (y & mask),
-    "arith.remui": lambda x, y, mask: (x & mask) % (y & mask),
-    "arith.shli": lambda x, y, mask: x << y,
-    "arith.shrsi": lambda x, y, mask: x >> y,
-    "arith.shrui": lambda x, y, mask: (x & mask) >> y,
-    "arith.maxsi": lambda x, y, mask: max(x, y),
-    "arith.minsi": lambda x, y, mask: min(x, y),
-    "arith.maxui": lambda x, y, mask: max(x & mask, y & mask),
-    "arith.minui": lambda x, y, mask: min(x & mask, y & mask),
-}
+_INTEGERS = {f"arith.{name}": meaning for name, meaning in INTEGERS.items()}
 _FOLDERS: dict[str, Callable[[Operation], SSAValue | Attribute | None]] = {
     **FLOAT_FOLDERS,
     **dict.fromkeys(_INTEGERS, _fold_binary),

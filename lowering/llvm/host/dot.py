@@ -17,7 +17,7 @@ from .combine import Combine
 from .coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from .evaluate import Evaluator
 from .nodes import Load, Map, Node, Splat, Stored, View, view
-from .panels import PACK_ROWS, Columns, Panel, add_columns, add_panel
+from .panels import PACK_ROWS, Columns, Panel
 from .reducing import reduce
 from .roots import Roots
 
@@ -289,21 +289,9 @@ class Dots:
         flag = V("true" if accumulate else "false", "i1")
         before = [left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc, m]
         if wide is not None and j.ref == str(vectors * n):
-            f.call(self._function(wide), "void", [*before, k, flag, *extra])
+            f.call(f.module.provide(wide), "void", [*before, k, flag, *extra])
         elif wide is not None or narrow is not None:
-            f.call(self._function(Columns(wide, narrow)), "void", [*before, j, k, flag, *(extra if wide else ())])
-
-    def _function(self, function: Panel | Columns) -> str:
-        """The name of a function. Kernels from texts share it with others, models carry their own."""
-        module = self.ev.f.module
-        if module.shared is not None:
-            module.shared[function.name] = function
-            module.declare(function.name, "void", [type_ for type_, _ in function.parameters])
-        elif isinstance(function, Panel):
-            add_panel(module, function)
-        else:
-            add_columns(module, function)
-        return function.name
+            f.call(f.module.provide(Columns(wide, narrow)), "void", [*before, j, k, flag, *(extra if wide else ())])
 
 
 def is_zero(node: Node) -> bool:

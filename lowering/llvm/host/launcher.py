@@ -9,7 +9,8 @@ from typing import Any
 from ...collection import no_collection
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
-from ..ir import Function, Module, SharedFunction, V
+from ..ir import Function, Module, V
+from ..sharing import SharedFunction
 from .circumstances import ORDINARY, Circumstances
 from .kernel import lower_kernel
 from .status import PrintSite, Site

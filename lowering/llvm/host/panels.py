@@ -58,11 +58,14 @@ class Panel:
                 ("i64", "m"), ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if self.masked else []),
                 *([("ptr", "packed")] if self.packs else [])]  # fmt: skip
 
-    def text(self) -> str:
-        """A module of its own with the panel's function."""
-        module = Module()
-        add_panel(module, self, linkage="")
-        return module.text()
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add the function, and what it calls, to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        if self.packs:
+            _pack_and_multiply(f, self)
+        else:
+            _multiply(f, self)
+        module.add(f)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,50 +90,27 @@ class Columns:
         names = [each for each in panel.parameters if each[1] != "live"]
         return [*names[:8], ("i64", "j"), *names[8:]]
 
-    def text(self) -> str:
-        """A module of its own with the function."""
-        module = Module()
-        add_columns(module, self, linkage="")
-        return module.text()
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add the function, and its panels, to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *packed = f.params
+        start = V("0", "i64")
 
+        def call(panel: Panel, column: V, extra: list[V]) -> None:
+            there = [f.gep(b, column, panel.element), ldb, f.gep(c, column, panel.element), ldc]
+            f.call(module.provide(panel), "void", [a, ars, acs, *there, m, k, acc, *extra])
 
-def add_columns(module: Module, columns: Columns, linkage: str = "internal") -> None:
-    """Add the function, and its panels, to a module."""
-    if columns.name in module.functions:
-        return
-    for panel in filter(None, (columns.wide, columns.narrow)):
-        add_panel(module, panel)
-    f = Function(module, columns.name, columns.parameters, attributes="nounwind noinline", linkage=linkage)
-    a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *packed = f.params
-    start = V("0", "i64")
-
-    def call(panel: Panel, column: V, extra: list[V]) -> None:
-        there = [f.gep(b, column, panel.element), ldb, f.gep(c, column, panel.element), ldc]
-        f.call(panel.name, "void", [a, ars, acs, *there, m, k, acc, *extra])
-
-    if columns.wide is not None:
-        width = columns.wide.vectors * columns.wide.n
-        start = f.sub(j, f.binary("urem", j, V(str(width), "i64")))
-        with f.loop(0, start, width) as state:
-            call(columns.wide, state.index, packed)
-    if columns.narrow is not None:
-        width = columns.narrow.n
-        with f.loop(start, j, width) as state:
-            call(columns.narrow, state.index, [f.smin(f.sub(j, state.index), V(str(width), "i64"))])
-    f.ret()
-    module.add(f)
-
-
-def add_panel(module: Module, panel: Panel, linkage: str = "internal") -> None:
-    """Add the panel's function, and what it calls, to a module."""
-    if panel.name in module.functions:
-        return
-    f = Function(module, panel.name, panel.parameters, attributes="nounwind noinline", linkage=linkage)
-    if panel.packs:
-        _pack_and_multiply(f, panel)
-    else:
-        _multiply(f, panel)
-    module.add(f)
+        if self.wide is not None:
+            width = self.wide.vectors * self.wide.n
+            start = f.sub(j, f.binary("urem", j, V(str(width), "i64")))
+            with f.loop(0, start, width) as state:
+                call(self.wide, state.index, packed)
+        if self.narrow is not None:
+            width = self.narrow.n
+            with f.loop(start, j, width) as state:
+                call(self.narrow, state.index, [f.smin(f.sub(j, state.index), V(str(width), "i64"))])
+        f.ret()
+        module.add(f)
 
 
 def _multiply(f: Function, panel: Panel) -> None:
@@ -174,7 +154,7 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
     plain = replace(panel, packs=False)
     tile = micro_kernel(f.module, f"{plain.name}_{height}_packs", panel, height)
     f.module.add(tile)
-    add_panel(f.module, plain)
+    f.module.provide(plain)
     a, ars, acs, b, ldb, c, ldc, m, k, acc, packed = f.params
     many, few, done = f.label("many"), f.label("few"), f.label("done")
     f.cond_branch(f.icmp("sge", m, V(str(PACK_ROWS), "i64")), many, few)

@@ -366,9 +366,11 @@ class Roots:
         def write(here: Coordinates, tail: V | None) -> None:
             ev.write_scratch(memory, here, ev.at(node, here, tail))
 
-        # What was kept within bounds only is perhaps loaded again.
-        kept = [found for found, (_, _, within) in ev.replacement.items() if not within]
-        self.nest(node.shape, bounds, [node], write, beyond=not reads_memory(node, scratch=False, kept=kept))
+        beyond = bool(bounds)
+        if beyond:  # what was kept within bounds only is perhaps loaded again
+            kept = [found for found, (_, _, within) in ev.replacement.items() if not within]
+            beyond = not reads_memory(node, scratch=False, kept=kept)
+        self.nest(node.shape, bounds, [node], write, beyond=beyond)
 
     def _is_shuffled(self, load: Load) -> bool:
         """Whether rows are read through computed offsets, such as `column % n`, which are the same in every row."""

@@ -35,7 +35,7 @@ def transposed_load(ev: Evaluator, node: Node) -> Load | None:
 
 def _is_columnwise(pointers: Pointers) -> bool:
     """Whether neighbours along dimension 0 are neighbours in memory, and those along dimension 1 others."""
-    if len(pointers.shape) != 2 or stride_of(pointers, 0) != 1:
+    if len(pointers.shape) != 2 or pointers.rest is not None or stride_of(pointers, 0) != 1:
         return False
     return stride_of(pointers, 1) not in (1, -1) and pointers.offset.coefficients[1] is not None
 
@@ -44,10 +44,9 @@ def _swapped(load: Load) -> Load:
     """The load whose transposed block is this load's."""
     shape, pointers = load.shape[::-1], load.pointers
     offset = replace(pointers.offset, shape=shape, coefficients=pointers.offset.coefficients[::-1])
-    rest = None if pointers.rest is None else view(pointers.rest, shape, (1, 0))
     mask = None if load.mask is None else view(load.mask, shape, (1, 0))
     other = None if load.other is None else view(load.other, shape, (1, 0))
-    return Load(shape, load.elem, replace(pointers, shape=shape, offset=offset, rest=rest), mask, other)
+    return Load(shape, load.elem, replace(pointers, shape=shape, offset=offset), mask, other)
 
 
 def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits: Sequence[V] = ()) -> None:
@@ -59,7 +58,7 @@ def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits
     wanted = s.constant(rows)
     for limit in limits:
         wanted = s.min(wanted, limit)
-    function = Transposition(load.elem, min(ev.lanes_for(load.elem), rows, columns), streaming, f.module.features)
+    function = Transposition(load.elem, min(ev.lanes_for(load.elem), rows, columns), streaming)
     register = register_element(load.elem)
     fill = zero(register) if load.other is None else ev.at(load.other, (ORIGIN, ORIGIN))
     stride = load.pointers.offset.coefficients[0] or s.constant(0)
@@ -68,12 +67,7 @@ def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits
         ev.row_pointer(load.pointers, (ORIGIN, ORIGIN), 1), stride, memory.pointer, s.constant(memory.strides[0]),
         row_limit, column_limit, wanted, s.constant(columns), fill, s.constant(rows),
     ]  # fmt: skip
-    if f.module.shared is None:
-        add_transposition(f.module, function)
-    else:
-        f.module.shared[function.name] = function
-        f.module.declare(function.name, "void", [type_ for type_, _ in function.parameters])
-    f.call(function.name, "void", arguments)
+    f.call(f.module.provide(function), "void", arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +75,11 @@ class Transposition:
     """The function that loads rows and stores them as columns.
 
     n: rows and columns of a square.  streaming: fetches the block below, which is the next one along the rows of the output.
-    features: of the processor.
     """
 
     elem: str
     n: int
     streaming: bool
-    features: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -98,54 +90,45 @@ class Transposition:
         return [("ptr", "from"), ("i64", "stride"), ("ptr", "to"), ("i64", "ld"), ("i64", "rows"), ("i64", "columns"),
                 ("i64", "wanted"), ("i64", "across"), (register_element(self.elem), "fill"), ("i64", "height")]  # fmt: skip
 
-    def text(self) -> str:
-        """A module of its own with the function."""
-        module = Module(features=self.features)
-        add_transposition(module, self, linkage="")
-        return module.text()
-
-
-def add_transposition(module: Module, what: Transposition, linkage: str = "internal") -> None:
-    """Add to[c, r] = from[r, c] for r < wanted, c < across to a module; `fill` from `rows` and `columns` on. height: rows
-    of a block. Writes whole squares."""
-    if what.name in module.functions:
-        return
-    f = Function(module, what.name, what.parameters, attributes="nounwind noinline", linkage=linkage)
-    source, stride, target, ld, rows, columns, wanted, across, fill, height = f.params
-    n, elem = what.n, memory_element(what.elem)
-    size = memory_size(what.elem)
-    type_ = vector(elem, n)
-    side = iconst(n)
-    with f.loop(0, wanted, n) as r, f.loop(0, across, n) as c:
-        first = f.gep(f.gep(source, f.mul(stride, r.index), elem), c.index, elem)
-        left, above = f.sub(rows, r.index), f.sub(columns, c.index)
-        if what.streaming:
-            below = f.gep(first, f.mul(stride, height), elem)
-            for _ in range(n):
-                f.prefetch(below, locality=2)
-                below = f.gep(below, stride, elem)
-        inside, edge, turn = f.label("inside"), f.label("edge"), f.label("turn")
-        f.cond_branch(f.binary("and", f.icmp("sge", left, side), f.icmp("sge", above, side)), inside, edge)
-        f.start(inside)
-        whole = [from_memory(f, f.load(type_, place, size), what.elem) for place in _rows(f, first, stride, elem, n)]
-        f.branch(turn)
-        f.start(edge)
-        lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, iconst(0)), side), "i32"), n), f.iota(n, "i32"))
-        cut = []
-        for i, place in enumerate(_rows(f, first, stride, elem, n)):
-            on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, iconst(i)), n))
-            value = from_memory(f, f.masked_load(type_, place, on, zero(type_), size), what.elem)
-            cut.append(f.select(on, value, f.splat(fill, n)))
-        f.branch(turn)
-        f.start(turn)
-        tile = [f.phi(a.type, [(a, inside), (b, edge)]) for a, b in zip(whole, cut, strict=True)]
-        scratch = "i8" if what.elem == "i1" else register_element(what.elem)
-        places = _rows(f, f.gep(f.gep(target, f.mul(ld, c.index), scratch), r.index, scratch), ld, scratch, n)
-        for place, column in zip(places, transpose_registers(f, tile), strict=True):
-            value = to_memory(f, column, "i1") if what.elem == "i1" else column
-            f.store(value, place, memory_size_of(scratch))
-    f.ret()
-    module.add(f)
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add to[c, r] = from[r, c] for r < wanted, c < across to a module; `fill` from `rows` and `columns` on. height: rows
+        of a block. Writes whole squares."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, stride, target, ld, rows, columns, wanted, across, fill, height = f.params
+        n, elem = self.n, memory_element(self.elem)
+        size = memory_size(self.elem)
+        type_ = vector(elem, n)
+        side = iconst(n)
+        with f.loop(0, wanted, n) as r, f.loop(0, across, n) as c:
+            first = f.gep(f.gep(source, f.mul(stride, r.index), elem), c.index, elem)
+            left, above = f.sub(rows, r.index), f.sub(columns, c.index)
+            if self.streaming:
+                below = f.gep(first, f.mul(stride, height), elem)
+                for _ in range(n):
+                    f.prefetch(below, locality=2)
+                    below = f.gep(below, stride, elem)
+            inside, edge, turn = f.label("inside"), f.label("edge"), f.label("turn")
+            f.cond_branch(f.binary("and", f.icmp("sge", left, side), f.icmp("sge", above, side)), inside, edge)
+            f.start(inside)
+            whole = [from_memory(f, f.load(type_, place, size), self.elem) for place in _rows(f, first, stride, elem, n)]
+            f.branch(turn)
+            f.start(edge)
+            lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, iconst(0)), side), "i32"), n), f.iota(n, "i32"))
+            cut = []
+            for i, place in enumerate(_rows(f, first, stride, elem, n)):
+                on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, iconst(i)), n))
+                value = from_memory(f, f.masked_load(type_, place, on, zero(type_), size), self.elem)
+                cut.append(f.select(on, value, f.splat(fill, n)))
+            f.branch(turn)
+            f.start(turn)
+            tile = [f.phi(a.type, [(a, inside), (b, edge)]) for a, b in zip(whole, cut, strict=True)]
+            scratch = "i8" if self.elem == "i1" else register_element(self.elem)
+            places = _rows(f, f.gep(f.gep(target, f.mul(ld, c.index), scratch), r.index, scratch), ld, scratch, n)
+            for place, column in zip(places, transpose_registers(f, tile), strict=True):
+                value = to_memory(f, column, "i1") if self.elem == "i1" else column
+                f.store(value, place, memory_size_of(scratch))
+        f.ret()
+        module.add(f)
 
 
 def _rows(f: Function, first: V, stride: V, elem: str, n: int) -> list[V]:

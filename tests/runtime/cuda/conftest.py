@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from joinery.runtime.cuda import current
+from joinery.runtime.cuda.device import cuda_device
 
 from .fake_driver import FakeDriver
 
@@ -29,3 +30,12 @@ def install() -> Iterator[Callable[..., FakeDriver]]:
 def fake(install: Callable[..., FakeDriver]) -> FakeDriver:
     """A fake driver with one device of capability 8.0."""
     return install()
+
+
+@pytest.fixture
+def hopper(install: Callable[..., FakeDriver]) -> Iterator[FakeDriver]:
+    """The fake driver with a device of capability 9.0; afterwards nothing may be left on it."""
+    fake = install(capability=(9, 0))
+    yield fake
+    cuda_device().synchronize()
+    assert (fake.live(), fake.violations) == ([], [])

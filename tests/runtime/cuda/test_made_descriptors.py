@@ -9,7 +9,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.runtime.cuda.device import cuda_device
+
+from .exporting import Exporter
 
 TEXTS = Path(__file__).parents[2] / "data" / "ttir_made"
 COPY = """
@@ -29,15 +30,6 @@ tt.func public @copy(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %m: i32, %n: i32, %step
 """
 
 
-@pytest.fixture
-def hopper(install: Any) -> Any:
-    """The fake driver with a device of capability 9.0; afterwards nothing may be left on it."""
-    fake = install(capability=(9, 0))
-    yield fake
-    cuda_device().synchronize()
-    assert (fake.live(), fake.violations) == ([], [])
-
-
 def maps(fake: Any) -> int:
     return len(fake.named("cuTensorMapEncodeTiled"))
 
@@ -48,19 +40,6 @@ def whole(shape: tuple[int, ...], seed: int) -> Any:
 
 def product(a: Any, b: Any) -> Any:
     return (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
-
-
-class Exporter:
-    """Another library's array in the memory of a buffer."""
-
-    def __init__(self, buffer: jn.Buffer) -> None:
-        self.buffer = buffer
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.buffer.__dlpack_device__()
-
-    def __dlpack__(self, **options: Any) -> object:
-        return self.buffer.__dlpack__(max_version=options.get("max_version"), stream=-1)
 
 
 @pytest.mark.parametrize(("m", "n", "k", "made"), [(200, 136, 328, 3), (64, 264, 8, 3), (129, 12, 72, 1), (65, 16, 10, 2)])

@@ -14,18 +14,11 @@ from joinery.lowering.artifact import TensorMap, TensorSource
 from joinery.runtime.cuda.device import cuda_device
 from joinery.runtime.cuda.driver import CudaFailure
 
+from .exporting import Exporter
+
 TEXT = (Path(__file__).parents[3] / "benchmarks" / "kernels" / "gpu_matmul_described_f16.ttir").read_text()
 DTYPES = {"f16": np.float16, "f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
           "i64": np.int64, "f64": np.float64, "f8E5M2": ml_dtypes.float8_e5m2}  # fmt: skip
-
-
-@pytest.fixture
-def hopper(install: Any) -> Any:
-    """The fake driver with a device of capability 9.0; afterwards nothing may be left on it."""
-    fake = install(capability=(9, 0))
-    yield fake
-    cuda_device().synchronize()
-    assert (fake.live(), fake.violations) == ([], [])
 
 
 def copy(shape: str, elem: str, rank: int = 2) -> jn.kernel.Kernel:
@@ -183,19 +176,6 @@ def test_a_pointer_to_the_tensor_is_noticed(hopper: Any) -> None:
             assert len(hopper.named("cuTensorMapEncodeTiled")) == maps
             result = (there if maps == 0 else out).numpy().reshape(-1)[:32]
             np.testing.assert_array_equal(result, [16 if maps == 0 and n == 0 else 8 for n in range(32)])
-
-
-class Exporter:
-    """Another library's array in the memory of a buffer."""
-
-    def __init__(self, buffer: jn.Buffer) -> None:
-        self.buffer = buffer
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.buffer.__dlpack_device__()
-
-    def __dlpack__(self, **options: Any) -> object:
-        return self.buffer.__dlpack__(max_version=options.get("max_version"), stream=-1)
 
 
 def test_arrays_of_other_libraries(hopper: Any) -> None:
