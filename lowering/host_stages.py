@@ -41,7 +41,7 @@ def _tile_plan(state: Lowered) -> None:
 def _lower_programs(state: Lowered) -> None:
     target = _target(state)
     check_target(target)
-    module = Module()
+    module = Module(opaque_indices=True)
     names = [program.name for program in state.programs]
     for program, name in zip(state.programs, names, strict=True):
         lower_kernel(module, program.func, name, target)

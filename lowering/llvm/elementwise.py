@@ -85,6 +85,18 @@ def reinterpreted(f: Function, value: V, type_: str) -> V:
     return f.deferred(type_, lambda: f.bitcast(value, type_), Bits(value))
 
 
+class Extended(V):
+    """A float32 register that was made from a 16-bit float, which goes back to memory as it is."""
+
+    half: V
+
+
+def _extended(f: Function, half: V) -> V:
+    value = Extended(*f.cast("fpext", half, with_element(half.type, "float")))
+    value.half = half
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Rounded:
     """Origin of a 16-bit float: the float32 that it was rounded from."""
@@ -106,7 +118,7 @@ def from_memory(f: Function, value: V, elem: str) -> V:
     if elem == "bf16":
         return conversions.bfloat_bits_to_float(f, value)
     if elem == "f16":
-        return f.cast("fpext", value, with_element(value.type, "float"))
+        return _extended(f, value)
     if elem == "i1":
         return f.icmp("ne", value, const(0, value.type))
     return value
@@ -124,7 +136,7 @@ def to_memory(f: Function, value: V, elem: str) -> V:
         )
         return f.cast("trunc", high, with_element(value.type, "i16"))
     if elem == "f16":
-        return f.cast("fptrunc", value, with_element(value.type, "half"))
+        return value.half if isinstance(value, Extended) else f.cast("fptrunc", value, with_element(value.type, "half"))
     if elem == "i1":
         return f.cast("zext", value, with_element(value.type, "i8"))
     return value
@@ -137,7 +149,9 @@ def round_register(f: Function, value: V, elem: str) -> V:
     if elem == "bf16":
         return conversions.round_to_bfloat(f, value)
     if elem == "f16":
-        return f.cast("fpext", f.cast("fptrunc", value, with_element(value.type, "half")), value.type)
+        if isinstance(value, Extended):
+            return value
+        return _extended(f, f.cast("fptrunc", value, with_element(value.type, "half")))
     return value
 
 

@@ -28,6 +28,6 @@ class SharedFunction(Protocol):
 
 def module_of(function: SharedFunction) -> str:
     """A module of its own with the function."""
-    module = Module()
+    module = Module(opaque_indices=True)
     function.add(module, linkage="")
     return module.text()

@@ -73,6 +73,10 @@ def _advance(k: KernelLowering, op: Any, position: int) -> Advance | None:
     return Advance(start, scaled)
 
 
+def _quotient(k: KernelLowering, a: V, b: V) -> V:
+    return a if b.ref == "1" else k.f.binary("sdiv", a, b)
+
+
 def lower_for(k: KernelLowering, op: Any) -> None:
     low, high, step = (k.integer(o) for o in op.operands[:3])
     body = op.regions[0].blocks[0]
@@ -97,7 +101,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         k.define(argument, memory)
         k.carried[yielded[i]] = memory
     distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
-    turns = k.ev.s.max(k.f.binary("sdiv", distance, stride), ZERO) if advancing else ZERO
+    turns = k.ev.s.max(_quotient(k, distance, stride), ZERO) if advancing else ZERO
     loop = product_loop(k, op, advancing) if advancing else None
     if loop is not None and lower_product_loop(k, loop, advancing, turns, low, stride):
         _carry_out(k, loop, advancing, turns)
@@ -116,7 +120,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         for i, value in zip(carried_scalars, state.values, strict=True):
             k.scalars[arguments[i]] = value
         if advancing:
-            turn = k.f.binary("sdiv", k.ev.s.sub(state.index, low), stride)
+            turn = _quotient(k, k.ev.s.sub(state.index, low), stride)
             for i, advance in advancing.items():
                 k.define(arguments[i], advance.after(k, turn))
         k.block(body)

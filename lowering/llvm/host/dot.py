@@ -147,13 +147,13 @@ class Dots:
         )
 
     def _converted(self, node: Node, elem: str, tf32: bool) -> Node:
-        """The block with elements `elem`, rounded to 10 mantissa bits for `tf32`."""
+        """The block with elements `elem`, rounded to 10 mantissa bits for `tf32`: shorter floats have no more."""
         converted = node
         if node.elem != elem:
             op = "arith.extsi" if node.elem[0] == "i" and elem[0] == "i" else "arith.extf"
             op = "arith.sitofp" if node.elem[0] == "i" and elem[0] == "f" else op
             converted = Map(node.shape, elem, op, (node,))
-        if tf32:
+        if tf32 and node.elem == "f32":
             converted = Map(node.shape, elem, "joinery.round_tf32", (converted,))
         return converted
 

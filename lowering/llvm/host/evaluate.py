@@ -22,7 +22,7 @@ from ..elementwise import (
     register_element,
     to_memory,
 )
-from ..ir import Function, V, const, int_vector, lanes, mangle, vector, zero
+from ..ir import Function, V, const, int_vector, lanes, vector, zero
 from .coordinates import (
     ORIGIN,
     Bound,
@@ -35,6 +35,7 @@ from .coordinates import (
     stride_of,
 )
 from .flat import is_deep, read_flattened
+from .gathers import gather
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant
 from .scratch import Scratch
@@ -381,18 +382,16 @@ class Evaluator:
                 pointer = self.f.select(guard, pointer, safe)
             return self.f.load(el, pointer, size)
         offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
-        mask = V("splat (i1 true)", vector("i1", n)) if guard is None else self.f.splat(guard, n)
+        mask = None if guard is None else self.f.splat(guard, n)
         type_ = vector(el, n)
 
-        def gather() -> V:
+        def apart(rarely: bool) -> V:
             unit = f"{pointers.unit}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}"
             addresses = self.f.op(f"getelementptr {unit}", vector("ptr", n))
-            name = f"llvm.masked.gather.{mangle(type_)}.v{n}p0"
-            self.f.module.declare(name, type_, [addresses.type, "i32", mask.type, type_])
-            return self.f.call(name, type_, [addresses, V(str(size), "i32"), mask, zero(type_)])
+            return gather(self.f, addresses, mask, type_, size, rarely)
 
         if memory_size_of(pointers.unit) != size or pointers.rest is None or reads_memory(pointers.rest):
-            return gather()
+            return apart(False)
         # Offsets that are computed, such as `index % n`, are mostly a run of neighbours after all.
         first = self.f.extract(offsets, 0)
         expected = self.f.binary("add", self.f.splat(first, n), self.f.iota(n, "i64"))
@@ -401,16 +400,16 @@ class Evaluator:
         self.f.cond_branch(is_run, run, spread)
         self.f.start(run)
         pointer = self.f.gep(pointers.base, first, pointers.unit)
-        if guard is None:
+        if mask is None:
             together = self.f.load(type_, pointer, size)
         else:
             together = self.f.masked_load(type_, pointer, mask, zero(type_), size)
         self.f.branch(done)
         self.f.start(spread)
-        apart = gather()
+        separate = apart(True)
         self.f.branch(done)
         self.f.start(done)
-        return self.f.phi(type_, [(together, run), (apart, spread)])
+        return self.f.phi(type_, [(together, run), (separate, spread)])
 
     def is_affine(self, pointers: Pointers, dim: int) -> bool:
         """Whether neighbours along the dimension are a fixed distance apart."""
@@ -426,6 +425,8 @@ class Evaluator:
         rest = self.f.cast("sext", rest, vector("i64", lanes(rest.type)))
         if n == 1:
             return self.s.add(offset, rest)
+        if offset.ref == "0":
+            return self.f.splat(rest, n)
         return self.f.binary("add", self.f.splat(offset, n), self.f.splat(rest, n))
 
     def _read_scratch(self, node: Stored, coordinates: Coordinates) -> V:

@@ -45,7 +45,7 @@ def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumsta
 
     Raises `UnsupportedError` naming the first operation the host back end does not implement.
     """
-    module = Module(shared={})
+    module = Module(shared={}, opaque_indices=True)
     sites = lower_kernel(module, function, KERNEL, target, circumstances)
     module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
     f = Function(module, LAUNCH, [("ptr", "pool"), ("ptr", "words"), ("i64", "programs"), ("i64", "grain")])

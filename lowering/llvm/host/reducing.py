@@ -11,7 +11,7 @@ from ..ir import V, is_float, lanes, vector, zero
 from .combine import Combine
 from .coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
 from .flat_reducing import reduce_pairs
-from .nodes import Map, Node, Splat, Stored
+from .nodes import Map, Node, Splat, Stored, cost
 from .outside import limits_along, outside
 from .roots import Roots
 from .scalars import ZERO
@@ -270,9 +270,9 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                 ev.write_scratch(memory, here, value)
             return []
 
-        vector_loop(ev, shape[inner], bounds, inner, n, 1 if not static else 2, column)
+        is_short = static and shape[axis] * sum(cost(source) for source in sources) <= UNROLLED // 2
+        vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
     return []
-
 
 
 def scan(roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
