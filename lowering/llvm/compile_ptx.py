@@ -9,6 +9,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ...promotion.errors import InternalError
+from .nvptx.functions import IN_PLACE
 from .nvptx.targets import GpuTarget
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -54,8 +55,15 @@ def _simplify(module: Any, machine: Any) -> None:
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.add_dead_code_elimination_pass()
+    defined = [function for function in module.functions if not function.is_declaration]
+    for function in defined:
+        passes.run(function, builder)
+    in_place = [function for function in defined if any(IN_PLACE.encode() in each for each in function.attributes)]
+    if in_place:
+        inlining = llvm.create_new_module_pass_manager()
+        inlining.add_always_inliner_pass()
+        inlining.run(module, builder)
     for function in module.functions:
         if not function.is_declaration:
-            passes.run(function, builder)
             function.add_function_attribute("noinline")
             function.add_function_attribute("optnone")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ...tt.fast_math import CONTRACT, allows
+from ...tt.fast_math import APPROXIMATE, CONTRACT, SHORT, allows
 from .. import approximate
 from ..division import divide_all
 from ..elementwise import (
@@ -22,6 +23,7 @@ from ..elementwise import (
     widened,
 )
 from ..ir import V, const
+from .functions import called
 from .moves import Moves
 from .nodes import Held, Map, Node, Range, Splat, View, holds, own_layout, source_layout
 from .threads import Threads
@@ -39,6 +41,13 @@ _PACKED = {
     "arith.minimumf": "minimum", "arith.maxnumf": "maxnum", "arith.minnumf": "minnum",
 }  # fmt: skip
 """Operations that the hardware has for two 16-bit floats in a register."""
+_LONG = frozenset(
+    f"math.{name}"
+    for name in (
+        "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "tanh", "erf", "powf",
+    )
+) | {"arith.remf"}  # fmt: skip
+"""Functions of so many instructions that they are not written once per element."""
 _TOGETHER = 4
 """Quotients by one number that are worth its reciprocal."""
 
@@ -266,6 +275,10 @@ class Evaluator:
             for own, other in ((0, 1), (1, 0)):
                 if values[own].ref == neutral:
                     return values[other]
+        if op in _LONG and elem in ("f32", "f64") and not allows(attrs, APPROXIMATE):
+            name = f"{op}_short" if SHORT in attrs else op
+            make = partial(emit_map, op=op, elem=elem, elems=list(elems), attrs=attrs)
+            return called(self.f, name, register_element(elem), values, lambda f, xs: make(f, operands=xs))
         return emit_map(self.f, op, elem, list(values), list(elems), attrs)
 
     def choose_layout(self, nodes: Sequence[Node]) -> LinearLayout | None:
