@@ -399,6 +399,9 @@ class Function:
         return a if a.type == type_ else self.pure(f"{opcode} {a.type} {a.ref} to {type_}", type_)
 
     def bitcast(self, a: V, type_: str) -> V:
+        if a.type == "float" and type_ == "i32" and a.ref.startswith("0x"):  # written as the float64 of that value
+            value = struct.unpack(">d", bytes.fromhex(a.ref[2:]))[0]
+            return const(struct.unpack("<i", struct.pack("<f", value))[0], type_)
         return self.cast("bitcast", a, type_)
 
     def call(self, name: str, result: str, args: Sequence[V], flags: str = "") -> V:

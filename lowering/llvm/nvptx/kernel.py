@@ -151,6 +151,7 @@ class KernelLowering:
         self.axes = AxisAnalysis(function, multiples)
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
+        self.single_combines: dict[Any, Callable[[V, V], V] | None] = {}
         self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has done ahead
         self.resident: dict[Any, tuple[Placed | tuple[V, ...], ...]] = {}  # operands that a loop has stored before it starts
         self.on_their_way: set[Any] = set()  # products that are not waited for at once
@@ -288,10 +289,14 @@ class KernelLowering:
         handler = HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)
-        elif op.name.startswith(("arith.", "math.")) or op.name in ELEMENTWISE:
+        elif self.is_elementwise(op):
             self.elementwise(op)
         else:
             raise self.unsupported(op)
+
+    @staticmethod
+    def is_elementwise(op: Any) -> bool:
+        return op.name not in HANDLERS and (op.name.startswith(("arith.", "math.")) or op.name in ELEMENTWISE)
 
     def unsupported(self, op: Any, what: str = "") -> UnsupportedError:
         return UnsupportedError(f"nvptx lowering: operation {op.name}{what and ': ' + what}")

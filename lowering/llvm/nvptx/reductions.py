@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.f2 import Span
@@ -23,6 +23,11 @@ Tuple = list[V]
 
 def combine(k: KernelLowering, op: Any, left: Sequence[V], right: Sequence[V]) -> Tuple:
     """The combine region of a reduction or scan, on scalars."""
+    if op not in k.single_combines:
+        k.single_combines[op] = _single(k, op.regions[0])
+    single = k.single_combines[op]
+    if single is not None:
+        return [single(left[0], right[0])]
     region = op.regions[0]
     if len(region.blocks) != 1:
         return region_values(k, region, [*left, *right])
@@ -38,6 +43,23 @@ def combine(k: KernelLowering, op: Any, left: Sequence[V], right: Sequence[V]) -
     found = [k.scalar(value) for value in block.last_op.operands]
     k.scalars = saved
     return found
+
+
+def _single(k: KernelLowering, region: Any) -> Callable[[V, V], V] | None:
+    """A region of one operation on its two arguments, which most are: emitted without looking at it again."""
+    block = region.blocks[0]
+    ops = list(block.ops)
+    if len(region.blocks) != 1 or len(ops) != 2 or len(block.args) != 2:
+        return None
+    inner, end = ops
+    if not k.is_elementwise(inner) or set(inner.operands) != set(block.args) or list(end.operands) != list(inner.results):
+        return None
+    result, facts = element_name(inner.results[0].type), attributes(inner)
+    elems = [element_name(argument.type) for argument in block.args]
+    swapped = inner.operands[0] is block.args[1]
+    if len(inner.operands) != 2 or inner.name == "tt.addptr":
+        return None
+    return lambda a, b: k.ev.element(inner.name, result, [b, a] if swapped else [a, b], elems, facts)
 
 
 def _reduce(k: KernelLowering, op: Any) -> None:
