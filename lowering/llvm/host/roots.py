@@ -39,6 +39,8 @@ from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * LINE
+_LONG = 40
+"""Instructions of a loop's body that is not written out for several vectors."""
 _SHORTEST = 16  # bytes of the shortest store that goes past the caches
 
 
@@ -185,9 +187,15 @@ class Roots:
 
     def unroll(self, nodes: Sequence[Node], vectors: int, limit: int = 4) -> int:
         """How many vectors a turn of a loop over so many takes. A short loop is none, or it is not worth long code."""
-        work = sum(cost(node) for node in nodes)
-        found = limit if work <= 12 else 2 if work <= 40 else 1
+        found = limit if self._work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
         return found if vectors > limit or found >= vectors else 1
+
+    @staticmethod
+    def _work(nodes: Sequence[Node]) -> int:
+        return sum(cost(node) for node in nodes)
+
+    def _is_long(self, nodes: Sequence[Node]) -> bool:
+        return self._work(nodes) > _LONG
 
     def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
                nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
@@ -214,11 +222,13 @@ class Roots:
 
     def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
              effect: Callable[[Coordinates, V | None], None],
-             start: Callable[[Coordinates], V] | None = None, beyond: bool = False) -> None:  # fmt: skip
+             start: Callable[[Coordinates], V] | None = None, beyond: bool = False,
+             whole: bool = False) -> None:  # fmt: skip
         """Run `effect` at every coordinate within the bounds; keeps by-products in scratch.
 
         `start`: where along the vector dimension, which is missing in the coordinates, whole vectors begin.
         beyond: the last vector may reach behind the bounds.
+        whole: vectors without masks are worth code of their own, however long it is.
         """
         ev = self.ev
         self.settle(nodes)
@@ -242,8 +252,9 @@ class Roots:
                     body(coordinate, None, [])
             else:
                 first = ZERO if start is None else start(tuple(coordinates))
-                vector_loop(ev, shape[inner], bounds, inner, n, self.unroll(nodes, shape[inner] // n), body, start=first,
-                            beyond=beyond)  # fmt: skip
+                unroll = self.unroll(nodes, shape[inner] // n)
+                once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks cost nothing
+                vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, start=first, beyond=beyond, once=once)
         for node, memory in kept:
             self.keep(node, memory, bounds)
 
@@ -299,7 +310,7 @@ class Roots:
             f.call(name, "void", [data, addresses, V(str(size), "i32"), on])
 
         first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
-        self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first)
+        self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past)
 
     def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:
         flat = self.flattened(pointers.shape, [value] if mask is None else [value, mask])

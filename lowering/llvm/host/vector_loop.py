@@ -24,11 +24,13 @@ def vector_loop(
     carry: Sequence[V] = (),
     start: V = ZERO,
     beyond: bool = False,
+    once: bool = False,
 ) -> list[list[V]]:
     """Visit one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
 
     Positions before `start`, which is at most their number, and the rest are visited vector by vector under a lane mask.
     beyond: positions behind the bounds may be visited as well, as far as the dimension goes, so that no rest is left.
+    once: the body is long: if the bounds are not known there is one loop under lane masks, not another one for the rest.
     Returns the final copies.
     """
     f, s = ev.f, ev.s
@@ -49,6 +51,9 @@ def vector_loop(
 
     if start.ref != "0":
         masked(ZERO, start)
+    elif once and not is_whole and not is_constant(count):
+        masked(ZERO, count)
+        return copies
     static = int(count.ref) if is_constant(count) and start.ref == "0" else None
     if static is not None and 0 < static < step:
         unroll = max(1, static // n)
