@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .lowering.libdevice.signatures import CALLS
 from .lowering.llvm.elementwise import stored_dtype
 from .lowering.llvm.host.effects import PRINT
-from .lowering.llvm.host.launcher import LAUNCH, HostKernel
+from .lowering.llvm.host.launcher import KERNEL, HostKernel
 from .lowering.llvm.host.status import CANCELLED, RUNNING, STOPPED, WORDS, Printed, PrintSite, Site
 from .lowering.llvm.sharing import SharedFunction, module_of
 from .lowering.tt.effects import assertion_error
@@ -37,6 +37,10 @@ from .runtime.threads import pool_address
 Array = NDArray[Any]
 
 CHUNKS_PER_THREAD = 16
+_PARALLEL = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
+"""Pool, function of (words, low, high), words, programs, programs that a thread takes at a time."""
 
 
 class HostProgram:
@@ -45,16 +49,14 @@ class HostProgram:
     def __init__(self, lowered: HostKernel, store: CompileCache | None) -> None:
         self.lowered = lowered
         code = lowered.object_code()
-        imports = {"jn_parallel": native_library(store).parallel}
-        imports |= {name: _shared(name, function, store) for name, function in lowered.shared.items()}
+        imports = {name: _shared(name, function, store) for name, function in lowered.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
         imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
         missing = [name for name in sorted(CALLS) if name not in imports and f"\0{name}\0".encode() in code]
         if missing:
             raise UnsupportedError(f"launch: the C library of this machine has no {', '.join(missing)}")
-        self._code = link([code], (LAUNCH,), imports)
-        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        self._run = signature(self._code[LAUNCH])
+        self._code = link([code], (KERNEL,), imports)
+        self._parallel = _PARALLEL(native_library(store).parallel)
 
     def run(self, name: str, arguments: Sequence[int], extents: tuple[int, int, int], threads: int) -> None:
         """Run all programs of the grid and wait for them.
@@ -71,7 +73,8 @@ class HostProgram:
         if programs:
             grain = max(1, programs // (threads * CHUNKS_PER_THREAD))
             with _interruptible(status), _printing(status, self.lowered.sites, extents) as failure:
-                self._run(pool_address(threads), ctypes.addressof(words), programs, grain)
+                pool, first_word = pool_address(threads), ctypes.addressof(words)
+                self._parallel(pool, self._code[KERNEL], first_word, programs, grain)
         state, site, program, lane = words[count + 4 :]
         if failure:
             raise failure[0]

@@ -200,7 +200,7 @@ def test_what_this_version_lacks_says_so() -> None:
 def test_the_code_can_be_read() -> None:
     kernel = jn.kernel.from_ttir(ADD)
     assert "define void @jn_kernel" in kernel.llvm_ir()
-    assert "jn_launch" in kernel.asm()
+    assert "jn_kernel:" in kernel.asm()
     assert kernel.llvm_ir() == jn.kernel.from_ttir(kernel.ttir).llvm_ir("host")
     assert repr(kernel) == "<Kernel 'add': 4 parameters>"
 

@@ -9,18 +9,18 @@ from typing import Any
 from ...collection import no_collection
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
-from ..ir import Function, Module, V
+from ..ir import Module
 from ..sharing import SharedFunction
 from .circumstances import ORDINARY, Circumstances
 from .kernel import lower_kernel
 from .status import PrintSite, Site
 
-KERNEL, LAUNCH = "jn_kernel", "jn_launch"
+KERNEL = "jn_kernel"
 
 
 @dataclass(frozen=True, slots=True)
 class HostKernel:
-    """LLVM IR of a block function and of `jn_launch(pool, words, programs, grain)`, which runs it on the thread pool.
+    """LLVM IR of a block function: `jn_kernel(words, low, high)` runs the programs from low to high.
 
     `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
     address of the status words (`status.py`). `sites`: what the site in those words means. `shared`: functions that the
@@ -47,10 +47,4 @@ def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumsta
     """
     module = Module(shared={}, opaque_indices=True)
     sites = lower_kernel(module, function, KERNEL, target, circumstances)
-    module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
-    f = Function(module, LAUNCH, [("ptr", "pool"), ("ptr", "words"), ("i64", "programs"), ("i64", "grain")])
-    pool, words, programs, grain = f.params
-    f.call("jn_parallel", "void", [pool, V(f"@{KERNEL}", "ptr"), words, programs, grain])
-    f.ret()
-    module.add(f)
     return HostKernel(module.text(), target, sites, dict(module.shared or {}))

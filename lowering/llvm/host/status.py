@@ -7,13 +7,12 @@ state before they start, and loops that may wait for others look at every turn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..ir import Function, Module, V
 
 RUNNING, CANCELLED, STOPPED = 0, 1, 2
 WORDS = 4
-_STOP = "jn_stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +130,28 @@ class Status:
         return self._report(V(str(site), "i64"), program, lane)
 
     def _report(self, site: V, program: V, lane: V) -> list[str]:
-        _declare_stop(self._f.module)
+        self._f.module.provide(_Stop())
         arguments = f"ptr {self.words.ref}, i64 {site.ref}, i64 {program.ref}, i64 {lane.ref}"
-        return [f"call void @{_STOP}({arguments})", f"br label %{self._leave}"]
+        return [f"call void @{_Stop.name}({arguments}) cold", f"br label %{self._leave}"]
 
     def start_leaving(self) -> None:
         """Begin the block that all ways out lead to, behind the function's own end."""
         self._f.start(self._leave)
 
 
-def _declare_stop(module: Module) -> None:
-    if _STOP in module.functions:
-        return
-    parameters = [("ptr", "status"), ("i64", "site"), ("i64", "program"), ("i64", "lane")]
-    f = Function(module, _STOP, parameters, attributes="nounwind noinline cold", linkage="internal")
-    status, *facts = f.params
-    exchanged = f.op(f"cmpxchg ptr {status.ref}, i64 {RUNNING}, i64 {STOPPED} acq_rel monotonic", "{ i64, i1 }")
-    with f.when(f.op(f"extractvalue {{ i64, i1 }} {exchanged.ref}, 1", "i1")):
-        for position, fact in enumerate(facts):
-            f.store(fact, f.gep(status, 8 * (position + 1)), 8)
-    f.ret()
-    module.add(f)
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """The function that notes a mistake, if it is the first one. Implements `SharedFunction`."""
+
+    name: ClassVar[str] = "jn_stop"
+    parameters: ClassVar = (("ptr", "status"), ("i64", "site"), ("i64", "program"), ("i64", "lane"))
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline cold", linkage=linkage)
+        status, *facts = f.params
+        exchanged = f.op(f"cmpxchg ptr {status.ref}, i64 {RUNNING}, i64 {STOPPED} acq_rel monotonic", "{ i64, i1 }")
+        with f.when(f.op(f"extractvalue {{ i64, i1 }} {exchanged.ref}, 1", "i1")):
+            for position, fact in enumerate(facts):
+                f.store(fact, f.gep(status, 8 * (position + 1)), 8)
+        f.ret()
+        module.add(f)
