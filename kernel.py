@@ -28,7 +28,6 @@ from .lowering.numerics import checked_numerics
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
-from .lowering.tt.dialect_descriptors import MakeTensorDescriptorOp
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
@@ -66,16 +65,27 @@ class Kernel:
     """
 
     def __init__(
-        self, module: Any, name: str | None, store: CompileCache | None = None, numerics: str = "strict"
+        self,
+        text: str,
+        source: str,
+        name: str | None,
+        store: CompileCache | None = None,
+        numerics: str = "strict",
     ) -> None:
-        self._module = module
+        """text: of the module; `source` names it in messages. The other parameters are those of `from_ttir`."""
+        self._text = text
         self._store = store
         self.numerics: str = numerics
-        self._function = find_function(module, name)
-        self.name: str = self._function.sym_name.data
+        module = parse(text, source)
+        function = find_function(module, name)
+        self.name: str = function.sym_name.data
+        if function.body.blocks:
+            self.parameters = parameters_of(function)
+        self._unused: Any = module
         self._function_simplified: FuncOp | None = None
         self._host: dict[Circumstances, HostKernel] = {}
         self._programs: dict[Circumstances, HostProgram] = {}
+        self._reading = threading.Lock()
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
     def __repr__(self) -> str:
@@ -86,6 +96,18 @@ class Kernel:
         """The parameters behind which the kernel may write."""
         with self._lock:
             return Provenance(self._simplified()).written
+
+    def _own_module(self) -> Any:
+        """The module, for the caller alone: the first gets what was read, others read the text again, which is as quick as to
+        copy it."""
+        with self._reading:
+            module, self._unused = self._unused, None
+        return parse(self._text, check=False) if module is None else module
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        """The module as it was read. Nobody changes it."""
+        return self._own_module()
 
     @functools.cached_property
     def ttir(self) -> str:
@@ -99,7 +121,7 @@ class Kernel:
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What a launch takes, in order. Raises `UserError` for a declaration."""
-        return parameters_of(self._function)
+        return parameters_of(find_function(self._module, self.name))
 
     def interpret(self, grid: int | Sequence[int], *args: Any, trace: Callable[[Step], object] | None = None) -> None:
         """Run all programs with NumPy, one after the other: slow, and the definition of what the kernel does.
@@ -170,7 +192,7 @@ class Kernel:
             self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize, warps)
             return
         if device == "ptxsim":
-            given = supplied(self._function, args, self.parameters)
+            given = supplied(self.name, self.parameters, args)
             self._gpu.simulate(extents, given, target or DEFAULT_TARGET, 3 if sanitize else 1, warps)
             return
         if device != "cpu" or target is not None:
@@ -201,7 +223,7 @@ class Kernel:
             raise UnsupportedError("launch: sanitize=True on a CUDA device; fix: device='cpu', or device='ptxsim' for its PTX")
         if target is not None:
             raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
-        given = supplied(self._function, args, self.parameters)
+        given = supplied(self.name, self.parameters, args)
         from .cuda_launching import launch_on_cuda
 
         launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written, warps)
@@ -213,7 +235,7 @@ class Kernel:
 
     def ttir_after(self, name: str) -> str:
         """The function as text after the pass of this name. Raises `UserError` for other names, listing those there are."""
-        function = self._copy()
+        function = self._own_function()
         run_passes(function, name, numerics=self.numerics)
         return print_module(function)
 
@@ -224,12 +246,12 @@ class Kernel:
         def keep(each: Pass, function: Any) -> None:
             found[each.name] = print_module(function)
 
-        run_passes(self._copy(), watch=keep, numerics=self.numerics)
+        run_passes(self._own_function(), watch=keep, numerics=self.numerics)
         return found
 
-    def _copy(self) -> FuncOp:
+    def _own_function(self) -> FuncOp:
         """The function for passes to change; `interpret` runs the original."""
-        return find_function(self._module.clone(), self.name)
+        return find_function(self._own_module(), self.name)
 
     def llvm_ir(self, target: str = "host") -> str:
         """The LLVM IR for a target; "host" is the CPU of this process, others are GPUs such as "sm_80"."""
@@ -275,16 +297,16 @@ class Kernel:
     def _simplified(self) -> FuncOp:
         """The function after the passes."""
         if self._function_simplified is None:
-            simplified = self._copy()
+            simplified = self._own_function()
             run_passes(simplified, numerics=self.numerics)
             self._function_simplified = simplified
         return self._function_simplified
 
     def _made_descriptors(self) -> tuple[MadeDescriptor, ...]:
         """The descriptors that the kernel makes and that launches could make."""
-        if not any(isinstance(op, MakeTensorDescriptorOp) for op in self._module.walk()):
+        if "make_tensor_descriptor" not in self._text:
             return ()
-        function = self._copy()
+        function = self._own_function()
         run_passes(function, BEFORE_DESCRIPTORS)
         from .lowering.tt.made_descriptors import made_descriptors
 
@@ -295,7 +317,7 @@ class Kernel:
         if not keep:
             with self._lock:
                 return self._simplified()
-        function = self._copy()
+        function = self._own_function()
         run_passes(function, keep=keep, numerics=self.numerics)
         return function
 
@@ -331,7 +353,7 @@ class Kernel:
                 if not words.add_quickly(size, arg):
                     words.add(parameter, arg)
             return words
-        for parameter, arg in supplied(self._function, args, self.parameters):
+        for parameter, arg in supplied(self.name, self.parameters, args):
             words.add(parameter, arg)
         return words
 
@@ -432,7 +454,7 @@ def from_ttir(
     """
     numerics = checked_numerics(numerics, "from_ttir")
     text, source = _source(text_or_path)
-    return Kernel(parse(text, source), name, cache_of(cache), numerics)
+    return Kernel(text, source, name, cache_of(cache), numerics)
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:

@@ -121,17 +121,13 @@ class Parameter:
         return isinstance(self.type, t.PointerType) and self.type.pointee == t.I8
 
 
-def supplied(
-    function: FuncOp, args: Sequence[Any], parameters: Sequence[Parameter] | None = None
-) -> list[tuple[Parameter, Any]]:
-    """Every parameter with its argument. `parameters`: those of the function, if they are known already.
+def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> list[tuple[Parameter, Any]]:
+    """Every parameter of a function of this name with its argument.
 
     The front end lets a descriptor be followed by one i32 extent and one i64 stride per axis. One `TensorDescriptor`
     supplies all of them, unless there are as many arguments as parameters. Raises `UserError` for a wrong number of
     arguments.
     """
-    if parameters is None:
-        parameters = parameters_of(function)
     if len(args) == len(parameters):
         return list(zip(parameters, args, strict=True))
     found: list[tuple[Parameter, Any]] = []
@@ -152,7 +148,7 @@ def supplied(
                 del rest[: 2 * rank]
     if len(args) != expected:
         either = f"{expected} or {len(parameters)}" if expected != len(parameters) else str(expected)
-        raise UserError(f"@{function.sym_name.data} takes {either} arguments, got {len(args)}")
+        raise UserError(f"@{name} takes {either} arguments, got {len(args)}")
     return found
 
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ...promotion.errors import UserError
-from .arguments import grid_extents, supplied
+from .arguments import grid_extents, parameters_of, supplied
 from .descriptor_types import TensorDescType
 from .dialect_functions import FuncOp
 from .evaluators_descriptors import bind_host_value
@@ -110,7 +110,7 @@ class Machine:
     def bind(self, function: FuncOp, args: Sequence[Any]) -> list[Value]:
         """Check the arguments and turn them into values."""
         values: list[Value] = []
-        for parameter, arg in supplied(function, args):
+        for parameter, arg in supplied(function.sym_name.data, parameters_of(function), args):
             if isinstance(arg, TensorDescriptor | PointerTable) or isinstance(parameter.type, TensorDescType):
                 values.append(bind_host_value(parameter, arg, self.memory))
             elif parameter.is_pointer:
