@@ -19,6 +19,8 @@ from .expression import Expr, high_product, where
 
 def expand_arithmetic(func: Operation) -> None:
     """Rewrites a function in place."""
+    if _EXPANSIONS.keys().isdisjoint([op.name for op in func.walk()]):
+        return
     expander = Expander()
     for name, build in _EXPANSIONS.items():
         for op in operations_named(func, name):

@@ -48,7 +48,7 @@ def simplify(func: Operation) -> None:
         # A value of one block serves another only where it dominates it; between branching blocks that is not
         # tracked.
         for block in region.blocks:
-            _reuse(block, [{}])
+            _reuse(block, [{}], _Keys())
     remove_dead(func)
 
 
@@ -70,7 +70,7 @@ def reuse_common(func: Operation) -> None:
     """Compute equal values once; `func` is changed in place."""
     for region in func.regions:
         for block in region.blocks:
-            _reuse(block, [{}], fold=False)
+            _reuse(block, [{}], _Keys(), fold=False)
 
 
 def remove_dead(func: Operation) -> None:
@@ -114,7 +114,7 @@ def _does_nothing(op: Operation) -> bool:
     )
 
 
-def _reuse(block: Block, scopes: list[dict[Any, Operation]], fold: bool = True) -> None:
+def _reuse(block: Block, scopes: list[dict[Any, Operation]], keys: _Keys, fold: bool = True) -> None:
     table = scopes[-1]
     op = block.first_op
     while op is not None:
@@ -123,13 +123,13 @@ def _reuse(block: Block, scopes: list[dict[Any, Operation]], fold: bool = True) 
             outer = [] if op.name in _OWN_REGION else scopes
             for region in op.regions:
                 for inner in region.blocks:
-                    _reuse(inner, [*outer, {}], fold)
+                    _reuse(inner, [*outer, {}], keys, fold)
         elif op.results and is_pure(type(op)):
             folded = _fold(op) if fold else None
             if folded is not None:
                 _replace(block, op, folded)
             else:
-                key = _key(op)
+                key = keys.of(op)
                 found = next((earlier for scope in scopes if (earlier := scope.get(key)) is not None), None)
                 if found is None:
                     table[key] = op
@@ -140,15 +140,30 @@ def _reuse(block: Block, scopes: list[dict[Any, Operation]], fold: bool = True) 
         op = following
 
 
-def _key(op: Operation) -> Any:
-    """Equal for operations that compute the same values."""
-    return (
-        op.name,
-        tuple([id(value) for value in op.operands]),
-        tuple(op.properties.items()),
-        tuple(op.attributes.items()),
-        tuple([result.type for result in op.results]),
-    )
+class _Keys:
+    """Keys of operations. Attributes and types are compared once per object: to hash one is to hash all that it is made of."""
+
+    def __init__(self) -> None:
+        self._of_object: dict[int, tuple[int, Attribute]] = {}  # the object itself, so that its id stays its own
+        self._of_value: dict[Attribute, int] = {}
+
+    def _number(self, attribute: Attribute) -> int:
+        found = self._of_object.get(id(attribute))
+        if found is None:
+            number = self._of_value.setdefault(attribute, len(self._of_value))
+            found = self._of_object[id(attribute)] = (number, attribute)
+        return found[0]
+
+    def of(self, op: Operation) -> Any:
+        """Equal for operations that compute the same values."""
+        number = self._number
+        return (
+            op.name,
+            tuple([id(value) for value in op.operands]),
+            tuple([(name, number(value)) for name, value in op.properties.items()]),
+            tuple([(name, number(value)) for name, value in op.attributes.items()]),
+            tuple([number(result.type) for result in op.results]),
+        )
 
 
 def _replace(block: Block, op: Operation, value: SSAValue | Attribute) -> None:
