@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .launching import HostProgram, word_of
+from .lowering.libdevice.signatures import SIGNATURES
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
@@ -29,6 +30,7 @@ from .lowering.tt import types
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.dialect_descriptors import MakeTensorDescriptorOp
+from .lowering.tt.dialect_external import ExternElementwiseOp
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
@@ -261,7 +263,9 @@ class Kernel:
         from .gpu_code import GpuKernels
 
         with self._lock:
-            return GpuKernels(self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written)
+            return GpuKernels(
+                self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written, self._symbols, self._store
+            )
 
     def asm(self, target: str = "host") -> str:
         """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
@@ -290,13 +294,18 @@ class Kernel:
 
         return tuple(made_descriptors(function))
 
-    def _simplified_for(self, keep: Collection[int]) -> FuncOp:
-        """The function after passes that keep the descriptors of these numbers."""
-        if not keep:
+    def _symbols(self) -> tuple[str, ...]:
+        """The functions of libdevice that the text names."""
+        named = (op for op in self._module.walk() if isinstance(op, ExternElementwiseOp) and op.names_libdevice)
+        return tuple(sorted({op.symbol.data for op in named} & SIGNATURES.keys()))
+
+    def _simplified_for(self, keep: Collection[int], library: Collection[str]) -> FuncOp:
+        """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice."""
+        if not keep and not library:
             with self._lock:
                 return self._simplified()
         function = self._copy()
-        run_passes(function, keep=keep, numerics=self.numerics)
+        run_passes(function, keep=keep, numerics=self.numerics, library=library)
         return function
 
     def _lowered_for(self, circumstances: Circumstances) -> HostKernel:

@@ -4,6 +4,8 @@ can."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -12,6 +14,9 @@ from ...promotion.errors import InternalError
 from .nvptx.targets import GpuTarget
 
 TRIPLE = "nvptx64-nvidia-cuda"
+MOST_INLINED = 4000
+"""Instructions that a kernel may grow by for the sake of one function that it calls; beyond that the calls stay."""
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @functools.cache
@@ -21,14 +26,14 @@ def _initialize() -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def _target_machine(target: GpuTarget) -> Any:
+def target_machine(target: GpuTarget) -> Any:
     _initialize()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=target.name, features=target.feature_text, opt=3)
 
 
-def compile_ptx(text: str, target: GpuTarget) -> str:
-    """PTX of a module."""
-    machine = _target_machine(target)
+def compile_ptx(text: str, target: GpuTarget, linked: Mapping[str, str] = _NONE) -> str:
+    """PTX of a module. linked: functions that it declares → modules that hold them, optimised."""
+    machine = target_machine(target)
     try:
         module = llvm.parse_assembly(text)
         module.triple = TRIPLE
@@ -36,8 +41,27 @@ def compile_ptx(text: str, target: GpuTarget) -> str:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"generated LLVM IR is invalid: {str(error).strip()}") from error
+    if linked:
+        _link(module, machine, linked, text)
     _simplify(module, machine)
     return str(machine.emit_assembly(module))
+
+
+def _link(module: Any, machine: Any, linked: Mapping[str, str], text: str) -> None:
+    """Take functions in, as the module's own. What they hold in common (tables, the way for huge arguments) stays once."""
+    for name in sorted(linked):
+        module.link_in(llvm.parse_assembly(linked[name]))
+        function = module.get_function(name)
+        function.linkage = llvm.Linkage.internal
+        calls = text.count(f" @{name}(") - 1  # less the declaration
+        is_short = calls * linked[name].count("\n  ") <= MOST_INLINED
+        function.add_function_attribute("alwaysinline" if is_short else "noinline")
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_constant_merge_pass()
+    passes.add_merge_functions_pass()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2)))
 
 
 def _simplify(module: Any, machine: Any) -> None:

@@ -7,7 +7,7 @@ Functions of libdevice, and operations of `math` that are no simpler, become com
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from xdsl.dialects.builtin import BoolAttr, StringAttr
@@ -29,14 +29,18 @@ _COMPOSED = frozenset(
 _EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
 
 
-def expand_libdevice(func: Operation) -> None:
+def expand_libdevice(func: Operation, kept: Collection[str] = ()) -> None:
     """Replace the library functions of a function; changed in place.
+
+    kept: symbols of libdevice that the back end calls: the operations stay that mean them (`names_libdevice`).
 
     Raises `UnsupportedError` for symbols that are not known, with those that look alike.
     """
     expander = Expander()
     for op in operations_named(func, "tt.extern_elementwise"):
         assert isinstance(op, ExternElementwiseOp)
+        if op.symbol.data in kept and op.names_libdevice:
+            continue
         signature = known_signature(op.symbol.data)
         expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
     for op in [op for op in func.walk() if op.name in _COMPOSED]:
