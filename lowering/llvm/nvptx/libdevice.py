@@ -84,9 +84,9 @@ class Libdevice:
             return ""
         if wanted.is_declaration or str(wanted.global_value_type) != _llvm_type(signature):
             return ""
-        for function in module.functions:
-            if not function.is_declaration and function.name != signature.symbol:
-                function.linkage = llvm.Linkage.internal
+        for value in (*module.functions, *module.global_variables):
+            if not value.is_declaration and value.name != signature.symbol:
+                value.linkage = llvm.Linkage.linkonce_odr  # once in a kernel, whichever functions need it
         module.triple = TRIPLE
         module.data_layout = str(machine.target_data)
         options = llvm.create_pipeline_tuning_options(3)
