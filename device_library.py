@@ -7,13 +7,16 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from .lowering.libdevice.signatures import CALLS, SIGNATURES
+from .lowering.libdevice.signatures import SIGNATURES
 from .lowering.llvm.nvptx.libdevice import Libdevice, TextStore
 from .lowering.llvm.nvptx.targets import GpuTarget
 from .lowering.tt.dialect_external import ExternElementwiseOp
 from .lowering.tt.dialect_functions import FuncOp
 from .promotion.errors import UnsupportedError, UserError
-from .runtime.libdevice import VARIABLE, find_libdevice
+from .runtime.libdevice import NONE, VARIABLE, find_libdevice
+
+MAX_BYTES = 1 << 26
+"""Of a file that is read; the library has half a megabyte."""
 
 
 def current_libdevice() -> Libdevice | None:
@@ -24,9 +27,13 @@ def current_libdevice() -> Libdevice | None:
         return None
     try:
         status = os.stat(found.path)
+        if status.st_size > MAX_BYTES:
+            raise UserError(f"{found.path} is no libdevice: {status.st_size} bytes; fix: {VARIABLE}={NONE}, or another path")
         return _opened(found.path, status.st_mtime_ns, status.st_size)
     except OSError as error:
-        raise UserError(f"libdevice {found.path} cannot be read: {error.strerror or error}; fix: {VARIABLE}=none, or another") from None
+        raise UserError(
+            f"{found.path} cannot be read: {error.strerror or error}; fix: {VARIABLE}={NONE}, or another path"
+        ) from None
 
 
 @functools.lru_cache(maxsize=4)
@@ -46,16 +53,13 @@ def linked_functions(
 
 
 def check_calls(function: FuncOp, linked: Collection[str], library: Libdevice | None) -> None:
-    """Raises `UnsupportedError` where a function after the passes calls what only libdevice has on a GPU."""
+    """Raises `UnsupportedError` where a function after the passes calls what only libdevice has on a GPU: `CALLS`, which
+    expansions leave on float64."""
     for op in function.walk():
         if isinstance(op, ExternElementwiseOp) and op.symbol.data not in linked:
-            lacking = "there is none" if library is None else f"{library.name} does not have it"
+            lacking = "none was found" if library is None else f"{library.name} lacks it"
             raise UnsupportedError(
-                f"@{function.sym_name.data}: on a GPU {op.symbol.data} comes from NVIDIA's libdevice, and {lacking} "
-                f"({', '.join(_only_there())} need it); fix: install the CUDA toolkit or its package nvidia-cuda-nvcc, or set "
-                f"{VARIABLE} to the path of libdevice.10.bc; on the CPU it works without"
+                f"@{function.sym_name.data}: {SIGNATURES[op.symbol.data].function} ({op.symbol.data}) on a GPU is NVIDIA's "
+                f"libdevice's, and {lacking}; fix: install the CUDA toolkit or the package nvidia-cuda-nvcc, or set {VARIABLE} to "
+                "the path of libdevice.10.bc; or device='cpu'"
             )
-
-
-def _only_there() -> list[str]:
-    return sorted(each.symbol for each in SIGNATURES.values() if each.function in CALLS and each.result == "f64")

@@ -1,5 +1,5 @@
-"""Calls of functions that stand elsewhere: of the C library, lane by lane, whose addresses are the loader's business; on GPUs of
-libdevice, which `compile_ptx` links."""
+"""Calls of functions that stand elsewhere: of the C library, lane by lane, whose addresses are the loader's business; on GPUs
+of libdevice, which `compile_ptx` links."""
 
 from __future__ import annotations
 

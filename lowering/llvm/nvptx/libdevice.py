@@ -135,8 +135,8 @@ class _Unanswered(Exception):
 
 
 def _answered(text: str, target: GpuTarget) -> str:
-    """The text with answers in place of calls of `__nvvm_reflect`. LLVM's own pass knows the architecture and ftz only, and says
-    0 for the rest: square roots would be approximations."""
+    """The text with answers in place of calls of `__nvvm_reflect`. LLVM's own pass knows the architecture and ftz only, and
+    says 0 for the rest: square roots would be approximations."""
     answers = {"__CUDA_ARCH": 10 * target.capability, "__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_PREC_DIV": 1}
     names = dict(_STRING.findall(text))
 
