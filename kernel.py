@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .launching import HostProgram, word_of
-from .lowering.libdevice.signatures import SIGNATURES
+from .lowering.libdevice.signatures import CALLS, SIGNATURES
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
@@ -295,9 +295,16 @@ class Kernel:
         return tuple(made_descriptors(function))
 
     def _symbols(self) -> tuple[str, ...]:
-        """The functions of libdevice that the text names."""
-        named = (op for op in self._module.walk() if isinstance(op, ExternElementwiseOp) and op.names_libdevice)
-        return tuple(sorted({op.symbol.data for op in named} & SIGNATURES.keys()))
+        """The functions that code for GPUs calls where there is a libdevice: those that the text means, and what expansions
+        call in place of others."""
+        found = set()
+        for op in self._module.walk():
+            signature = SIGNATURES.get(op.symbol.data) if isinstance(op, ExternElementwiseOp) else None
+            if signature is not None and op.names_libdevice:
+                found.add(signature.symbol)
+            elif signature is not None and signature.function in CALLS:
+                found.add(signature.symbol.removesuffix("f"))
+        return tuple(sorted(found))
 
     def _simplified_for(self, keep: Collection[int], library: Collection[str]) -> FuncOp:
         """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice."""

@@ -101,7 +101,7 @@ class Libdevice:
             text = _stripped(str(module))
             llvm.parse_assembly(text).verify()  # an intrinsic that this LLVM does not know would end the process later
         except (RuntimeError, _Unanswered) as error:
-            raise self._unusable(f"{signature.symbol}: {str(error).strip()}") from error
+            raise self._unusable(f"{signature.symbol}: {error}") from error
         return text
 
     def _module(self) -> Any:
@@ -109,7 +109,7 @@ class Libdevice:
             module = llvm.parse_bitcode(self._data)
             module.verify()
         except RuntimeError as error:
-            raise self._unusable(str(error).strip().replace("\n", ": ")) from error
+            raise self._unusable(str(error)) from error
         return module
 
     def functions(self) -> int:
@@ -120,7 +120,7 @@ class Libdevice:
 
     def _unusable(self, why: str) -> UserError:
         return UserError(
-            f"{self.name} is no libdevice that can be used: {why}; fix: another one (JOINERY_LIBDEVICE=PATH), or joinery's own "
+            f"{self.name} is no libdevice that can be used: {' '.join(why.split())}; fix: another one (JOINERY_LIBDEVICE=PATH), or joinery's own "
             "functions (JOINERY_LIBDEVICE=none)"
         )
 
