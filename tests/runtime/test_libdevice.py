@@ -61,7 +61,7 @@ def test_the_variable_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", ["nothing.bc", ""])
 def test_a_path_without_a_file_is_an_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / name))
-    with pytest.raises(jn.UserError, match="is no file; fix: the path of libdevice.10.bc, 'none' for joinery's own"):
+    with pytest.raises(jn.UserError, match=r"is no file; fix: the path of libdevice\.10\.bc, 'none' for joinery's own"):
         find_libdevice()
 
 

@@ -119,9 +119,10 @@ class Libdevice:
         return sum(types.get(each.symbol) == _llvm_type(each) for each in SIGNATURES.values())
 
     def _unusable(self, why: str) -> UserError:
+        said = " ".join(why.split())
         return UserError(
-            f"{self.name} is no libdevice that can be used: {' '.join(why.split())}; fix: another one (JOINERY_LIBDEVICE=PATH), or joinery's own "
-            "functions (JOINERY_LIBDEVICE=none)"
+            f"{self.name} is no libdevice that can be used: {said}; fix: another one (JOINERY_LIBDEVICE=PATH), or "
+            "joinery's own functions (JOINERY_LIBDEVICE=none)"
         )
 
 

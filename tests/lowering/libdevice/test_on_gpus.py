@@ -15,7 +15,7 @@ from joinery.runtime.ptxas import find_assembler, resources
 
 from .functions import DTYPES, LANES, VALUES, groups, kernel, run
 
-pytestmark = pytest.mark.skipif(find_libdevice() is None, reason="no libdevice.10.bc on this machine, or JOINERY_LIBDEVICE=none")
+pytestmark = pytest.mark.skipif(find_libdevice() is None, reason="no libdevice.10.bc here, or JOINERY_LIBDEVICE=none")
 
 BOUNDS: dict[str, tuple[int, int]] = {
     "acos": (2, 2), "acosh": (4, 3), "asin": (2, 2), "asinh": (3, 3), "atan": (2, 2), "atan2": (3, 2), "atanh": (3, 2),
@@ -67,7 +67,8 @@ def column(elem: str, special: list[Any], rng: Any, count: int) -> np.ndarray:
         wide = rng.choice([-1.0, 1.0], count) * 2.0 ** rng.uniform(-30, 30, count)
         more = np.where(rng.random(count) < 0.6, rng.normal(0, 4, count), wide).tolist()
     else:
-        more = rng.integers(-(1 << 15) if elem == "i16" else -(1 << 30), (1 << 15) if elem == "i16" else 1 << 30, count).tolist()
+        high = 1 << (15 if elem == "i16" else 30)
+        more = rng.integers(-high, high, count).tolist()
     with np.errstate(all="ignore"):
         return np.array(special + more, np.float64 if elem[0] == "f" else np.int64).astype(DTYPES[elem])
 
