@@ -242,8 +242,11 @@ class Kernel:
     def ptx(self, target: str = DEFAULT_TARGET) -> str:
         """PTX for a GPU, made on any machine: for all arguments, so that descriptors are pointers and masks (see `gpu_code`).
 
-        Raises `UserError` for targets that are not known, with those that are, and `UnsupportedError` for operations that have
-        no GPU code yet.
+        Library functions are NVIDIA's where a libdevice.10.bc is found: the environment variable JOINERY_LIBDEVICE (a path, or
+        "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own.
+
+        Raises `UserError` for targets that are not known, with those that are, and for a libdevice that cannot be used, and
+        `UnsupportedError` for operations that have no GPU code yet.
         """
         return self._gpu.code(target).ptx
 
