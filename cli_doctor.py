@@ -154,12 +154,20 @@ def _ptxas() -> dict[str, str] | None:
     return None if found is None else {"path": found.path, "version": found.version}
 
 
-def _libdevice() -> str | None:
-    """NVIDIA's library of math functions. joinery has its own instead and does not read it."""
-    from .runtime.ptxas import toolkit_places
+def _libdevice() -> dict[str, Any]:
+    """NVIDIA's library of math functions, which code for GPUs is linked with where it is found."""
+    from .device_library import current_libdevice
+    from .lowering.libdevice.signatures import SIGNATURES
+    from .runtime.libdevice import find_libdevice
 
-    files = (place / "nvvm" / "libdevice" / "libdevice.10.bc" for place in toolkit_places())
-    return next((str(file) for file in files if file.is_file()), None)
+    found: dict[str, Any] = {"path": None, "found_by": None, "functions": 0, "of": len(SIGNATURES), "problem": None}
+    try:
+        file, library = find_libdevice(), current_libdevice()
+        if file is not None and library is not None:
+            found |= {"path": str(file.path), "found_by": file.found_by, "functions": library.functions()}
+    except UserError as error:
+        found["problem"] = str(error)
+    return found
 
 
 def _check() -> dict[str, Any]:
@@ -203,12 +211,20 @@ def _show(found: dict[str, Any]) -> None:
         "tools that are not needed to run",
         [
             f"ptxas {ptxas['version']}, {ptxas['path']}" if ptxas else "ptxas not found",
-            f"libdevice {libdevice}" if libdevice else "libdevice not found",
+            _libdevice_line(libdevice),
         ],
     )
     check = found["check"]
     numbers = "the right" if check["is_right"] else "WRONG"
     section("check", [f"compiled a small graph in {check['seconds']:.2f} s; it computes {numbers} numbers"])
+
+
+def _libdevice_line(found: dict[str, Any]) -> str:
+    if found["problem"] is not None:
+        return str(found["problem"])
+    if found["path"] is None:
+        return "no libdevice: GPU code has joinery's own library functions, and no gamma and Bessel functions"
+    return f"libdevice {found['path']} ({found['found_by']}): {found['functions']} of {found['of']} functions, for GPU code"
 
 
 def _cuda_lines(cuda: dict[str, Any]) -> Sequence[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .device_library import check_calls, current_libdevice, linked_functions
 from .gpu_descriptors import MULTIPLE, DescribedTensor, Descriptors, is_multiple
 from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
@@ -26,6 +27,7 @@ from .lowering.tt.host_values import PointerTable, TensorDescriptor
 from .lowering.tt.made_descriptors import MadeDescriptor
 from .lowering.tt.provenance import Places
 from .promotion.errors import KernelAssertionError, UnsupportedError, UserError
+from .runtime.cache import CompileCache
 from .runtime.gpu import GpuDevice, LoadedKernel
 from .runtime.ptxsim.arguments import PointerTable as DeviceTable
 from .runtime.ptxsim.findings import Finding as PtxFinding
@@ -59,27 +61,38 @@ class GpuKernels:
 
     def __init__(
         self,
-        simplified: Callable[[Collection[int]], FuncOp],
+        simplified: Callable[[Collection[int], Collection[str]], FuncOp],
         parameters: Sequence[Parameter],
         made: Callable[[], tuple[MadeDescriptor, ...]],
         written: Callable[[], Places],
+        symbols: Callable[[], Sequence[str]],
+        store: CompileCache | None,
     ) -> None:
-        """simplified: gives the function after the passes; they keep the descriptors of these numbers.
+        """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
+        functions of libdevice.
 
         made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
         written: the parameters, after the passes, behind which it writes.
+        symbols: the functions of libdevice that the text names.
+        store: where functions taken out of libdevice are kept.
         """
         self._simplified = simplified
         self._parameters = parameters
         self._made = made
         self._written = written
-        self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], GpuCode] = {}
+        self._named = symbols
+        self._store = store
+        self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...], str], GpuCode] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
 
     @functools.cached_property
     def descriptors(self) -> Descriptors:
         return Descriptors(self._parameters, self._made())
+
+    @functools.cached_property
+    def _symbols(self) -> Sequence[str]:
+        return self._named()
 
     def fitting(self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any]) -> dict[int, DescribedTensor]:
         """See `Descriptors.fitting`."""
@@ -102,8 +115,12 @@ class GpuKernels:
     ) -> GpuCode:
         """PTX for a target.
 
+        Library functions are called where there is a libdevice (see `runtime.libdevice`), else joinery's own.
+
         multiples: parameters, after the passes, whose address or value is a multiple of 16.
         described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors.
+
+        Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only libdevice has.
         """
         resolved = gpu_target(target)
         if warps not in WARPS:
@@ -111,13 +128,17 @@ class GpuKernels:
         fitting: list[int] = []
         if resolved.has_tensor_copies and described != ():
             fitting = [number for number in self.descriptors.mappable if described is None or number in described]
-        key = (target, warps, multiples, tuple(fitting))
+        library = current_libdevice() if self._symbols else None
+        key = (target, warps, multiples, tuple(fitting), "" if library is None else library.digest)
         with self._lock:
             if key not in self._codes:
-                function = self._simplified(fitting)
+                linked = linked_functions(self._symbols, library, resolved, self._store)
+                function = self._simplified(fitting, linked)
+                check_calls(function, linked, library)
                 lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
-                self._codes[key] = GpuCode(lowered, compile_ptx(lowered.llvm_ir, resolved), numbers)
+                ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
+                self._codes[key] = GpuCode(lowered, ptx, numbers)
             return self._codes[key]
 
     def simulate(

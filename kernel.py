@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .launching import HostProgram, word_of
+from .lowering.libdevice.signatures import CALLS, SIGNATURES
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.host.circumstances import MULTIPLE, ORDINARY, Circumstances
 from .lowering.llvm.host.launcher import HostKernel, lower_for_launch
@@ -28,6 +29,7 @@ from .lowering.numerics import checked_numerics
 from .lowering.tt import types
 from .lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from .lowering.tt.descriptor_types import TensorDescType
+from .lowering.tt.dialect_external import ExternElementwiseOp
 from .lowering.tt.dialect_functions import FuncOp
 from .lowering.tt.findings import Finding, Report, SanitizerError
 from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
@@ -262,8 +264,11 @@ class Kernel:
     def ptx(self, target: str = DEFAULT_TARGET) -> str:
         """PTX for a GPU, made on any machine: for all arguments, so that descriptors are pointers and masks (see `gpu_code`).
 
-        Raises `UserError` for targets that are not known, with those that are, and `UnsupportedError` for operations that have
-        no GPU code yet.
+        Library functions are NVIDIA's where a libdevice.10.bc is found: the environment variable JOINERY_LIBDEVICE (a path, or
+        "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own.
+
+        Raises `UserError` for targets that are not known, with those that are, and for a libdevice that cannot be used, and
+        `UnsupportedError` for operations that have no GPU code yet.
         """
         return self._gpu.code(target).ptx
 
@@ -283,7 +288,9 @@ class Kernel:
         from .gpu_code import GpuKernels
 
         with self._lock:
-            return GpuKernels(self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written)
+            return GpuKernels(
+                self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written, self._symbols, self._store
+            )
 
     def asm(self, target: str = "host") -> str:
         """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
@@ -312,13 +319,27 @@ class Kernel:
 
         return tuple(made_descriptors(function))
 
-    def _simplified_for(self, keep: Collection[int]) -> FuncOp:
-        """The function after passes that keep the descriptors of these numbers."""
-        if not keep:
+    def _symbols(self) -> tuple[str, ...]:
+        """The functions that code for GPUs calls where there is a libdevice: those that the text means, and what expansions
+        call in place of others."""
+        if "extern_elementwise" not in self._text:
+            return ()
+        found = set()
+        for op in self._module.walk():
+            signature = SIGNATURES.get(op.symbol.data) if isinstance(op, ExternElementwiseOp) else None
+            if signature is not None and op.names_libdevice:
+                found.add(signature.symbol)
+            elif signature is not None and signature.function in CALLS:
+                found.add(signature.symbol.removesuffix("f"))
+        return tuple(sorted(found))
+
+    def _simplified_for(self, keep: Collection[int], library: Collection[str]) -> FuncOp:
+        """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice."""
+        if not keep and not library:
             with self._lock:
                 return self._simplified()
         function = self._own_function()
-        run_passes(function, keep=keep, numerics=self.numerics)
+        run_passes(function, keep=keep, numerics=self.numerics, library=library)
         return function
 
     def _lowered_for(self, circumstances: Circumstances) -> HostKernel:

@@ -14,6 +14,7 @@ from joinery.lowering.ptx.instructions import FORMS
 from joinery.lowering.tt.builder import BlockBuilder
 from joinery.lowering.tt.expression import Expr
 from joinery.lowering.tt.types import scalar_type
+from joinery.runtime.libdevice import VARIABLE
 
 PAGE = Path(__file__).resolve().parent / "libdevice.md"
 NOTE = "<!-- Written by docs/libdevice.py (make docs) from the code. Do not edit. -->"
@@ -51,6 +52,14 @@ def page() -> str:
         "as good as it is, which near zeros of the Bessel functions is an absolute error; `jn` and `yn` of orders beyond",
         f"{MAX_ORDER} are NaN. The `fast_` functions are the accurate ones. Rounded variants (`_rn`, `_rz`, `_rd`, `_ru`)",
         "are correctly rounded in their direction.",
+        "",
+        "On GPUs the functions are those of NVIDIA's libdevice, where there is a `libdevice.10.bc`: the file that the",
+        f"environment variable `{VARIABLE}` names, or what `cuda.pathfinder` finds, or that of a CUDA toolkit;",
+        "`joinery doctor` says which. Results are then NVIDIA's: its bounds (CUDA C++ Programming Guide, mathematical",
+        "functions), approximations for the `fast_` functions, NaN for `jn` and `yn` of negative orders. Denormals are kept,",
+        f"quotients and square roots are IEEE's. Without the file, with `{VARIABLE}=none`, and for another `libname`,",
+        "GPUs compute what the table says, as the host does; what the host takes from the C library has no GPU code then.",
+        "`math` operations never need the file.",
         "",
         f"{len(SIGNATURES)} symbols. Not reachable element by element: functions with results behind pointers (`sincos`,",
         "`sincospi`, `modf`, `frexp`, `remquo`, `nan`).",

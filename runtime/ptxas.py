@@ -20,6 +20,7 @@ from ..lowering.artifact import KernelCode
 from ..promotion.errors import InternalError
 
 _SECONDS = 300
+TOOLKIT_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Resources:
 
 def toolkit_places() -> list[Path]:
     """Where a CUDA toolkit may lie: its own variables, the usual folders, the wheels of this Python."""
-    roots = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    roots = [Path(os.environ[name]) for name in TOOLKIT_VARIABLES if os.environ.get(name)]
     roots += [Path("/usr/local/cuda"), Path("/opt/cuda")]
     wheels = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     return [*roots, wheels / "cuda_nvcc", wheels / "cu13", wheels / "cu12"]

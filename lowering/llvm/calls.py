@@ -1,4 +1,5 @@
-"""Calls of the C library, lane by lane. Which addresses the names have is the loader's business."""
+"""Calls of functions that stand elsewhere: of the C library, lane by lane, whose addresses are the loader's business; on GPUs
+of libdevice, which `compile_ptx` links."""
 
 from __future__ import annotations
 
@@ -9,9 +10,16 @@ from ..libdevice.signatures import CALLS, SIGNATURES
 from .ir import Function, V, element, lanes, zero
 
 
-def emit_call(f: Function, symbol: str, operands: Sequence[V]) -> V:
-    """A float64 function of `signatures.CALLS` on register values with equal lane counts."""
+def emit_call(f: Function, symbol: str, operands: Sequence[V], result: str) -> V:
+    """A function on register values with equal lane counts: on GPUs any of `SIGNATURES`, else a float64 function of `CALLS`.
+
+    result: the LLVM type of one lane.
+    """
     signature = SIGNATURES.get(symbol)
+    if signature is not None and "ptx" in f.module.features:
+        f.module.declare(symbol, result, [v.type for v in operands])
+        arguments = ", ".join(f"{v.type} {v.ref}" for v in operands)
+        return f.pure(f"call {result} @{symbol}({arguments})", result)
     if signature is None or signature.function not in CALLS or signature.result != "f64":
         raise UnsupportedError(f"lowering: the library function {symbol!r}")
     name, n = signature.function, lanes(operands[-1].type)

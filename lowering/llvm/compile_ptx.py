@@ -4,6 +4,9 @@ can."""
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -13,6 +16,11 @@ from .nvptx.functions import IN_PLACE
 from .nvptx.targets import GpuTarget
 
 TRIPLE = "nvptx64-nvidia-cuda"
+MOST_INLINED = 4000
+"""Instructions that a kernel may grow by for the sake of one function that it calls; beyond that the calls stay."""
+_NUMBERS = re.compile(" // callseq [0-9, ]+")
+"""Comments that count the calls of the whole process; the same kernel has the same text."""
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @functools.cache
@@ -22,14 +30,14 @@ def _initialize() -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def _target_machine(target: GpuTarget) -> Any:
+def target_machine(target: GpuTarget) -> Any:
     _initialize()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=target.name, features=target.feature_text, opt=3)
 
 
-def compile_ptx(text: str, target: GpuTarget) -> str:
-    """PTX of a module."""
-    machine = _target_machine(target)
+def compile_ptx(text: str, target: GpuTarget, linked: Mapping[str, str] = _NONE) -> str:
+    """PTX of a module. linked: functions that it declares → modules that hold them, optimised."""
+    machine = target_machine(target)
     try:
         module = llvm.parse_assembly(text)
         module.triple = TRIPLE
@@ -37,8 +45,28 @@ def compile_ptx(text: str, target: GpuTarget) -> str:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"generated LLVM IR is invalid: {str(error).strip()}") from error
+    if linked:
+        _link(module, machine, linked, text)
     _simplify(module, machine)
-    return str(machine.emit_assembly(module))
+    return _NUMBERS.sub("", str(machine.emit_assembly(module)))
+
+
+def _link(module: Any, machine: Any, linked: Mapping[str, str], text: str) -> None:
+    """Take functions in, as the module's own. What several of them bring along is there once."""
+    held = {function.name for function in module.functions if not function.is_declaration}
+    for name in sorted(linked):
+        module.link_in(llvm.parse_assembly(linked[name]))
+        calls = text.count(f" @{name}(") - 1  # less the declaration
+        is_short = calls * linked[name].count("\n  ") <= MOST_INLINED
+        module.get_function(name).add_function_attribute("alwaysinline" if is_short else "noinline")
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration and value.name not in held:
+            value.linkage = llvm.Linkage.internal
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_opt_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2)))
 
 
 def _simplify(module: Any, machine: Any) -> None:

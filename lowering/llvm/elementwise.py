@@ -320,7 +320,7 @@ def emit_map(
         case division.DIVIDE:
             return division.divide(f, xs[0], *operands[1:])
         case "tt.extern_elementwise":
-            return emit_call(f, str(attrs["symbol"]), xs)
+            return emit_call(f, str(attrs["symbol"]), xs, register_element(elem))
         case "tt.mulhiui":
             wide = with_element(xs[0].type, "i" + str(2 * int(register_element(elem)[1:])))
             product = f.binary("mul", f.cast("zext", xs[0], wide), f.cast("zext", xs[1], wide))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from xdsl.dialects.builtin import BoolAttr, BytesAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation
@@ -17,6 +18,7 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
+from xdsl.traits import Pure
 
 from ...promotion.errors import UserError
 from ..libdevice.signatures import SIGNATURES
@@ -38,7 +40,8 @@ def text_of(attr: Attribute) -> str:
 class ExternElementwiseOp(IRDLOperation):
     """One function of a device library, element by element: `symbol` names it.
 
-    The functions of libdevice (`__nv_…`) are known: `lowering.libdevice.signatures`. Others are read and printed only.
+    The functions of libdevice (`__nv_…`) are known: `lowering.libdevice.signatures`. None of them has effects, whatever `pure`
+    says. Others are read and printed only.
     """
 
     name = "tt.extern_elementwise"
@@ -52,7 +55,13 @@ class ExternElementwiseOp(IRDLOperation):
 
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$srcs attr-dict `:` functional-type($srcs, $result)"
-    traits = traits_def(BlockSizes())
+    traits = traits_def(Pure(), BlockSizes())
+
+    @property
+    def names_libdevice(self) -> bool:
+        """Whether library and path say libdevice, or nothing. The path is another machine's, and is not looked at further."""
+        file = PurePosixPath(self.libpath.data.replace("\\", "/")).name
+        return self.libname.data in ("", "libdevice") and (not file or file.startswith("libdevice"))
 
     def verify_(self) -> None:
         shape = t.shape_of(self.result.type)

@@ -7,7 +7,7 @@ Functions of libdevice, and operations of `math` that are no simpler, become com
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from xdsl.dialects.builtin import BoolAttr, StringAttr
@@ -26,11 +26,14 @@ _COMPOSED = frozenset(
 )
 """Operations of `math` that have the same expansions as the functions of the library."""
 
+_OF_AN_ORDER = ("jn", "yn")
 _EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
 
 
-def expand_libdevice(func: Operation) -> None:
+def expand_libdevice(func: Operation, kept: Collection[str] = ()) -> None:
     """Replace the library functions of a function; changed in place.
+
+    kept: symbols of libdevice that the back end calls: the operations stay that mean them (`names_libdevice`).
 
     Raises `UnsupportedError` for symbols that are not known, with those that look alike.
     """
@@ -38,6 +41,10 @@ def expand_libdevice(func: Operation) -> None:
     for op in operations_named(func, "tt.extern_elementwise"):
         assert isinstance(op, ExternElementwiseOp)
         signature = known_signature(op.symbol.data)
+        if signature.symbol in kept and op.names_libdevice:
+            if signature.function in _OF_AN_ORDER:
+                expander.replace(op, partial(_kept, signature))
+            continue
         expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
     for op in [op for op in func.walk() if op.name in _COMPOSED]:
         expander.replace(op, partial(_composed, op.name.removeprefix("math.")))
@@ -59,12 +66,24 @@ def _composed(name: str, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
 def _call(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
     """The float64 function of the C library."""
     wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
-    if len(wide) == 2:
-        order, x = wide
-        far = (order > MAX_ORDER) | (order < -MAX_ORDER)
-        wide = [where(far, 0, order), where(far, math.nan, x)]
-    symbol = StringAttr(signature.symbol.removesuffix("f") if signature.result == "f32" else signature.symbol)
-    properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": symbol}
-    (value,) = b.op(ExternElementwiseOp, [x.v for x in wide], [wide[-1].type], properties)
-    found = Expr(b, value)
+    symbol = signature.symbol.removesuffix("f") if signature.result == "f32" else signature.symbol
+    found = _extern(symbol, b, _of_small_orders(wide) if signature.function in _OF_AN_ORDER else wide)
     return [found.to_float(t.F32) if signature.result == "f32" else found]
+
+
+def _kept(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    return [_extern(signature.symbol, b, _of_small_orders(xs))]
+
+
+def _of_small_orders(xs: Sequence[Expr]) -> list[Expr]:
+    """Order and number, but NaN for orders that would take too long."""
+    order, x = xs
+    far = (order > MAX_ORDER) | (order < -MAX_ORDER)
+    return [where(far, 0, order), where(far, math.nan, x)]
+
+
+def _extern(symbol: str, b: BlockBuilder, xs: Sequence[Expr]) -> Expr:
+    """Calls of these give what their last operand is."""
+    properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": StringAttr(symbol)}
+    (value,) = b.op(ExternElementwiseOp, [x.v for x in xs], [xs[-1].type], properties)
+    return Expr(b, value)

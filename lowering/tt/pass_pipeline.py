@@ -70,6 +70,7 @@ def run_passes(
     watch: Callable[[Pass, FuncOp], object] | None = None,
     keep: Collection[int] = (),
     numerics: str = "strict",
+    library: Collection[str] = (),
 ) -> None:
     """Run the passes in order on a function, which is changed in place.
 
@@ -77,6 +78,7 @@ def run_passes(
         stop_after: the name of the last pass to run; None for all.
         watch: called after each pass.
         keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
+        library: functions that stay calls of a device's library, see `expand_libdevice`.
         numerics: "strict", with which the pass "fast-math" leaves everything as it is, or "fast".
 
     Raises `UserError` for a name that is no pass, and what the passes raise.
@@ -87,6 +89,8 @@ def run_passes(
     for each in PASSES:
         if each.run is expand_descriptors:
             expand_descriptors(function, keep)
+        elif each.run is expand_libdevice:
+            expand_libdevice(function, library)
         elif each.run is not allow_fast_math or numerics == "fast":
             each.run(function)
         if watch is not None:

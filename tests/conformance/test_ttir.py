@@ -61,6 +61,15 @@ def test_on_a_simulated_gpu(name: str, target: str) -> None:
     on_a_simulated_gpu(name, target)
 
 
+WITH_LIBRARY_FUNCTIONS = [name for name in WITH_DATA if "tt.extern_elementwise" in Case(name).text]
+
+
+@pytest.mark.parametrize("name", WITH_LIBRARY_FUNCTIONS)
+def test_with_our_own_library_functions_on_a_simulated_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOINERY_LIBDEVICE", "none")
+    on_a_simulated_gpu(name, "sm_80")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_86", "sm_89", "sm_100a", "sm_120a"])
 @pytest.mark.parametrize("name", WITH_DATA)

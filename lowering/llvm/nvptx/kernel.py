@@ -14,6 +14,7 @@ from typing import Any
 from ....promotion.errors import InternalError, UnsupportedError
 from ...artifact import TensorMap
 from ...collection import no_collection
+from ...libdevice.signatures import SIGNATURES
 from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...tt.descriptor_types import TensorDescType
 from ..elementwise import constant, memory_size, register_element
@@ -59,6 +60,7 @@ class GpuKernel:
     tensor_maps: what the last parameters are.
     producers: warps that only copy, besides those that compute.
     assertions: what a failed assertion reports → which one it was.
+    functions: those of libdevice that it calls.
     """
 
     name: str
@@ -70,6 +72,7 @@ class GpuKernel:
     tensor_maps: tuple[TensorMap, ...] = ()
     producers: int = 0
     assertions: Mapping[str, Assertion] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
 
     @property
     def threads(self) -> int:
@@ -97,9 +100,11 @@ def lower_to_threads(
         )
     types = tuple(v.type for v in kernel.f.params)
     maps = tensor_maps(function)
+    functions = tuple([name for name in kernel.module.declarations if name in SIGNATURES])
     return GpuKernel(
         kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, maps,
         0 if kernel.producer is None else PRODUCER_WARPS, kernel.assertions,
+        functions,
     )  # fmt: skip
 
 

@@ -331,7 +331,7 @@ def test_tensors_that_fit_no_map(shape: tuple[int, ...], strides: tuple[int, ...
     kernel = copy("8x32", "f32")
     target = jn.TensorDescriptor(np.zeros((8, 32), np.float32))
     launched(kernel, source, target)
-    ((_, _, _, described),) = kernel._gpu._codes
+    ((_, _, _, described, _),) = kernel._gpu._codes
     assert described == ((0, 1) if fits else (1,))
 
 
@@ -340,11 +340,11 @@ def test_tensors_that_share_memory_get_no_map() -> None:
     array[:8] = 1
     kernel = copy("8x32", "f32")
     kernel.launch((1,), jn.TensorDescriptor(array), jn.TensorDescriptor(array[16:]), device="ptxsim", target="sm_90a")
-    ((_, _, _, described),) = kernel._gpu._codes
+    ((_, _, _, described, _),) = kernel._gpu._codes
     assert described in ((), (0, 1))  # views that do not overlap may have maps
     kernel = copy("8x32", "f32")
     kernel.launch((1,), jn.TensorDescriptor(array), jn.TensorDescriptor(array[4:]), device="ptxsim", target="sm_90a")
-    ((_, _, _, described),) = kernel._gpu._codes
+    ((_, _, _, described, _),) = kernel._gpu._codes
     assert described == ()
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import joinery as jn
-import llvmlite
+import llvmlite.binding
 import pytest
 from joinery.__main__ import main
 from joinery.cli_doctor import _libdevice, _ptxas, cuda_state
 from joinery.promotion.errors import DeviceError
 from joinery.runtime.cuda import current
+from joinery.runtime.libdevice import VARIABLE
 from joinery.runtime.ptxas import find_assembler
 
 
@@ -95,6 +96,7 @@ def test_the_assembler_is_found_and_asked(tmp_path: Path, monkeypatch: pytest.Mo
         pytest.skip("a shell script stands for the assembler")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv(VARIABLE, raising=False)
     for folder in ("bin", "nvvm/libdevice"):
         (tmp_path / folder).mkdir(parents=True)
     tool, library = tmp_path / "bin" / "ptxas", tmp_path / "nvvm" / "libdevice" / "libdevice.10.bc"
@@ -106,4 +108,18 @@ def test_the_assembler_is_found_and_asked(tmp_path: Path, monkeypatch: pytest.Mo
         assert _ptxas() == {"path": str(tool), "version": "12.9"}
     finally:
         find_assembler.cache_clear()
-    assert _libdevice() == str(library)
+    found = _libdevice()
+    assert (found["path"], found["functions"]) == (None, 0)
+    assert found["problem"].startswith(f"{library} is no libdevice that can be used: LLVM bitcode parsing error")
+
+
+def test_libdevice_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(VARIABLE, "none")
+    assert "no libdevice: GPU code has joinery's own library functions" in " ".join(said(capsys).split())
+    file = tmp_path / "small.bc"
+    text = "define float @__nv_expf(float %x) { ret float %x } define float @__nv_sin(float %x) { ret float %x }"
+    file.write_bytes(llvmlite.binding.parse_assembly(text).as_bitcode())
+    monkeypatch.setenv(VARIABLE, str(file))
+    assert f"{VARIABLE}): 1 of 331 functions, for GPU code" in " ".join(said(capsys).split())
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    assert f"{VARIABLE} is '{tmp_path}', which is no file" in " ".join(said(capsys).split())
