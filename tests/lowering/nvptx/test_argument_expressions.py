@@ -50,7 +50,7 @@ def test_a_launch_computes_what_the_kernel_does(seed: int) -> None:
         body += f"tt.store %o, {last} : !tt.ptr<i32>\n"
         parameters = "%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %m: i32, %n: i32, %o: !tt.ptr<i32>, "
         kernel = jn.kernel.from_ttir(text_of(body, parameters + ", ".join(f"%p{width}: i{width}" for width in WIDTHS)))
-        function = kernel._copy()
+        function = kernel._own_function()
         run_passes(function, BEFORE_DESCRIPTORS)
         found = next(each.source.extents[0] for each in made_descriptors(function) if each.parameter == 0)
         for _ in range(4):
