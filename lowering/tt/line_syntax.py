@@ -6,7 +6,7 @@ import re
 
 from xdsl.ir import Attribute, SSAValue
 
-from .parser import BlockParser, drop_unprintable_name
+from .parser import BlockParser, drop_unprintable_name, plain_block
 
 HOLE = "\0"
 """Stands for the name of a value in a template."""
@@ -33,19 +33,24 @@ def argument_type(text: str) -> Attribute:
     """The type of a block's argument."""
     found = _ATTRIBUTES.get(text)
     if found is None:
-        try:
-            parser = BlockParser(text)
-            found = parser.parse_attribute()
-            if parser.pos != len(text) or "//" in text:
-                raise Unusual
-        except Unusual:
-            raise
-        except Exception as error:  # the strict parser meets it again, and reports it
-            raise Unusual from error
+        found = plain_block(text) or _parsed(text)
         if len(_ATTRIBUTES) >= 1 << 10:
             _ATTRIBUTES.clear()
         if len(text) < 200:
             _ATTRIBUTES[text] = found
+    return found
+
+
+def _parsed(text: str) -> Attribute:
+    try:
+        parser = BlockParser(text)
+        found = parser.parse_attribute()
+        if parser.pos != len(text) or "//" in text:
+            raise Unusual
+    except Unusual:
+        raise
+    except Exception as error:  # the strict parser meets it again, and reports it
+        raise Unusual from error
     return found
 
 

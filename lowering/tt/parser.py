@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import prod
 from typing import Any, NoReturn
 
 from xdsl.dialects import scf
@@ -56,6 +57,7 @@ from .spelling import NEWER
 _TYPE = re.compile(
     r"(?:tensor|!tt\.ptr|!tt\.tensordesc)<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|(?:i[0-9]+|f16|f32|f64|bf16|f8E\w+)\b(?![<.])"
 )
+_BLOCK = re.compile(r"tensor<([1-9][0-9]{0,9}(?:x[1-9][0-9]{0,9}){0,7})x(!tt\.ptr<\w+>|[a-zA-Z]\w*)>", re.ASCII)
 _SPLAT = re.compile(r"<(-?[0-9][0-9a-fA-FxX.eE+-]*|true|false)>\s*:\s*")
 _TYPES: dict[str, TypeAttribute] = {}
 _TYPES_LIMIT = 1 << 12
@@ -94,6 +96,23 @@ def read_strictly(text: str, source: str = "<text>") -> tuple[ModuleOp, BlockPar
                 for argument in block.args:
                     drop_unprintable_name(argument)
     return module, parser
+
+
+def plain_block(text: str) -> TypeAttribute | None:
+    """The type of a block such as `tensor<4x8xi32>`, if its elements were met before: there is nothing to parse then."""
+    match = _BLOCK.fullmatch(text)
+    element = None if match is None else _TYPES.get(match[2])
+    if match is None or element is None:
+        return None
+    shape = tuple(map(int, match[1].split("x")))
+    if prod(shape) > t.MAX_BLOCK_ELEMENTS:
+        return None
+    found = t.tensor(element, shape)
+    assert isinstance(found, TypeAttribute)
+    if len(_TYPES) >= _TYPES_LIMIT:
+        _TYPES.clear()
+    _TYPES[text] = found
+    return found
 
 
 def drop_unprintable_name(value: SSAValue | Block) -> None:
@@ -250,7 +269,7 @@ class BlockParser(Parser):
         match = _TYPE.match(self.lexer.input.content, start)
         if match is None:
             return self._nested_type()
-        found = _TYPES.get(match[0])
+        found = _TYPES.get(match[0]) or plain_block(match[0])
         if found is not None:
             self._resume_from(match.end())
             return found
