@@ -60,6 +60,6 @@ def check_calls(function: FuncOp, linked: Collection[str], library: Libdevice | 
             lacking = "none was found" if library is None else f"{library.name} lacks it"
             raise UnsupportedError(
                 f"@{function.sym_name.data}: {SIGNATURES[op.symbol.data].function} ({op.symbol.data}) on a GPU is NVIDIA's "
-                f"libdevice's, and {lacking}; fix: install the CUDA toolkit or the package nvidia-cuda-nvcc, or set {VARIABLE} "
+                f"libdevice's, and {lacking}; fix: install the CUDA toolkit or the package nvidia-nvvm, or set {VARIABLE} "
                 "to the path of libdevice.10.bc; or device='cpu'"
             )
