@@ -186,15 +186,17 @@ def launch_on_cuda(
     `_Arguments.add_quickly` takes them.
     """
     arguments = _Arguments(device, written)
-    has_maps = device.capability >= FIRST_CAPABILITY and bool(kernels.descriptors.mappable)
-    if has_maps:
+    # Devices without tensor copies have wide accesses to tensors that fit a map, of descriptors that are parameters.
+    may_fit = device.capability >= FIRST_CAPABILITY or any(isinstance(each.type, TensorDescType) for each, _ in supplied)
+    may_fit = may_fit and bool(kernels.descriptors.mappable)
+    if may_fit:
         supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
     for (parameter, arg), size in zip(supplied, sizes, strict=True):
         if not arguments.add_quickly(size, arg):
             arguments.add(parameter, arg)
     if 0 in grid:
         return
-    described = _described(device, kernels, supplied, arguments.words) if has_maps else {}
+    described = _described(device, kernels, supplied, arguments.words) if may_fit else {}
     ranges = arguments.ranges()
     made: list[CudaMemory] = []
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ class GpuKernels:
 
     def __init__(
         self,
-        simplified: Callable[[Collection[int], Collection[str]], FuncOp],
+        simplified: Callable[[Collection[int], Collection[str], Collection[int]], FuncOp],
         parameters: Sequence[Parameter],
         made: Callable[[], tuple[MadeDescriptor, ...]],
         written: Callable[[], Places],
@@ -69,7 +69,7 @@ class GpuKernels:
         store: CompileCache | None,
     ) -> None:
         """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
-        functions of libdevice.
+        functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1.
 
         made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
         written: the parameters, after the passes, behind which it writes.
@@ -118,7 +118,8 @@ class GpuKernels:
         Library functions are called where there is a libdevice (see `runtime.libdevice`), else joinery's own.
 
         multiples: parameters, after the passes, whose address or value is a multiple of 16.
-        described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors.
+        described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
+            copies have wide accesses by them: last strides are 1, the others and addresses multiples of 16 bytes.
 
         Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only libdevice has.
         """
@@ -126,16 +127,22 @@ class GpuKernels:
         if warps not in WARPS:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
         fitting: list[int] = []
-        if resolved.has_tensor_copies and described != ():
+        along: dict[int, Mapping[int, int]] = {}
+        if described != ():
             fitting = [number for number in self.descriptors.mappable if described is None or number in described]
+        if not resolved.has_tensor_copies:  # they are pointers there, whose strides are known to be regular
+            along = {number: words for number in fitting if (words := self.descriptors.regular(number)) is not None}
+            fitting = []
         library = current_libdevice() if self._symbols else None
-        key = (target, warps, multiples, tuple(fitting), "" if library is None else library.digest)
+        key = (target, warps, multiples, (*fitting, *along), "" if library is None else library.digest)
         with self._lock:
             if key not in self._codes:
                 linked = linked_functions(self._symbols, library, resolved, self._store)
-                function = self._simplified(fitting, linked)
+                function = self._simplified(fitting, linked, along)
                 check_calls(function, linked, library)
-                lowered = lower_to_threads(function, resolved, warps, dict.fromkeys(multiples, MULTIPLE))
+                facts = {word: least for each in along.values() for word, least in each.items()}
+                facts |= dict.fromkeys(multiples, MULTIPLE)
+                lowered = lower_to_threads(function, resolved, warps, facts)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, numbers)
@@ -158,7 +165,7 @@ class GpuKernels:
         if 0 in grid:
             return None
         described: tuple[int, ...] = ()
-        if gpu_target(target).has_tensor_copies:
+        if gpu_target(target).has_tensor_copies or any(isinstance(each.type, TensorDescType) for each, _ in supplied):
             described = tuple(self.fitting(supplied, values))
         multiples = tuple(i for i, value in enumerate(values) if is_multiple(value))
         code = self.code(target, warps, multiples, described)

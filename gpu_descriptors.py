@@ -22,7 +22,7 @@ from .lowering.tt.descriptor_types import TensorDescType
 from .lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
 from .lowering.tt.made_descriptors import MadeDescriptor, first_words
 from .lowering.tt.provenance import ANYWHERE, Places, overlap
-from .lowering.tt.types import bit_width
+from .lowering.tt.types import PointerType, bit_width
 
 MULTIPLE = 16
 """Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are.
@@ -74,6 +74,17 @@ class Descriptors:
         self._used = sorted({word for each in expressions for word in each.arguments})
         self._known: dict[tuple[int, ...], list[tuple[TensorSizes, int] | None]] = {}
 
+    @property
+    def integers(self) -> tuple[int, ...]:
+        """The words of a launch that are addresses or integers, but for last strides."""
+        found: list[int] = []
+        for type_, first in zip(self._types, self._words, strict=True):
+            if isinstance(type_, TensorDescType):
+                found += range(first, first + 2 * len(type_.shape))
+            elif isinstance(type_, PointerType) or str(type_) in ("i32", "i64"):
+                found.append(first)
+        return tuple(found)
+
     def number_of(self, source: TensorSource, among: Sequence[int]) -> int:
         """A descriptor of what a tensor map describes."""
         return next(number for number in among if self._source(number) == source)
@@ -84,6 +95,16 @@ class Descriptors:
         type_ = self._types[number]
         assert isinstance(type_, TensorDescType)
         return TensorSource.of_parts(self._words[number], len(type_.shape))
+
+    def regular(self, number: int) -> dict[int, int] | None:
+        """Of a tensor that fits a tensor map: word of a launch → the multiple that it is of, for its address (in bytes) and all
+        strides but the last (in elements). None for descriptors that are no parameters."""
+        if number >= self._count:
+            return None
+        type_, base = self._types[number], self._words[number]
+        assert isinstance(type_, TensorDescType)
+        rank, size = len(type_.shape), max(1, bit_width(type_.elem) // 8)
+        return {base: MULTIPLE, **dict.fromkeys(range(base + 1 + rank, base + 2 * rank), max(1, MULTIPLE // size))}
 
     def fitting(
         self, supplied: Supplied, words: Sequence[Any], written: Callable[[], Places]

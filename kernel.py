@@ -273,15 +273,23 @@ class Kernel:
         return self._gpu.code(target).ptx
 
     def gpu_code(
-        self, target: str = DEFAULT_TARGET, warps: int = DEFAULT_WARPS, *, tensor_maps: bool = False
+        self,
+        target: str = DEFAULT_TARGET,
+        warps: int = DEFAULT_WARPS,
+        *,
+        tensor_maps: bool = False,
+        multiples: bool = False,
     ) -> GpuCode:
         """PTX with what a launch of it needs. `warps`: how many warps of 32 threads run one program, a power of two up to 32.
         tensor_maps: whether descriptors are of tensors that fit tensor maps, which the code takes then: those that are
-        parameters, and those that the kernel makes of what is the same in all programs.
+        parameters, and those that the kernel makes of what is the same in all programs. Targets without tensor copies have
+        wide accesses to them.
+        multiples: whether addresses and integers are multiples of 16, but for last strides. Launches find out which are.
 
         Raises what `ptx` raises.
         """
-        return self._gpu.code(target, warps, described=None if tensor_maps else ())
+        words = self._gpu.descriptors.integers if multiples else ()
+        return self._gpu.code(target, warps, words, None if tensor_maps else ())
 
     @functools.cached_property
     def _gpu(self) -> GpuKernels:
@@ -333,13 +341,14 @@ class Kernel:
                 found.add(signature.symbol.removesuffix("f"))
         return tuple(sorted(found))
 
-    def _simplified_for(self, keep: Collection[int], library: Collection[str]) -> FuncOp:
-        """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice."""
-        if not keep and not library:
+    def _simplified_for(self, keep: Collection[int], library: Collection[str], along: Collection[int]) -> FuncOp:
+        """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice.
+        along: descriptors of tensors whose last stride is 1."""
+        if not keep and not library and not along:
             with self._lock:
                 return self._simplified()
         function = self._own_function()
-        run_passes(function, keep=keep, numerics=self.numerics, library=library)
+        run_passes(function, keep=keep, numerics=self.numerics, library=library, along=along)
         return function
 
     def _lowered_for(self, circumstances: Circumstances) -> HostKernel:

@@ -95,7 +95,7 @@ def ours(path: Path, target: str, warps: int, numerics: str) -> dict[str, Any]:
     jn.kernel.from_ttir(HERE / "kernels" / "vec_add.ttir").ptx(target)  # loads LLVM
     start = time.perf_counter()
     kernel = jn.kernel.from_ttir(path, numerics=numerics)
-    code = kernel.gpu_code(target, warps, tensor_maps=True)
+    code = kernel.gpu_code(target, warps, tensor_maps=True, multiples=True)
     elapsed = time.perf_counter() - start
     found = facts(*assemble(code.ptx, target))
     return {**found, "shared memory": code.lowered.shared_bytes, "ms to PTX": round(1000 * elapsed, 1)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from xdsl.dialects import cf, scf
+from xdsl.dialects import arith, cf, scf
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FunctionType, i32
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
@@ -29,12 +29,13 @@ from .made_descriptors import SOURCE, first_words, made_descriptors, source_attr
 _LONGEST_CHAIN = 64
 
 
-def expand_descriptors(function: FuncOp, keep: Collection[int] = ()) -> None:
+def expand_descriptors(function: FuncOp, keep: Collection[int] = (), along: Collection[int] = ()) -> None:
     """Rewrites a function without calls in place; nothing happens where there are no descriptors and no block pointers.
 
     keep: numbers of descriptors whose loads, or stores, stay as they are: of parameters, if nothing else is done with them;
     behind these numbers come those of `made_descriptors`, in order. For each there is a parameter of the descriptor's type
     behind the others then; its attribute SOURCE says what it describes.
+    along: numbers of parameters whose tensor has stride 1 along its last axis.
 
     Raises `UnsupportedError` for descriptors that go to operations other than accesses, selects and structured control flow.
     """
@@ -46,7 +47,7 @@ def expand_descriptors(function: FuncOp, keep: Collection[int] = ()) -> None:
     if any(number >= len(arguments) for number in keep):
         found = enumerate(made_descriptors(function).items(), len(arguments))
         made = [(each.source, makers) for number, (each, makers) in found if number in keep]
-    _Expansion(function, kept, made).run()
+    _Expansion(function, kept, made, along).run()
 
 
 def _is_concerned(op: Operation) -> bool:
@@ -65,10 +66,12 @@ class _Expansion:
         function: FuncOp,
         kept: Sequence[BlockArgument],
         made: Sequence[tuple[TensorSource, Sequence[MakeTensorDescriptorOp]]],
+        along: Collection[int],
     ) -> None:
         self.function = function
         self._kept: set[SSAValue] = set(kept)
         self._made = made
+        self._along = along
         self.parts: dict[SSAValue, Parts] = {}
         self._zeros: dict[tuple[SSAValue, int], int] = {}
         self._replaced: dict[SSAValue, SSAValue] = {}
@@ -94,7 +97,8 @@ class _Expansion:
             types += own
             attrs += [DictionaryAttr({}) if argument in composite or not given else given[index]] * len(own)
             if argument in composite:
-                self.parts[argument] = tuple(entry.insert_arg(type_, argument.index) for type_ in own)
+                parts = [entry.insert_arg(type_, argument.index) for type_ in own]
+                self.parts[argument] = (*parts[:-2], self._one(entry), parts[-1]) if index in self._along else tuple(parts)
         maps: list[tuple[TensorSource, Sequence[SSAValue]]] = []
         for number, argument in enumerate(arguments):
             if argument in self._kept:
@@ -118,6 +122,15 @@ class _Expansion:
         if given or self._kept:
             self.function.properties["arg_attrs"] = ArrayAttr(attrs)
         return composite
+
+    @staticmethod
+    def _one(entry: Block) -> SSAValue:
+        """The stride of neighbours."""
+        op = arith.ConstantOp.from_int_and_width(1, 64)
+        first = entry.first_op
+        assert first is not None  # a terminator at least
+        entry.insert_op_before(op, first)
+        return op.result
 
     # Blocks of operations
 

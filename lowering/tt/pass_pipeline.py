@@ -71,6 +71,7 @@ def run_passes(
     keep: Collection[int] = (),
     numerics: str = "strict",
     library: Collection[str] = (),
+    along: Collection[int] = (),
 ) -> None:
     """Run the passes in order on a function, which is changed in place.
 
@@ -78,6 +79,7 @@ def run_passes(
         stop_after: the name of the last pass to run; None for all.
         watch: called after each pass.
         keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
+        along: numbers of descriptors of tensors whose last stride is 1, see `expand_descriptors`.
         library: functions that stay calls of a device's library, see `expand_libdevice`.
         numerics: "strict", with which the pass "fast-math" leaves everything as it is, or "fast".
 
@@ -88,7 +90,7 @@ def run_passes(
         raise UserError(f"no pass {stop_after!r}; the passes are {', '.join(names)}")
     for each in PASSES:
         if each.run is expand_descriptors:
-            expand_descriptors(function, keep)
+            expand_descriptors(function, keep, along)
         elif each.run is expand_libdevice:
             expand_libdevice(function, library)
         elif each.run is not allow_fast_math or numerics == "fast":

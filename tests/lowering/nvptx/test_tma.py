@@ -292,11 +292,11 @@ def copy(shape: str, elem: str, rank: int = 2, reads_target: bool = False) -> jn
     }}""")
 
 
-def launched(kernel: jn.kernel.Kernel, source: Any, target: Any) -> bool:
+def launched(kernel: jn.kernel.Kernel, source: Any, target: Any, gpu: str = "sm_90a") -> bool:
     """Run on a simulated GPU and compare with the interpreter; whether TMA did it."""
     expected = target.array.copy()
     kernel.interpret((1,), source, jn.TensorDescriptor(expected, target.shape, target.strides))
-    kernel.launch((1,), source, target, device="ptxsim", target="sm_90a", sanitize=True)
+    kernel.launch((1,), source, target, device="ptxsim", target=gpu, sanitize=True)
     np.testing.assert_array_equal(target.array, expected)
     (code,) = kernel._gpu._codes.values()
     return "bulk.tensor" in code.ptx
@@ -352,6 +352,25 @@ def test_what_is_read_and_written_is_no_map() -> None:
     kernel = copy("8x32", "f32", reads_target=True)
     code = kernel.gpu_code("sm_90a", tensor_maps=True)
     assert [each.parameter for each in code.kernel.tensor_maps] == [0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "fits"),
+    [
+        ((8, 32), (32, 1), True), ((7, 32), (36, 1), True), ((8, 32), (33, 1), False), ((8, 32), (1, 8), False),
+        ((8, 29), (32, 1), True), ((0, 32), (32, 1), False),
+    ],
+)  # fmt: skip
+def test_older_targets_have_wide_accesses_to_tensors_that_fit(
+    shape: tuple[int, ...], strides: tuple[int, ...], fits: bool
+) -> None:
+    """Launches find out that the last stride is 1, and that rows start at multiples of 16 bytes."""
+    kernel = copy("8x32", "f32")
+    target = jn.TensorDescriptor(np.zeros((9, 36), np.float32), shape, strides)
+    assert not launched(kernel, jn.TensorDescriptor(some((8, 64), "f32")), target, "sm_80")
+    (((_, _, _, described, _), code),) = kernel._gpu._codes.items()
+    assert described == ((0, 1) if fits else (0,))
+    assert ("st.global.v2" in code.ptx) == (fits and shape[1] % 16 == 0)  # two elements per thread
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89"])
