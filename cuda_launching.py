@@ -186,9 +186,7 @@ def launch_on_cuda(
     `_Arguments.add_quickly` takes them.
     """
     arguments = _Arguments(device, written)
-    # Devices without tensor copies have wide accesses to tensors that fit a map, of descriptors that are parameters.
-    may_fit = device.capability >= FIRST_CAPABILITY or any(isinstance(each.type, TensorDescType) for each, _ in supplied)
-    may_fit = may_fit and bool(kernels.descriptors.mappable)
+    may_fit = kernels.may_fit(device.capability >= FIRST_CAPABILITY)
     if may_fit:
         supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
     for (parameter, arg), size in zip(supplied, sizes, strict=True):

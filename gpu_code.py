@@ -94,6 +94,12 @@ class GpuKernels:
     def _symbols(self) -> Sequence[str]:
         return self._named()
 
+    def may_fit(self, has_tensor_copies: bool) -> bool:
+        """Whether it matters to the code which tensors fit a tensor map. Without tensor copies only those of parameters do, and
+        what the kernel makes need not be looked for."""
+        is_described = has_tensor_copies or any(isinstance(each.type, TensorDescType) for each in self._parameters)
+        return is_described and bool(self.descriptors.mappable)
+
     def fitting(self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any]) -> dict[int, DescribedTensor]:
         """See `Descriptors.fitting`."""
         return self.descriptors.fitting(supplied, words, self._written)
@@ -165,7 +171,7 @@ class GpuKernels:
         if 0 in grid:
             return None
         described: tuple[int, ...] = ()
-        if gpu_target(target).has_tensor_copies or any(isinstance(each.type, TensorDescType) for each, _ in supplied):
+        if self.may_fit(gpu_target(target).has_tensor_copies):
             described = tuple(self.fitting(supplied, values))
         multiples = tuple(i for i, value in enumerate(values) if is_multiple(value))
         code = self.code(target, warps, multiples, described)

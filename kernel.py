@@ -104,7 +104,7 @@ class Kernel:
         copy it."""
         with self._reading:
             module, self._unused = self._unused, None
-        return parse(self._text, check=False) if module is None else module
+        return parse(self._text) if module is None else module
 
     @functools.cached_property
     def _module(self) -> Any:

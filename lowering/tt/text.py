@@ -30,7 +30,7 @@ _DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
 
 
 @no_collection()
-def parse(text: str, source: str = "<text>", check: bool = True) -> ModuleOp:
+def parse(text: str, source: str = "<text>") -> ModuleOp:
     """Read a module and verify it. `source` names the text in messages.
 
     Raises:
@@ -38,7 +38,7 @@ def parse(text: str, source: str = "<text>", check: bool = True) -> ModuleOp:
     """
     made: dict[Operation, Template] = {}
     module = read_lines(text, made) or read_module(text, source)
-    if not check or first_problem(module, made) is None:
+    if first_problem(module, made) is None:
         return module
     return _read_and_checked_strictly(text, source)
 
