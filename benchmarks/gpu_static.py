@@ -3,7 +3,7 @@ the same text.
 
 python benchmarks/gpu_static.py [NAME …] [--target sm_80] [--warps 4]
 
-For each text of `kernels/gpu_*.ttir`: registers, spilled bytes, instructions in all and in the longest loop, matrix
+For each text of `kernels/gpu_*.ttir`: registers, spilled bytes, instructions in all and in the main loop, matrix
 instructions and accesses by width, barriers, shared memory. It needs Triton in the environment (its disassembler too); no GPU.
 """
 
@@ -50,8 +50,9 @@ def sass(cubin: bytes) -> list[tuple[int, str, str]]:
     return [each for each in found if each[1] != "NOP"]
 
 
-def longest_loop(code: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
-    """The instructions of the innermost loop with most of them: a branch back with no other branch back inside."""
+def main_loop(code: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+    """The instructions of the innermost loop (a branch back with no other one inside) that has most matrix instructions, or
+    most of all."""
     back = []
     for address, opcode, operands in code:
         target = re.search(r"0x([0-9a-f]+)", operands)
@@ -59,12 +60,13 @@ def longest_loop(code: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]
             back.append((int(target[1], 16), address))
     inner = [loop for loop in back if not any(other != loop and loop[0] <= other[0] and other[1] <= loop[1] for other in back)]
     bodies = [[each for each in code if low <= each[0] <= high] for low, high in inner]
-    return max(bodies, key=len, default=[])
+    matrix = re.compile(COUNTED["matrix"])
+    return max(bodies, key=lambda body: (sum(bool(matrix.match(opcode)) for _, opcode, _ in body), len(body)), default=[])
 
 
 def facts(cubin: bytes, usage: str) -> dict[str, Any]:
     code = sass(cubin)
-    loop = longest_loop(code)
+    loop = main_loop(code)
     names = Counter(opcode for _, opcode, _ in code)
     found: dict[str, Any] = {"instructions": len(code), "in the loop": len(loop)}
     for what, pattern in COUNTED.items():
@@ -137,7 +139,7 @@ def main() -> int:
             "triton": triton_s(path, options.target, options.warps),
         }
         results[path.stem] = rows
-        print(f"{path.stem}, {options.target}, {options.warps} warps   (in brackets: in the longest loop)")
+        print(f"{path.stem}, {options.target}, {options.warps} warps   (in brackets: in the main loop)")
         if "refused" in rows["triton"]:
             print(f"  Triton refuses it: {rows['triton']['refused']}")
         print(f"  {'':18} {'strict':>12} {'fast':>12} {'Triton':>24}")

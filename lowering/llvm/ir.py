@@ -235,7 +235,8 @@ class Function:
         self.name = name
         self.params = [V(f"%{n}", t if t[0] == "<" else t.split(" ")[0]) for t, n in params]
         head = ", ".join(f"{t} %{n}" for t, n in params)
-        self.head = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head}) {attributes} {{"
+        self._head = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head})"
+        self.attributes = attributes
         self.lines: list[str] = ["entry:"]
         self._all = self.lines
         self._known: list[dict[str, V]] | None = [{}] if numbering else None
@@ -347,7 +348,8 @@ class Function:
 
     def text(self) -> str:
         self._print_phis()
-        return "\n".join([self.head, self.lines[0], *self._entry_allocas, *filter(None, self.lines[1:]), "}", ""])
+        head = f"{self._head} {self.attributes} {{"
+        return "\n".join([head, self.lines[0], *self._entry_allocas, *filter(None, self.lines[1:]), "}", ""])
 
     @contextmanager
     def trial(self) -> Iterator[None]:

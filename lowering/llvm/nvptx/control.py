@@ -34,9 +34,20 @@ def lower_body(k: KernelLowering) -> None:
     region = k.function.body
     if len(region.blocks) == 1:
         k.block(region.blocks[0])
-        k.f.ret()
+        leave(k)
     else:
-        lower_graph(k, region, k.function, lambda last: k.f.ret())
+        lower_graph(k, region, k.function, lambda last: leave(k))
+
+
+def leave(k: KernelLowering) -> None:
+    """The end of a program: shared memory is there until copies have read it."""
+    k.shared.finish_copies(reading=True)
+    k.f.ret()
+
+
+def _starts_copies(op: Any) -> bool:
+    """Whether an operation's regions copy blocks to global memory on their way."""
+    return any(inner.name == "tt.descriptor_store" for inner in op.walk())
 
 
 # -- values in registers -------------------------------------------------------------------
@@ -102,11 +113,11 @@ def _for(k: KernelLowering, op: Any) -> None:
         return run()
 
     with k.order.several_ways(op), ExitStack() as stack:
-        k.shared.somebody_reads()
+        copies = k.shared.several_ways(_starts_copies(op))
         stack.enter_context(invariant_operands(k, op))
         layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
         start = flat(k, op.iter_args, layouts)
-        k.shared.somebody_reads()
+        k.shared.several_ways(copies)
         prepare(k, body)
         ahead = None if k.ev.only_layouts else _ahead(k, op, layouts, unsigned)
         more: list[V] = []
@@ -138,7 +149,7 @@ def _for(k: KernelLowering, op: Any) -> None:
         f.start(done, True)
         results = registers if ahead is None else ahead.end(registers)
         bind(k, op.results, layouts, results)
-        k.shared.somebody_reads()
+        k.shared.several_ways(copies)
 
 
 def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | Rounds | None:
@@ -186,10 +197,10 @@ def _while(k: KernelLowering, op: Any) -> None:
         return turn(passed, layouts)
 
     with k.order.several_ways(op):
-        k.shared.somebody_reads()
+        copies = k.shared.several_ways(_starts_copies(op))
         layouts = _carried_layouts(k, op.operands, before.args, on_trial)
         carried = flat(k, op.operands, layouts)
-        k.shared.somebody_reads()
+        k.shared.several_ways(copies)
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         entry = f.block
         f.branch(head)
@@ -217,7 +228,7 @@ def _while(k: KernelLowering, op: Any) -> None:
         f.join(slot, zip(registers, carried, following, strict=True), entry, latch)
         f.start(done, True)
         bind(k, op.results, results, outgoing)
-        k.shared.somebody_reads()
+        k.shared.several_ways(copies)
 
 
 # -- choices ---------------------------------------------------------------------------------
@@ -242,10 +253,10 @@ def _if(k: KernelLowering, op: Any) -> None:
         done = f.label("done")
         f.cond_branch(condition, *labels)
         ends: list[tuple[str, list[V]]] = []
-        reading = k.shared.state
+        pending = k.shared.pending
         for label, region in zip(labels, op.regions, strict=True):
             f.start(label, True)
-            k.shared.state = reading
+            k.shared.pending = pending
             values: list[V] = []
             if region.blocks:
                 with k.ev.scope():
@@ -254,7 +265,7 @@ def _if(k: KernelLowering, op: Any) -> None:
             ends.append((f.block, values))
             f.branch(done)
         f.start(done, True)
-        k.shared.somebody_reads()
+        k.shared.several_ways(pending.copies or _starts_copies(op))
         joined = [
             f.phi(type_, [(values[i], block) for block, values in ends])
             for i, type_ in enumerate(types(op.results, layouts))
@@ -288,6 +299,7 @@ def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[An
     }
     slots: dict[Any, tuple[int, list[V]]] = {}
     incoming: dict[Any, list[tuple[str, list[V]]]] = {block: [] for block in order}
+    copies = k.shared.several_ways(any(_starts_copies(block) for block in order))
     with k.order.several_ways(around):
         for block in order:
             if block is not order[0]:
@@ -296,7 +308,7 @@ def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[An
                 slots[block] = (len(f.lines), registers)
                 f.lines.append("")
                 bind(k, block.args, layouts[block], registers)
-            k.shared.somebody_reads()
+            k.shared.several_ways(copies)
             with k.ev.scope():
                 k.block_without_end(block)
                 if block.last_op.successors:

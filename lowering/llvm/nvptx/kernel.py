@@ -37,7 +37,6 @@ from .pipelining import MOST_STAGES
 from .reductions import REDUCTIONS
 from .scans import SCANS
 from .shared import ALIGNMENT, SharedMemory
-from .specialised import WARPS as PRODUCER_WARPS
 from .specialised import Producer, may_have_a_producer
 from .targets import WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
@@ -103,24 +102,24 @@ def lower_to_threads(
     functions = tuple([name for name in kernel.module.declarations if name in SIGNATURES])
     return GpuKernel(
         kernel.name, kernel.module.text(), target, warps, kernel.shared.bytes, types, maps,
-        0 if kernel.producer is None else PRODUCER_WARPS, kernel.assertions,
-        functions,
+        0 if kernel.producer is None else kernel.producer.warps, kernel.assertions, functions,
     )  # fmt: skip
 
 
 def _lowered(
     function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, has_producer: bool
 ) -> KernelLowering:
-    """With as many stages as there is room for."""
-    for stages in range(MOST_STAGES, 0, -1):
-        kernel = KernelLowering(function, target, warps, multiples, stages, has_producer)
+    """With as many stages as are wanted and there is room for."""
+    most = MOST_STAGES
+    while True:
+        kernel = KernelLowering(function, target, warps, multiples, most, has_producer)
         kernel.run()
         if kernel.producer is not None and kernel.producer.wanted:
-            kernel = KernelLowering(function, target, warps, multiples, stages, has_producer, kernel.producer.wanted)
+            kernel = KernelLowering(function, target, warps, multiples, most, has_producer, kernel.producer.reserved)
             kernel.run()
-        if kernel.shared.bytes <= target.shared_bytes or not kernel.is_pipelined:
-            break
-    return kernel
+        if kernel.shared.bytes <= target.shared_bytes or most == 1 or not kernel.stages:
+            return kernel
+        most = kernel.stages - 1
 
 
 def parameter_type(type_: Any) -> str:
@@ -145,9 +144,7 @@ class KernelLowering:
         self.module = Module(features=target.features)
         entry = function.body.blocks[0]
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
-        threads = (warps + (PRODUCER_WARPS if has_producer else 0)) * WARP_SIZE
-        bounds = f'nounwind "nvvm.reqntid"="{threads}"'
-        self.f = Function(self.module, self.name, params, attributes=bounds, linkage="ptx_kernel", numbering=True)
+        self.f = Function(self.module, self.name, params, linkage="ptx_kernel", numbering=True)
         self.t = Threads(self.f, warps)
         self.shared = SharedMemory(self.t)
         self.moves = Moves(self.t, self.shared)
@@ -165,7 +162,7 @@ class KernelLowering:
         self.producer: Producer | None = None
         self._has_producer = has_producer
         self.reserved = reserved  # bytes of shared memory that only the producer's stages use
-        self.is_pipelined = False
+        self.stages = 0  # the most of a loop that loads ahead
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
         self.texts: dict[str, str] = {}  # of the kernel's messages, → names
@@ -182,6 +179,16 @@ class KernelLowering:
     @property
     def warps(self) -> int:
         return self.t.warps
+
+    @property
+    def room(self) -> int:
+        """Bytes of shared memory that a loop may keep."""
+        return self.shared.room(self.target.shared_bytes)
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether programs go on to further parts of the work, so that no more of them are started than run side by side."""
+        return any(op.name == "tt.get_num_programs" for op in self.function.walk())
 
     # -- preparation -----------------------------------------------------------------
 
@@ -273,7 +280,14 @@ class KernelLowering:
             self._with_producer()
         else:
             lower_body(self)
+        f.attributes = f'nounwind "nvvm.reqntid"="{self.threads}"'
+        if self.producer is not None and self.producer.hands_over:
+            f.attributes += ' "nvvm.minctasm"="1"'  # the assembler ignores setmaxnreg without a bound
         self.module.add(f)
+
+    @property
+    def threads(self) -> int:
+        return (self.warps + (0 if self.producer is None else self.producer.warps)) * WARP_SIZE
 
     def _with_producer(self) -> None:
         self.shared.others = True
@@ -414,8 +428,7 @@ def _store(k: KernelLowering, op: Any) -> None:
     cache = _cache(attributes(op))
     if not is_tensor(op.ptr.type):
         k.order.before(op, None)
-        first = k.f.icmp("eq", k.t.call("read.ptx.sreg.tid.x", [], "i32"), const(0, "i32"))
-        guard = first if op.mask is None else k.f.binary("and", first, k.scalar(op.mask))
+        guard = k.t.is_first() if op.mask is None else k.f.binary("and", k.t.is_first(), k.scalar(op.mask))
         k.memory.store_word(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
         return
     layout = k.access_layout(op)

@@ -28,7 +28,10 @@ from .wgmma import Matrix
 if TYPE_CHECKING:
     from .kernel import KernelLowering
 
-MOST_STAGES = 3
+MOST_STAGES = 8
+"""Of a loop that asks for them."""
+USUAL_STAGES, USUALLY_AT_MOST = 3, 4
+"""Of others: more than three only where no fewer blocks share a multiprocessor for that."""
 CHUNK = 16
 """Bytes of one copy."""
 LOADS = ("tt.load", "tt.descriptor_load")
@@ -165,14 +168,25 @@ def _order(transposed: bool) -> tuple[int, int]:
 
 
 def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> Pipeline | None:
-    """With as many stages as shared memory has room for; None when there is room for one only."""
+    """In stages, as many as the loop asks for, or seem best, and shared memory has room for; None for one only."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
-    stages = min(k.most_stages, (k.shared.room(k.target.shared_bytes) + k.reserved) // size) if size else 0
+    if not size:
+        return None
+    wanted = int(attributes(op).get("tt.num_stages") or 0)
+    stages = min(k.most_stages, wanted if wanted > 0 else _usual_stages(k, size), (k.room + k.reserved) // size)
     if stages < 2:
         return None
+    k.stages = max(k.stages, stages)
     addresses, carried = address_slice(op, [stream.op for stream in streams])
     sums = _running_sums(k, op, streams, layouts)
     return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size, sums)
+
+
+def _usual_stages(k: KernelLowering, size: int) -> int:
+    """A persistent kernel has a multiprocessor to itself; of others, blocks side by side wait for memory in turns too."""
+    blocks = 1 if k.is_persistent else max(1, k.target.blocks(USUAL_STAGES * size))
+    fitting = [stages for stages in range(USUAL_STAGES, USUALLY_AT_MOST + 1) if k.target.blocks(stages * size) >= blocks]
+    return max(fitting, default=USUAL_STAGES)
 
 
 def _running_sums(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> dict[int, Any]:

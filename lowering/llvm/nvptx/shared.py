@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from ..ir import Function, V
 from .targets import WARP_SIZE
@@ -13,6 +14,15 @@ BUFFER = "jn_shared"
 ALIGNMENT = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What may still go on with memory that moves use. readers: "warp" or "block", who may still read what was exchanged last.
+    copies: whether bulk copies to global memory, which the first thread has started, may be on their way."""
+
+    readers: str = ""
+    copies: bool = False
+
+
 class SharedMemory:
     """Emits accesses to the buffer of a block. `bytes`: what the kernel needs of it."""
 
@@ -20,14 +30,16 @@ class SharedMemory:
         self.t = threads
         self.f: Function = threads.f
         self.bytes = 0
+        self.largest = 0  # what one move has needed at most
         self._floor = 0  # what lies below belongs to a loop
         self.barriers = 0
         self.others = False  # whether there are threads that never come to barriers
-        self.state = ""  # "warp" or "block": who may still read what was exchanged last
+        self.pending = Pending()
 
     def reserve(self, size: int) -> V:
         """Memory for one move; the next one may have the same."""
         self.bytes = max(self.bytes, self._floor + size)
+        self.largest = max(self.largest, size)
         return self.at(self.buffer, i32(self._floor))
 
     @property
@@ -72,6 +84,7 @@ class SharedMemory:
 
     def barrier(self) -> None:
         """All threads of the block: memory is in order afterwards."""
+        self.finish_copies()
         if self.t.warps == 1:
             self.t.call("bar.warp.sync", [ALL_LANES], "void")
         elif self.others:
@@ -79,13 +92,20 @@ class SharedMemory:
         else:
             self.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
         self.barriers += 1
-        self.state = ""
+        self.pending = Pending()
+
+    def finish_copies(self, reading: bool = False) -> None:
+        """The thread that has started bulk copies to global memory waits for them. reading: until they have read what they
+        copy."""
+        if self.pending.copies:
+            with self.f.when(self.t.is_first()):
+                self.t.call(f"cp.async.bulk.wait.group{'.read' if reading else ''}", [i32(0)], "void")
 
     def before_writing(self, warp_local: bool = False) -> None:
         """Wait until nobody reads what the last move left."""
-        if self.state == "warp" and warp_local:
+        if self.pending == Pending("warp") and warp_local:
             self.t.call("bar.warp.sync", [ALL_LANES], "void")
-        elif self.state:
+        elif self.pending.readers:
             self.barrier()
 
     def between(self, warp_local: bool = False) -> None:
@@ -96,15 +116,22 @@ class SharedMemory:
             self.barrier()
 
     def after_reading(self, warp_local: bool = False) -> None:
-        self.state = "warp" if warp_local and self.state != "block" else "block"
+        readers = "warp" if warp_local and self.pending.readers != "block" else "block"
+        self.pending = replace(self.pending, readers=readers)
 
-    def somebody_reads(self) -> None:
-        """At a place that several ways lead to: the last move may have been any."""
-        self.state = "block"
+    def copies_start(self) -> None:
+        """The first thread has started bulk copies from here to global memory."""
+        self.pending = Pending("block", copies=True)
+
+    def several_ways(self, copies: bool) -> bool:
+        """At a place that several ways lead to: the last move may have been any. copies: whether bulk copies to global memory
+        may have been started on one that has not been looked at. Whether any may be on their way now."""
+        self.pending = Pending("block", copies=self.pending.copies or copies)
+        return self.pending.copies
 
     @contextmanager
     def trial(self) -> Iterator[None]:
         """What happens inside leaves no trace."""
-        before = (self.bytes, self.barriers, self.state)
+        before = (self.bytes, self.largest, self.barriers, self.pending)
         yield
-        self.bytes, self.barriers, self.state = before
+        self.bytes, self.largest, self.barriers, self.pending = before

@@ -8,10 +8,10 @@ left in the loop. Where code before the loop has used the stages' memory, the wa
 The loop may stand in another one, as in persistent kernels: stages and phases go on from turn to turn of that one, so that the
 blocks of the next tile arrive while the last one is stored. The stages have memory of their own then.
 
-One warp is enough, and no registers need be handed over (setmaxnreg): it gets as many as each of the others, which leaves 8 of
-them 224.
+One warp is enough. Where a multiprocessor has room for one block only, and the others gain by it, it comes as a group of four,
+as registers can be handed over by whole warpgroups (setmaxnreg): three of them end at once.
 
-Source: NVIDIA, "PTX ISA", "mbarrier", "cp.async.bulk.tensor".
+Source: NVIDIA, "PTX ISA", "mbarrier", "cp.async.bulk.tensor", "setmaxnreg".
 """
 
 from __future__ import annotations
@@ -25,17 +25,31 @@ from ..ir import Function, V
 from ..syntax import is_tensor
 from .shared import ALIGNMENT
 from .stages import Ahead
+from .targets import REGISTERS, WARP_SIZE
 from .threads import i32
-from .tma import BARRIER_BYTES, first_thread, wait_for_phase
-from .wgmma import address
+from .tma import BARRIER_BYTES, wait_for_phase
+from .wgmma import GROUP, address
 
 if TYPE_CHECKING:
     from .carried import Layouts
     from .kernel import KernelLowering
     from .pipelining import Pipeline
 
-WARPS = 1
-"""More than those that compute."""
+OWN_REGISTERS = 40
+"""Of a thread of a group that has handed over registers; addresses and coordinates need fewer."""
+
+
+def _registers(threads: int, kept: int = 0) -> int:
+    """Of each of so many threads of a multiprocessor, as they are handed out, when others keep some."""
+    return min(256, (REGISTERS - kept) // threads // 8 * 8)
+
+
+def _handed_over(warps: int) -> int | None:
+    """What each thread of these warps can have when a warpgroup beside them keeps `OWN_REGISTERS`; None where it has that
+    anyway beside a single warp."""
+    found = _registers(warps * WARP_SIZE, kept=GROUP * WARP_SIZE * OWN_REGISTERS)
+    at_first, alone = (_registers((warps + more) * WARP_SIZE) for more in (GROUP, 1))
+    return found if warps % GROUP == 0 and found > alone and at_first > OWN_REGISTERS else None
 
 
 def _loads_blocks(loop: Any) -> bool:
@@ -112,21 +126,24 @@ class Producer:
     def __init__(self, k: KernelLowering) -> None:
         self.k = k
         self.is_busy = False
+        self.hands_over = False
         f = k.f
         self._label, consumers = f.label("producer"), f.label("consumers")
-        self._first = first_thread(k)
+        self._first = k.t.is_first()
         f.emit("")
         self._slot = len(f.lines) - 1
         k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
         f.cond_branch(f.icmp("uge", k.t.warp, i32(k.warps)), self._label, consumers)
         self._known, self._remembered = f.known(), k.t.all_remembered()
         f.start(consumers, True)
+        f.emit("")
+        self._increase = len(f.lines) - 1
         self._lines: list[str] = []
         self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
         """Between loops: what the next one starts with, see `Consumed`. The stages lie behind the mbarriers, or elsewhere where
         they have no memory of their own."""
-        self.wanted = 0
-        """Bytes that the stages need for themselves."""
+        self.wanted: Pipeline | None = None
+        """Whose stages need memory of their own."""
 
     def full(self, offset: V) -> V:
         """The mbarrier that counts a stage's bytes, at an offset among them."""
@@ -135,6 +152,19 @@ class Producer:
     def free(self, offset: V) -> V:
         """The mbarrier that counts the warps that have read a stage."""
         return self.k.shared.at(self.full(i32(ALIGNMENT // 2)), offset)
+
+    @property
+    def warps(self) -> int:
+        """More than those that compute."""
+        return GROUP if self.hands_over else 1
+
+    @property
+    def reserved(self) -> int:
+        """Bytes for the stages that are wanted, as many as leave room for what the kernel moves besides; two at least."""
+        k, pipeline = self.k, self.wanted
+        assert pipeline is not None
+        room = (k.target.shared_bytes - ALIGNMENT - k.shared.largest) // pipeline.stage_bytes
+        return max(2, min(pipeline.stages, room)) * pipeline.stage_bytes
 
     def make_barriers(self, stages: int) -> None:
         """At the start of the kernel, for the loop that was found."""
@@ -156,7 +186,9 @@ class Producer:
             scalars, nodes = dict(k.scalars), dict(k.nodes)
             begin, end = f.label("copies"), f.label("end")
             f.start(self._label)
-            f.cond_branch(f.icmp("eq", k.t.lane, i32(0)), begin, end)
+            f.emit("")
+            thread = k.t.call("read.ptx.sreg.tid.x", [], "i32")
+            f.cond_branch(f.icmp("eq", thread, i32(k.warps * WARP_SIZE)), begin, end)
             f.start(begin)
             yield end
             f.start(end)
@@ -164,8 +196,18 @@ class Producer:
             k.scalars, k.nodes = scalars, nodes
 
     def finish(self) -> None:
-        """Behind everything else."""
-        self.k.f.lines += self._lines
+        """Behind everything else, when it is known what the kernel needs."""
+        k, registers = self.k, _handed_over(self.k.warps)
+        if self.is_busy and registers is not None and k.target.blocks(k.shared.bytes) == 1:
+            self.hands_over = True
+            k.f.lines[self._increase] = self._set_registers("inc", registers)
+            self._lines[1] = self._set_registers("dec", OWN_REGISTERS)
+        k.f.lines += self._lines
+
+    def _set_registers(self, way: str, count: int) -> str:
+        with _apart(self.k.f) as lines:
+            self.k.t.call(f"setmaxnreg.{way}.sync.aligned.u32", [i32(count)], "void")
+        return "\n".join(lines)
 
 
 class Rounds:
@@ -214,7 +256,7 @@ class Consumed(Ahead):
         if self._has_room:
             pipeline = replace(pipeline, stages=k.reserved // pipeline.stage_bytes)
         elif slice_.around is not None:
-            k.producer.wanted = pipeline.stages * pipeline.stage_bytes
+            k.producer.wanted = pipeline
         super().__init__(k, op, pipeline, layouts, unsigned)
         self._bounds: tuple[V, V] | None = None
         self._own: Sequence[V] = ()
@@ -248,6 +290,7 @@ class Consumed(Ahead):
                 self._rounds(ring)
             k.f.branch(end)
         if self._is_taken:
+            k.shared.finish_copies(reading=True)
             k.t.call("fence.proxy.async.shared_cta", [], "void")
             with k.f.when(k.f.icmp("eq", k.t.lane, i32(0))):
                 for stage in range(pipeline.stages):

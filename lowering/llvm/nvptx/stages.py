@@ -27,7 +27,6 @@ from .threads import bits_of, i32
 from .tma import (
     BARRIER_BYTES,
     expect,
-    first_thread,
     make_barriers,
     remove_barriers,
     start_copies,
@@ -89,7 +88,6 @@ class Ahead:
         self._kept = k.shared.kept(self._bytes + BARRIER_BYTES * own_barriers)
         self._buffer = k.shared.buffer
         self._fenced = any(isinstance(stream.operand, Matrix) for stream, _ in pipeline.copied)
-        k.is_pipelined = True
 
     @property
     def has_barriers(self) -> bool:
@@ -234,7 +232,7 @@ class Ahead:
             if self.pipeline.copied:
                 k.t.call("cp.async.commit.group", [], "void")
             if self.pipeline.mapped:
-                with k.t.where(None if goes_on is None else k.f.binary("and", first_thread(k), goes_on)):
+                with k.t.where(None if goes_on is None else k.f.binary("and", k.t.is_first(), goes_on)):
                     self._start_mapped(place, barrier)
             yielded = self.op.body.blocks[0].last_op.operands
             following = flat(k, [yielded[number] for number in self.pipeline.carried], self.layouts)

@@ -11,20 +11,28 @@ from difflib import get_close_matches
 from ....promotion.errors import UserError
 
 WARP_SIZE = 32
+REGISTERS = 1 << 16
+"""Of a multiprocessor, of 32 bits."""
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
 """Of kernels from texts: the GPU that PTX is made for, and how many warps run one program."""
+_KIB = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, bytes of shared memory of a
-    block of threads, and multiprocessors of the largest chip of its kind, for cost models."""
+    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, bytes of shared memory that a block
+    of threads may have, and multiprocessors of the largest chip of its kind, for cost models."""
 
     name: str
     ptx: int
     shared_bytes: int
     processors: int
+
+    def blocks(self, shared_bytes: int) -> int:
+        """How many blocks with so much shared memory a multiprocessor has room for: it has a KiB more than the largest block
+        may take, and each block costs it one more than it asks for."""
+        return (self.shared_bytes + _KIB) // (shared_bytes + _KIB)
 
     @property
     def capability(self) -> int:
@@ -56,7 +64,6 @@ class GpuTarget:
         return f"+ptx{self.ptx}"
 
 
-_KIB = 1 << 10
 TARGETS: dict[str, GpuTarget] = {
     each.name: each
     for each in (

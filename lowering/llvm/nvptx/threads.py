@@ -94,6 +94,14 @@ class Threads:
         self._scopes[-1][key] = value
         return value
 
+    def is_first(self) -> V:
+        """Whether this is the first thread of the block."""
+        found = self.remembered("first thread")
+        if found is None:
+            first = self.f.icmp("eq", self.call("read.ptx.sreg.tid.x", [], "i32"), i32(0))
+            found = self.remember("first thread", first)
+        return found
+
     # -- linear functions ------------------------------------------------------------
 
     def _parts(self, maps: Sequence[tuple[V, Sequence[int]]]) -> V | None:

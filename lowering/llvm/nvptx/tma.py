@@ -100,18 +100,10 @@ def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
 # -- barriers ---------------------------------------------------------------------------------
 
 
-def first_thread(k: KernelLowering) -> V:
-    """Whether this is the thread that starts copies."""
-    found = k.t.remembered("first thread")
-    if found is None:
-        found = k.t.remember("first thread", k.f.icmp("eq", k.t.call("read.ptx.sreg.tid.x", [], "i32"), i32(0)))
-    return found
-
-
 def make_barriers(k: KernelLowering, places: Sequence[V]) -> None:
     """mbarriers of one arrival each; all threads may use them afterwards."""
     k.t.call("fence.proxy.async.shared_cta", [], "void")  # what was there has been written by ordinary stores
-    with k.f.when(first_thread(k)):
+    with k.f.when(k.t.is_first()):
         for place in places:
             k.t.call("mbarrier.init.shared", [place, i32(1)], "void")
         k.t.call("fence.mbarrier_init.release.cluster", [], "void")
@@ -121,7 +113,7 @@ def make_barriers(k: KernelLowering, places: Sequence[V]) -> None:
 def remove_barriers(k: KernelLowering, places: Sequence[V]) -> None:
     """When nobody waits at them any more their memory is free."""
     k.shared.barrier()
-    with k.f.when(first_thread(k)):
+    with k.f.when(k.t.is_first()):
         for place in places:
             k.t.call("mbarrier.inval.shared", [place], "void")
     k.shared.after_reading()
@@ -181,7 +173,7 @@ def _load(k: KernelLowering, op: Any) -> None:
     barrier = k.shared.at(base, i32(block.bytes))
     k.shared.before_writing()
     make_barriers(k, [barrier])
-    with k.f.when(first_thread(k)):
+    with k.f.when(k.t.is_first()):
         expect(k, barrier, block.bytes)
         start_copies(k, op, block, base, barrier)
     wait_for_phase(k, barrier, i32(0))
@@ -213,7 +205,7 @@ def _read(k: KernelLowering, elem: str, layout: LinearLayout, shared: LinearLayo
 
 
 def _store(k: KernelLowering, op: Any) -> None:
-    """A block through shared memory; the copy is done when the program goes on."""
+    """A block through shared memory. The program goes on; the next barrier waits for the copy, or its end."""
     k.order.before(op, None)
     elem, shape = element_name(op.src.type), shape_of(op.src.type)
     block = mapped_block(op.desc.type)
@@ -229,14 +221,13 @@ def _store(k: KernelLowering, op: Any) -> None:
         store_block(k, values, elem, flat, block.layout, base)
     k.t.call("fence.proxy.async.shared_cta", [], "void")
     k.shared.between()
-    with k.f.when(first_thread(k)):
+    with k.f.when(k.t.is_first()):
         for row, column, offset in block.boxes:
             place = k.shared.at(base, i32(offset))
             operands = [place, k.scalar(op.desc), *_coordinates(k, op.indices, row, column), V("0", "i64"), V("false", "i1")]
             k.t.call(f"cp.async.bulk.tensor.s2g.tile.{len(block.box)}d", operands, "void")
         k.t.call("cp.async.bulk.commit.group", [], "void")
-        k.t.call("cp.async.bulk.wait.group", [i32(0)], "void")
-    k.shared.after_reading()
+    k.shared.copies_start()
 
 
 def _store_matrices(

@@ -56,7 +56,7 @@ def test_a_persistent_product(name: str, programs: int, m: int, n: int, k: int) 
     kernel.launch((programs,), a, b, c, m, n, k, device="ptxsim", target="sm_90a", sanitize=True, warps=8)
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.T.astype(np.float32)).astype(np.float16))
     code = code_of(kernel)
-    assert (len(code.lowered.tensor_maps), code.lowered.producers, "stmatrix" in code.ptx) == (3, 1, True)
+    assert (len(code.lowered.tensor_maps), code.lowered.producers, "stmatrix" in code.ptx) == (3, 4, True)
 
 
 @pytest.mark.parametrize("length", [64, 168, 200])

@@ -17,6 +17,7 @@ from joinery.runtime.ptxsim import Module, PtxCheckError
 
 TEXT = (Path(__file__).parents[3] / "benchmarks" / "kernels" / "gpu_matmul_f16.ttir").read_text()
 TILE = 128
+STAGE = 2 * TILE * 64 * 2
 
 
 def matrices(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -31,12 +32,13 @@ def arguments(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[object, ...]
     return (a, b, c, m, n, k, k, n, n)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-def test_the_loop_is_pipelined(target: str) -> None:
+@pytest.mark.parametrize(("target", "stages"), [("sm_80", 4), ("sm_90a", 3), ("sm_86", 3)])
+def test_the_loop_is_pipelined(target: str, stages: int) -> None:
+    """Three stages, or four where three leave no room for a second block anyway."""
     code = jn.kernel.from_ttir(TEXT).gpu_code(target)
-    assert code.ptx.count("cp.async.cg.shared.global") == 3 * 16  # two turns before the loop, one in it
+    assert code.ptx.count("cp.async.cg.shared.global") == stages * 16  # all turns but one before the loop, one in it
     assert "ld.global" not in code.ptx
-    assert code.lowered.shared_bytes == 3 * 2 * TILE * 64 * 2
+    assert code.lowered.shared_bytes == stages * STAGE
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5])
@@ -70,7 +72,7 @@ def test_waiting_for_too_little_is_noticed() -> None:
     """The same code with one wait that lets one more turn be on its way."""
     a, b, c = matrices(TILE, TILE, 256)
     code = jn.kernel.from_ttir(TEXT).gpu_code("sm_80")
-    hasty = code.ptx.replace("cp.async.wait_group \t1", "cp.async.wait_group \t2").replace("wait_group 1", "wait_group 2")
+    hasty = code.ptx.replace("cp.async.wait_group \t2", "cp.async.wait_group \t3").replace("wait_group 2", "wait_group 3")
     assert hasty != code.ptx
     with pytest.raises(PtxCheckError):
         Module(hasty).kernel().launch(
@@ -92,7 +94,7 @@ def lowered(shared_bytes: int) -> GpuKernel:
     return lower_to_threads(function, GpuTarget("sm_80", 70, shared_bytes, 108))
 
 
-@pytest.mark.parametrize(("kibibytes", "stages"), [(163, 3), (80, 2)])
+@pytest.mark.parametrize(("kibibytes", "stages"), [(163, 4), (127, 3), (80, 2)])
 def test_as_many_stages_as_there_is_room_for(kibibytes: int, stages: int) -> None:
     code = lowered(kibibytes << 10)
     assert code.llvm_ir.count("call void @llvm.nvvm.cp.async.cg.shared.global.16.s(") == 16 * stages
@@ -101,9 +103,24 @@ def test_as_many_stages_as_there_is_room_for(kibibytes: int, stages: int) -> Non
 
 def test_fewer_stages_where_the_loop_turns_out_to_need_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedMemory, "room", lambda self, limit: 1 << 20)
-    assert lowered(80 << 10).shared_bytes == 2 * 2 * TILE * 64 * 2
+    assert lowered(80 << 10).shared_bytes == 2 * STAGE
 
 
 def test_without_room_operands_are_stored_turn_by_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedMemory, "room", lambda self, limit: 63 << 10)  # two stages take 64
     assert "cp.async" not in lowered(80 << 10).llvm_ir
+
+
+@pytest.mark.parametrize(("asked", "stages"), [(1, 0), (2, 2), (5, 5), (9, 5), (0, 4), (-1, 4)])
+def test_a_loop_may_ask_for_a_number_of_stages(asked: int, stages: int) -> None:
+    """As many as there is room for; one means that nothing is loaded ahead, and what is no number of stages means nothing."""
+    at = TEXT.index("}", TEXT.index("scf.yield"))
+    text = f"{TEXT[:at]}}} {{tt.num_stages = {asked} : i32}}{TEXT[at + 1:]}"
+    code = jn.kernel.from_ttir(text).gpu_code("sm_80")
+    assert code.ptx.count("cp.async.cg.shared.global") == stages * 16
+    if stages:
+        assert code.lowered.shared_bytes == stages * STAGE
+    a, b, c = matrices(TILE, TILE, 336)
+    kernel = Module(code.ptx).kernel()
+    kernel.launch((1, 1), None, arguments(a, b, c), shared=code.lowered.shared_bytes, level=3)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
