@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...promotion.errors import UnsupportedError
-from ..tt.fast_math import APPROXIMATE, CONTRACT, SHORT, allows
+from ..tt.fast_math import APPROXIMATE, CONTRACT, SHORT, WEIGHT, allows
 from ..tt.numerics import numpy_dtype
 from ..tt.types import scalar_type
 from . import approximate, conversions, division
@@ -270,6 +270,13 @@ CASTS = frozenset(
 )
 
 
+def math_form(attrs: Mapping[str, Any]) -> Form:
+    """Which form of a function an operation asks for."""
+    if allows(attrs, APPROXIMATE):
+        return "approximate"
+    return "weight" if WEIGHT in attrs else "short" if SHORT in attrs else "accurate"
+
+
 def emit_map(
     f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]
 ) -> V:
@@ -283,8 +290,7 @@ def emit_map(
     if op in INTEGER_CHOICE:
         return f.intrinsic(INTEGER_CHOICE[op], xs)
     if op in MATH:
-        form: Form = "approximate" if allows(attrs, APPROXIMATE) else "short" if SHORT in attrs else "accurate"
-        return round_register(f, emit_math(f, MATH[op], *xs, form=form), elem)
+        return round_register(f, emit_math(f, MATH[op], *xs, form=math_form(attrs)), elem)
     if op in CASTS:
         return _cast(f, op, xs[0], elems[0], elem, attrs)
     match op:

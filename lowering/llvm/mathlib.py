@@ -25,7 +25,7 @@ from .lanes import Lanes
 from .mathlib_fmod import fmod_f32, fmod_f64
 
 Unary = Callable[[Lanes, V], V]
-Form = Literal["accurate", "short", "approximate"]
+Form = Literal["accurate", "short", "weight", "approximate"]
 
 REQUIRED_X86_FEATURES = ("f16c", "fma", "sse4.1")
 
@@ -83,6 +83,8 @@ _FLOAT_SHORT: dict[str, Unary] = {
     "sigmoid": f32.sigmoid_fast,
 }
 
+_FLOAT_WEIGHT: dict[str, Unary] = {**_FLOAT_SHORT, "exp": f32.exp_weight}
+
 _FLOAT_APPROXIMATE: dict[str, Unary] = {
     "exp": approximate.exp,
     "exp2": approximate.exp2,
@@ -138,7 +140,8 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     "approximate" (`APPROXIMATE_NAMES`) is for what users allow, see `approximate`. "short" (`SHORT_NAMES`) is for use inside
     composites: erf: absolute error below 5e-7, exactly +-1 from 3.72 on; tanh: 6
     ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above;
-    sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all.
+    sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all. "weight" is "short" but for exp on GPUs,
+    which has a relative error of 2^-22 + |x| 2^-23 up to 0.
     """
     kind = element(x.type)
     if kind not in ("float", "double"):
@@ -159,7 +162,7 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     if name == "fmod":
         return (fmod_f32 if kind == "float" else fmod_f64)(lanes, x, more[0])
     own = _FLOAT if kind == "float" else _DOUBLE
-    cheaper = {"accurate": _NONE, "short": _FLOAT_SHORT, "approximate": _FLOAT_APPROXIMATE}[form]
+    cheaper = {"accurate": _NONE, "short": _FLOAT_SHORT, "weight": _FLOAT_WEIGHT, "approximate": _FLOAT_APPROXIMATE}[form]
     emit = (cheaper.get(name) if kind == "float" else None) or own.get(name) or _COMMON.get(name)
     if emit is None:
         raise UnsupportedError(

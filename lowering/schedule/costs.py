@@ -23,9 +23,12 @@ _COSTS = {
 
 
 def op_cost(symbol: Symbol) -> int:
-    if symbol.op.kind == "view" or symbol.op.name == "bitcast":
-        return 0
-    return _COSTS.get(symbol.op.name, 1)
+    return 0 if symbol.op.kind == "view" else name_cost(symbol.op.name)
+
+
+def name_cost(name: str) -> int:
+    """Of an elementwise operation, by its name in the op table."""
+    return 0 if name == "bitcast" else _COSTS.get(name, 1)
 
 
 def is_scalar(symbol: Symbol) -> bool:

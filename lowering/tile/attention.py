@@ -19,7 +19,7 @@ from ...promotion.dtype import float32, float64
 from ...promotion.errors import UnsupportedError
 from ..nest import Nest
 from ..tt.types import F32, F64, elem
-from .arithmetic import exp_approximate
+from .arithmetic import exp_weight
 from .blocks import Block, Dimension, power_of_two, register_type, shape
 from .contract import ROW_RANK, accumulator_type, contraction, finish, matched, operand, row_dimension
 from .conversions import cast
@@ -173,9 +173,9 @@ def _online(
         largest = b.binary("arith.maximumf", running, largest)
         empty = b.cmpf("oeq", largest, b.const(-math.inf, working, column))
         shift = b.select(empty, b.const(0.0, working, column), largest)
-        decay = exp_approximate(b, [b.binary("arith.subf", running, shift)], float32)
+        decay = exp_weight(b, b.binary("arith.subf", running, shift))
         spread = inner.expand(Block(shift, (rows,), working), dims)
-        powers = exp_approximate(b, [b.binary("arith.subf", logits, spread)], float32)
+        powers = exp_weight(b, b.binary("arith.subf", logits, spread))
         row_sums = b.reduce([powers], 1, lambda b, x, y: [b.binary("arith.addf", x[0], y[0])])[0]
         following = b.binary("arith.addf", b.binary("arith.mulf", total, decay), row_sums)
         scale = inner.expand(Block(_as(b, decay, accumulator), (rows,), accumulator), (rows, columns))

@@ -7,11 +7,12 @@ fit shared memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ...promotion.dtype import DType
 from ..nest import Extent, Nest
+from ..schedule.costs import name_cost
 from .axes import capped, inner_axis, next_axis, transposed_axis
 from .blocks import power_of_two
 from .schedule import Schedule
@@ -40,6 +41,8 @@ SUMS = 64
 """Of a product's block, that a thread keeps in registers; an epilogue needs as many again."""
 WARPGROUP_ROWS = 64
 """The least rows that wgmma takes."""
+MOST_EPILOGUE = 12
+"""Operations per element of a product's wide block, loads and the product itself included."""
 ROW_GROUP = 8
 """Row blocks of a product that pass over all columns together, so that what they read stays in the second-level cache."""
 
@@ -87,7 +90,7 @@ class GpuLimits:
             case "contract":
                 return _contract(nest, self)
             case _:
-                return _attention(nest)
+                return _attention(nest, self)
 
 
 def _warps(elements: int, most: int = 4) -> int:
@@ -229,10 +232,29 @@ def _cut(extent: Extent, most: int, least: int) -> int:
     return max(capped(extent, most), least)
 
 
+def _is_wide(nest: Nest, product: Product, tile: _Tile, limits: GpuLimits) -> bool:
+    """Whether blocks of twice as many columns pay: two warpgroups then read three quarters as much for a product, from the
+    second-level cache and from shared memory, which smaller blocks wait for. Every multiprocessor must have one all the same,
+    and as it has no second one that multiplies meanwhile, what follows the product must be short."""
+    if not limits.warpgroups or tile is not _TILES["f16"] or product.m is None or product.n is None:
+        return False
+    columns = nest.axes[product.n].extent
+    if type(columns) is not int or -columns % (2 * tile.columns) >= tile.columns:
+        return False
+    if sum(name_cost(value.op) for value in nest.body if value.operands) > MOST_EPILOGUE:
+        return False
+    blocks = {product.m: tile.rows, product.n: 2 * tile.columns}
+    programs = _programs(nest, blocks, leave=tuple([each.k for each in products(nest)]))
+    return programs is not None and programs >= limits.processors
+
+
 def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
     found = products(nest)
     first = found[0]
     tile = _tile_of(nest, first)
+    wide = len(found) == 1 and _is_wide(nest, first, tile, limits)
+    if wide:
+        tile = replace(tile, columns=2 * tile.columns)
     sides = {
         axis: _cut(nest.axes[axis].extent, most, least)
         for axis, most, least in ((first.m, tile.rows, tile.least[0]), (first.n, tile.columns, tile.least[1]))
@@ -240,7 +262,7 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
     }
     inner = tuple([product.k for product in found])
     least = dict.fromkeys(sides, 32)
-    if limits.warpgroups and tile is _TILES["f16"] and first.m is not None:
+    if limits.warpgroups and tile.least == _TILES["f16"].least and first.m is not None:
         least[first.m] = WARPGROUP_ROWS
     while any(sides[axis] > least[axis] for axis in sides):
         programs = _programs(nest, sides, leave=inner)
@@ -251,11 +273,13 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
     for product in found:
         blocks[product.k] = _cut(nest.axes[product.k].extent, tile.depth, tile.least[2])
     area = prod(sides.values())
-    return Schedule(tuple(blocks.items()), group=ROW_GROUP, warps=max(_warps(area), area // (WARP * SUMS)))
+    sums = 2 * SUMS if wide else SUMS
+    return Schedule(tuple(blocks.items()), group=ROW_GROUP, warps=max(_warps(area), area // (WARP * sums)))
 
 
-def _attention(nest: Nest) -> Schedule:
-    """Score blocks that leave room in the registers of 4 warps for the sums of wide heads."""
+def _attention(nest: Nest, limits: GpuLimits) -> Schedule:
+    """Score blocks that leave room in the registers of 4 warps for the sums of wide heads; with warpgroups, two of them side by
+    side, which read keys and values once for both, where there are enough rows for all multiprocessors."""
     scores, values = attention_products(nest)
     assert scores.m is not None
     tile = _tile_of(nest, scores)
@@ -268,4 +292,10 @@ def _attention(nest: Nest) -> Schedule:
     least = max(tile.least[0], _tile_of(nest, values).least[2])
     rows = _cut(nest.axes[scores.m].extent, most_rows, least)
     keys = _cut(nest.axes[values.k].extent, most_keys, least)
+    extent = nest.axes[scores.m].extent
+    if limits.warpgroups and tile is _TILES["f16"] and type(extent) is int and -extent % (2 * most_rows) < most_rows:
+        inner = [axis for axis in (scores.k, values.k, values.n) if axis is not None]
+        programs = _programs(nest, {scores.m: 2 * most_rows}, leave=tuple(inner))
+        if programs is not None and programs >= limits.processors:
+            return Schedule(((scores.m, 2 * most_rows), (values.k, keys)), warps=2 * _warps(most_rows * keys))
     return Schedule(((scores.m, rows), (values.k, keys)), warps=_warps(rows * keys))

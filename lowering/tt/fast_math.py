@@ -24,6 +24,8 @@ APPROXIMATE, CONTRACT, RECIPROCAL = FastMathFlag.APPROX_FUNC, FastMathFlag.ALLOW
 FAST = FastMathFlagsAttr([RECIPROCAL, CONTRACT, APPROXIMATE])
 SHORT = "joinery.short"
 """Unit attribute of functions inside composites: a form with a small relative error, which strict numerics has too."""
+WEIGHT = "joinery.weight"
+"""Unit attribute beside it of exponentials that weight a sum and are divided out again: their absolute error counts."""
 
 _ARITHMETIC = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf"})
 _SUMS = frozenset({"arith.addf", "arith.subf"})
@@ -151,6 +153,6 @@ def _negative(b: BlockBuilder, value: SSAValue) -> SSAValue:
 
 
 __all__ = [
-    "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "SHORT", "allow_fast_math", "allows",
+    "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "SHORT", "WEIGHT", "allow_fast_math", "allows",
     "contract_products",
 ]  # fmt: skip

@@ -205,6 +205,19 @@ def test_attention_is_one_kernel(agreement: Any, dtype: str, target: str) -> Non
         agreement.bounded(graph, *arrays, model=once(model))
 
 
+def test_attention_of_two_warpgroups(agreement: Any) -> None:
+    """128 rows, where every multiprocessor has a block of as many; keys in blocks of 64, the last one in part."""
+    graph = graph_of(("bfloat16", (132, 100, 32)), *[("bfloat16", (132, 136, 32))] * 2)
+    q, k, v = graph.inputs
+    graph.output(jn.softmax((q @ k.transpose(1, 2)).cast(jn.float32) * 0.7, -1).cast(jn.bfloat16) @ v)
+    model = on_gpu(graph, "sm_90a")
+    (kernel,) = model.kernels
+    assert kernel.code.threads == 9 * 32
+    assert kernel.ptx.count("wgmma.mma_async") == 2 + 4
+    arrays = [agreement.random(jn.bfloat16, each.shape, i, tame=True) for i, each in enumerate(graph.inputs)]
+    agreement.bounded(graph, *arrays, model=once(model))
+
+
 def test_views_gathers_and_joins(agreement: Any) -> None:
     graph = graph_of(("float32", (33, 40)), ("int32", (17,)))
     x, index = graph.inputs

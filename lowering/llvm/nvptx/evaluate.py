@@ -9,7 +9,7 @@ from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ...tt.fast_math import APPROXIMATE, CONTRACT, SHORT, allows
+from ...tt.fast_math import APPROXIMATE, CONTRACT, allows
 from .. import approximate
 from ..division import divide_all
 from ..elementwise import (
@@ -17,6 +17,7 @@ from ..elementwise import (
     NARROW,
     emit_map,
     instruction,
+    math_form,
     narrowed,
     register_element,
     round_register,
@@ -276,7 +277,7 @@ class Evaluator:
                 if values[own].ref == neutral:
                     return values[other]
         if op in _LONG and elem in ("f32", "f64") and not allows(attrs, APPROXIMATE):
-            name = f"{op}_short" if SHORT in attrs else op
+            name = f"{op}_{math_form(attrs)}"
             make = partial(emit_map, op=op, elem=elem, elems=list(elems), attrs=attrs)
             return called(self.f, name, register_element(elem), values, lambda f, xs: make(f, operands=xs))
         return emit_map(self.f, op, elem, list(values), list(elems), attrs)

@@ -266,6 +266,16 @@ def test_a_warpgroup_of_its_own_hands_over_registers() -> None:
     assert 232 * 8 * 32 + 40 * 4 * 32 <= 1 << 16
 
 
+@pytest.mark.parametrize("delivery", ["late", "early", "random"])
+def test_wide_blocks_of_two_warpgroups(delivery: str) -> None:
+    """128 sums per thread, four stages, which leave one block on a multiprocessor."""
+    a, b, c = whole((104, 392), "bf16"), whole((392, 248), "bf16", 1), np.full((104, 248), 77, np.float32)
+    code = jn.kernel.from_ttir(product(128, 256, 64, "bf16", "f32")).gpu_code("sm_90a", 8, tensor_maps=True)
+    assert (code.kernel.threads, code.lowered.shared_bytes >> 10) == (384, 4 * 48 + 1)
+    run(code, (1,), a, b, c, 392, delivery=delivery)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
 def test_registers_that_are_not_there_are_waited_for_in_vain() -> None:
     code = jn.kernel.from_ttir(persistent()).gpu_code("sm_90a", 8, tensor_maps=True)
     ptx, found = re.subn(r"(setmaxnreg\.inc\.sync\.aligned\.u32\s+)232;", r"\g<1>240;", code.ptx)

@@ -118,6 +118,60 @@ def test_products(body: Any, sizes: Any, dtype: str, precision: str, blocks: Any
     assert (tuple(dict(chosen.blocks).values()), chosen.warps) == (blocks, warps)
 
 
+HOPPER = GpuLimits(227 << 10, 132, describes=True, warpgroups=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "blocks", "warps"),
+    [
+        ((4096, 4096, 4096), "bfloat16", (128, 256, 64), 8),
+        ((8192, 2048, 512), "float16", (128, 256, 64), 8),
+        ((2048, 2048, 4096), "float16", (128, 128, 64), 8),  # not enough blocks of the larger kind
+        ((8192, 2176, 512), "float16", (128, 128, 64), 8),  # a quarter block more would be computed for nothing
+        ((dim("n"), 4096, 4096), "float16", (128, 128, 64), 8),
+        ((4096, 4096, 4096), "float32", (64, 64, 16), 4),
+    ],
+)
+def test_products_of_warpgroups(body: Any, sizes: Any, dtype: str, blocks: Any, warps: int) -> None:
+    chosen = HOPPER.schedule(product(body, *sizes, dtype=dtype))
+    assert (tuple(dict(chosen.blocks).values()), chosen.warps) == (blocks, warps)
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows", "dtype", "limits", "blocks", "warps"),
+    [
+        (16, 2048, "float16", HOPPER, (128, 64), 8),
+        (16, 2048, "float16", GpuLimits(), (64, 64), 4),
+        (16, 2048, "float32", HOPPER, (32, 32), 4),
+        (8, 2048, "float16", HOPPER, (64, 64), 4),  # not enough blocks of the larger kind
+        (200, 320, "float16", HOPPER, (64, 64), 4),  # half a block more would be computed for nothing
+    ],
+)
+def test_attention(
+    body: Any, batch: int, rows: int, dtype: str, limits: GpuLimits, blocks: tuple[int, int], warps: int
+) -> None:
+    b = body(b=batch, m=rows, keys=rows, n=128, k=128)
+    dims = (["b", "m", "k"], ["b", "keys", "k"], ["b", "keys", "n"])
+    q, k, v = (b.load(ONE, each, shape=(batch, rows, 128), dtype=DType(dtype)) for each in dims)
+    scores = b.contract(q, k, "k", DType("float32"))
+    powers = b.op("exp", b.op("sub", scores, b.reduce("max", scores, "keys")))
+    weights = b.op("cast", b.op("div", powers, b.reduce("sum", powers, "keys")), dtype=DType(dtype))
+    b.store(b.contract(weights, v, "keys", DType("float32")), ["b", "m", "n"])
+    chosen = limits.schedule(b.nest())
+    assert (tuple(size for _, size in chosen.blocks), chosen.warps) == (blocks, warps)
+
+
+@pytest.mark.parametrize(("after", "columns"), [([], 256), (["neg", "abs"], 256), (["erf"], 128), (["exp", "tanh"], 128)])
+def test_wide_blocks_where_little_follows(body: Any, after: list[str], columns: int) -> None:
+    b = body(m=4096, n=4096, k=4096)
+    loads = [b.load(ONE, list(d), shape=[4096, 4096], dtype=DType("float16")) for d in ("mk", "kn")]
+    value = b.contract(*loads, "k", DType("float32"), "ieee")
+    for name in after:
+        value = b.op(name, value)
+    b.store(value, ["m", "n"])
+    assert dict(HOPPER.schedule(b.nest()).blocks)[1] == columns
+
+
 def is_legal(nest: Any, limits: GpuLimits) -> None:
     chosen = limits.schedule(nest)
     check_schedule(nest, chosen)
@@ -141,11 +195,11 @@ def test_whatever_the_extents_rows_fit(body: Any, shape: Any, axis: int, dtype: 
 @given(sizes=st.tuples(EXTENTS, EXTENTS, EXTENTS), dtype=st.sampled_from(["float16", "float32", "int8", "int64"]))
 def test_whatever_the_extents_products_fit(body: Any, sizes: Any, dtype: str) -> None:
     nest = product(body, *sizes, dtype=dtype)
-    for limits in (GpuLimits(), SMALL):
+    for limits in (GpuLimits(), SMALL, HOPPER):
         is_legal(nest, limits)
         chosen = limits.schedule(nest)
         blocks = dict(chosen.blocks)
-        assert blocks[0] * blocks[1] <= SUMS * WARP * chosen.warps
+        assert blocks[0] * blocks[1] <= (2 if blocks[1] == 256 else 1) * SUMS * WARP * chosen.warps
 
 
 @pytest.mark.parametrize("shape", [(1,), (1025,), (3, 1000), (70, 33)])
