@@ -2,6 +2,7 @@
 
 Along a dim, aligned groups of `contiguity` elements rise by one (pointers: by one element), the first of each such group is a
 multiple of `divisibility` (pointers: in bytes), and aligned groups of `constancy` elements are equal. All are powers of two.
+Numbers of fewer than 32 bits rise and wrap around.
 The analysis runs forward over a function; values carried by loops are met with what the loop yields until nothing changes.
 """
 
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
+from ...tt.passes import constant_of
 from ..elementwise import memory_size
 from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
+from .natural_numbers import is_natural
 
 MOST = 1 << 30
 """Stands for every power of two: the divisibility of 0."""
@@ -230,17 +233,52 @@ def _multiply(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 
 
 def _remainder(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    return _of_remainder(analysis, op, op.operands[1])
+
+
+def _of_remainder(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
     """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
-    remainders, negative ones too."""
-    a, b = analysis.numbers(op)
+    remainders, unless they are negative."""
+    a, b = analysis.of(op.operands[0]), analysis.of(divisor)
+    counts = op.name == "arith.remui" or is_natural(op.operands[0])
     contiguity, divisibility, constancy = [], [], []
     for d in range(len(a.contiguity)):
         same = b.constancy[d]
-        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], same)
+        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], same) if counts else 1
         contiguity.append(max(1, runs))
         divisibility.append(max(1, min(_of_groups(a, d, contiguity[-1]), b.divisibility[d])))
         constancy.append(min(a.constancy[d], same))
     return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy))
+
+
+def _guarded_remainder(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+    """What `make_total` writes for x mod y: `select y == 0, x, x mod (select (y is 0 or -1), 1, y)`. A y of -1 has no even
+    divisor, and nothing is said of its remainders; one of 0 gives x."""
+    by_zero, x, rest = op.operands
+    remainder = rest.owner
+    if getattr(remainder, "name", "") not in ("arith.remsi", "arith.remui") or remainder.operands[0] is not x:
+        return None
+    guard = remainder.operands[1].owner
+    if getattr(guard, "name", "") != "arith.select" or constant_of(guard.operands[1]) != 1:
+        return None
+    y = guard.operands[2]
+    cases = [guard.operands[0]]
+    if getattr(cases[0].owner, "name", "") == "arith.ori":
+        cases = list(cases[0].owner.operands)
+    if not _is_number(by_zero, y, 0) or not all(_is_number(case, y, 0) or _is_number(case, y, -1) for case in cases):
+        return None
+    return _of_remainder(analysis, remainder, y)
+
+
+def _is_number(condition: Any, value: Any, number: int) -> bool:
+    """Whether a condition is that a value is this number."""
+    test = condition.owner
+    return (
+        getattr(test, "name", "") == "arith.cmpi"
+        and attributes(test)["predicate"] == "eq"
+        and test.operands[0] is value
+        and constant_of(test.operands[1]) == number
+    )
 
 
 def _elementwise(analysis: AxisAnalysis, op: Any) -> AxisInfo:
@@ -269,6 +307,9 @@ def _compare(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 
 
 def _select(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+    guarded = _guarded_remainder(analysis, op)
+    if guarded is not None:
+        return guarded
     condition, a, b = analysis.numbers(op)
     joined = meet(a, b)
     if not is_tensor(op.operands[0].type):
@@ -288,8 +329,17 @@ def _bitcast(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
     return analysis.of(op.operands[0]) if "f" not in element_name(source)[0] + element_name(target)[0] else None
 
 
-def _same(analysis: AxisAnalysis, op: Any) -> AxisInfo:
-    return analysis.of(op.operands[0])
+def _resized(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    """Few bits wrap around at once, so that groups have to lie between two places where they do; 32 bits are taken not to."""
+    info = analysis.of(op.operands[0])
+    bits = min(int(element_name(value.type)[1:]) for value in (op.operands[0], op.results[0]))
+    if bits >= 32:
+        return info
+    contiguity = tuple(
+        max(1, min(c, _of_groups(info, d, c), 1 << bits - 1)) for d, c in enumerate(info.contiguity)
+    )
+    divisibility = tuple(_of_groups(info, d, c) for d, c in enumerate(contiguity))
+    return AxisInfo(contiguity, divisibility, info.constancy)
 
 
 def _splat_rule(analysis: AxisAnalysis, op: Any) -> AxisInfo:
@@ -331,7 +381,7 @@ _RULES: dict[str, Rule] = {
     "arith.constant": _constant, "tt.make_range": _make_range, "tt.splat": _splat_rule, "tt.expand_dims": _expand,
     "tt.broadcast": _broadcast, "tt.trans": _transpose, "arith.addi": _add, "arith.subi": _subtract, "arith.muli": _multiply,
     "tt.addptr": _address, "arith.remui": _remainder, "arith.cmpi": _compare, "arith.andi": _elementwise,
-    "arith.ori": _elementwise, "arith.xori": _elementwise, "arith.select": _select, "arith.extsi": _same,
-    "arith.extui": _same, "arith.trunci": _same, "tt.bitcast": _bitcast, "arith.divsi": _elementwise,
+    "arith.ori": _elementwise, "arith.xori": _elementwise, "arith.select": _select, "arith.extsi": _resized,
+    "arith.extui": _resized, "arith.trunci": _resized, "tt.bitcast": _bitcast, "arith.divsi": _elementwise,
     "arith.divui": _elementwise, "arith.remsi": _remainder, "arith.minsi": _elementwise, "arith.maxsi": _elementwise,
 }  # fmt: skip
