@@ -21,7 +21,7 @@ from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
 from .atomics import ATOMICS
-from .axis_info import AxisAnalysis
+from .axis_info import AxisAnalysis, has_promises
 from .control import CONTROL, lower_body
 from .dots import DOTS, product_of_warpgroups
 from .effects import EFFECTS, Assertion
@@ -154,6 +154,7 @@ class KernelLowering:
         self.ev = Evaluator(self.t, self.moves)
         self.memory = GlobalMemory(self.t)
         self.axes = AxisAnalysis(function, multiples)
+        self.promised = AxisAnalysis(function, multiples, True) if has_promises(function) else self.axes
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.single_combines: dict[Any, Callable[[V, V], V] | None] = {}
@@ -200,7 +201,7 @@ class KernelLowering:
     def facts(self, op: Any) -> Facts:
         mask = getattr(op, "mask", None)
         known = None if mask is None or not is_tensor(mask.type) else self.axes.of(mask)
-        return Facts(self.axes.of(op.operands[0]), known)
+        return Facts(self.promised.of(op.operands[0]), known)
 
     def coalesced(self, shape: Shape, order: Sequence[int] | None = None) -> LinearLayout:
         """The layout of accesses to blocks of this shape."""
@@ -241,7 +242,7 @@ class KernelLowering:
         """For a block that lies nowhere yet: as accesses through it, or to blocks of its shape, want it."""
         shape = shape_of(value.type)
         if element_name(value.type) == "ptr":
-            return self.coalesced(shape, Facts(self.axes.of(value)).order())
+            return self.coalesced(shape, Facts(self.promised.of(value)).order())
         known = [order for (own, order) in self._elements if own == shape]
         return self.coalesced(shape, known[0] if known else None)
 

@@ -245,3 +245,41 @@ def test_offsets_of_few_bits_wrap_around(extended: str, by: int) -> None:
   %b = arith.trunci %i : tensor<1024xi32> to tensor<1024xi8>
   %c = arith.addi %b, %by : tensor<1024xi8>
   %offsets = arith.{extended} %c : tensor<1024xi8> to tensor<1024xi32>"""))
+
+
+@pytest.mark.parametrize("n", [0, 100, 300, 301])
+def test_promises_make_accesses_wide(n: int) -> None:
+    """What kernels say of a wrapped block holds for what one access touches, if 4 divides n, and not for the block."""
+    said = "{tt.contiguity = dense<1024> : tensor<1xi32>, tt.divisibility = dense<1024> : tensor<1xi32>}"
+    kernel = loading(BY_N.replace("%i, %ns", f"%i, %ns {said}"), ", %n: i32")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    if n % 4 == 0:
+        loads_right(kernel, n)
+
+
+def test_promises_of_scalars() -> None:
+    said = "{tt.divisibility = dense<16> : tensor<1xi32>}"
+    lines = f"""%k = arith.muli %n, %n {said} : i32
+  %ks = tt.splat %k : i32 -> tensor<1024xi32>
+  %offsets = arith.addi %ks, %r : tensor<1024xi32>"""
+    kernel = loading(lines, ", %n: i32")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    loads_right(kernel, 8)
+    assert "ld.global.v4" not in loading(lines.replace(said, ""), ", %n: i32").ptx("sm_80")
+
+
+@pytest.mark.parametrize("n", [0, -16, 16, 48])
+def test_quotients_are_constant_between_multiples(n: int) -> None:
+    """Columns of a matrix of n columns: place % n, and 16 times what two quotients add up to."""
+    lines = """%ns = tt.splat %n : i32 -> tensor<1024xi32>
+  %c = arith.remsi %r, %ns : tensor<1024xi32>
+  %q = arith.divsi %r, %ns : tensor<1024xi32>
+  %u = arith.divui %r, %ns : tensor<1024xi32>
+  %sixteen = arith.constant dense<16> : tensor<1024xi32>
+  %both = arith.addi %q, %u : tensor<1024xi32>
+  %row = arith.remsi %both, %sixteen : tensor<1024xi32>
+  %by = arith.muli %row, %sixteen : tensor<1024xi32>
+  %offsets = arith.addi %c, %by : tensor<1024xi32>"""
+    kernel = loading(lines, ", %n: i32 {tt.divisibility = 16 : i32}")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    loads_right(kernel, n)
