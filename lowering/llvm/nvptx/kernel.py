@@ -32,6 +32,7 @@ from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
 from .nodes import Held, Node, Range, Shape, Splat, Staged, View
+from .occupancy import holds_many_elements
 from .ordering import MemoryOrder
 from .pipelining import MOST_STAGES
 from .reductions import REDUCTIONS
@@ -147,6 +148,8 @@ class KernelLowering:
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
         threads = (warps + (PRODUCER_WARPS if has_producer else 0)) * WARP_SIZE
         bounds = f'nounwind "nvvm.reqntid"="{threads}"'
+        if holds_many_elements(function, warps * WARP_SIZE):
+            bounds += ' "nvvm.minctasm"="1"'
         self.f = Function(self.module, self.name, params, attributes=bounds, linkage="ptx_kernel", numbering=True)
         self.t = Threads(self.f, warps)
         self.shared = SharedMemory(self.t)
