@@ -39,6 +39,8 @@ def make_total(func: Operation) -> None:
         writer = _Writer(op)
         result = rule(writer, op)
         if result is not None:
+            if isinstance(result, OpResult) and result not in op.operands:  # what the text says of the result
+                result.op.attributes.update({name: said for name, said in op.attributes.items() if name.startswith("tt.")})
             writer.replace([result])
 
 

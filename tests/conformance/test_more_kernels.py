@@ -1,5 +1,6 @@
 """More kernels as Triton 3.9 printed them (locations left out), against NumPy: memory that is overwritten in place, carried
-blocks, locks, tables of pointers, calls, descriptors. Names that end in `_raw` are texts before any pass."""
+blocks, locks, tables of pointers, calls, descriptors; and those of `user_cases`. Names that end in `_raw` are texts before any
+pass."""
 
 from __future__ import annotations
 
@@ -8,36 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import joinery as jn
-import ml_dtypes
 import numpy as np
 import pytest
 
+from . import user_cases  # noqa: F401
+from .more_cases import BF16, CASES, F8, F32, F64, I32, case, normal, small, zeros
+
 ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir_more"
-CASES: dict[str, tuple[Any, float, Callable[[np.random.Generator], tuple[list[Any], list[Any]]]]] = {}
-F32, F64, I32 = np.float32, np.float64, np.int32
-BF16, F8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
-
-
-def case(grid: Any, tolerance: float = 0) -> Any:
-    """Registers a function rng -> arguments, and for each what it must hold afterwards (None: what it held before)."""
-
-    def register(function: Any) -> Any:
-        CASES[function.__name__] = grid, tolerance, function
-        return function
-
-    return register
-
-
-def normal(rng: np.random.Generator, *shape: int) -> Any:
-    return rng.normal(0, 1, shape).astype(F32)
-
-
-def small(rng: np.random.Generator, *shape: int) -> Any:
-    return rng.integers(-3, 4, shape).astype(F32)
-
-
-def zeros(*shape: int, dtype: Any = F32) -> Any:
-    return np.zeros(shape, dtype)
 
 
 @case((3, 3))
@@ -354,3 +332,10 @@ def test_the_sanitizer_finds_nothing(name: str) -> None:
 def test_text_survives_printing_and_reading(name: str) -> None:
     kernel = jn.kernel.from_ttir((ROOT / f"{name}.ttir").read_text())
     assert jn.kernel.from_ttir(kernel.ttir).ttir == kernel.ttir
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_simulated_gpu(name: str, target: str) -> None:
+    options = {"device": "ptxsim", "target": target, "sanitize": True}
+    check(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, **options))

@@ -2,6 +2,7 @@
 
 Along a dim, aligned groups of `contiguity` elements rise by one (pointers: by one element), the first of each such group is a
 multiple of `divisibility` (pointers: in bytes), and aligned groups of `constancy` elements are equal. All are powers of two.
+Numbers of fewer than 32 bits rise and wrap around.
 The analysis runs forward over a function; values carried by loops are met with what the loop yields until nothing changes.
 """
 
@@ -12,8 +13,12 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+
+from ...tt.passes import constant_of
 from ..elementwise import memory_size
 from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
+from .natural_numbers import is_natural
 
 MOST = 1 << 30
 """Stands for every power of two: the divisibility of 0."""
@@ -68,9 +73,13 @@ class AxisAnalysis:
     """`of(value)` for every value of a function.
 
     multiples: parameter number → what its address or number is a multiple of.
+    promises: whether what the text says of blocks counts (`tl.max_contiguous`, `multiple_of`, `max_constancy`). Kernels say of
+        rows that wrap around that they are consecutive, which is true of what one wide access touches, and not of a whole
+        block. What is said of scalars always counts.
     """
 
-    def __init__(self, function: Any, multiples: Mapping[int, int] | None = None) -> None:
+    def __init__(self, function: Any, multiples: Mapping[int, int] | None = None, promises: bool = False) -> None:
+        self._promises = promises
         self._infos: dict[Any, AxisInfo] = {}
         details = attribute(function, "arg_attrs")
         for i, argument in enumerate(function.body.blocks[0].args):
@@ -114,12 +123,32 @@ class AxisAnalysis:
             for region in op.regions:
                 changed = self._region(region) or changed
         rule = _RULES.get(op.name)
-        if rule is not None and len(op.results) == 1:
-            found = rule(self, op)
+        if len(op.results) == 1:
+            found = rule(self, op) if rule is not None else None
+            if self._promises or not is_tensor(op.results[0].type):
+                found = self._with_promises(op, found)
             if found is not None and self._infos.get(op.results[0]) != found:
                 self._infos[op.results[0]] = found
                 changed = True
         return changed
+
+    def _with_promises(self, op: Any, found: AxisInfo | None) -> AxisInfo | None:
+        """What is found, or what the text says where that is more."""
+        said = {name: _promise(op, f"tt.{name}") for name in ("contiguity", "divisibility", "constancy")}
+        if not any(said.values()):
+            return found
+        result = op.results[0]
+        shape = shape_of(result.type) if is_tensor(result.type) else (1,)
+        info = self._unknown(result) if found is None else found
+
+        def more(known: tuple[int, ...], promised: Sequence[int], most: Sequence[int]) -> tuple[int, ...]:
+            return tuple(max(k, min(p, m)) for k, p, m in zip(known, promised, most, strict=True)) if promised else known
+
+        return AxisInfo(
+            more(info.contiguity, said["contiguity"], shape),
+            more(info.divisibility, said["divisibility"], (MOST,) * len(shape)),
+            more(info.constancy, said["constancy"], shape), info.constant,
+        )  # fmt: skip
 
     def _join(self, target: Any, source: Any) -> bool:
         if source not in self._infos and source.owner is not None and _is_later(source):
@@ -132,6 +161,17 @@ class AxisAnalysis:
 
     def numbers(self, op: Any) -> list[AxisInfo]:
         return [self.of(operand) for operand in op.operands]
+
+
+def _promise(op: Any, name: str) -> tuple[int, ...]:
+    """The powers of two of an attribute with one number per dim, if it is there."""
+    found = op.attributes.get(name)
+    return tuple(_power(int(number)) for number in found.get_values()) if isinstance(found, DenseIntOrFPElementsAttr) else ()
+
+
+def has_promises(function: Any) -> bool:
+    """Whether the text says something of blocks that only wide accesses may rely on."""
+    return any(name in op.attributes for op in function.walk() for name in ("tt.contiguity", "tt.divisibility", "tt.constancy"))
 
 
 def _is_later(value: Any) -> bool:
@@ -230,17 +270,78 @@ def _multiply(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 
 
 def _remainder(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    return _of_remainder(analysis, op, op.operands[1])
+
+
+def _of_remainder(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
     """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
-    remainders, negative ones too."""
-    a, b = analysis.numbers(op)
+    remainders, unless they are negative."""
+    a, b = analysis.of(op.operands[0]), analysis.of(divisor)
+    counts = op.name == "arith.remui" or is_natural(op.operands[0])
     contiguity, divisibility, constancy = [], [], []
     for d in range(len(a.contiguity)):
         same = b.constancy[d]
-        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], same)
+        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], same) if counts else 1
         contiguity.append(max(1, runs))
         divisibility.append(max(1, min(_of_groups(a, d, contiguity[-1]), b.divisibility[d])))
         constancy.append(min(a.constancy[d], same))
     return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy))
+
+
+def _quotient(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    return _of_quotient(analysis, op, op.operands[1])
+
+
+def _of_quotient(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
+    """Consecutive numbers between two multiples of the divisor have one quotient."""
+    a, b = analysis.of(op.operands[0]), analysis.of(divisor)
+    counts = op.name == "arith.divui" or is_natural(op.operands[0])
+    constancy = []
+    for d in range(len(a.contiguity)):
+        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], b.constancy[d]) if counts else 1
+        constancy.append(max(runs, min(a.constancy[d], b.constancy[d])))
+    rank = len(constancy)
+    return AxisInfo((1,) * rank, (1,) * rank, tuple(constancy))
+
+
+def _guarded_division(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+    """What `make_total` writes for x mod y and x / y: `select y == 0, x, x mod (select (y is 0 or -1), 1, y)`, and `select y ==
+    0, 0, …`, where signed quotients by -1 have a select of their own. Nothing is claimed for a y of -1, which is not even."""
+    by_zero, otherwise, rest = op.operands
+    division = rest.owner
+    if getattr(division, "name", "") == "arith.select":
+        division = division.operands[2].owner
+    rule = _DIVISIONS.get(getattr(division, "name", ""))
+    if rule is None or not (otherwise is division.operands[0] if rule is _of_remainder else constant_of(otherwise) == 0):
+        return None
+    guard = division.operands[1].owner
+    if getattr(guard, "name", "") != "arith.select" or constant_of(guard.operands[1]) != 1:
+        return None
+    y = guard.operands[2]
+    cases = [guard.operands[0]]
+    if getattr(cases[0].owner, "name", "") == "arith.ori":
+        cases = list(cases[0].owner.operands)
+    if rest.owner is not division:
+        cases.append(rest.owner.operands[0])
+    if not _is_number(by_zero, y, 0) or not all(_is_number(case, y, 0) or _is_number(case, y, -1) for case in cases):
+        return None
+    return rule(analysis, division, y)
+
+
+_DIVISIONS = {
+    "arith.remsi": _of_remainder, "arith.remui": _of_remainder, "arith.divsi": _of_quotient, "arith.divui": _of_quotient,
+}  # fmt: skip
+
+
+def _is_number(condition: Any, value: Any, number: int) -> bool:
+    """Whether a condition is that a value is this number."""
+    test = condition.owner
+    return (
+        getattr(test, "name", "") == "arith.cmpi"
+        and attributes(test)["predicate"] == "eq"
+        and test.operands[0] is value
+        and constant_of(test.operands[1]) == number
+    )
 
 
 def _elementwise(analysis: AxisAnalysis, op: Any) -> AxisInfo:
@@ -269,6 +370,9 @@ def _compare(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 
 
 def _select(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+    guarded = _guarded_division(analysis, op)
+    if guarded is not None:
+        return guarded
     condition, a, b = analysis.numbers(op)
     joined = meet(a, b)
     if not is_tensor(op.operands[0].type):
@@ -288,8 +392,17 @@ def _bitcast(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
     return analysis.of(op.operands[0]) if "f" not in element_name(source)[0] + element_name(target)[0] else None
 
 
-def _same(analysis: AxisAnalysis, op: Any) -> AxisInfo:
-    return analysis.of(op.operands[0])
+def _resized(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+    """Few bits wrap around at once, so that groups have to lie between two places where they do; 32 bits are taken not to."""
+    info = analysis.of(op.operands[0])
+    bits = min(int(element_name(value.type)[1:]) for value in (op.operands[0], op.results[0]))
+    if bits >= 32:
+        return info
+    contiguity = tuple(
+        max(1, min(c, _of_groups(info, d, c), 1 << bits - 1)) for d, c in enumerate(info.contiguity)
+    )
+    divisibility = tuple(_of_groups(info, d, c) for d, c in enumerate(contiguity))
+    return AxisInfo(contiguity, divisibility, info.constancy)
 
 
 def _splat_rule(analysis: AxisAnalysis, op: Any) -> AxisInfo:
@@ -331,7 +444,7 @@ _RULES: dict[str, Rule] = {
     "arith.constant": _constant, "tt.make_range": _make_range, "tt.splat": _splat_rule, "tt.expand_dims": _expand,
     "tt.broadcast": _broadcast, "tt.trans": _transpose, "arith.addi": _add, "arith.subi": _subtract, "arith.muli": _multiply,
     "tt.addptr": _address, "arith.remui": _remainder, "arith.cmpi": _compare, "arith.andi": _elementwise,
-    "arith.ori": _elementwise, "arith.xori": _elementwise, "arith.select": _select, "arith.extsi": _same,
-    "arith.extui": _same, "arith.trunci": _same, "tt.bitcast": _bitcast, "arith.divsi": _elementwise,
-    "arith.divui": _elementwise, "arith.remsi": _remainder, "arith.minsi": _elementwise, "arith.maxsi": _elementwise,
+    "arith.ori": _elementwise, "arith.xori": _elementwise, "arith.select": _select, "arith.extsi": _resized,
+    "arith.extui": _resized, "arith.trunci": _resized, "tt.bitcast": _bitcast, "arith.divsi": _quotient,
+    "arith.divui": _quotient, "arith.remsi": _remainder, "arith.minsi": _elementwise, "arith.maxsi": _elementwise,
 }  # fmt: skip

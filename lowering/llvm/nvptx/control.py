@@ -266,23 +266,43 @@ def _if(k: KernelLowering, op: Any) -> None:
             f.branch(done)
         f.start(done, True)
         k.shared.several_ways(pending.copies or _starts_copies(op))
-        joined = [
-            f.phi(type_, [(values[i], block) for block, values in ends])
-            for i, type_ in enumerate(types(op.results, layouts))
-        ]
-        bind(k, op.results, layouts, joined)
+        bind(k, op.results, layouts, _joined(k, op.results, layouts, ends))
 
 
 def _execute_region(k: KernelLowering, op: Any) -> None:
-    region = op.regions[0]
-    if len(region.blocks) != 1:
-        raise k.unsupported(op, "with several blocks")
-    k.block(region.blocks[0])
-    for result, value in zip(op.results, region.blocks[0].last_op.operands, strict=True):
-        if is_tensor(result.type):
-            k.define(result, k.node(value))
-        else:
-            k.scalars[result] = k.scalar(value)
+    """The body of an inlined function. Where it ends in several places, its results lie where accesses want them."""
+    region, f = op.regions[0], k.f
+    if len(region.blocks) == 1:
+        k.block(region.blocks[0])
+        for result, value in zip(op.results, region.blocks[0].last_op.operands, strict=True):
+            if is_tensor(result.type):
+                k.define(result, k.node(value))
+            else:
+                k.scalars[result] = k.scalar(value)
+        return
+    layouts: Layouts = [k.preferred(result) if is_tensor(result.type) else None for result in op.results]
+    ends: list[tuple[str, list[V]]] = []
+    done = f.label("done")
+    copies = k.shared.pending.copies or _starts_copies(op)
+
+    def end(last: Any) -> None:
+        values = flat(k, list(last.operands), layouts)
+        ends.append((f.block, values))
+        f.branch(done)
+
+    with k.ev.scope():
+        lower_graph(k, region, op, end)
+    f.start(done, True)
+    k.shared.several_ways(copies)
+    bind(k, op.results, layouts, _joined(k, op.results, layouts, ends))
+
+
+def _joined(k: KernelLowering, values: Sequence[Any], layouts: Layouts, ends: Sequence[tuple[str, list[V]]]) -> list[V]:
+    """The registers of values that come out of several blocks."""
+    return [
+        k.f.phi(type_, [(registers[i], block) for block, registers in ends])
+        for i, type_ in enumerate(types(values, layouts))
+    ]
 
 
 # -- graphs ----------------------------------------------------------------------------------

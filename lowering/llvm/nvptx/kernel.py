@@ -21,7 +21,7 @@ from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
 from .atomics import ATOMICS
-from .axis_info import AxisAnalysis
+from .axis_info import AxisAnalysis, has_promises
 from .control import CONTROL, lower_body
 from .dots import DOTS, product_of_warpgroups
 from .effects import EFFECTS, Assertion
@@ -32,6 +32,7 @@ from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
 from .nodes import Held, Node, Range, Shape, Splat, Staged, View
+from .occupancy import holds_many_elements
 from .ordering import MemoryOrder
 from .pipelining import MOST_STAGES
 from .reductions import REDUCTIONS
@@ -151,6 +152,7 @@ class KernelLowering:
         self.ev = Evaluator(self.t, self.moves)
         self.memory = GlobalMemory(self.t)
         self.axes = AxisAnalysis(function, multiples)
+        self.promised = AxisAnalysis(function, multiples, True) if has_promises(function) else self.axes
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
         self.single_combines: dict[Any, Callable[[V, V], V] | None] = {}
@@ -207,7 +209,7 @@ class KernelLowering:
     def facts(self, op: Any) -> Facts:
         mask = getattr(op, "mask", None)
         known = None if mask is None or not is_tensor(mask.type) else self.axes.of(mask)
-        return Facts(self.axes.of(op.operands[0]), known)
+        return Facts(self.promised.of(op.operands[0]), known)
 
     def coalesced(self, shape: Shape, order: Sequence[int] | None = None) -> LinearLayout:
         """The layout of accesses to blocks of this shape."""
@@ -248,7 +250,7 @@ class KernelLowering:
         """For a block that lies nowhere yet: as accesses through it, or to blocks of its shape, want it."""
         shape = shape_of(value.type)
         if element_name(value.type) == "ptr":
-            return self.coalesced(shape, Facts(self.axes.of(value)).order())
+            return self.coalesced(shape, Facts(self.promised.of(value)).order())
         known = [order for (own, order) in self._elements if own == shape]
         return self.coalesced(shape, known[0] if known else None)
 
@@ -281,8 +283,9 @@ class KernelLowering:
         else:
             lower_body(self)
         f.attributes = f'nounwind "nvvm.reqntid"="{self.threads}"'
-        if self.producer is not None and self.producer.hands_over:
-            f.attributes += ' "nvvm.minctasm"="1"'  # the assembler ignores setmaxnreg without a bound
+        hands_over = self.producer is not None and self.producer.hands_over  # the assembler ignores that without a bound
+        if hands_over or holds_many_elements(self.function, self.warps * WARP_SIZE):
+            f.attributes += ' "nvvm.minctasm"="1"'
         self.module.add(f)
 
     @property

@@ -19,7 +19,8 @@ def check(info: AxisInfo, values: np.ndarray, what: str) -> None:
     wide = values.astype(np.int64)
     for dim in range(values.ndim):
         runs = groups(wide, dim, min(info.contiguity[dim], values.shape[dim]))
-        assert (np.diff(runs, axis=1) == 1).all(), f"{what}: contiguity {info} along {dim}"
+        steps = np.diff(runs, axis=1) % (1 << min(8 * values.itemsize, 62))  # few bits may wrap around
+        assert (steps == 1).all(), f"{what}: contiguity {info} along {dim}"
         least = min(info.divisibility[dim], MOST)
         assert (runs[:, 0] % least == 0).all(), f"{what}: divisibility {info} along {dim}"
         same = groups(wide, dim, min(info.constancy[dim], values.shape[dim]))
@@ -63,6 +64,15 @@ tt.func @f(%n: i32 {tt.divisibility = 16 : i32}, %m: i32) {
   %both = arith.andi %below, %above : tensor<64xi1>
   %wrapped = arith.remsi %at, %ns : tensor<64xi32>
   %wrapped_m = arith.remsi %late, %ms : tensor<64xi32>
+  %sixteen = arith.constant dense<16> : tensor<64xi32>
+  %before = arith.subi %r, %ns : tensor<64xi32>
+  %negative = arith.remsi %before, %sixteen : tensor<64xi32>
+  %unsigned = arith.remui %before, %sixteen : tensor<64xi32>
+  %byte = arith.trunci %late : tensor<64xi32> to tensor<64xi8>
+  %hundred = arith.constant dense<100> : tensor<64xi8>
+  %far = arith.addi %byte, %hundred : tensor<64xi8>
+  %signed_again = arith.extsi %far : tensor<64xi8> to tensor<64xi32>
+  %unsigned_again = arith.extui %far : tensor<64xi8> to tensor<64xi32>
   %moved = arith.addi %late, %ms : tensor<64xi32>
   %back = arith.subi %late, %ns : tensor<64xi32>
   %away = arith.subi %ns, %late : tensor<64xi32>
@@ -125,6 +135,8 @@ def test_facts_that_make_wide_accesses() -> None:
     assert named["jr"].divisibility == (1,)
     assert named["wrapped"].contiguity == (16,)
     assert named["wrapped_m"].contiguity == (1,)
+    assert named["negative"].contiguity == (1,)  # -16, -15, … become 0, -15, …
+    assert named["unsigned"].contiguity == (16,)
     assert (named["places"].contiguity, named["places"].divisibility) == ((1, 64), (1, 16))
     assert named["end"].contiguity == (64,)
     assert named["end"].divisibility == (16,)
@@ -149,3 +161,125 @@ tt.func @f(%p: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %q: !tt.ptr<f32>) {
     assert (named[0]["known"].contiguity, named[0]["known"].divisibility) == ((64,), (16,))
     assert named[0]["unknown"].divisibility == (4,)
     assert named[1]["unknown"].divisibility == (16,)
+
+
+def loading(offsets: str, parameters: str = "") -> jn.kernel.Kernel:
+    """Copies elements of 1024 `%offsets` behind the 256th; `%i` are the lanes of all programs."""
+    array = "!tt.ptr<f32> {tt.divisibility = 16 : i32}"
+    return jn.kernel.from_ttir(f"""
+tt.func public @f(%x: {array}, %o: {array}{parameters}) {{
+  %pid = tt.get_program_id x : i32
+  %size = arith.constant 1024 : i32
+  %start = arith.constant 256 : i32
+  %first = arith.muli %pid, %size : i32
+  %firsts = tt.splat %first : i32 -> tensor<1024xi32>
+  %r = tt.make_range {{start = 0 : i32, end = 1024 : i32}} : tensor<1024xi32>
+  %i = arith.addi %firsts, %r : tensor<1024xi32>
+  {offsets}
+  %middle = tt.addptr %x, %start : !tt.ptr<f32>, i32
+  %xs = tt.splat %middle : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %px = tt.addptr %xs, %offsets : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+  %v = tt.load %px : tensor<1024x!tt.ptr<f32>>
+  %os = tt.splat %o : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %po = tt.addptr %os, %i : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+  tt.store %po, %v : tensor<1024x!tt.ptr<f32>>
+  tt.return
+}}
+""")
+
+
+def loads_right(kernel: jn.kernel.Kernel, *more: int) -> None:
+    x = np.random.default_rng(2).normal(size=2560).astype(np.float32)
+    found, expected = np.zeros(2048, np.float32), np.zeros(2048, np.float32)
+    kernel.interpret(2, x, expected, *more)
+    kernel.launch(2, x, found, *more, device="ptxsim", sanitize=True)
+    assert np.array_equal(found, expected)
+
+
+BY_N = """%ns = tt.splat %n : i32 -> tensor<1024xi32>
+  %offsets = arith.remsi %i, %ns : tensor<1024xi32>"""
+
+
+@pytest.mark.parametrize("n", [0, -16, 16, 48, 304, -304, 2048])
+def test_remainders_by_a_multiple_of_16_are_loaded_wide(n: int) -> None:
+    """The columns of a matrix, wrapped around at its end. Remainders are written out for a divisor of 0 before."""
+    kernel = loading(BY_N, ", %n: i32 {tt.divisibility = 16 : i32}")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    loads_right(kernel, n)
+
+
+@pytest.mark.parametrize("n", [-1, 1, 7, 100])
+def test_remainders_by_any_number(n: int) -> None:
+    kernel = loading(BY_N, ", %n: i32")
+    assert "ld.global.v4" not in kernel.ptx("sm_80")
+    loads_right(kernel, n)
+
+
+@pytest.mark.parametrize("quotient", ["", "%g = arith.divsi %c, %n : i32", "%g = arith.remsi %c, %n : i32"])
+def test_programs_in_groups_load_remainders_wide(quotient: str) -> None:
+    """The number of a program in its group is never negative, as far as the number of groups is not."""
+    lines = f"""%c = arith.addi %pid, %pid : i32
+  {quotient or "%g = arith.addi %c, %pid : i32"}
+  %gs = tt.splat %g : i32 -> tensor<1024xi32>
+  %sixteens = arith.constant dense<16> : tensor<1024xi32>
+  %scaled = arith.muli %gs, %sixteens : tensor<1024xi32>
+  %j = arith.addi %scaled, %r : tensor<1024xi32>
+  %offsets = arith.remsi %j, %sixteens : tensor<1024xi32>"""
+    kernel = loading(lines, ", %n: i32")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    loads_right(kernel, 3)
+
+
+@pytest.mark.parametrize("start", [-512, -16, -8, 0, 16])
+def test_remainders_of_negative_numbers(start: int) -> None:
+    loads_right(loading(f"""%by = arith.constant dense<{start}> : tensor<1024xi32>
+  %sixteens = arith.constant dense<16> : tensor<1024xi32>
+  %j = arith.addi %i, %by : tensor<1024xi32>
+  %offsets = arith.remsi %j, %sixteens : tensor<1024xi32>"""))
+
+
+@pytest.mark.parametrize("by", [0, 4, 64])
+@pytest.mark.parametrize("extended", ["extsi", "extui"])
+def test_offsets_of_few_bits_wrap_around(extended: str, by: int) -> None:
+    loads_right(loading(f"""%by = arith.constant dense<{by}> : tensor<1024xi8>
+  %b = arith.trunci %i : tensor<1024xi32> to tensor<1024xi8>
+  %c = arith.addi %b, %by : tensor<1024xi8>
+  %offsets = arith.{extended} %c : tensor<1024xi8> to tensor<1024xi32>"""))
+
+
+@pytest.mark.parametrize("n", [0, 100, 300, 301])
+def test_promises_make_accesses_wide(n: int) -> None:
+    """What kernels say of a wrapped block holds for what one access touches, if 4 divides n, and not for the block."""
+    said = "{tt.contiguity = dense<1024> : tensor<1xi32>, tt.divisibility = dense<1024> : tensor<1xi32>}"
+    kernel = loading(BY_N.replace("%i, %ns", f"%i, %ns {said}"), ", %n: i32")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    if n % 4 == 0:
+        loads_right(kernel, n)
+
+
+def test_promises_of_scalars() -> None:
+    said = "{tt.divisibility = dense<16> : tensor<1xi32>}"
+    lines = f"""%k = arith.muli %n, %n {said} : i32
+  %ks = tt.splat %k : i32 -> tensor<1024xi32>
+  %offsets = arith.addi %ks, %r : tensor<1024xi32>"""
+    kernel = loading(lines, ", %n: i32")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    loads_right(kernel, 8)
+    assert "ld.global.v4" not in loading(lines.replace(said, ""), ", %n: i32").ptx("sm_80")
+
+
+@pytest.mark.parametrize("n", [0, -16, 16, 48])
+def test_quotients_are_constant_between_multiples(n: int) -> None:
+    """Columns of a matrix of n columns: place % n, and 16 times what two quotients add up to."""
+    lines = """%ns = tt.splat %n : i32 -> tensor<1024xi32>
+  %c = arith.remsi %r, %ns : tensor<1024xi32>
+  %q = arith.divsi %r, %ns : tensor<1024xi32>
+  %u = arith.divui %r, %ns : tensor<1024xi32>
+  %sixteen = arith.constant dense<16> : tensor<1024xi32>
+  %both = arith.addi %q, %u : tensor<1024xi32>
+  %row = arith.remsi %both, %sixteen : tensor<1024xi32>
+  %by = arith.muli %row, %sixteen : tensor<1024xi32>
+  %offsets = arith.addi %c, %by : tensor<1024xi32>"""
+    kernel = loading(lines, ", %n: i32 {tt.divisibility = 16 : i32}")
+    assert "ld.global.v4" in kernel.ptx("sm_80")
+    loads_right(kernel, n)

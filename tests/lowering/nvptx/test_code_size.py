@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import joinery as jn
@@ -12,6 +14,7 @@ import pytest
 from .blocks import check, empty, kernel, some
 
 KERNELS = Path(jn.__file__).parent / "benchmarks" / "kernels"
+PTXAS = shutil.which("ptxas")
 
 
 def product(rows: int, depth: int, columns: int) -> jn.kernel.Kernel:
@@ -61,3 +64,32 @@ def test_lines_that_llvm_reads(name: str, lines: int) -> None:
     """Time to PTX is in proportion."""
     text = jn.kernel.from_ttir(KERNELS / f"gpu_{name}.ttir").llvm_ir("sm_80")
     assert text.count("\n") < lines
+
+
+SUM = """%%y0 = "tt.scan"(%%x0) <{axis = 0 : i32, reverse = false}> ({
+    ^bb0(%%a: f32, %%b: f32):
+      %%s = arith.addf %%a, %%b : f32
+      tt.scan.return %%s : f32
+    }) : (tensor<%dxf32>) -> tensor<%dxf32>"""
+
+
+@pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_kernels_that_hold_much_get_the_registers_there_are(target: str, tmp_path: Path) -> None:
+    """64 elements per thread; without a word to the assembler, it spilled five kilobytes."""
+    n = 16384
+    file = tmp_path / "sum.ptx"
+    file.write_text(kernel([((n,), "f32")], [((n,), "f32")], SUM % (n, n)).gpu_code(target, 8).ptx)
+    command = [PTXAS, "-arch", target, "-v", "-o", str(tmp_path / "out"), str(file)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    found = re.search(r"(\d+) bytes spill stores", said)
+    assert found is not None
+    assert int(found[1]) < 128, said
+
+
+def test_only_kernels_that_hold_much_ask_for_one_block() -> None:
+    for n, asked in ((1024, False), (2048, False), (4096, True)):
+        ptx = kernel([((n,), "f32")], [((n,), "f32")], SUM % (n, n)).ptx()
+        assert (".minnctapersm 1" in ptx) == asked
+    assert ".minnctapersm" not in product(32, 64, 32).ptx()
+    assert ".minnctapersm 1" in product(128, 32, 128).ptx()
