@@ -293,15 +293,19 @@ def _quotient(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 
 
 def _of_quotient(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
-    """Consecutive numbers between two multiples of the divisor have one quotient."""
+    """Consecutive numbers between two multiples of the divisor have one quotient; multiples of more than a divisor that is a
+    power of two leave something of it."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
     counts = op.name == "arith.divui" or is_natural(op.operands[0])
     constancy = []
     for d in range(len(a.contiguity)):
         runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], b.constancy[d]) if counts else 1
         constancy.append(max(runs, min(a.constancy[d], b.constancy[d])))
-    rank = len(constancy)
-    return AxisInfo((1,) * rank, (1,) * rank, tuple(constancy))
+    ones, divisibility = (1,) * len(constancy), (1,) * len(constancy)
+    if b.constant is not None and 0 < b.constant == _power(b.constant):
+        pairs = zip(a.divisibility, a.contiguity, strict=True)
+        divisibility = tuple([max(1, known // b.constant) if runs == 1 else 1 for known, runs in pairs])
+    return AxisInfo(ones, divisibility, tuple(constancy))
 
 
 def _guarded_division(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:

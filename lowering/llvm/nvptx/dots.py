@@ -3,8 +3,9 @@
 Fragments are those of NVIDIA, "PTX ISA", "Matrix fragments for mma.m16n8k8 / m16n8k16 / m16n8k32 / m8n8k4"; they are linear
 layouts (`linear_layouts.distributed`), so an operand gets there by a conversion like any other.
 
-float32 in full precision and what is too small for an instruction is multiplied thread by thread, from shared memory. float32
-as tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three products keep 22 bits.
+float32 in full precision, unless something narrower is known to hold its numbers, and what is too small for an instruction is
+multiplied thread by thread, from shared memory. float32 as tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three
+products keep 22 bits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ...linear_layouts.distributed import (
 )
 from ...linear_layouts.f2 import log2
 from ...linear_layouts.layout import REGISTER, LinearLayout
+from ...tt.expand_dot_scaled import EXACT
 from .. import conversions
 from ..elementwise import emit_map
 from ..ir import V, const
@@ -79,9 +81,9 @@ def _dot(k: KernelLowering, op: Any) -> None:
             registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
         k.define(result, Held(shape, elem, layout, registers))
         return
-    precision = str(attributes(op).get("inputPrecision") or "ieee")
+    precision = _precision(op)
     elems = (element_name(a.type), element_name(b.type))
-    kind = _kind(elems, elem, precision)
+    kind = _kind(op)
     instruction = _INSTRUCTIONS.get(kind or "")
     if instruction is not None and _fits(instruction, (*shape[-2:], depth)):
         warps = _warps(k, shape[-2:], instruction)
@@ -113,14 +115,22 @@ def _dot(k: KernelLowering, op: Any) -> None:
     k.define(result, Held(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
 
 
-def _kind(elems: tuple[str, str], elem: str, precision: str) -> str | None:
+def _precision(op: Any) -> str:
+    return str(attributes(op).get("inputPrecision") or "ieee")
+
+
+def _kind(op: Any) -> str | None:
     """What the operands are for the instruction; None: each thread multiplies."""
+    elems, elem = [element_name(operand.type) for operand in op.operands[:2]], element_name(op.results[0].type)
+    exact = attributes(op).get(EXACT)
+    if exact in _INSTRUCTIONS:
+        return str(exact)
     if elems[0] != elems[1]:
         return "f16" if all(e.startswith("f8") for e in elems) else None
     if elems[0].startswith("f8"):
         return "f16"  # which holds all its numbers
     if elems[0] == "f32":
-        return "tf32" if precision == "tf32" or precision in SPLIT else None
+        return "tf32" if _precision(op) in ("tf32", *SPLIT) else None
     return elems[0] if elems[0] in _INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
 
 
@@ -174,6 +184,8 @@ def _operands(
         node, elem = k.node(operand), element_name(operand.type)
         if elem.startswith("f8"):
             node = k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
+        elif elem == "f32" and kind == "bf16":
+            node = k.ev.compute("arith.truncf", node.shape, "bf16", [node], {})
         wanted.append((node, layout))
     sides = _fragments(k, wanted)
     if kind != "tf32":
@@ -190,9 +202,7 @@ def _operands(
 
 def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None:
     """How wgmma computes a tt.dot; None where it does not."""
-    elems = (element_name(op.operands[0].type), element_name(op.operands[1].type))
-    precision = str(attributes(op).get("inputPrecision") or "ieee")
-    return plan_product(k, op, _kind(elems, element_name(op.results[0].type), precision))
+    return plan_product(k, op, _kind(op))
 
 
 def uses_in_products(load: Any) -> list[tuple[Any, int, bool]]:
@@ -231,12 +241,8 @@ def _staged(k: KernelLowering, op: Any, side: str, elem: str, layout: LinearLayo
         first = next((basis for basis in layout[REGISTER] if basis), 1)
         axis = 1 if layout.coordinates(first)[1] else 0
         return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
-    a, b = op.operands[:2]
-    shape = shape_of(op.results[0].type)
-    precision = str(attributes(op).get("inputPrecision") or "ieee")
-    kind = _kind((element_name(a.type), element_name(b.type)), element_name(op.results[0].type), precision)
-    instruction = _INSTRUCTIONS.get(kind or "")
-    depth = shape_of(a.type)[-1]
+    shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
+    instruction = _INSTRUCTIONS.get(_kind(op) or "")
     if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)) or bits_of(elem) != 16:
         return None
     fragment = dot_operand(layout.shape, side, _warps(k, shape, instruction), instruction.bits)
@@ -259,11 +265,8 @@ def prepare(k: KernelLowering, body: Any) -> None:
 
 def _fragment(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
     """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
-    a, b = op.operands[:2]
-    shape, depth = shape_of(op.results[0].type), shape_of(a.type)[-1]
-    precision = str(attributes(op).get("inputPrecision") or "ieee")
-    elems = (element_name(a.type), element_name(b.type))
-    instruction = _INSTRUCTIONS.get(_kind(elems, element_name(op.results[0].type), precision) or "")
+    shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
+    instruction = _INSTRUCTIONS.get(_kind(op) or "")
     if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
         return None
     return dot_operand(shape_of(op.operands[index].type), "ab"[index], _warps(k, shape, instruction), instruction.bits)

@@ -71,6 +71,8 @@ def _parts(k: KernelLowering, op: Any, product: WarpgroupProduct, number: int) -
     """An operand as the product takes it; what is split has two parts, the bigger first."""
     value = op.operands[number]
     node, elem = k.node(value), element_name(value.type)
+    if elem == "f32" and product.elem == "bf16":
+        return [k.ev.compute("arith.truncf", node.shape, "bf16", [node], {})]
     if elem != product.elem:
         return [k.ev.compute("tt.fp_to_fp", node.shape, product.elem, [node], {})]
     if elem != "f32":

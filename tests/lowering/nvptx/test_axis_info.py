@@ -283,3 +283,15 @@ def test_quotients_are_constant_between_multiples(n: int) -> None:
     kernel = loading(lines, ", %n: i32 {tt.divisibility = 16 : i32}")
     assert "ld.global.v4" in kernel.ptx("sm_80")
     loads_right(kernel, n)
+
+
+@pytest.mark.parametrize(("divisor", "wide"), [(2, True), (4, True), (8, False), (3, False), (6, False)])
+def test_quotients_of_multiples(divisor: int, wide: bool) -> None:
+    """Half of a multiple of 64 bytes is one of 32; of other divisors nothing is known."""
+    lines = f"""%d = arith.constant {divisor} : i32
+  %h = arith.divsi %n, %d : i32
+  %hs = tt.splat %h : i32 -> tensor<1024xi32>
+  %offsets = arith.addi %hs, %r : tensor<1024xi32>"""
+    kernel = loading(lines, ", %n: i32 {tt.divisibility = 16 : i32}")
+    assert ("ld.global.v4" in kernel.ptx("sm_80")) == wide
+    loads_right(kernel, 48)
