@@ -111,6 +111,9 @@ def double_to_half(fn: Function, x: V) -> V:
 def round_to_tf32(fn: Function, x: V) -> V:
     """float → float with 10 mantissa bits (TensorFloat-32), to nearest even; overflow gives inf."""
     _expect(x, "float")
+    if "tf32" in fn.module.features and x.type == "float":
+        word = fn.pure(f'call i32 asm "cvt.rn.tf32.f32 $0, $1;", "=r,f"(float {x.ref})', "i32")
+        return fn.bitcast(_op(fn, "and", word, ~0x1FFF), "float")  # the ISA says nothing of the other bits
     word = fn.bitcast(x, with_element(x.type, "i32"))
     odd = _op(fn, "and", _op(fn, "lshr", word, 13), 1)
     rounded = _op(fn, "and", fn.add(word, _op(fn, "add", odd, 0xFFF)), ~0x1FFF)

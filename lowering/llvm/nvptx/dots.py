@@ -242,8 +242,11 @@ def _staged(k: KernelLowering, op: Any, side: str, elem: str, layout: LinearLayo
         axis = 1 if layout.coordinates(first)[1] else 0
         return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
     shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
-    instruction = _INSTRUCTIONS.get(_kind(op) or "")
-    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)) or bits_of(elem) != 16:
+    kind = _kind(op)
+    instruction = _INSTRUCTIONS.get(kind or "")
+    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+        return None
+    if elem not in ("f16", "bf16", "i8", "f32") or elem != ("f32" if kind == "tf32" else kind):  # as the instruction takes it
         return None
     fragment = dot_operand(layout.shape, side, _warps(k, shape, instruction), instruction.bits)
     return staged_operand(elem, layout, fragment)

@@ -75,13 +75,14 @@ def plan_operand(values: Sequence[V], elem: str, src: LinearLayout, dst: LinearL
 
 @dataclass(frozen=True, slots=True)
 class StagedOperand:
-    """An operand that lies in shared memory already.  axis: the dim that is contiguous there."""
+    """An operand that lies in shared memory already.  axis: the dim that is contiguous there.  access: None where ldmatrix does
+    not fit, and each element is loaded."""
 
     shape: tuple[int, ...]
     elem: str
     dst: LinearLayout
     shared: LinearLayout
-    access: MatrixAccess
+    access: MatrixAccess | None
     axis: int
 
     @property
@@ -89,18 +90,22 @@ class StagedOperand:
         return self.shape[0] * self.shape[1] * bits_of(self.elem) // 8
 
     def fetch(self, k: KernelLowering, base: V) -> list[V]:
+        if self.access is None:
+            return list(read_block(k, self.elem, self.dst, self.shared, base))
         found = _fetch(k, self.access, self.elem, base)
         return [found[each] for each in to_unique(self.dst)]
 
 
 def staged_operand(elem: str, src: LinearLayout, dst: LinearLayout) -> StagedOperand | None:
-    """An operand that gets to shared memory from `src` by itself; None where ldmatrix does not fit."""
+    """An operand that gets to shared memory from `src` by itself; None where ldmatrix does not fit, and elements have fewer
+    than 32 bits, of which the fragment has several in a word."""
     planned = plan_operand((), elem, src, dst)
-    if planned is None:
+    shared = planned.shared if planned is not None else _shared_layout(src, 32) if bits_of(elem) == 32 else None
+    if shared is None:
         return None
     first = next(basis for basis in src[REGISTER] if basis)
     axis = 1 if src.coordinates(first)[1] else 0
-    return StagedOperand(src.shape, elem, dst, planned.shared, planned.access, axis)
+    return StagedOperand(src.shape, elem, dst, shared, None if planned is None else planned.access, axis)
 
 
 def store_block(
@@ -130,6 +135,26 @@ def store_block(
     else:
         with f.when(elected):
             store()
+
+
+def read_block(k: KernelLowering, elem: str, layout: LinearLayout, shared: LinearLayout, base: V) -> tuple[V, ...]:
+    """A block from shared memory, by loads as wide as both layouts allow."""
+    t, f, bits = k.t, k.f, bits_of(elem)
+    where = offsets(layout, shared)
+    thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
+    moving = 0
+    for each in (*where[LANE], *where[WARP]):
+        moving |= each * bits // 8
+    found: dict[int, V] = {}
+    many = vector_elements(where, bits)
+    width = many * bits
+    type_ = f"i{width}" if width <= 32 or many == 1 else f"<{width // 32} x i32>"
+    for access in vector_accesses(where, bits, many):
+        place = k.shared.place(base, thread, access.offset, moving)
+        word = f.op(f"load {type_}, ptr addrspace(3) {place.ref}, align {width // 8}", type_)
+        pieces = t.unpack(word, many, bits)
+        found.update({r: t.from_bits(piece, elem) for r, piece in zip(access.registers, pieces, strict=True)})
+    return tuple(found[register] for register in range(layout.size(REGISTER)))
 
 
 def _fetch(k: KernelLowering, access: MatrixAccess, elem: str, base: V) -> dict[int, V]:

@@ -41,8 +41,8 @@ class GpuTarget:
 
     @property
     def features(self) -> frozenset[str]:
-        """What emitters make use of: "xorsign", a minimum of magnitudes that keeps the sign (PTX ISA 7.2, sm_86)."""
-        return frozenset({"ptx", "xorsign"} if self.capability >= 86 and self.ptx >= 72 else {"ptx"})
+        """What emitters make use of: "tf32", rounding to tf32 to nearest even (PTX ISA 7.8, sm_90)."""
+        return frozenset({"ptx", "tf32"} if self.capability >= 90 and self.ptx >= 78 else {"ptx"})
 
     @property
     def key(self) -> str:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...artifact import TensorMap
-from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ...linear_layouts.matching import match_matrix, offsets, vector_accesses, vector_elements
+from ...linear_layouts.layout import LinearLayout
+from ...linear_layouts.matching import match_matrix, offsets
 from ...linear_layouts.shared import matrix_swizzled, plain
 from ...tt.descriptor_types import TensorDescType
 from ...tt.made_descriptors import SOURCE, source_of
 from ..ir import V
 from ..syntax import attribute, element_name, shape_of
-from .matrix_loads import store_block
+from .matrix_loads import read_block, store_block
 from .nodes import Held
 from .threads import bits_of, i32
 
@@ -179,29 +179,9 @@ def _load(k: KernelLowering, op: Any) -> None:
     wait_for_phase(k, barrier, i32(0))
     layout = k.coalesced(shape)
     flat = layout.reshape((block.rows, block.columns))
-    values = _read(k, elem, flat, block.layout, base)
+    values = read_block(k, elem, flat, block.layout, base)
     remove_barriers(k, [barrier])
     k.define(result, Held(shape, elem, layout, values))
-
-
-def _read(k: KernelLowering, elem: str, layout: LinearLayout, shared: LinearLayout, base: V) -> tuple[V, ...]:
-    """A block from shared memory, by loads as wide as both layouts allow."""
-    t, f, bits = k.t, k.f, bits_of(elem)
-    where = offsets(layout, shared)
-    thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
-    moving = 0
-    for each in (*where[LANE], *where[WARP]):
-        moving |= each * bits // 8
-    found: dict[int, V] = {}
-    many = vector_elements(where, bits)
-    width = many * bits
-    type_ = f"i{width}" if width <= 32 or many == 1 else f"<{width // 32} x i32>"
-    for access in vector_accesses(where, bits, many):
-        place = k.shared.place(base, thread, access.offset, moving)
-        word = f.op(f"load {type_}, ptr addrspace(3) {place.ref}, align {width // 8}", type_)
-        pieces = t.unpack(word, many, bits)
-        found.update({r: t.from_bits(piece, elem) for r, piece in zip(access.registers, pieces, strict=True)})
-    return tuple(found[register] for register in range(layout.size(REGISTER)))
 
 
 def _store(k: KernelLowering, op: Any) -> None:

@@ -41,6 +41,36 @@ def test_the_loop_is_pipelined(target: str, stages: int) -> None:
     assert code.lowered.shared_bytes == stages * STAGE
 
 
+def of_type(elem: str, precision: str = "") -> str:
+    """The text for operands of another type."""
+    text = TEXT.replace("f16", elem)
+    if elem == "i8":
+        text = text.replace("dense<0.000000e+00> : tensor<64x128xi8>", "dense<0> : tensor<64x128xi8>")
+        text = text.replace("dense<0.000000e+00> : tensor<128x64xi8>", "dense<0> : tensor<128x64xi8>")
+        text = text.replace("dense<0.000000e+00> : tensor<128x128xf32>", "dense<0> : tensor<128x128xi32>")
+        text = text.replace("128x128xf32", "128x128xi32").replace("ptr<f32>", "ptr<i32>")
+    total = "i32" if elem == "i8" else "f32"
+    end = f"tensor<128x64x{elem}> * tensor<64x128x{elem}> -> tensor<128x128x{total}>"
+    return text.replace(f" : {end}", f"{precision and f', inputPrecision = {precision}'} : {end}")
+
+
+@pytest.mark.parametrize(
+    ("elem", "precision", "copies", "warps"), [("f32", "tf32", 32, 4), ("f32", "tf32x3", 16, 8), ("i8", "", 4, 4)]
+)
+def test_other_types(elem: str, precision: str, copies: int, warps: int) -> None:
+    """tf32 is rounded when it is fetched. B of bytes has to change places with its neighbours, and is loaded turn by turn."""
+    text = of_type(elem, precision)
+    dtype, total = {"f32": (np.float32, np.float32), "i8": (np.int8, np.int32)}[elem]
+    rng = np.random.default_rng(9)
+    a, b = rng.integers(-9, 10, (144, 336)).astype(dtype), rng.integers(-9, 10, (336, 160)).astype(dtype)
+    c = np.zeros((144, 160), total)
+    code = jn.kernel.from_ttir(text).gpu_code("sm_80", warps)
+    assert code.ptx.count("cp.async.cg.shared.global") == copies * code.ptx.count("cp.async.commit_group")
+    kernel = Module(code.ptx).kernel()
+    kernel.launch((2, 2), None, arguments(a, b, c), shared=code.lowered.shared_bytes, level=3, delivery="random")
+    np.testing.assert_array_equal(c, a.astype(total) @ b.astype(total))
+
+
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5])
 @pytest.mark.parametrize("delivery", ["late", "early", "random"])
 def test_any_number_of_turns(turns: int, delivery: str) -> None:
