@@ -134,11 +134,11 @@ class AxisAnalysis:
 
     def _with_promises(self, op: Any, found: AxisInfo | None) -> AxisInfo | None:
         """What is found, or what the text says where that is more."""
-        said = {name: _promise(op, f"tt.{name}") for name in ("contiguity", "divisibility", "constancy")}
-        if not any(said.values()):
-            return found
         result = op.results[0]
         shape = shape_of(result.type) if is_tensor(result.type) else (1,)
+        said = {name: _promise(op, f"tt.{name}", len(shape)) for name in ("contiguity", "divisibility", "constancy")}
+        if not any(said.values()):
+            return found
         info = self._unknown(result) if found is None else found
 
         def more(known: tuple[int, ...], promised: Sequence[int], most: Sequence[int]) -> tuple[int, ...]:
@@ -163,10 +163,11 @@ class AxisAnalysis:
         return [self.of(operand) for operand in op.operands]
 
 
-def _promise(op: Any, name: str) -> tuple[int, ...]:
-    """The powers of two of an attribute with one number per dim, if it is there."""
+def _promise(op: Any, name: str, rank: int) -> tuple[int, ...]:
+    """The powers of two of an attribute with one number above 0 per dim; nothing where the text has none, or something else."""
     found = op.attributes.get(name)
-    return tuple(_power(int(number)) for number in found.get_values()) if isinstance(found, DenseIntOrFPElementsAttr) else ()
+    numbers = [int(number) for number in found.get_values()] if isinstance(found, DenseIntOrFPElementsAttr) else []
+    return tuple(map(_power, numbers)) if len(numbers) == rank and min(numbers) > 0 else ()
 
 
 def has_promises(function: Any) -> bool:

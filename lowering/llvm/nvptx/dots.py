@@ -123,7 +123,7 @@ def _kind(op: Any) -> str | None:
     """What the operands are for the instruction; None: each thread multiplies."""
     elems, elem = [element_name(operand.type) for operand in op.operands[:2]], element_name(op.results[0].type)
     exact = attributes(op).get(EXACT)
-    if exact in _INSTRUCTIONS:
+    if exact in ("bf16", "tf32") and elems == ["f32", "f32"]:  # texts may say anything
         return str(exact)
     if elems[0] != elems[1]:
         return "f16" if all(e.startswith("f8") for e in elems) else None

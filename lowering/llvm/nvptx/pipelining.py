@@ -172,8 +172,9 @@ def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
     if not size:
         return None
-    wanted = int(attributes(op).get("tt.num_stages") or 0)
-    stages = min(k.most_stages, wanted if wanted > 0 else _usual_stages(k, size), (k.room + k.reserved) // size)
+    asked = attributes(op).get("tt.num_stages")
+    wanted = asked if isinstance(asked, int) and asked > 0 else _usual_stages(k, size)
+    stages = min(k.most_stages, wanted, (k.room + k.reserved) // size)
     if stages < 2:
         return None
     k.stages = max(k.stages, stages)

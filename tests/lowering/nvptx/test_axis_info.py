@@ -295,3 +295,14 @@ def test_quotients_of_multiples(divisor: int, wide: bool) -> None:
     kernel = loading(lines, ", %n: i32 {tt.divisibility = 16 : i32}")
     assert ("ld.global.v4" in kernel.ptx("sm_80")) == wide
     loads_right(kernel, 48)
+
+
+@pytest.mark.parametrize(
+    "said", ["dense<[16, 16]> : tensor<2xi32>", "dense<0> : tensor<1xi32>", '"all"', "dense<> : tensor<0xi32>"]
+)
+@pytest.mark.parametrize("name", ["contiguity", "divisibility", "constancy"])
+def test_what_is_no_promise(name: str, said: str) -> None:
+    """Not one number above 0 per dim: nothing follows."""
+    kernel = loading(f"%offsets = arith.addi %r, %r {{tt.{name} = {said}}} : tensor<1024xi32>")
+    assert "ld.global.v" not in kernel.ptx("sm_80")
+    loads_right(kernel)

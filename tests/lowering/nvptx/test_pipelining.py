@@ -141,11 +141,15 @@ def test_without_room_operands_are_stored_turn_by_turn(monkeypatch: pytest.Monke
     assert "cp.async" not in lowered(80 << 10).llvm_ir
 
 
-@pytest.mark.parametrize(("asked", "stages"), [(1, 0), (2, 2), (5, 5), (9, 5), (0, 4), (-1, 4)])
-def test_a_loop_may_ask_for_a_number_of_stages(asked: int, stages: int) -> None:
+@pytest.mark.parametrize(
+    ("asked", "stages"),
+    [("1 : i32", 0), ("2 : i32", 2), ("5 : i32", 5), ("9 : i64", 5), ("0 : i32", 4), ("-1 : i32", 4), ('"five"', 4),
+     ("dense<5> : tensor<1xi32>", 4)],
+)  # fmt: skip
+def test_a_loop_may_ask_for_a_number_of_stages(asked: str, stages: int) -> None:
     """As many as there is room for; one means that nothing is loaded ahead, and what is no number of stages means nothing."""
     at = TEXT.index("}", TEXT.index("scf.yield"))
-    text = f"{TEXT[:at]}}} {{tt.num_stages = {asked} : i32}}{TEXT[at + 1:]}"
+    text = f"{TEXT[:at]}}} {{tt.num_stages = {asked}}}{TEXT[at + 1:]}"
     code = jn.kernel.from_ttir(text).gpu_code("sm_80")
     assert code.ptx.count("cp.async.cg.shared.global") == stages * 16
     if stages:

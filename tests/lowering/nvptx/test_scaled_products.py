@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from ..scaled_products import KINDS, Case
+from .blocks import DTYPES, check, empty
+from .blocks import kernel as block_kernel
 
 
 def simulated_ptx(kernel: jn.kernel.Kernel) -> str:
@@ -65,3 +67,16 @@ def test_scales_that_are_no_numbers_and_large_ones() -> None:
     kernel.launch(1, *case.arrays, found.reshape(-1), device="ptxsim", target="sm_80")
     assert np.isnan(found[0]).all()
     np.testing.assert_allclose(found, right, rtol=2e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("elem", ["f16", "f32"])
+@pytest.mark.parametrize("said", ['"f64"', '"i8"', '"bf16"', '"tf32"', "3 : i32"])
+def test_texts_may_say_anything_of_operands(elem: str, said: str) -> None:
+    """Only float32 operands are taken for something narrower, and only for what can be."""
+    block, product = f"tensor<32x32x{elem}>", f"%y0 = tt.dot %x0, %x1, %zero {{joinery.exact = {said}}}"
+    body = f"%zero = arith.constant dense<0.0> : tensor<32x32xf32>\n{product} : {block} * {block} -> tensor<32x32xf32>"
+    k = block_kernel([((32, 32), elem)] * 2, [((32, 32), "f32")], body)
+    numbers = [np.random.default_rng(n).integers(-9, 10, (32, 32)).astype(DTYPES[elem]) for n in range(2)]
+    check(k, *numbers, empty((32, 32), "f32"))
+    is_taken = elem == "f32" and said in ('"bf16"', '"tf32"')
+    assert (f".f32.{said[1:-1]}" in k.ptx("sm_80")) == is_taken
