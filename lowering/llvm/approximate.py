@@ -41,6 +41,11 @@ def exp(lane: Lanes, x: V) -> V:
     return f32.exp_with(lane, x, table.EXP_32_SHORT)
 
 
+def exp_weight(lane: Lanes, x: V) -> V:
+    """For weights that are divided out again: what matters is the error relative to the largest, which is small on GPUs too."""
+    return exp(lane, x) if lane.is_ptx else f32.exp_fast(lane, x)
+
+
 def log2(lane: Lanes, x: V) -> V:
     return _instruction(lane, "lg2.approx.f", x) if lane.is_ptx else f32.log2(lane, x)
 

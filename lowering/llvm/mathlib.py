@@ -83,7 +83,7 @@ _FLOAT_SHORT: dict[str, Unary] = {
     "sigmoid": f32.sigmoid_fast,
 }
 
-_FLOAT_WEIGHT: dict[str, Unary] = {**_FLOAT_SHORT, "exp": f32.exp_weight}
+_FLOAT_WEIGHT: dict[str, Unary] = {**_FLOAT_SHORT, "exp": approximate.exp_weight}
 
 _FLOAT_APPROXIMATE: dict[str, Unary] = {
     "exp": approximate.exp,
@@ -139,7 +139,7 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
 
     "approximate" (`APPROXIMATE_NAMES`) is for what users allow, see `approximate`. "short" (`SHORT_NAMES`) is for use inside
     composites: erf: absolute error below 5e-7, exactly +-1 from 3.72 on; tanh: 6
-    ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above;
+    ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above (GPUs: accurate);
     sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all. "weight" is "short" but for exp on GPUs,
     which has a relative error of 2^-22 + |x| 2^-23 up to 0.
     """

@@ -85,14 +85,6 @@ def exp_fast(lane: Lanes, x: V) -> V:
     return lane.select(lane.cmp("olt", x, -87.33), 0.0, y)
 
 
-def exp_weight(lane: Lanes, x: V) -> V:
-    """On GPUs 2^(x log2 e) with the product rounded, 0 where that is denormal; elsewhere `exp_fast`."""
-    if lane.is_ptx:
-        scaled = lane.mul(x, table.LOG2E_32[0])
-        return lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.ftz.f", [scaled], lane.type)
-    return exp_fast(lane, x)
-
-
 def _exp_normal(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
     """exp where the result is normal and finite; elsewhere anything but NaN, which stays NaN."""
     biased, r = _exp_reduce(lane, x, 127.0)

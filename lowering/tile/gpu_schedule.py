@@ -252,6 +252,7 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
     found = products(nest)
     first = found[0]
     tile = _tile_of(nest, first)
+    least_rows = WARPGROUP_ROWS if limits.warpgroups and tile is _TILES["f16"] else 32
     wide = len(found) == 1 and _is_wide(nest, first, tile, limits)
     if wide:
         tile = replace(tile, columns=2 * tile.columns)
@@ -261,9 +262,7 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
         if axis is not None
     }
     inner = tuple([product.k for product in found])
-    least = dict.fromkeys(sides, 32)
-    if limits.warpgroups and tile.least == _TILES["f16"].least and first.m is not None:
-        least[first.m] = WARPGROUP_ROWS
+    least = {axis: least_rows if axis == first.m else 32 for axis in sides}
     while any(sides[axis] > least[axis] for axis in sides):
         programs = _programs(nest, sides, leave=inner)
         if programs is None or programs >= limits.processors:

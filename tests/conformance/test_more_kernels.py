@@ -12,7 +12,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
-from . import user_cases  # noqa: F401
+from . import user_cases  # noqa: F401  (registers its cases)
 from .more_cases import BF16, CASES, F8, F32, F64, I32, case, normal, small, zeros
 
 ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir_more"

@@ -136,9 +136,10 @@ class Producer:
         f.cond_branch(f.icmp("uge", k.t.warp, i32(k.warps)), self._label, consumers)
         self._known, self._remembered = f.known(), k.t.all_remembered()
         f.start(consumers, True)
-        f.emit("")
-        self._increase = len(f.lines) - 1
+        self._increase = len(f.lines)
+        f.lines.append("")
         self._lines: list[str] = []
+        self._decrease = 0  # where among these lines registers may be handed over
         self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
         """Between loops: what the next one starts with, see `Consumed`. The stages lie behind the mbarriers, or elsewhere where
         they have no memory of their own."""
@@ -186,7 +187,8 @@ class Producer:
             scalars, nodes = dict(k.scalars), dict(k.nodes)
             begin, end = f.label("copies"), f.label("end")
             f.start(self._label)
-            f.emit("")
+            self._decrease = len(f.lines)
+            f.lines.append("")
             thread = k.t.call("read.ptx.sreg.tid.x", [], "i32")
             f.cond_branch(f.icmp("eq", thread, i32(k.warps * WARP_SIZE)), begin, end)
             f.start(begin)
@@ -201,7 +203,7 @@ class Producer:
         if self.is_busy and registers is not None and k.target.blocks(k.shared.bytes) == 1:
             self.hands_over = True
             k.f.lines[self._increase] = self._set_registers("inc", registers)
-            self._lines[1] = self._set_registers("dec", OWN_REGISTERS)
+            self._lines[self._decrease] = self._set_registers("dec", OWN_REGISTERS)
         k.f.lines += self._lines
 
     def _set_registers(self, way: str, count: int) -> str:
