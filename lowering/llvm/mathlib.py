@@ -83,7 +83,7 @@ _FLOAT_SHORT: dict[str, Unary] = {
     "sigmoid": f32.sigmoid_fast,
 }
 
-_FLOAT_WEIGHT: dict[str, Unary] = {**_FLOAT_SHORT, "exp": approximate.exp_weight}
+_FLOAT_WEIGHT: dict[str, Unary] = {**_FLOAT_SHORT, "exp": approximate.exp_weight, "exp2": approximate.exp2}
 
 _FLOAT_APPROXIMATE: dict[str, Unary] = {
     "exp": approximate.exp,

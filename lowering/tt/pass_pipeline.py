@@ -1,7 +1,7 @@
 """The passes that a kernel from text goes through before it is lowered: a list, in order.
 
     inline ─ fast math ─ expand ─ canonicalize ─ cse ─ dce ─ expand descriptors ─ total ─ canonicalize ─ cse ─ dce ─
-    contract ─ licm
+    softmax weights ─ contract ─ licm
 
 A pass is a function that changes a `tt.func` in place. To add one, add a line to `PASSES`.
 """
@@ -25,6 +25,7 @@ from .fast_math import allow_fast_math, contract_products
 from .inlining import inline_calls
 from .licm import hoist_invariants
 from .passes import canonicalize, remove_dead, reuse_common
+from .softmax_weights import mark_weights
 from .total import make_total
 
 
@@ -54,6 +55,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("canonicalize-expanded", canonicalize, "as canonicalize, for what the expansions wrote"),
     Pass("cse-expanded", reuse_common, "as cse"),
     Pass("dce-expanded", remove_dead, "as dce"),
+    Pass("softmax-weights", mark_weights, "exponentials that are weights of an online softmax get a note that they are"),
     Pass("contract", contract_products, "products and sums that have the flag become fused multiply-adds"),
     Pass("licm", hoist_invariants, "what does not change in a loop is computed before it"),
 )

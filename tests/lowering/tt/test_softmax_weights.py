@@ -1,0 +1,232 @@
+"""Which exponentials count as weights of an online softmax, and what becomes of results then, against NumPy in float64."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import joinery as jn
+import ml_dtypes
+import numpy as np
+import pytest
+
+WIDE, LINE, THIN = "tensor<32x32xf32>", "tensor<32xf32>", "tensor<32x1xf32>"
+POINTERS = "tensor<32x32x!tt.ptr<ELEM>>"
+MAXIMUM = f"""%high = "tt.reduce"(%s) <{{axis = 1 : i32}}> ({{
+    ^bb0(%a0: f32, %a1: f32):
+      %a2 = arith.maxnumf %a0, %a1 : f32
+      tt.reduce.return %a2 : f32
+    }}) : ({WIDE}) -> {LINE}"""
+TOTAL = f"""%mass = "tt.reduce"(%p) <{{axis = 1 : i32}}> ({{
+    ^bb0(%b0: f32, %b1: f32):
+      %b2 = arith.addf %b0, %b1 : f32
+      tt.reduce.return %b2 : f32
+    }}) : ({WIDE}) -> {LINE}"""
+STARTS = f"""%top0 = arith.constant dense<0xFF800000> : {LINE}
+  %den0 = arith.constant dense<0.0> : {LINE}"""
+NEXT_TOP = f"%new = arith.maxnumf %top, %high : {LINE}"
+BELOW = f"%below = arith.subf %s, %new_w : {WIDE}"
+FALL = f"%fall = arith.subf %top, %new : {LINE}"
+NEXT_DEN = f"%den_next = arith.addf %kept, %mass : {LINE}"
+NARROWED = f"%p_x = arith.truncf %p : {WIDE} to tensor<32x32xELEM>"
+LOOP = f"""%sum:3 = scf.for %j = %zero to %n step %one iter_args(%top = %top0, %den = %den0, %acc = %none)
+      -> ({LINE}, {LINE}, {WIDE}) : i32 {{
+    %at = arith.muli %j, %size : i32
+    %xq = tt.addptr %x, %at : !tt.ptr<f32>, i32
+    %xs = tt.splat %xq : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>
+    %xp = tt.addptr %xs, %index : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>
+    %s = tt.load %xp : tensor<32x32x!tt.ptr<f32>>
+    {MAXIMUM}
+    {NEXT_TOP}
+    {FALL}
+    %alpha = math.exp2 %fall : {LINE}
+    %new_t = tt.expand_dims %new {{axis = 1 : i32}} : {LINE} -> {THIN}
+    %new_w = tt.broadcast %new_t : {THIN} -> {WIDE}
+    {BELOW}
+    %p = math.exp2 %below : {WIDE}
+    {TOTAL}
+    %kept = arith.mulf %den, %alpha : {LINE}
+    {NEXT_DEN}
+    %vq = tt.addptr %v, %at : !tt.ptr<ELEM>, i32
+    %vs = tt.splat %vq : !tt.ptr<ELEM> -> {POINTERS}
+    %vp = tt.addptr %vs, %index : {POINTERS}, tensor<32x32xi32>
+    %v_x = tt.load %vp : {POINTERS}
+    {NARROWED}
+    %alpha_t = tt.expand_dims %alpha {{axis = 1 : i32}} : {LINE} -> {THIN}
+    %alpha_w = tt.broadcast %alpha_t : {THIN} -> {WIDE}
+    %less = arith.mulf %acc, %alpha_w : {WIDE}
+    %acc_next = tt.dot %p_x, %v_x, %less : tensor<32x32xELEM> * tensor<32x32xELEM> -> {WIDE}
+    scf.yield %new, %den_next, %acc_next : {LINE}, {LINE}, {WIDE}
+  }}"""
+TEXT = f"""
+tt.func public @weights(%x: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %v: !tt.ptr<ELEM> {{tt.divisibility = 16 : i32}},
+    %o: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %l: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %n: i32, %scale: f32) {{
+  %zero = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %size = arith.constant 1024 : i32
+  %width = arith.constant dense<32> : tensor<32x1xi32>
+  {STARTS}
+  %none = arith.constant dense<0.0> : {WIDE}
+  %r = tt.make_range {{start = 0 : i32, end = 32 : i32}} : tensor<32xi32>
+  %rt = tt.expand_dims %r {{axis = 1 : i32}} : tensor<32xi32> -> tensor<32x1xi32>
+  %rs = arith.muli %rt, %width : tensor<32x1xi32>
+  %rb = tt.broadcast %rs : tensor<32x1xi32> -> tensor<32x32xi32>
+  %ct = tt.expand_dims %r {{axis = 0 : i32}} : tensor<32xi32> -> tensor<1x32xi32>
+  %cb = tt.broadcast %ct : tensor<1x32xi32> -> tensor<32x32xi32>
+  %index = arith.addi %rb, %cb : tensor<32x32xi32>
+  %os = tt.splat %o : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>
+  %op = tt.addptr %os, %index : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>
+  %ls = tt.splat %l : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>>
+  %lp = tt.addptr %ls, %r : tensor<32x!tt.ptr<f32>>, tensor<32xi32>
+  %factor = tt.splat %scale : f32 -> {WIDE}
+  %line_factor = tt.splat %scale : f32 -> {LINE}
+  {LOOP}
+  tt.store %op, %sum#2 : tensor<32x32x!tt.ptr<f32>>
+  tt.store %lp, %sum#1 : tensor<32x!tt.ptr<f32>>
+  tt.return
+}}
+"""
+
+
+def text(*changes: tuple[str, str], elem: str = "f16") -> str:
+    found = TEXT
+    for old, new in changes:
+        assert old in found
+        found = found.replace(old, new)
+    return found.replace("ELEM", elem)
+
+
+def marked(source: str) -> tuple[bool, bool]:
+    """Whether alpha and p, the exponentials of a block with one and two axes, are weights."""
+    after = jn.kernel.from_ttir(source).ttir_after("softmax-weights")
+    found = [(LINE in line, "joinery.weight" in line) for line in after.splitlines() if re.search(r"math\.exp2? ", line)]
+    assert len(found) >= 2
+    return all(mark for line, mark in found if line), all(mark for line, mark in found if not line)
+
+
+ZEROS = f"dense<0.0> : {LINE}\n  %none"
+SECOND_LOOP = LOOP.replace("%sum:", "%sum2:").replace("%top0", "%sum#0").replace("%den0", "%sum#1").replace("%none", "%sum#2")
+WHOLE: list[Any] = [
+    pytest.param([], id="as it is"),
+    pytest.param([("math.exp2", "math.exp")], id="base e"),
+    pytest.param([("arith.maxnumf", "arith.maximumf")], id="maxima that pass NaN on"),
+    pytest.param([(NEXT_TOP, NEXT_TOP.replace("%top, %high", "%high, %top"))], id="maximum the other way round"),
+    pytest.param([(NEXT_DEN, NEXT_DEN.replace("%kept, %mass", "%mass, %kept"))], id="sum the other way round"),
+    pytest.param([("dense<0xFF800000>", "dense<-1.0e30>")], id="starting low"),
+    pytest.param([("dense<0xFF800000>", "dense<0.5>"), (ZEROS, ZEROS.replace("0.0", "1.0"))], id="a sink"),
+    pytest.param(
+        [(NEXT_TOP, f"%scaled = arith.mulf %high, %line_factor : {LINE}\n{NEXT_TOP.replace('%high', '%scaled')}"),
+         (BELOW, f"%s_s = arith.mulf %s, %factor : {WIDE}\n{BELOW.replace('%s,', '%s_s,')}")], id="scaled after the maximum",
+    ),
+    pytest.param(
+        [(BELOW, f"%below_1 = arith.subf %s, %new_w : {WIDE}\n%below = arith.mulf %below_1, %factor : {WIDE}"),
+         (FALL, f"%fall_1 = arith.subf %top, %new : {LINE}\n%fall = arith.mulf %line_factor, %fall_1 : {LINE}")],
+        id="scaled after the difference",
+    ),
+    pytest.param(
+        [(f"%new_t = tt.expand_dims %new {{axis = 1 : i32}} : {LINE}", f"%new_s = arith.mulf %new, %line_factor : {LINE}\n"
+          f"%new_t = tt.expand_dims %new_s {{axis = 1 : i32}} : {LINE}"),
+         (BELOW, f"%s_s = arith.mulf %s, %factor : {WIDE}\n{BELOW.replace('%s,', '%s_s,')}"),
+         (FALL, f"%top_s = arith.mulf %top, %line_factor : {LINE}\n%new_u = arith.mulf %new, %line_factor : {LINE}\n"
+          f"%fall = arith.subf %top_s, %new_u : {LINE}")], id="scaled before the difference",
+    ),
+    pytest.param(
+        [(NEXT_TOP, f"""{NEXT_TOP}
+    %least = arith.constant dense<0xFF800000> : {LINE}
+    %zeros = arith.constant dense<0.0> : {LINE}
+    %is_none = arith.cmpf oeq, %new, %least : {LINE}
+    %safe = arith.select %is_none, %zeros, %new : tensor<32xi1>, {LINE}"""),
+         ("tt.expand_dims %new {", "tt.expand_dims %safe {"), (FALL, FALL.replace("%new", "%safe"))], id="guarded",
+    ),
+    pytest.param(
+        [(NARROWED, f"%half = arith.constant dense<true> : tensor<32x32xi1>\n%none_w = arith.constant dense<0.0> : {WIDE}\n"
+          f"%dropped = arith.select %half, %p, %none_w : tensor<32x32xi1>, {WIDE}\n{NARROWED.replace('%p :', '%dropped :')}")],
+        id="dropout",
+    ),
+    pytest.param([("%sum#", "%sum2#"), (LOOP, f"{LOOP}\n  {SECOND_LOOP}")], id="two loops"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", WHOLE)
+def test_weights_are_found(changes: list[tuple[str, str]]) -> None:
+    assert marked(text(*changes)) == (True, True)
+
+
+SCALED = (BELOW, f"%s_s = arith.mulf %s, %factor : {WIDE}\n{BELOW.replace('%s,', '%s_s,')}")
+KEPT = "%kept = arith.mulf"
+NOT_ADDED_TO = f"%acc_2 = arith.mulf %acc_next, %alpha_w : {WIDE}\n    scf.yield %new, %den_next, %acc_2"
+NONE, P_ALONE = (False, False), (False, True)
+OTHERS: list[Any] = [
+    pytest.param([(TOTAL, f"{TOTAL}\ntt.store %op, %p : tensor<32x32x!tt.ptr<f32>>")], NONE, id="stored weights"),
+    pytest.param([(NARROWED, f"%q = arith.mulf %p, %s : {WIDE}\n{NARROWED.replace('%p :', '%q :')}")], NONE, id="multiplied"),
+    pytest.param([(f"%new {{axis = 1 : i32}} : {LINE} -> {THIN}", f"%new {{axis = 0 : i32}} : {LINE} -> tensor<1x32xf32>"),
+                  (f"%new_t : {THIN}", "%new_t : tensor<1x32xf32>")], NONE, id="maxima of rows taken from columns"),
+    pytest.param([(TOTAL, TOTAL.replace("axis = 1", "axis = 0"))], NONE, id="sums of columns"),
+    pytest.param([SCALED], NONE, id="other scores than the maximum's"),
+    pytest.param([(MAXIMUM, MAXIMUM.replace("maxnumf", "minnumf"))], NONE, id="minima"),
+    pytest.param([(NEXT_TOP, NEXT_TOP.replace("maxnumf", "minnumf"))], NONE, id="running minima"),
+    pytest.param([("dense<0xFF800000>", "dense<0.0>")], NONE, id="a first maximum that scores may be below"),
+    pytest.param([(ZEROS, ZEROS.replace("0.0", "-1.0"))], NONE, id="sums that start below 0"),
+    pytest.param([(NEXT_DEN, NEXT_DEN.replace("%kept, %mass", "%den, %mass"))], NONE, id="sums that are not rescaled"),
+    pytest.param([(NEXT_DEN, NEXT_DEN.replace("addf", "subf"))], NONE, id="sums taken away"),
+    pytest.param([("scf.yield %new, %den_next", "scf.yield %new, %kept")], NONE, id="sums that are not kept"),
+    pytest.param([("scf.yield %new,", "scf.yield %high,")], NONE, id="maxima that are not kept"),
+    pytest.param([("math.exp2", "math.exp"), (NARROWED, ""), ("%p_x", "%p"), ("ELEM", "f32")], NONE, id="exp, f32 products"),
+    pytest.param([(KEPT, f"tt.store %lp, %alpha : tensor<32x!tt.ptr<f32>>\n{KEPT}")], P_ALONE, id="stored decay"),
+    pytest.param([("%v_x, %less", "%v_x, %acc"), ("scf.yield %new, %den_next, %acc_next", NOT_ADDED_TO)], P_ALONE,
+                 id="decay of what is not added to"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "expected"), OTHERS)
+def test_other_exponentials_are_not(changes: list[tuple[str, str]], expected: tuple[bool, bool]) -> None:
+    assert marked(text(*changes)) == expected
+
+
+def scores(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Three blocks of 32 rows: weights from 1 down to 2^-150, maxima that stay and that rise by as much, masked scores."""
+    x = rng.uniform(-150, 0, (3, 32, 32)) + rng.choice([-140.0, -20.0, 0.0, 130.0], (3, 32, 1))
+    x[rng.random(x.shape) < 0.1] = -1e30
+    x[0, :, 0] = np.maximum(x[0, :, 0], -1e4)  # each row has a score at once
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "host"])
+@pytest.mark.parametrize("function", ["math.exp2", "math.exp"])
+@pytest.mark.parametrize("elem", ["f16", "bf16", "f32"])
+def test_results_are_those_of_exact_weights(elem: str, function: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    dtype = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}[elem]
+    x, v = scores(rng), rng.standard_normal((3, 32, 32)).astype(dtype)
+    wide = [(NARROWED, ""), ("%p_x", "%p")] if elem == "f32" else []
+    source = text(("math.exp2", function), *wide, elem=elem)
+    assert ("joinery.weight" in jn.kernel.from_ttir(source).ttir_after("licm")) == (elem != "f32" or function == "math.exp2")
+    on = {"device": "cpu"} if target == "host" else {"device": "ptxsim", "target": target, "sanitize": True}
+
+    def run() -> tuple[Any, Any]:
+        out, total = np.zeros((32, 32), np.float32), np.zeros(32, np.float32)
+        jn.kernel.from_ttir(source).launch((1,), x, v, out, total, 3, 1.0, **on)
+        return out, total
+
+    out, total = run()
+    exponents = (x.astype(np.float64) - x.max(axis=(0, 2))[None, :, None]) * (1 if function == "math.exp2" else np.log2(np.e))
+    weights = np.exp2(exponents)
+    exact, size = (np.einsum("jik,jkn->in", weights, part(v.astype(np.float64))) for part in (np.asarray, np.abs))
+    np.testing.assert_allclose(total, weights.sum(axis=(0, 2)), rtol=5e-7)
+    unit = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-22}[elem]
+    assert (np.abs(out - exact) <= unit * size + 2.0**-24).all()
+    if function == "math.exp2" and elem != "f32":  # the marks change no bit: what they cost is too small beside 1
+        monkeypatch.setattr("joinery.lowering.tt.softmax_weights._EXPONENTIALS", frozenset())
+        before = run()
+        np.testing.assert_array_equal(total, before[1])
+        np.testing.assert_array_equal(out, before[0])
+
+
+@pytest.mark.parametrize(("function", "instructions"), [("math.exp2", 0), ("math.exp", 1)])
+def test_weights_take_one_or_two_instructions(function: str, instructions: int) -> None:
+    """1024 weights on 128 threads, and one decay each: ex2.approx.ftz, for exp of a product by log2 e."""
+    ptx = jn.kernel.from_ttir(text(("math.exp2", function))).ptx("sm_80")
+    assert "ex2.approx.f32" not in ptx
+    assert ptx.count("ex2.approx.ftz.f32") == 8 + 1
+    plain = jn.kernel.from_ttir(text()).ptx("sm_80").count("mul.rn.f32")
+    assert ptx.count("mul.rn.f32") - plain == 9 * instructions
