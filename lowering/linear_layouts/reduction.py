@@ -7,6 +7,7 @@ what is left to do. Copies are no directions, so no element is counted twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,11 +48,13 @@ class ReductionPlan:
     partials: int
     exchange: SharedExchange | None
 
-    @property
-    def is_whole_warp(self) -> bool:
-        """Whether the butterflies together make one value of all 32 lanes: redux.sync does that for 32-bit integers."""
+    def is_of_whole_warp(self, copies: Sequence[int] = ()) -> bool:
+        """Whether the butterflies together make one value of all 32 lanes: redux.sync does that for 32-bit integers.
+
+        copies: masks that lead to lanes with the same elements, where it does not matter how often an element counts.
+        """
         masks = [each.lane_mask for each in self.butterflies if not each.register_mask]
-        return Span(masks).rank == 5 == len(self.butterflies)
+        return len(masks) == len(self.butterflies) > 0 and Span([*masks, *copies]).rank == 5
 
 
 @lru_cache(maxsize=1024)

@@ -280,24 +280,21 @@ def int_to_float(fn: Function, x: V, to: str, signed: bool) -> V:
             "sitofp" if signed else "uitofp", x, with_element(x.type, "double" if to == "f64" else "float")
         )
     width = ir.bits(ir.element(x.type))
-    if width <= 16:  # exact in float
-        return _round_float(fn, int_to_float(fn, x, "f32", signed), to)
-    if width == 64:
-        x = _odd_to_53_bits(fn, x, signed)
-    return round_double(fn, int_to_float(fn, x, "f64", signed), to)
+    if width <= 32:  # exact in float
+        exact = _odd_to_bits(fn, x, signed, 24) if width == 32 else x
+        return _round_float(fn, int_to_float(fn, exact, "f32", signed), to)
+    return round_double(fn, int_to_float(fn, _odd_to_bits(fn, x, signed, 52), "f64", signed), to)
 
 
-def _odd_to_53_bits(fn: Function, x: V, signed: bool) -> V:
-    """i64 → i64 that is exact as a double and rounds to 16-bit floats as x does: large values lose their
-    low 12 bits, with a sticky bit in place of them. Two's complement truncation works toward -inf, which
-    the odd last bit undoes as well.
+def _odd_to_bits(fn: Function, x: V, signed: bool, bits: int) -> V:
+    """Integer lanes with no more than `bits` significant bits, which round to 16-bit floats as x does: large values lose
+    their low bits, with a sticky bit in place of them. Two's complement truncation works toward -inf, which the odd last bit
+    undoes as well.
     """
-    low = _op(fn, "and", x, 0xFFF)
+    dropped = ir.bits(ir.element(x.type)) - bits
+    low = _op(fn, "and", x, (1 << dropped) - 1)
     sticky = fn.cast("zext", fn.icmp("ne", low, ir.zero(x.type)), x.type)
-    shortened = fn.binary("or", _op(fn, "and", x, ~0xFFF), _op(fn, "shl", sticky, 12))
-    if signed:
-        magnitude = fn.binary("xor", x, _op(fn, "ashr", x, 63))
-        small = fn.icmp("ult", magnitude, ir.const(1 << 52, x.type))
-    else:
-        small = fn.icmp("ult", x, ir.const(1 << 52, x.type))
+    shortened = fn.binary("or", _op(fn, "and", x, -(1 << dropped)), _op(fn, "shl", sticky, dropped))
+    magnitude = fn.binary("xor", x, _op(fn, "ashr", x, bits + dropped - 1)) if signed else x
+    small = fn.icmp("ult", magnitude, ir.const(1 << bits, x.type))
     return fn.select(small, x, shortened)

@@ -183,6 +183,7 @@ def instruction(op: str, attrs: Mapping[str, Any]) -> str:
     return INSTRUCTION[op] + (" contract" if op in _CONTRACTED and allows(attrs, CONTRACT) else "")
 
 
+_SHIFTS = {"arith.shli": "shl.b64", "arith.shrui": "shr.u64"}
 INTEGER_CHOICE = {"arith.maxsi": "smax", "arith.minsi": "smin", "arith.maxui": "umax", "arith.minui": "umin"}
 
 MATH = {
@@ -234,6 +235,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
                 return conversions.round_double(f, x, target)
             return round_register(f, x, target)
         case "arith.sitofp" | "arith.uitofp":
+            if target == "f16" and "ptx" in f.module.features:  # one instruction, which rounds once
+                return widened(f, f.cast(op[6:], x, "half"))
             return conversions.int_to_float(f, x, target, op == "arith.sitofp")
         case "arith.fptosi" | "arith.fptoui":
             return conversions.float_to_int_saturating(f, x, target, op == "arith.fptosi")
@@ -285,6 +288,10 @@ def emit_map(
     xs = [f.splat(v, n) for v in operands]
     if op in approximate.DIVISIONS and approximate.may_divide(f, elem, attrs):
         return round_register(f, approximate.quotient(f, xs[0], xs[1]), elem)
+    if op in _SHIFTS and elem == "i64" and "ptx" in f.module.features and xs[1].ref[0] == "%":
+        # LLVM 22 leaves out a select around such a shift, as PTX's shifts have bounds, which hold for 32 bits of the amount
+        amount = f.cast("trunc", xs[1], "i32")
+        return f.pure(f'call i64 asm "{_SHIFTS[op]} $0, $1, $2;", "=l,l,r"(i64 {xs[0].ref}, i32 {amount.ref})', "i64")
     if op in INSTRUCTION:
         return round_register(f, f.binary(instruction(op, attrs), xs[0], xs[1]), elem)
     if op in INTEGER_CHOICE:

@@ -197,9 +197,7 @@ class Module:
     def text(self) -> str:
         metadata = [f"!{number} = {text}" for number, text in self.metadata.items()]
         declarations = [d for n, d in self.declarations.items() if n not in self.functions]
-        return "\n".join(
-            [*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", *metadata, ""]
-        )
+        return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", *metadata, ""])
 
 
 class Loop:
@@ -270,6 +268,13 @@ class Function:
                 return found
         found = self._known[-1][text] = self.op(text, type_)
         return found
+
+    @contextmanager
+    def apart(self) -> Iterator[list[str]]:
+        """What is emitted inside goes to a list of its own."""
+        kept, block, self.lines = self.lines, self.block, []
+        yield self.lines
+        self.lines, self.block = kept, block
 
     def known(self) -> dict[str, V]:
         """What dominates this place."""
@@ -558,9 +563,7 @@ class Function:
             self.emit(f"br label %{head}{hint}")
         phis = [f"  {counter.ref} = phi {lo.type} [ {lo.ref}, %{before} ], [ {following.ref}, %{latch} ]"]
         for value, first, new in zip(loop.values, carry, loop.next, strict=True):
-            phis.append(
-                f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]"
-            )
+            phis.append(f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]")
         self.lines[slot] = "\n".join(phis)
         self.start(done, True)
         loop.results = list(loop.next) if at_least_once else loop.values

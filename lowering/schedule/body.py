@@ -238,7 +238,7 @@ class BodyBuilder:
         return self._load(symbol, symbol, index, guard)
 
     def _load(self, root: Symbol, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
-        if root.op.name == "constant" and root.attrs["value"].size == 1:
+        if root.op.name == "dim_value" or (root.op.name == "constant" and root.attrs["value"].size == 1):
             return self._source(root, (ZERO,) * len(root.shape), guard)
         offset, terms, dynamic = linear(index, contiguous_strides(symbol.shape))
         mask = 0

@@ -292,3 +292,26 @@ def test_many_random_graphs(agreement: Any, number: int) -> None:
         check(agreement, *random_graphs.drawn(random_graphs.Source(data.draw), symbolic=bool(number % 2)))
 
     run()
+
+
+@pytest.mark.parametrize("device", ["cpu", "ptxsim"])
+def test_shapes_as_values(device: str) -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", ("n", 3, "m"), "x")])
+    (x,) = graph.inputs
+    graph.output(jn.shape_to_tensor(x), jn.size(x), jn.concat([jn.shape_to_tensor(x), jn.shape_to_tensor(x[0])], 0) * 2)
+    model = jn.compile(graph, device=device, target=None if device == "cpu" else "sm_80", cache=False)
+    for n, m in ((5, 2), (1, 7), (4, 0)):
+        shape, size, twice = model(np.ones((n, 3, m), np.float32))
+        np.testing.assert_array_equal(shape, [n, 3, m])
+        assert int(size) == 3 * n * m
+        np.testing.assert_array_equal(twice, [2 * n, 6, 2 * m, 6, 2 * m])
+
+
+@pytest.mark.parametrize("rows", [16, 9, 1])
+def test_products_of_one_warp_on_hopper(agreement: Any, rows: int) -> None:
+    """Tiles of 16 by 16, whose blocks another warp copies."""
+    graph = graph_of(("float16", (rows, 200)), ("float16", (200, 8)))
+    graph.output(graph.inputs[0] @ graph.inputs[1])
+    rng = np.random.default_rng(rows)
+    arrays = [rng.standard_normal(shape).astype(np.float16) for shape in ((rows, 200), (200, 8))]
+    agreement.bounded(graph, *arrays, model=on_gpu(graph, "sm_90a"))

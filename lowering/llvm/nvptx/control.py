@@ -124,8 +124,8 @@ def _for(k: KernelLowering, op: Any) -> None:
         if ahead is not None:
             stack.enter_context(ahead)
             more = ahead.begin(low, high, step, start)
+        around = stack.enter_context(k.ev.loop())
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
-        before = f.block
         f.branch(head)
         f.start(head, True)
         counter = f.carried(low.type)
@@ -145,7 +145,7 @@ def _for(k: KernelLowering, op: Any) -> None:
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
         values = zip([counter, *registers, *own], [low, *start, *more], [after, *following], strict=True)
-        f.join(slot, values, before, latch)
+        f.join(slot, values, around.block, latch)
         f.start(done, True)
         results = registers if ahead is None else ahead.end(registers)
         bind(k, op.results, layouts, results)
@@ -196,13 +196,13 @@ def _while(k: KernelLowering, op: Any) -> None:
         ]
         return turn(passed, layouts)
 
-    with k.order.several_ways(op):
+    with k.order.several_ways(op), ExitStack() as stack:
         copies = k.shared.several_ways(_starts_copies(op))
         layouts = _carried_layouts(k, op.operands, before.args, on_trial)
         carried = flat(k, op.operands, layouts)
         k.shared.several_ways(copies)
+        around = stack.enter_context(k.ev.loop())
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
-        entry = f.block
         f.branch(head)
         f.start(head, True)
         registers = [f.carried(type_) for type_ in types(before.args, layouts)]
@@ -225,7 +225,7 @@ def _while(k: KernelLowering, op: Any) -> None:
                 following = flat(k, list(after.last_op.operands), layouts)
             latch = f.block
             f.branch(head)
-        f.join(slot, zip(registers, carried, following, strict=True), entry, latch)
+        f.join(slot, zip(registers, carried, following, strict=True), around.block, latch)
         f.start(done, True)
         bind(k, op.results, results, outgoing)
         k.shared.several_ways(copies)

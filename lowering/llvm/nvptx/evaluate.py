@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..division import divide_all
 from ..elementwise import (
     INSTRUCTION,
     NARROW,
+    Rounded,
     emit_map,
     instruction,
     math_form,
@@ -26,7 +28,7 @@ from ..elementwise import (
 from ..ir import V, const
 from .functions import called
 from .moves import Moves
-from .nodes import Held, Map, Node, Range, Splat, View, holds, own_layout, source_layout
+from .nodes import Held, Map, Node, Range, Splat, View, holds, is_slow, own_layout, source_layout
 from .threads import Threads
 
 Registers = tuple[V, ...]
@@ -49,8 +51,27 @@ _LONG = frozenset(
     )
 ) | {"arith.remf"}  # fmt: skip
 """Functions of so many instructions that they are not written once per element."""
+_SLOW = _LONG | _DIVISIONS | {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"}
+"""Operations that a loop which does not change them had better not repeat, whatever that takes; by a power of two they are
+quick."""
+_WIDE = frozenset(["ptr", "i64", "f64"])
+_KEPT = 32
+"""Registers in which results of other operations may wait for the loop; the assembler repeats what it has no room for."""
 _TOGETHER = 4
 """Quotients by one number that are worth its reciprocal."""
+
+
+@dataclass(slots=True)
+class OpenLoop:
+    """Where lines may go that come before a loop, the block that they end in, what dominates them, and how many scopes are
+    around the loop."""
+
+    lines: list[str]
+    slot: int
+    block: str
+    known: dict[str, V]
+    remembered: dict[object, V]
+    scopes: int
 
 
 class Evaluator:
@@ -61,6 +82,7 @@ class Evaluator:
         self.f = threads.f
         self.moves = moves
         self._scopes: list[dict[tuple[int, LinearLayout], dict[int, V]]] = [{}]
+        self._loops: list[OpenLoop] = []
         self._alive: list[Node] = []  # keeps the ids of remembered nodes unique
         self.only_layouts = False
         """Whether layouts are all that is asked for, as on trial: values are any."""
@@ -72,6 +94,37 @@ class Evaluator:
         with nullcontext() if dominates else self.t.scope():
             yield
         self._scopes.pop()
+
+    @contextmanager
+    def loop(self) -> Iterator[OpenLoop]:
+        """Around a loop, before the branch to it. Expressions from before it are evaluated here, when it first wants them; the
+        block that branches to the loop is known in the end."""
+        f, lines = self.f, self.f.lines
+        lines.append("")
+        self._loops.append(OpenLoop(lines, len(lines) - 1, f.block, f.known(), self.t.all_remembered(), len(self._scopes)))
+        yield self._loops[-1]
+        self._loops.pop()
+
+    @contextmanager
+    def _before(self, number: int) -> Iterator[None]:
+        """What is printed inside comes before an open loop."""
+        loop = self._loops[number]
+        kept = self._loops, self._scopes
+        self._loops, self._scopes = self._loops[:number], self._scopes[: loop.scopes]
+        with self.f.apart() as lines, self.f.knowing(loop.known), self.t.knowing(loop.remembered):
+            self.f.block = loop.block
+            yield
+            loop.block, loop.known, loop.remembered = self.f.block, self.f.known(), self.t.all_remembered()
+        self._loops, self._scopes = kept
+        loop.lines[loop.slot] = "\n".join(filter(None, [loop.lines[loop.slot], *lines]))
+
+    def _is_kept(self, node: Map, count: int) -> bool:
+        """Whether registers keep this many elements through a loop that is open. Of addresses they keep offsets rather, which
+        take half of them; conditions are found again sooner than they are kept."""
+        if node.loops == len(self._loops):
+            return False
+        words = count * (2 if node.elem in _WIDE else 1)
+        return (words <= _KEPT and node.elem != "i1") or (node.is_slow and node.elem != "ptr")
 
     def at(self, node: Node, layout: LinearLayout) -> Registers:
         """The node's elements in a layout of its shape."""
@@ -99,6 +152,9 @@ class Evaluator:
             self._alive.append(node)
         missing = list(dict.fromkeys(register for register in registers if register not in known))
         if missing:
+            if isinstance(node, Map) and self._is_kept(node, len(missing)):
+                with self._before(node.loops):
+                    return self.some(node, layout, registers)
             found = self._some(node, layout, missing)
             # what an inner scope adds does not hold outside
             known = self._scopes[-1][key] = {**known, **dict(zip(missing, found, strict=True))}
@@ -156,7 +212,10 @@ class Evaluator:
             each_later = later and not isinstance(operands[1], Splat)
             offsets = {value: self._offset(value, attrs, each_later) for value in dict.fromkeys(columns[1])}
             op, columns[1] = "joinery.add_offset", tuple(offsets[value] for value in columns[1])
-        done = self._quotients(op, elem, columns, attrs) or self._pairs(op, elem, columns, attrs)
+        if op == "arith.truncf" and elems[0] == "f32" and elem in NARROW:
+            done = self._roundings(elem, columns[0])
+        else:
+            done = self._quotients(op, elem, columns, attrs) or self._pairs(op, elem, columns, attrs)
         found = []
         for row in zip(*columns, strict=True):
             if row not in done:
@@ -241,6 +300,17 @@ class Evaluator:
             found[first], found[second] = (self.t.from_bits(piece, elem) for piece in pieces)
         return found
 
+    def _roundings(self, elem: str, values: Registers) -> dict[tuple[V, ...], V]:
+        """Floats rounded to 16 bits, two at a time if they are wanted as floats again; of an odd number the last is missing."""
+        found: dict[tuple[V, ...], V] = {}
+        own, f = list(dict.fromkeys(values)), self.f
+        for pair in zip(own[::2], own[1::2], strict=False):
+            both = f.deferred(f"<2 x {NARROW[elem]}>", partial(self.t.rounded, *pair, NARROW[elem]))
+            for place, value in enumerate(pair):
+                half = f.deferred(NARROW[elem], partial(f.extract, both, place), Rounded(value))
+                found[(value,)] = widened(f, half)
+        return found
+
     def _element(
         self, op: str, elem: str, row: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any], later: bool
     ) -> V:
@@ -301,7 +371,8 @@ class Evaluator:
             values = [operand.value for operand in operands if isinstance(operand, Splat)]
             return Splat(shape, elem, self.element(op, elem, values, [o.elem for o in operands], attrs))
         if not any(holds(operand) for operand in operands):
-            return Map(shape, elem, op, tuple(operands), attrs)
+            slow = any(map(is_slow, operands)) or (op in _SLOW and not _is_power_of_two(operands[-1]))
+            return Map(shape, elem, op, tuple(operands), attrs, len(self._loops), slow)
         layout = self.choose_layout(operands)
         assert layout is not None
         weak = all(operand.weak for operand in operands if isinstance(operand, Held))
@@ -334,6 +405,11 @@ def constant_bits(layout: LinearLayout, groups: Sequence[int]) -> list[int]:
         if size & (size - 1) == 0 and size < groups[dims[0]] and not any(other[dims[0]] & size for other in others):
             found.append(1 << bit)
     return found
+
+
+def _is_power_of_two(divisor: Node) -> bool:
+    text = divisor.value.ref if isinstance(divisor, Splat) else ""
+    return text.isdigit() and int(text).bit_count() == 1
 
 
 def _any_held(nodes: Sequence[Node]) -> bool:

@@ -39,7 +39,7 @@ from .reductions import REDUCTIONS
 from .scans import SCANS
 from .shared import ALIGNMENT, SharedMemory
 from .specialised import Producer, may_have_a_producer
-from .targets import WARP_SIZE, GpuTarget
+from .targets import MOST_WARPS, WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
 from .wgmma import Placed, WarpgroupProduct, group_number
@@ -90,7 +90,8 @@ def lower_to_threads(
     that need more shared memory than the target has.
     """
     with no_collection():
-        kernel = _lowered(function, target, warps, multiples, target.has_wgmma and may_have_a_producer(function))
+        has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
+        kernel = _lowered(function, target, warps, multiples, has_producer)
         if kernel.producer is not None and not kernel.producer.is_busy:
             kernel = _lowered(function, target, warps, multiples, False)
     if kernel.shared.bytes > target.shared_bytes:

@@ -37,13 +37,19 @@ class Range:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """An operation on elements with equal places; its operands hold nothing."""
+    """An operation on elements with equal places; its operands hold nothing.
+
+    loops: how many loops are around the operation. is_slow: whether it, or what it takes, is worth keeping through a loop that
+    does not change it however many registers that needs.
+    """
 
     shape: Shape
     elem: str
     op: str
     operands: tuple[Node, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    loops: int = 0
+    is_slow: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +97,12 @@ def holds(node: Node) -> bool:
     while isinstance(node, View):
         node = node.source
     return isinstance(node, Held | Staged)
+
+
+def is_slow(node: Node) -> bool:
+    while isinstance(node, View):
+        node = node.source
+    return isinstance(node, Map) and node.is_slow
 
 
 def source_layout(view: View, layout: LinearLayout) -> LinearLayout:

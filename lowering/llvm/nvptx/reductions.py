@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...linear_layouts.f2 import Span
-from ...linear_layouts.layout import REGISTER, LinearLayout
+from ...linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ...linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
 from ..elementwise import constant
 from ..ir import V
@@ -77,13 +76,14 @@ def _reduce(k: KernelLowering, op: Any) -> None:
     columns = [k.ev.at(node, layout) for node in nodes]
     rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
     with each_thread_alone(k, op):
-        sums = _reduced(k, op, plans, rows, elems)
+        sums = _reduced(k, op, plans, rows, elems, [1 << bit for bit, image in enumerate(layout[LANE]) if not image])
     _define(k, op, plans[0].result, sums)
 
 
 def _reduced(
-    k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str]
+    k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str], copies: Sequence[int]
 ) -> list[Tuple]:
+    """copies: masks that lead to lanes with the same elements."""
     plan, sums = plans[0], []
     for group in plan.groups:
         total = rows[group[0]]
@@ -91,7 +91,7 @@ def _reduced(
             total = combine(k, op, total, rows[register])
         sums.append(total)
     warp = _REDUX.get(next(iter(op.regions[0].blocks[0].ops)).name) if _commutes(op) and elems[0] == "i32" else None
-    if warp is not None and _is_whole_warp(plan.butterflies):
+    if warp is not None and plan.is_of_whole_warp(() if warp in ("add", "xor") else copies):
         sums = [[k.t.call(f"redux.sync.{warp}", [*own, ALL_LANES], "i32")] for own in sums]
     else:
         for butterfly in plan.butterflies:
@@ -124,12 +124,6 @@ _REDUX = {
     "arith.minsi": "min", "arith.maxui": "umax", "arith.minui": "umin",
 }  # fmt: skip
 """What a warp does with 32-bit integers in one instruction (PTX ISA, "redux.sync")."""
-
-
-def _is_whole_warp(butterflies: Sequence[Butterfly]) -> bool:
-    """Whether every lane takes in all others, each with its own register."""
-    lanes = Span([step.lane_mask for step in butterflies])
-    return lanes.rank == len(butterflies) == 5 and not any(step.register_mask for step in butterflies)
 
 
 _COMMUTATIVE = frozenset(

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Function, V
+from ..ir import V
 from ..syntax import is_tensor
 from .shared import ALIGNMENT
 from .stages import Ahead
@@ -112,14 +112,6 @@ def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
     return Slice(tuple(op for op in entry.ops if op in found), around, inside, tuple(sorted(carried)))
 
 
-@contextmanager
-def _apart(f: Function) -> Iterator[list[str]]:
-    """What is emitted inside goes to a list of its own."""
-    kept, block, f.lines = f.lines, f.block, []
-    yield f.lines
-    f.lines, f.block = kept, block
-
-
 class Producer:
     """The warp that copies: from the start of a kernel, until its loop is found."""
 
@@ -133,7 +125,8 @@ class Producer:
         f.emit("")
         self._slot = len(f.lines) - 1
         k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
-        f.cond_branch(f.icmp("uge", k.t.warp, i32(k.warps)), self._label, consumers)
+        warp = f.binary("lshr", k.t.call("read.ptx.sreg.tid.x", [], "i32"), i32(5))  # k.t.warp counts those that compute
+        f.cond_branch(f.icmp("uge", warp, i32(k.warps)), self._label, consumers)
         self._known, self._remembered = f.known(), k.t.all_remembered()
         f.start(consumers, True)
         self._increase = len(f.lines)
@@ -170,7 +163,7 @@ class Producer:
     def make_barriers(self, stages: int) -> None:
         """At the start of the kernel, for the loop that was found."""
         k = self.k
-        with _apart(k.f) as lines, k.f.knowing({}), k.f.when(self._first):
+        with k.f.apart() as lines, k.f.knowing({}), k.f.when(self._first):
             for stage in range(stages):
                 place = i32(stage * BARRIER_BYTES)
                 k.t.call("mbarrier.init.shared", [self.full(place), i32(1)], "void")
@@ -183,7 +176,7 @@ class Producer:
         """What is emitted inside is done by one thread of the warp; the label ends it."""
         k, f = self.k, self.k.f
         self.is_busy = True
-        with _apart(f) as self._lines, f.knowing(self._known), k.t.knowing(self._remembered), k.ev.scope():
+        with f.apart() as self._lines, f.knowing(self._known), k.t.knowing(self._remembered), k.ev.scope():
             scalars, nodes = dict(k.scalars), dict(k.nodes)
             begin, end = f.label("copies"), f.label("end")
             f.start(self._label)
@@ -207,7 +200,7 @@ class Producer:
         k.f.lines += self._lines
 
     def _set_registers(self, way: str, count: int) -> str:
-        with _apart(self.k.f) as lines:
+        with self.k.f.apart() as lines:
             self.k.t.call(f"setmaxnreg.{way}.sync.aligned.u32", [i32(count)], "void")
         return "\n".join(lines)
 

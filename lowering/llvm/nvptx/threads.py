@@ -278,10 +278,12 @@ class Threads:
         first, *more = origins
         if len(narrow) != 2 or not isinstance(first, Rounded) or not isinstance(more[0], Rounded):
             return None
-        if narrow[0].type == "bfloat":
-            return self.call("ff2bf16x2.rn", [more[0].value, first.value], "<2 x bfloat>")
-        pair = self.f.insert(self.f.insert(V("poison", "<2 x float>"), first.value, 0), more[0].value, 1)
-        return self.f.cast("fptrunc", pair, "<2 x half>")
+        return self.rounded(first.value, more[0].value, narrow[0].type)
+
+    def rounded(self, first: V, second: V, type_: str) -> V:
+        """Two floats rounded to half or bfloat, as a vector."""
+        name = "ff2bf16x2.rn" if type_ == "bfloat" else "ff2f16x2.rn"
+        return self.call(name, [second, first], f"<2 x {type_}>")
 
     def unpack(self, value: V, count: int, width: int) -> list[V]:
         if count == 1:

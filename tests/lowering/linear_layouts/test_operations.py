@@ -125,7 +125,7 @@ def test_reductions_of_kernels() -> None:
     rows = default_blocked((16, 256), 4, 32)
     plan = plan_reduction(rows, 1, 32)
     assert [each.lane_mask for each in plan.butterflies] == [1, 2, 4, 8, 16]
-    assert plan.is_whole_warp
+    assert plan.is_of_whole_warp()
     check_reduction(rows, 1)
     whole = default_blocked((1024,), 4, 32)
     plan = plan_reduction(whole, 0, 32)
@@ -138,7 +138,7 @@ def test_reductions_of_kernels() -> None:
     c = mma_accumulator((32, 32), (2, 2))
     plan = plan_reduction(c, 1, 32)
     assert [each.lane_mask for each in plan.butterflies] == [1, 2]
-    assert not plan.is_whole_warp
+    assert not plan.is_of_whole_warp()
     assert plan.partials == 2
     for layout in (c, wgmma_accumulator((64, 16), 16), blocked((8, 8), (2, 2), (2, 16), (2, 2), (0, 1))):
         check_reduction(layout, 0)

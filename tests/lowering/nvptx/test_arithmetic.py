@@ -143,23 +143,79 @@ def test_floats_of_16_bits_that_only_move_are_not_converted() -> None:
     assert "cvt.rn" not in k.ptx()
 
 
+@pytest.mark.parametrize("elem", ["f16", "bf16"])
+@pytest.mark.parametrize("size", [1024, 128])
+def test_floats_rounded_to_16_bits_and_wanted_as_floats(elem: str, size: int) -> None:
+    """Two at a time, where a thread has two: one by one, the assembler moves them into products of warpgroups (C7514)."""
+    k = kernel([((size,), "f32")], [((size,), "f32"), ((size,), elem)], f"""
+%y1 = arith.truncf %x0 : tensor<{size}xf32> to tensor<{size}x{elem}>
+%y0 = arith.extf %y1 : tensor<{size}x{elem}> to tensor<{size}xf32>""")
+    special = [0.0, -0.0, 65519.0, 65520.0, -1e30, 3.4e38, np.inf, -np.inf, 1e-8, 6e-5, 1e-40, 1 + 2**-11, 1 + 2**-9]
+    x = np.resize(np.concatenate([np.array(special, np.float32), some((115,), "f32")]), size)
+    check(k, x, empty((size,), "f32"), np.zeros(size, DTYPES[elem]))
+    pairs = k.ptx().count(f"cvt.rn.{elem}x2.f32")
+    assert pairs == size // 256
+    assert bool(pairs) != (f"cvt.rn.{elem}.f32" in k.ptx())
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize(("op", "elem"), [*itertools.product(["sitofp", "uitofp"], ["f16", "bf16"])])
+def test_integers_become_16_bit_floats_rounded_once(op: str, elem: str, bits: int) -> None:
+    k = kernel([((512,), f"i{bits}")], [((512,), elem)], f"%y0 = arith.{op} %x0 : tensor<512xi{bits}> to tensor<512x{elem}>")
+    rng = np.random.default_rng(bits)
+    near = [sign * ((1 << e) + d) for e in range(bits - 1) for d in (-1, 0, 1) for sign in (1, -1)]
+    ties = [2049, 2051, 2056, 2072, 257, 259, 0x8004, 0x8004 << 8, 65519, 65520, 70000]
+    x = np.array([*near, *ties, *rng.integers(-(1 << 62), 1 << 62, 512)][:512]).astype(np.int64)
+    x = x.astype(f"int{bits}")
+    numbers = [int(number) for number in (x if op == "sitofp" else x.view(f"uint{bits}"))]
+    precision = {"f16": 11, "bf16": 8}[elem]
+    with np.errstate(over="ignore"):
+        expected = np.array([_rounded(number, precision) for number in numbers]).astype(DTYPES[elem])
+    for target in ("sm_80", "sm_90a"):
+        np.testing.assert_array_equal(simulate(k, x, np.zeros(512, DTYPES[elem]), target=target)[1], expected)
+    assert "f64" not in k.ptx() or (bits == 64 and elem == "bf16")
+
+
+def _rounded(number: int, precision: int) -> float:
+    """To nearest even, by integers."""
+    dropped = max(abs(number).bit_length() - precision, 0)
+    size, rest = divmod(abs(number), 1 << dropped)
+    size += 2 * rest > 1 << dropped or (2 * rest == 1 << dropped and size % 2 == 1)
+    return float((size << dropped) * (-1 if number < 0 else 1))
+
+
+@pytest.mark.parametrize("op", ["shli", "shrui", "shrsi"])
+def test_64_bits_are_shifted_by_64_bits(op: str) -> None:
+    """LLVM's back end takes a guarded shift for the bounded one of PTX, which has 32 bits of the amount."""
+    k = kernel([((256,), "i64")] * 2, [((256,), "i64")], f"%y0 = arith.{op} %x0, %x1 : tensor<256xi64>")
+    amounts = [0, 1, 31, 32, 63, 64, 65, (1 << 32) + 2, 1 << 32, 1 << 33, -(1 << 63), -1, (1 << 63) - 1, 1 << 40]
+    y = np.resize(np.array(amounts, np.int64), 256)
+    x = np.random.default_rng(9).integers(-(1 << 63), (1 << 63) - 1, 256)
+    (_, _, found) = check(k, x, y, np.zeros(256, np.int64))
+    far = (y < 0) | (y > 63)
+    assert (found[far] == (np.where(x[far] < 0, -1, 0) if op == "shrsi" else 0)).all()
+
+
 REDUCTIONS = {
     "addi": np.add, "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor, "maxsi": np.maximum,
     "minsi": np.minimum,
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [512, 16])
 @pytest.mark.parametrize("op", [*REDUCTIONS, "maxui", "minui"])
-def test_warps_reduce_integers_in_one_instruction(op: str) -> None:
-    k = kernel([((512,), "i32")], [((), "i32")], f"""
+def test_warps_reduce_integers_in_one_instruction(op: str, size: int) -> None:
+    """Of 16 elements a warp has two copies each, which sums must not count."""
+    k = kernel([((size,), "i32")], [((), "i32")], f"""
 %y0 = "tt.reduce"(%x0) <{{axis = 0 : i32}}> ({{
 ^bb0(%a: i32, %b: i32):
   %m = arith.{op} %a, %b : i32
   tt.reduce.return %m : i32
-}}) : (tensor<512xi32>) -> i32""")
-    x = np.random.default_rng(5).integers(-(1 << 31), 1 << 31, 512).astype(np.int32)
+}}) : (tensor<{size}xi32>) -> i32""")
+    x = np.random.default_rng(5).integers(-(1 << 31), 1 << 31, size).astype(np.int32)
     (_, y) = check(k, x, np.zeros(1, np.int32))
     if op in REDUCTIONS:
         assert y[0] == REDUCTIONS[op].reduce(x, dtype=np.int32)
-    assert k.ptx().count("redux.sync") == 1
-    assert "shfl" not in k.ptx()
+    in_one = size == 512 or op not in ("addi", "xori")
+    assert k.ptx().count("redux.sync") == in_one
+    assert ("shfl" in k.ptx()) != in_one

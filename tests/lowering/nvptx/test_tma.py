@@ -80,6 +80,17 @@ def test_a_product(m: int, n: int, k: int, warps: int, delivery: str) -> None:
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))
 
 
+@pytest.mark.parametrize("delivery", ["late", "early"])
+@pytest.mark.parametrize(("m", "warps", "producers"), [(32, 1, 1), (64, 1, 1), (64, 32, 0)])
+def test_as_few_and_as_many_warps_as_there_can_be(m: int, warps: int, producers: int, delivery: str) -> None:
+    """One warp has another beside it that copies, and must not take itself for all; beside 32 there is room for none."""
+    a, b, c = whole((m, 168), "f16"), whole((168, 32), "f16", 1), np.full((m, 32), 77, np.float32)
+    code = jn.kernel.from_ttir(product(m, 32, 64, "f16", "f32")).gpu_code("sm_90a", warps, tensor_maps=True)
+    assert (code.lowered.producers, code.kernel.threads) == (producers, 32 * (warps + producers))
+    run(code, (1,), a, b, c, 168, delivery=delivery)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
 def test_what_a_launch_has_to_know() -> None:
     code = jn.kernel.from_ttir(TEXT).gpu_code("sm_90a", tensor_maps=True).kernel
     assert [(each.parameter, each.rank, each.element, each.box, each.swizzle) for each in code.tensor_maps] == [
