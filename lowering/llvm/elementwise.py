@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...promotion.errors import UnsupportedError
-from ..tt.fast_math import APPROXIMATE, CONTRACT, SHORT, WEIGHT, allows
+from ..tt.fast_math import APPROXIMATE, CONTRACT, SHORT, TAME, WEIGHT, allows
 from ..tt.numerics import numpy_dtype
 from ..tt.types import scalar_type
 from . import approximate, conversions, division
@@ -286,6 +286,8 @@ def emit_map(
     """Emit `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands."""
     n = max(lanes(v.type) for v in operands)
     xs = [f.splat(v, n) for v in operands]
+    if op == "arith.divf" and TAME in attrs and elem == "f32" and "ptx" in f.module.features:
+        return division.divide_tame(f, xs[0], xs[1])
     if op in approximate.DIVISIONS and approximate.may_divide(f, elem, attrs):
         return round_register(f, approximate.quotient(f, xs[0], xs[1]), elem)
     if op in _SHIFTS and elem == "i64" and "ptx" in f.module.features and xs[1].ref[0] == "%":

@@ -18,7 +18,7 @@ from xdsl.ir import OpResult
 
 from ...promotion.dtype import DType
 from ..tt.builder import BlockBuilder
-from ..tt.fast_math import SHORT, WEIGHT
+from ..tt.fast_math import SHORT, TAME, WEIGHT
 from ..tt.types import I1, I64, elem, shape_of
 from .conversions import like
 
@@ -247,7 +247,10 @@ def sigmoid(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     one = like(b, 1.0, a)
     decay = b.unary("math.exp", b.unary("arith.negf", b.unary("math.absf", a)))
     above = b.cmpf("oge", a, like(b, 0.0, a))
-    return b.binary("arith.divf", b.select(above, one, decay), b.binary("arith.addf", one, decay))
+    result = b.binary("arith.divf", b.select(above, one, decay), b.binary("arith.addf", one, decay))
+    assert isinstance(result, OpResult)
+    result.op.attributes[TAME] = UnitAttr()
+    return result
 
 
 def is_nan_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:

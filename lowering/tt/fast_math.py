@@ -27,6 +27,9 @@ SHORT = "joinery.short"
 WEIGHT = "joinery.weight"
 """Unit attribute beside it of exponentials that weight a sum and are divided out again: their absolute error counts."""
 
+TAME = "joinery.tame"
+"""Unit attribute of quotients of numbers from 0 to 1 by numbers from 1 to 2 (or of and by NaN)."""
+
 _ARITHMETIC = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf"})
 _SUMS = frozenset({"arith.addf", "arith.subf"})
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2", "math.expm1"})
@@ -153,6 +156,6 @@ def _negative(b: BlockBuilder, value: SSAValue) -> SSAValue:
 
 
 __all__ = [
-    "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "SHORT", "WEIGHT", "allow_fast_math", "allows",
+    "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "SHORT", "TAME", "WEIGHT", "allow_fast_math", "allows",
     "contract_products",
 ]  # fmt: skip

@@ -143,6 +143,29 @@ def test_floats_of_16_bits_that_only_move_are_not_converted() -> None:
     assert "cvt.rn" not in k.ptx()
 
 
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_tame_quotients_are_those_of_ieee(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of sigmoid: 0 <= a <= 1 <= b <= 2, with a reciprocal that is off by a unit in the last place."""
+
+    def reciprocal(x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return (1 / x).astype(np.float32) * (1 + error * 2.0**-23)
+
+    monkeypatch.setitem(floats.FLOAT_BUILDERS, "rcp", floats._approximation(reciprocal))
+    k = kernel([((1024,), "f32")] * 2, [((1024,), "f32")], "%y0 = arith.divf %x0, %x1 {joinery.tame} : tensor<1024xf32>")
+    assert "div" not in k.ptx()
+    rng = np.random.default_rng(8)
+    for low in (-149, -126, -24, -1):
+        a = np.minimum(np.exp2(rng.uniform(low, 0, 1024)), 1).astype(np.float32)
+        b = rng.uniform(1, 2, 1024).astype(np.float32)
+        a[:4], b[:4] = [0, 1, 1, np.nan], [1, 1, 2, np.nan]
+        found, expected = simulate(k, a, b, empty((1024,), "f32"))[2], a / b
+        usual = ~(expected < 2.0**-100) | (expected == 0)
+        np.testing.assert_array_equal(found[usual], expected[usual])
+        small = expected[~usual]  # whose remainders are denormal
+        assert (np.abs(found[~usual] - small) <= np.maximum(np.spacing(small), np.float32(2.0**-148))).all()
+
+
 @pytest.mark.parametrize("elem", ["f16", "bf16"])
 @pytest.mark.parametrize("size", [1024, 128])
 def test_floats_rounded_to_16_bits_and_wanted_as_floats(elem: str, size: int) -> None:
