@@ -72,11 +72,9 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
         array = np.asarray(value)
     else:
         given = f"a {type(value).__name__}" if value is not None else "None"
-        fix = (
-            f"fix: numpy.asarray({spec.name}, dtype={_dtype_code(spec.dtype)})"
-            if value is not None
-            else "pass an array"
-        )
+        on_device = hasattr(value, "numpy") and not hasattr(value, "__array__")  # jn.Buffer
+        fix = "pass an array" if value is None else f"fix: numpy.asarray({spec.name}, dtype={_dtype_code(spec.dtype)})"
+        fix = f"fix: {spec.name}.numpy(), or device='cuda' for the model" if on_device else fix
         raise UserError(f"{what} expects an array ({spec.text}), got {given}; {fix}")
     if array.dtype != expected:
         if array.dtype.newbyteorder("=") != expected:

@@ -282,9 +282,9 @@ class Function:
 
     @contextmanager
     def knowing(self, known: dict[str, V]) -> Iterator[None]:
-        """What is printed inside goes elsewhere, where only this dominates."""
+        """What is printed inside goes elsewhere, where only this dominates; it is added to that."""
         kept = self._known
-        self._known = None if kept is None else [dict(known)]
+        self._known = None if kept is None else [known]
         yield
         self._known = kept
 

@@ -114,7 +114,7 @@ class Evaluator:
         with self.f.apart() as lines, self.f.knowing(loop.known), self.t.knowing(loop.remembered):
             self.f.block = loop.block
             yield
-            loop.block, loop.known, loop.remembered = self.f.block, self.f.known(), self.t.all_remembered()
+            loop.block = self.f.block
         self._loops, self._scopes = kept
         loop.lines[loop.slot] = "\n".join(filter(None, [loop.lines[loop.slot], *lines]))
 

@@ -284,8 +284,8 @@ class KernelLowering:
         else:
             lower_body(self)
         f.attributes = f'nounwind "nvvm.reqntid"="{self.threads}"'
-        hands_over = self.producer is not None and self.producer.hands_over  # the assembler ignores that without a bound
-        if hands_over or holds_many_elements(self.function, self.warps * WARP_SIZE):
+        is_alone = self.target.blocks(self.shared.bytes) == 1  # then registers are free; to hand them over needs a bound, too
+        if is_alone or holds_many_elements(self.function, self.warps * WARP_SIZE):
             f.attributes += ' "nvvm.minctasm"="1"'
         self.module.add(f)
 

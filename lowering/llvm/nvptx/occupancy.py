@@ -3,7 +3,8 @@
 Left alone, NVIDIA's assembler (12.9 and 13.0) sometimes gives a kernel whose values do not quite fit into the registers of a
 thread just 32 of them, as if for more blocks at once, and spills kilobytes: a sum over 16384 elements by 8 warps spilled 4964
 bytes, and none with 189 registers. Asked for one block it takes the registers there are. It then takes more elsewhere too, so
-only kernels are marked that hold many elements at once.
+only kernels are marked that hold many elements at once, and (in `kernel`) those whose shared memory leaves room for no second
+block.
 """
 
 from __future__ import annotations

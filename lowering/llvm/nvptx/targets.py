@@ -5,6 +5,7 @@ Sources: NVIDIA, "PTX ISA", "PTX ISA version" and "Release notes"; "CUDA C++ Pro
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -83,7 +84,19 @@ def gpu_target(name: str) -> GpuTarget:
     """The target of that name. Raises `UserError` with those there are."""
     found = TARGETS.get(name)
     if found is None:
-        near = get_close_matches(str(name), TARGETS, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"no GPU target {name!r}{hint} Targets: {', '.join(TARGETS)}")
+        raise UserError(f"no GPU target {name!r}{_hint(str(name))} Targets: {', '.join(TARGETS)}")
     return found
+
+
+def _hint(name: str) -> str:
+    """What to take for a target that there is none for. PTX for targets without a letter runs on later GPUs too."""
+    number = re.fullmatch(r"sm_?(\d{2,3})[a-z]?", name)
+    if number is None or int(number[1]) > 130:
+        near = get_close_matches(name, TARGETS, 1)
+        return f"; did you mean {near[0]!r}?" if near else "."
+    capability = int(number[1])
+    same = next((each.name for each in TARGETS.values() if each.capability == capability), None)
+    if same is not None:
+        return f"; did you mean {same!r}?"
+    older = [each.name for each in TARGETS.values() if each.name[-1].isdigit() and each.capability < capability]
+    return f"; its GPUs run the code for {older[-1]!r}." if older else "; its GPUs are older than all there is code for."

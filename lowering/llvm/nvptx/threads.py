@@ -75,8 +75,8 @@ class Threads:
 
     @contextmanager
     def knowing(self, remembered: dict[object, V]) -> Iterator[None]:
-        """Inside, what is known elsewhere takes the place of what is known here."""
-        kept, self._scopes = self._scopes, [dict(remembered)]
+        """Inside, what is known elsewhere takes the place of what is known here, and grows."""
+        kept, self._scopes = self._scopes, [remembered]
         yield
         self._scopes = kept
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from joinery.lowering.llvm.nvptx.targets import gpu_target
 
 from ..text.random_checks import Checked
 from ..text.random_control import program
@@ -142,9 +144,22 @@ def test_code_is_the_same_every_time() -> None:
     assert jn.kernel.from_ttir(text).ptx("sm_90a") == jn.kernel.from_ttir(text).ptx("sm_90a")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sm_87", "; its GPUs run the code for 'sm_86'."), ("sm_103a", "; its GPUs run the code for 'sm_89'."),
+        ("sm_90", "; did you mean 'sm_90a'?"), ("sm90a", "; did you mean 'sm_90a'?"),
+        ("sm_75", "; its GPUs are older than all there is code for."), ("sm_999", "; did you mean 'sm_89'?"), ("H100", "."),
+    ],
+)  # fmt: skip
+def test_what_to_take_for_other_targets(name: str, hint: str) -> None:
+    with pytest.raises(jn.UserError, match=re.escape(f"no GPU target {name!r}{hint} Targets: sm_80")):
+        gpu_target(name)
+
+
 def test_what_is_refused() -> None:
     kernel = jn.kernel.from_ttir(ROWS.replace("BLOCK", "64"))
-    with pytest.raises(jn.UserError, match=r"no GPU target 'sm_81'; did you mean 'sm_8\d'\? Targets: sm_80, sm_86"):
+    with pytest.raises(jn.UserError, match=r"no GPU target 'sm_81'; its GPUs run the code for 'sm_80'\. Targets: sm_80, sm_86"):
         kernel.ptx("sm_81")
     x = np.zeros(64, np.float32)
     with pytest.raises(jn.UserError, match="takes 3 arguments, got 2"):

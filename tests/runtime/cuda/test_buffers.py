@@ -115,6 +115,16 @@ def test_objects_are_no_array(fake: Any) -> None:
         jn.Buffer((2,), dtype=42)
 
 
+def test_a_model_of_another_device_says_how_to_fetch_it(fake: Any) -> None:
+    buffer = jn.Buffer(np.ones(3, np.float32))
+    graph = jn.Graph("g", [jn.TensorType("float32", (3,), "x")])
+    graph.output(graph.inputs[0] * 2)
+    model = jn.compile(graph, "cpu", cache=False)
+    with pytest.raises(jn.UserError, match=r"got a Buffer; fix: x\.numpy\(\), or device='cuda' for the model"):
+        model(buffer)
+    np.testing.assert_array_equal(model(buffer.numpy())[0], [2, 2, 2])
+
+
 def test_a_freed_buffer_is_refused(fake: Any) -> None:
     buffer = jn.Buffer(np.ones(4, np.float32))
     buffer.free()
