@@ -28,7 +28,7 @@ WEIGHT = "joinery.weight"
 """Unit attribute beside it of exponentials that weight a sum and are divided out again: their absolute error counts."""
 
 TAME = "joinery.tame"
-"""Unit attribute of quotients of numbers from 0 to 1 by numbers from 1 to 2 (or of and by NaN)."""
+"""Unit attribute of quotients of numbers from 0 to 1 by numbers from 1 to 2^24 (or of and by NaN)."""
 
 _ARITHMETIC = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf"})
 _SUMS = frozenset({"arith.addf", "arith.subf"})

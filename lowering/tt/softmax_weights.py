@@ -14,6 +14,8 @@ same bits but for ties, acc is off by less than 2^-126 Σ|V|), and 2^(x log2 e) 
 where x = -1). `mark_weights` finds such exponentials and gives them `joinery.weight`. Anything else that uses p or c keeps the
 mark away: who stores weights, or multiplies them by anything but V, gets them with full relative accuracy. So does who hands
 exp to a product of float32 operands: they are as accurate as the cheaper exp is not where many weights of one size add up.
+
+Without a loop the quotients p / rowsum(p) are those of numbers up to 1 by a number from 1 on, which get `joinery.tame`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from . import types as t
 from .attributes import property_number
 from .constants import splat_value
-from .fast_math import WEIGHT
+from .fast_math import TAME, WEIGHT
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
 _ADDITION = frozenset({"arith.addf"})
@@ -64,6 +66,8 @@ def mark_weights(func: Operation) -> None:
     marked: set[tuple[Operation, int]] = set()
     for op in exponentials:
         top = _weighs(op)
+        if top is not None and top.before is None:
+            _mark_quotients(op.results[0], top.axis)
         uses = _uses(op.results[0], top.axis) if top is not None else None
         if top is None or uses is None:
             continue
@@ -78,6 +82,18 @@ def mark_weights(func: Operation) -> None:
         carried = _decays(op)
         if carried in marked and _only_rescales(op, carried[0]):
             op.attributes[WEIGHT] = UnitAttr()
+
+
+def _mark_quotients(weights: SSAValue, axis: int) -> None:
+    """Give `joinery.tame` to what divides weights by the sum of their row: they are 1 at most, and one of them is."""
+    length = t.shape_of(weights.type)[axis]
+    for use in weights.uses:
+        if use.operation.name != "arith.divf" or use.index != 0 or length > _HIGH:
+            continue
+        total, axes = _spread(use.operation.operands[1])
+        op = _made_by(total, "tt.reduce")
+        if op is not None and op.operands[0] is weights and _combines(op, _ADDITION) and _lies_along(op, total, axes, axis):
+            use.operation.attributes[TAME] = UnitAttr()
 
 
 # Scores and the greatest of them
@@ -140,9 +156,14 @@ def _row_maximum(value: SSAValue, scores: SSAValue, axes: tuple[int, ...]) -> in
         op = _made_by(core, "tt.reduce")
         if op is not None and _combines(op, _MAXIMA) and op.operands[0] is x:
             axis = property_number(op, "axis")
-            if axes + more == (axis,) or (t.shape_of(core.type) == () and axis == 0 and not axes + more):
+            if _lies_along(op, core, axes + more, axis):
                 return axis
     return None
+
+
+def _lies_along(reduction: Operation, result: SSAValue, axes: tuple[int, ...], axis: int) -> bool:
+    """Whether a reduction along an axis has its result spread along that axis again."""
+    return property_number(reduction, "axis") == axis and (axes == (axis,) or (not axes and t.shape_of(result.type) == ()))
 
 
 def _guarded(value: SSAValue) -> SSAValue:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ...tt.fast_math import APPROXIMATE, CONTRACT, allows
+from ...tt.fast_math import APPROXIMATE, CONTRACT, TAME, allows
 from .. import approximate
 from ..division import divide_all
 from ..elementwise import (
@@ -262,6 +262,8 @@ class Evaluator:
     ) -> dict[tuple[V, ...], V]:
         """Quotients of several registers by one number, by the operands."""
         if op not in _DIVISIONS or elem not in ("f32", "f16", "bf16"):
+            return {}
+        if TAME in attrs and not allows(attrs, APPROXIMATE):
             return {}
         by_divisor: dict[V, dict[V, None]] = {}
         for dividend, divisor in zip(*columns, strict=True):
