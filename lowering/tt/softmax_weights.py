@@ -13,9 +13,11 @@ So an error that a weight makes counts by its size beside 1, not beside the weig
 same bits but for ties, acc is off by less than 2^-126 Σ|V|), and 2^(x log2 e) serves for e^x (its error is largest, 2^-24.4,
 where x = -1). `mark_weights` finds such exponentials and gives them `joinery.weight`. Anything else that uses p or c keeps the
 mark away: who stores weights, or multiplies them by anything but V, gets them with full relative accuracy. So does who hands
-exp to a product of float32 operands: they are as accurate as the cheaper exp is not where many weights of one size add up.
+exp to a product of float32 operands, where many weights of one size that add up show the error of the cheaper exp, and who
+scales what exp takes by a number whose sign is not known: weights may be far above 1 then.
 
-Without a loop the quotients p / rowsum(p) are those of numbers up to 1 by a number from 1 on, which get `joinery.tame`.
+Without a loop the quotients p / rowsum(p) are those of numbers up to 1 by a number from 1 on, which get `joinery.tame`; here,
+too, a scale has to be positive.
 """
 
 from __future__ import annotations
@@ -43,11 +45,15 @@ _HIGH = 2.0**24
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    """The greatest scores of rows: of this turn's alone, or with those of the turns before, which `before` carries."""
+    """The greatest scores of rows: of this turn's alone, or with those of the turns before, which `before` carries.
+
+    is_above: whether no score is greater, as far as it is scaled: by nothing, or by a number that is known to be positive.
+    """
 
     value: SSAValue
     axis: int
     before: BlockArgument | None
+    is_above: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ def mark_weights(func: Operation) -> None:
     marked: set[tuple[Operation, int]] = set()
     for op in exponentials:
         top = _weighs(op)
-        if top is not None and top.before is None:
+        if top is not None and top.before is None and top.is_above:
             _mark_quotients(op.results[0], top.axis)
         uses = _uses(op.results[0], top.axis) if top is not None else None
         if top is None or uses is None:
@@ -74,7 +80,7 @@ def mark_weights(func: Operation) -> None:
         turn = _turn(uses.sums, top, turns) if top.before is not None else None
         if turn is not None:
             turns.add(turn)
-        if (turn is not None or top.before is None) and (op.name == "math.exp2" or uses.narrow):
+        if (turn is not None or top.before is None) and (op.name == "math.exp2" or (uses.narrow and top.is_above)):
             op.attributes[WEIGHT] = UnitAttr()
             if turn is not None:
                 marked.add((turn.loop, turn.top))
@@ -101,63 +107,66 @@ def _mark_quotients(weights: SSAValue, axis: int) -> None:
 
 def _weighs(op: Operation) -> _Top | None:
     """What the exponential is relative to, if that is the greatest of the scores that it takes."""
-    for scores, low, axes in _differences(op.operands[0]):
-        found = _greatest(_guarded(low), scores, axes)
+    for scores, low, axes, keeps_order in _differences(op.operands[0]):
+        found = _greatest(_guarded(low), scores, axes, keeps_order)
         if found is not None:
             return found
     return None
 
 
-def _differences(x: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, tuple[int, ...]]]:
-    """(a, b, axes): x is a - b, scaled or not, with b spread along these axes."""
-    op = _made_by(x, "arith.mulf")
-    if op is not None:
-        x = next((difference for difference, _ in _products(x)), x)
+def _differences(x: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, tuple[int, ...], bool]]:
+    """(a, b, axes, keeps order): x is a - b, scaled or not, with b spread along these axes; whether x is negative where that is
+    is known of the scale."""
+    keeps_order = True
+    for difference, factor in _products(x):
+        x, keeps_order = difference, _is_positive(factor)
+        break
     op = _made_by(x, "arith.subf")
     if op is None:
         return
     low, axes = _spread(op.operands[1])
-    yield op.operands[0], low, axes
+    yield op.operands[0], low, axes, keeps_order
     for scores, factor in _products(op.operands[0]):
         for top, other in _products(low):
             if factor == other:
                 inner, more = _spread(top)
-                yield scores, inner, axes + more
+                yield scores, inner, axes + more, keeps_order and _is_positive(factor)
 
 
-def _greatest(value: SSAValue, scores: SSAValue, axes: tuple[int, ...]) -> _Top | None:
+def _greatest(value: SSAValue, scores: SSAValue, axes: tuple[int, ...], keeps_order: bool) -> _Top | None:
     """Whether the value, spread along `axes`, is the greatest of each row of scores, or that and what a loop carries."""
-    axis = _row_maximum(value, scores, axes)
-    if axis is not None:
-        return _Top(value, axis, None)
+    found = _row_maximum(value, scores, axes)
+    if found is not None:
+        return _Top(value, found[0], None, keeps_order and found[1])
     if not isinstance(value.owner, Operation) or value.owner.name not in _MAXIMA:
         return None
     left, right = value.owner.operands
     for before, own in ((left, right), (right, left)):
         if isinstance(before, BlockArgument) and _next(before) is value:
             inner, more = _spread(own)
-            axis = _row_maximum(inner, scores, axes + more)
-            if axis is not None:
-                return _Top(value, axis, before)
+            found = _row_maximum(inner, scores, axes + more)
+            if found is not None:
+                return _Top(value, found[0], before, keeps_order and found[1])
     return None
 
 
-def _row_maximum(value: SSAValue, scores: SSAValue, axes: tuple[int, ...]) -> int | None:
-    """The axis of the rows, if the value is their maximum; a common factor may be multiplied before or after."""
-    ways = [(value, scores)]
+def _row_maximum(value: SSAValue, scores: SSAValue, axes: tuple[int, ...]) -> tuple[int, bool] | None:
+    """The axis of the rows, if the value is their maximum; a common factor may be multiplied before or after. And whether that
+    is known to be positive, if there is one."""
+    ways = [(value, scores, True)]
     ways += [
-        (inner, x)
+        (inner, x, _is_positive(factor))
         for inner, factor in _products(value)
         for x, other in _products(scores)
         if factor == other
     ]
-    for top, x in ways:
+    for top, x, is_positive in ways:
         core, more = _spread(top)
         op = _made_by(core, "tt.reduce")
         if op is not None and _combines(op, _MAXIMA) and op.operands[0] is x:
             axis = property_number(op, "axis")
             if _lies_along(op, core, axes + more, axis):
-                return axis
+                return axis, is_positive
     return None
 
 
@@ -250,7 +259,7 @@ def _decays(op: Operation) -> tuple[Operation, int] | None:
     """(loop, place of m) if the operation is an exponential of m - max(m, …), which the loop carries on."""
     if op.name not in _EXPONENTIALS:
         return None
-    for before, value, axes in _differences(op.operands[0]):
+    for before, value, axes, _ in _differences(op.operands[0]):
         value = _guarded(value)
         if axes or not isinstance(before, BlockArgument) or _next(before) is not value:
             continue
@@ -348,6 +357,10 @@ def _products(value: SSAValue) -> Iterator[tuple[SSAValue, SSAValue | float]]:
         number = _uniform(factor)
         if number is not None:
             yield x, number
+
+
+def _is_positive(factor: SSAValue | float) -> bool:
+    return isinstance(factor, float) and 0 < factor < float("inf")
 
 
 def _constant(value: SSAValue) -> float | None:

@@ -153,6 +153,7 @@ def test_weights_are_found(changes: list[tuple[str, str]]) -> None:
 
 
 SCALED = (BELOW, f"%s_s = arith.mulf %s, %factor : {WIDE}\n{BELOW.replace('%s,', '%s_s,')}")
+SIGN = [(BELOW, f"%below_1 = arith.subf %s, %new_w : {WIDE}\n%below = arith.mulf %below_1, %factor : {WIDE}"), ("exp2", "exp")]
 KEPT = "%kept = arith.mulf"
 NOT_ADDED_TO = f"%acc_2 = arith.mulf %acc_next, %alpha_w : {WIDE}\n    scf.yield %new, %den_next, %acc_2"
 NONE, P_ALONE = (False, False), (False, True)
@@ -172,6 +173,7 @@ OTHERS: list[Any] = [
     pytest.param([("scf.yield %new, %den_next", "scf.yield %new, %kept")], NONE, id="sums that are not kept"),
     pytest.param([("scf.yield %new,", "scf.yield %high,")], NONE, id="maxima that are not kept"),
     pytest.param([("math.exp2", "math.exp"), (NARROWED, ""), ("%p_x", "%p"), ("ELEM", "f32")], NONE, id="exp, f32 products"),
+    pytest.param(SIGN, NONE, id="exp, scaled by what may be negative"),
     pytest.param([(KEPT, f"tt.store %lp, %alpha : tensor<32x!tt.ptr<f32>>\n{KEPT}")], P_ALONE, id="stored decay"),
     pytest.param([("%v_x, %less", "%v_x, %acc"), ("scf.yield %new, %den_next, %acc_next", NOT_ADDED_TO)], P_ALONE,
                  id="decay of what is not added to"),
@@ -256,6 +258,10 @@ tt.func public @softmax(%x: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %o: !tt
 """
 
 
+SUB = f"%below = arith.subf %s, %high_w : {WIDE}"
+TIMES = f"  %below_k = arith.mulf %below, %k : {WIDE}"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "tame"),
     [
@@ -263,7 +269,9 @@ tt.func public @softmax(%x: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %o: !tt
         ("divf %p, %mass_w", "divf %mass_w, %p", False), ("divf %p, %mass_w", "divf %s, %mass_w", False),
         (f"%high {{axis = 1 : i32}} : {LINE} -> {THIN}", f"%high {{axis = 0 : i32}} : {LINE} -> AxB", False),
         (f"%mass {{axis = 1 : i32}} : {LINE} -> {THIN}", f"%mass {{axis = 0 : i32}} : {LINE} -> AxB", False),
-        ("arith.addf", "arith.maxnumf", False),
+        ("arith.addf", "arith.maxnumf", False), (SUB, f"{SUB}\n  %k = arith.constant dense<2.0> : {WIDE}\n{TIMES}", True),
+        (SUB, f"{SUB}\n  %k = arith.constant dense<-2.0> : {WIDE}\n{TIMES}", False),
+        (SUB, f"{SUB}\n  %k = tt.splat %z : f32 -> {WIDE}\n{TIMES}", False),
     ],
 )  # fmt: skip
 def test_quotients_of_weights_are_tame(old: str, new: str, tame: bool) -> None:
@@ -273,6 +281,8 @@ def test_quotients_of_weights_are_tame(old: str, new: str, tame: bool) -> None:
         name = "high" if "%high {axis = 0" in source else "mass"
         source = source.replace("AxB", "tensor<1x32xf32>").replace(f"%{name}_t : {THIN}", f"%{name}_t : tensor<1x32xf32>")
     source = source.replace('%high = "tt.reduce"(%below0)', f'%below0 = arith.negf %s : {WIDE}\n  %high = "tt.reduce"(%below0)')
+    if "%below_k" in source:
+        source = source.replace("math.exp %below :", "math.exp %below_k :").replace("%o: !tt", "%z: f32, %o: !tt")
     assert ("joinery.tame" in jn.kernel.from_ttir(source).ttir_after("licm")) == tame
 
 
