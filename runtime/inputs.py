@@ -72,9 +72,12 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
         array = np.asarray(value)
     else:
         given = f"a {type(value).__name__}" if value is not None else "None"
-        on_device = hasattr(value, "numpy") and not hasattr(value, "__array__")  # jn.Buffer
-        fix = "pass an array" if value is None else f"fix: numpy.asarray({spec.name}, dtype={_dtype_code(spec.dtype)})"
-        fix = f"fix: {spec.name}.numpy(), or device='cuda' for the model" if on_device else fix
+        if value is None:
+            fix = "pass an array"
+        elif hasattr(value, "numpy") and not hasattr(value, "__array__"):  # jn.Buffer
+            fix = f"fix: {spec.name}.numpy(), or device='cuda' for the model"
+        else:
+            fix = f"fix: numpy.asarray({spec.name}, dtype={_dtype_code(spec.dtype)})"
         raise UserError(f"{what} expects an array ({spec.text}), got {given}; {fix}")
     if array.dtype != expected:
         if array.dtype.newbyteorder("=") != expected:

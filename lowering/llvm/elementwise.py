@@ -235,7 +235,7 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
                 return conversions.round_double(f, x, target)
             return round_register(f, x, target)
         case "arith.sitofp" | "arith.uitofp":
-            if target == "f16" and "ptx" in f.module.features:  # one instruction, which rounds once
+            if target == "f16" and is_ptx(f):  # one instruction, which rounds once
                 return widened(f, f.cast(op[6:], x, "half"))
             return conversions.int_to_float(f, x, target, op == "arith.sitofp")
         case "arith.fptosi" | "arith.fptoui":
@@ -286,11 +286,11 @@ def emit_map(
     """Emit `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands."""
     n = max(lanes(v.type) for v in operands)
     xs = [f.splat(v, n) for v in operands]
-    if op == "arith.divf" and TAME in attrs and elem == "f32" and "ptx" in f.module.features:
+    if op == "arith.divf" and TAME in attrs and elem == "f32" and is_ptx(f):
         return division.divide_tame(f, xs[0], xs[1])
     if op in approximate.DIVISIONS and approximate.may_divide(f, elem, attrs):
         return round_register(f, approximate.quotient(f, xs[0], xs[1]), elem)
-    if op in _SHIFTS and elem == "i64" and "ptx" in f.module.features and xs[1].ref[0] == "%":
+    if op in _SHIFTS and elem == "i64" and is_ptx(f) and xs[1].ref[0] == "%":
         # LLVM 22 leaves out a select around such a shift, as PTX's shifts have bounds, which hold for 32 bits of the amount
         amount = f.cast("trunc", xs[1], "i32")
         return f.pure(f'call i64 asm "{_SHIFTS[op]} $0, $1, $2;", "=l,l,r"(i64 {xs[0].ref}, i32 {amount.ref})', "i64")

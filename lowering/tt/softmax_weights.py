@@ -38,6 +38,7 @@ _ADDITION = frozenset({"arith.addf"})
 _MAXIMA = frozenset({"arith.maxnumf", "arith.maximumf"})
 _CASTS = frozenset({"arith.truncf", "arith.extf", "tt.fp_to_fp"})
 _MOVES = frozenset({"tt.trans", "tt.reshape", "tt.expand_dims", "tt.broadcast"})
+_REPEATS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims"})
 _LOW = -(2.0**32)
 """Distances between floats below it are 256 and more: exp2 of them is 0."""
 _HIGH = 2.0**24
@@ -115,8 +116,8 @@ def _weighs(op: Operation) -> _Top | None:
 
 
 def _differences(x: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, tuple[int, ...], bool]]:
-    """(a, b, axes, keeps order): x is a - b, scaled or not, with b spread along these axes; whether x is negative where that is
-    is known of the scale."""
+    """(a, b, axes, keeps order): x is a - b, scaled or not, with b spread along these axes. Whether the scale, if there is one,
+    is known to be positive."""
     keeps_order = True
     for difference, factor in _products(x):
         x, keeps_order = difference, _is_positive(factor)
@@ -276,7 +277,7 @@ def _only_rescales(op: Operation, loop: Operation) -> bool:
     while waiting:
         for use in waiting.pop().uses:
             user = use.operation
-            if user.name in ("tt.expand_dims", "tt.broadcast", "tt.splat"):
+            if user.name in _REPEATS:
                 waiting.append(user.results[0])
             elif user.name != "arith.mulf" or not _goes_on(user.operands[1 - use.index], user, loop):
                 return False
@@ -336,12 +337,10 @@ def _spread(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]]:
 
 def _uniform(value: SSAValue) -> SSAValue | float | None:
     """The one number that a block holds everywhere: as a constant, or the scalar it comes from."""
-    while isinstance(value.owner, Operation) and value.owner.name in ("tt.splat", "tt.broadcast", "tt.expand_dims"):
-        value = value.owner.operands[0]
-    constant = _constant(value)
+    constant, origin = _constant(value), _origin(value)
     if constant is not None:
         return constant
-    return value if t.shape_of(value.type) == () else None
+    return origin if t.shape_of(origin.type) == () else None
 
 
 def _factors(value: SSAValue) -> Iterator[tuple[SSAValue, SSAValue]]:
@@ -363,10 +362,15 @@ def _is_positive(factor: SSAValue | float) -> bool:
     return isinstance(factor, float) and 0 < factor < float("inf")
 
 
-def _constant(value: SSAValue) -> float | None:
-    while isinstance(value.owner, Operation) and value.owner.name in ("tt.splat", "tt.broadcast", "tt.expand_dims"):
+def _origin(value: SSAValue) -> SSAValue:
+    """What a block repeats, whatever the axes."""
+    while isinstance(value.owner, Operation) and value.owner.name in _REPEATS:
         value = value.owner.operands[0]
-    op = _made_by(value, "arith.constant")
+    return value
+
+
+def _constant(value: SSAValue) -> float | None:
+    op = _made_by(_origin(value), "arith.constant")
     number = splat_value(op.properties["value"]) if op is not None else None
     return float(number) if number is not None else None
 

@@ -119,8 +119,8 @@ class Evaluator:
         loop.lines[loop.slot] = "\n".join(filter(None, [loop.lines[loop.slot], *lines]))
 
     def _is_kept(self, node: Map, count: int) -> bool:
-        """Whether registers keep this many elements through a loop that is open. Of addresses they keep offsets rather, which
-        take half of them; conditions are found again sooner than they are kept."""
+        """Whether registers keep this many elements through a loop that is open. Conditions are sooner found again; of many
+        addresses that are slow to find, the offsets are kept."""
         if node.loops == len(self._loops):
             return False
         words = count * (2 if node.elem in _WIDE else 1)

@@ -73,23 +73,19 @@ FOR = f"""%sum = scf.for %i = %zero to %n step %one iter_args(%acc = %sum0) -> (
     %next = arith.addf %acc, %x : {BLOCK}
     scf.yield %next : {BLOCK}
   }}"""
-NESTED = f"""%sum = scf.for %j = %zero to %n step %one iter_args(%outer = %sum0) -> ({BLOCK}) : i32 {{
-    %inner = scf.for %i = %zero to %n step %one iter_args(%acc = %outer) -> ({BLOCK}) : i32 {{
+INNER = f"""%inner = scf.for %i = %zero to %n step %one iter_args(%acc = %outer) -> ({BLOCK}) : i32 {{
       LOAD
       %next = arith.addf %acc, %x : {BLOCK}
       scf.yield %next : {BLOCK}
     }}
-    scf.yield %inner : {BLOCK}
+    scf.yield %inner : {BLOCK}"""
+NESTED = f"""%sum = scf.for %j = %zero to %n step %one iter_args(%outer = %sum0) -> ({BLOCK}) : i32 {{
+    {INNER}
   }}"""
 CHANGING = f"""%sum = scf.for %j = %one to %n step %one iter_args(%outer = %sum0) -> ({BLOCK}) : i32 {{
     %js = tt.splat %j : i32 -> tensor<32xi32>
     %slow = arith.remsi %r, %js : tensor<32xi32>
-    %inner = scf.for %i = %zero to %n step %one iter_args(%acc = %outer) -> ({BLOCK}) : i32 {{
-      LOAD
-      %next = arith.addf %acc, %x : {BLOCK}
-      scf.yield %next : {BLOCK}
-    }}
-    scf.yield %inner : {BLOCK}
+    {INNER}
   }}"""
 WHILE = f"""%sum, %last = scf.while (%acc = %sum0, %i = %zero) : ({BLOCK}, i32) -> ({BLOCK}, i32) {{
     %more = arith.cmpi slt, %i, %n : i32
