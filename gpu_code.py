@@ -117,7 +117,7 @@ class GpuKernels:
         target: str,
         warps: int = DEFAULT_WARPS,
         multiples: tuple[int, ...] = (),
-        described: tuple[int, ...] | None = (),
+        described: tuple[int, ...] | None = None,
     ) -> GpuCode:
         """PTX for a target.
 
@@ -137,7 +137,7 @@ class GpuKernels:
         if described != ():
             fitting = [number for number in self.descriptors.mappable if described is None or number in described]
         if not resolved.has_tensor_copies:  # they are pointers there, whose strides are known to be regular
-            along = {number: words for number in fitting if (words := self.descriptors.regular(number)) is not None}
+            along = {number: self.descriptors.regular(number) for number in fitting}
             fitting = []
         library = current_libdevice() if self._symbols else None
         key = (target, warps, multiples, (*fitting, *along), "" if library is None else library.digest)
@@ -146,8 +146,9 @@ class GpuKernels:
                 linked = linked_functions(self._symbols, library, resolved, self._store)
                 function = self._simplified(fitting, linked, along)
                 check_calls(function, linked, library)
-                facts = {word: least for each in along.values() for word, least in each.items()}
-                facts |= dict.fromkeys(multiples, MULTIPLE)
+                facts = dict.fromkeys(multiples, MULTIPLE)
+                for word, least in [fact for each in along.values() for fact in each.items()]:
+                    facts[word] = max(least, facts.get(word, 1))  # powers of two
                 lowered = lower_to_threads(function, resolved, warps, facts)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})

@@ -96,15 +96,15 @@ class Descriptors:
         assert isinstance(type_, TensorDescType)
         return TensorSource.of_parts(self._words[number], len(type_.shape))
 
-    def regular(self, number: int) -> dict[int, int] | None:
+    def regular(self, number: int) -> dict[int, int]:
         """Of a tensor that fits a tensor map: word of a launch → the multiple that it is of, for its address (in bytes) and all
-        strides but the last (in elements). None for descriptors that are no parameters."""
-        if number >= self._count:
-            return None
-        type_, base = self._types[number], self._words[number]
+        strides but the last (in elements) that are words."""
+        source = self._source(number)
+        type_ = self._types[number] if number < self._count else self._made[number - self._count].type
         assert isinstance(type_, TensorDescType)
-        rank, size = len(type_.shape), max(1, bit_width(type_.elem) // 8)
-        return {base: MULTIPLE, **dict.fromkeys(range(base + 1 + rank, base + 2 * rank), max(1, MULTIPLE // size))}
+        least = max(1, MULTIPLE // max(1, bit_width(type_.elem) // 8))
+        words = [each.word for each in source.strides[:-1]]
+        return {source.parameter: MULTIPLE, **{word: least for word in words if word is not None}}
 
     def fitting(
         self, supplied: Supplied, words: Sequence[Any], written: Callable[[], Places]

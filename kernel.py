@@ -262,7 +262,7 @@ class Kernel:
         return self._lowered().llvm_ir
 
     def ptx(self, target: str = DEFAULT_TARGET) -> str:
-        """PTX for a GPU, made on any machine: for all arguments, so that descriptors are pointers and masks (see `gpu_code`).
+        """PTX for a GPU, made on any machine: that of `gpu_code(target)`, which says what it takes for granted.
 
         Library functions are NVIDIA's where a libdevice.10.bc is found: the environment variable JOINERY_LIBDEVICE (a path, or
         "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own.
@@ -277,14 +277,18 @@ class Kernel:
         target: str = DEFAULT_TARGET,
         warps: int = DEFAULT_WARPS,
         *,
-        tensor_maps: bool = False,
+        tensor_maps: bool = True,
         multiples: bool = False,
     ) -> GpuCode:
-        """PTX with what a launch of it needs. `warps`: how many warps of 32 threads run one program, a power of two up to 32.
-        tensor_maps: whether descriptors are of tensors that fit tensor maps, which the code takes then: those that are
-        parameters, and those that the kernel makes of what is the same in all programs. Targets without tensor copies have
-        wide accesses to them.
-        multiples: whether addresses and integers are multiples of 16, but for last strides. Launches find out which are.
+        """PTX with what a launch of it needs. Launches find out which of these hold, and run the code for that.
+
+        warps: how many warps of 32 threads run one program, a power of two up to 32.
+        tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last strides are 1, addresses
+            and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last parameters are
+            then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that are parameters, and
+            of those that the kernel makes of what is the same in all programs. Other targets have wide accesses to them.
+            False: descriptors are pointers and masks, for any strides.
+        multiples: whether addresses and integers are multiples of 16, but for last strides.
 
         Raises what `ptx` raises.
         """

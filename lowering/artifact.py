@@ -79,6 +79,12 @@ class ArgumentExpression:
         """Numbers of the words that it uses."""
         return frozenset(number for operation, _, number in self.steps if operation == "argument")
 
+    @property
+    def word(self) -> int | None:
+        """The word that it is, widened at most."""
+        (first, _, number), *rest = self.steps
+        return number if first == "argument" and all(step[0] in ("extsi", "extui") for step in rest) else None
+
     def problem(self, is_integer: Callable[[int], bool]) -> str:
         """What is wrong with it, or "". is_integer: whether there is a word of that number that is an integer."""
         if len(self.steps) > MAX_EXPRESSION_STEPS:

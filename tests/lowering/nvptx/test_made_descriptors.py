@@ -122,14 +122,19 @@ def test_older_targets_have_none(target: str) -> None:
     x, w = whole((1, 24, 40), 0, BF16), whole((1, 40, 16), 1, BF16)
     y = np.zeros((1, 24, 16), BF16)
     assert launched(kernel, (1, 1, 1), x, w, np.ones(16, np.float32), y, 1, 24, 16, 40, target=target) == 0
-    assert not kernel.gpu_code(target, tensor_maps=True).kernel.tensor_maps
+    code = kernel.gpu_code(target).kernel
+    assert not code.tensor_maps
+    # rows of 16 bytes that start on multiples of 16 are copied whole; of any other rows no element's place is known
+    assert "cp.async.cg" in code.ptx
+    assert "cp.async.cg" not in kernel.gpu_code(target, tensor_maps=False).ptx
 
 
 def test_code_without_a_launch() -> None:
-    """`ptx` is for all arguments; `gpu_code` with tensor maps for those that fit."""
+    """`ptx` is for tensors that fit tensor maps; `gpu_code` without them for all."""
     kernel = kernel_of("matmul")
-    assert "bulk.tensor" not in kernel.ptx("sm_90a")
-    code = kernel.gpu_code("sm_90a", tensor_maps=True).kernel
+    assert "bulk.tensor" not in kernel.gpu_code("sm_90a", tensor_maps=False).ptx
+    code = kernel.gpu_code("sm_90a").kernel
+    assert code.ptx == kernel.ptx("sm_90a")
     assert code.parameters == ("i64",) * 3 + ("i32",) * 3 + ("ptr",) * 3
     source = code.tensor_maps[0].source
     assert [each.evaluate([0, 0, 0, 5, 6, 7]) for each in (*source.extents, *source.strides)] == [5, 7, 7, 1]

@@ -92,13 +92,13 @@ def test_as_few_and_as_many_warps_as_there_can_be(m: int, warps: int, producers:
 
 
 def test_what_a_launch_has_to_know() -> None:
-    code = jn.kernel.from_ttir(TEXT).gpu_code("sm_90a", tensor_maps=True).kernel
+    code = jn.kernel.from_ttir(TEXT).gpu_code("sm_90a").kernel
     assert [(each.parameter, each.rank, each.element, each.box, each.swizzle) for each in code.tensor_maps] == [
         (0, 2, "f16", (128, 64), 128), (6, 2, "f16", (64, 64), 128), (12, 2, "f16", (128, 64), 128),
     ]  # fmt: skip
     assert code.parameters[-4:] == ("i32", "ptr", "ptr", "ptr")
     assert code.ptx.count(".param .align 64 .b8") == 3
-    plain = jn.kernel.from_ttir(TEXT).gpu_code("sm_90a").kernel
+    plain = jn.kernel.from_ttir(TEXT).gpu_code("sm_90a", tensor_maps=False).kernel
     assert not plain.tensor_maps
     assert "bulk.tensor" not in plain.ptx
 
