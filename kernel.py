@@ -283,10 +283,11 @@ class Kernel:
         """PTX with what a launch of it needs. Launches find out which of these hold, and run the code for that.
 
         warps: how many warps of 32 threads run one program, a power of two up to 32.
-        tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last strides are 1, addresses
-            and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last parameters are
-            then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that are parameters, and
-            of those that the kernel makes of what is the same in all programs. Other targets have wide accesses to them.
+        tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last strides are 1,
+            addresses and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last
+            parameters are then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that are
+            parameters, and of those that the kernel makes of what is the same in all programs. Other targets have wide
+            accesses to them.
             False: descriptors are pointers and masks, for any strides.
         multiples: whether addresses and integers are multiples of 16, but for last strides.
 

@@ -33,7 +33,7 @@ from ..syntax import attributes, element_name, shape_of
 from .matrix_loads import OperandLoad, StagedOperand, plan_operand, staged_operand
 from .nodes import Held, Node, Shape, Staged
 from .shared import ALIGNMENT
-from .thread_products import ThreadProduct, rounded, thread_tiles
+from .thread_products import StagedLines, ThreadProduct, rounded, staged_lines, thread_tiles
 from .threads import bits_of
 from .warpgroup_dots import dot_of_warpgroups
 from .wgmma import SPLIT, Matrix, WarpgroupProduct, plan_product
@@ -84,12 +84,11 @@ def _dot(k: KernelLowering, op: Any) -> None:
     precision = _precision(op)
     elems = (element_name(a.type), element_name(b.type))
     kind = _kind(op)
-    instruction = _INSTRUCTIONS.get(kind or "")
-    if instruction is not None and _fits(instruction, (*shape[-2:], depth)):
+    instruction = _instruction(op, kind)
+    if instruction is not None:
         warps = _warps(k, shape[-2:], instruction)
         layout = with_batches(mma_accumulator(shape[-2:], warps, element_bits=64 if elem == "f64" else 32), shape)
     else:
-        instruction = None
         layout = with_batches(thread_tiles(shape[-2:], k.warps), shape)
     if k.ev.only_layouts:
         k.define(result, Held(shape, elem, layout, k.ev.any(elem, layout.size(REGISTER))))
@@ -223,33 +222,43 @@ def uses_in_products(load: Any) -> list[tuple[Any, int, bool]]:
     return found
 
 
-def staged(k: KernelLowering, load: Any, layout: LinearLayout) -> tuple[StagedOperand | Matrix, bool] | None:
-    """How a block lies in shared memory that products take just as it was loaded, and whether they take its transpose; `layout`
-    is that of the load. None where products take it otherwise, or not all in the same way."""
+StagedBlock = StagedOperand | StagedLines | Matrix
+
+
+def staged(k: KernelLowering, load: Any, axis: int) -> tuple[StagedBlock, bool] | None:
+    """How a block lies in shared memory that products take just as it was loaded, contiguous along `axis`, and whether they
+    take its transpose. None where products take it otherwise, or not all in the same way."""
     elem, found = element_name(load.results[0].type), uses_in_products(load)
     turned = found[0][2]
-    first, *others = [
-        _staged(k, op, "ab"[number], elem, layout.transpose((1, 0) if turned else (0, 1))) for op, number, _ in found
-    ]
+    first, *others = [_staged(k, op, number, elem, 1 - axis if turned else axis) for op, number, _ in found]
     same = all(other == first for other in others) and all(each[2] == turned for each in found)
     return (first, turned) if first is not None and same else None
 
 
-def _staged(k: KernelLowering, op: Any, side: str, elem: str, layout: LinearLayout) -> StagedOperand | Matrix | None:
-    product = k.product(op)
+def _staged(k: KernelLowering, op: Any, number: int, elem: str, axis: int) -> StagedBlock | None:
+    product, side = k.product(op), "ab"[number]
     if product is not None:
-        first = next((basis for basis in layout[REGISTER] if basis), 1)
-        axis = 1 if layout.coordinates(first)[1] else 0
         return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
-    shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
-    kind = _kind(op)
-    instruction = _INSTRUCTIONS.get(kind or "")
-    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+    shape, own = shape_of(op.results[0].type), shape_of(op.operands[number].type)
+    if len(shape) != 2:
         return None
+    kind = _kind(op)
+    instruction = _instruction(op, kind)
+    if instruction is None:
+        is_rounded = elem == "f32" and _precision(op) == "tf32"
+        if bits_of(elem) != 32 or is_rounded:
+            return None
+        return staged_lines(own, side, elem, axis, thread_tiles(shape, k.warps))
     if elem not in ("f16", "bf16", "i8", "f32") or elem != ("f32" if kind == "tf32" else kind):  # as the instruction takes it
         return None
-    fragment = dot_operand(layout.shape, side, _warps(k, shape, instruction), instruction.bits)
-    return staged_operand(elem, layout, fragment)
+    return staged_operand(elem, axis, dot_operand(own, side, _warps(k, shape, instruction), instruction.bits))
+
+
+def _instruction(op: Any, kind: str | None) -> Instruction | None:
+    """None: each thread multiplies."""
+    found = _INSTRUCTIONS.get(kind or "")
+    sizes = (*shape_of(op.results[0].type)[-2:], shape_of(op.operands[0].type)[-1])
+    return found if found is not None and _fits(found, sizes) else None
 
 
 def prepare(k: KernelLowering, body: Any) -> None:
@@ -268,9 +277,8 @@ def prepare(k: KernelLowering, body: Any) -> None:
 
 def _fragment(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
     """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
-    shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
-    instruction = _INSTRUCTIONS.get(_kind(op) or "")
-    if instruction is None or len(shape) != 2 or not _fits(instruction, (*shape, depth)):
+    shape, instruction = shape_of(op.results[0].type), _instruction(op, _kind(op))
+    if instruction is None or len(shape) != 2:
         return None
     return dot_operand(shape_of(op.operands[index].type), "ab"[index], _warps(k, shape, instruction), instruction.bits)
 

@@ -17,6 +17,8 @@ from ..ir import V, const
 from .axis_info import AxisInfo
 from .threads import Threads, base_and_distance, bits_of
 
+LINE = 128
+"""Bytes of memory that a warp's access fetches or writes at once."""
 _LOAD_CACHES = ("ca", "cg", "cs", "cv")
 _STORE_CACHES = ("wb", "cg", "cs", "wt")
 
@@ -55,6 +57,15 @@ def widest(facts: Facts, shape: Sequence[int], element_bits: int, threads: int) 
 def coalesced(shape: Sequence[int], order: Sequence[int], elements: int, warps: int) -> LinearLayout:
     """Lanes next to each other along order[0], each with this many elements."""
     return default_blocked(shape, warps, 8, order=order, contiguity=elements)
+
+
+def row_bytes(layout: LinearLayout, element_bits: int, vector: int, axis: int) -> int:
+    """Bytes side by side that the lanes of a warp access together, `vector` elements along an axis each."""
+    length = vector
+    steps = [layout.coordinates(basis) for basis in layout[LANE]]
+    while tuple([length if dim == axis else 0 for dim in range(len(layout.shape))]) in steps:
+        length *= 2
+    return length * element_bits // 8
 
 
 def access_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:

@@ -15,7 +15,8 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ...artifact import TensorMap
 from ...collection import no_collection
 from ...libdevice.signatures import SIGNATURES
-from ...linear_layouts.layout import REGISTER, LinearLayout
+from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
+from ...tt.advancing import with_distances
 from ...tt.descriptor_types import TensorDescType
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
@@ -27,11 +28,20 @@ from .dots import DOTS, product_of_warpgroups
 from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
 from .gathers import GATHERS
-from .global_memory import Facts, GlobalMemory, access_groups, coalesced, widest, written_groups
+from .global_memory import (
+    LINE,
+    Facts,
+    GlobalMemory,
+    access_groups,
+    coalesced,
+    row_bytes,
+    widest,
+    written_groups,
+)
 from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
-from .nodes import Held, Node, Range, Shape, Splat, Staged, View
+from .nodes import Held, Node, Range, Shape, Splat, Staged, View, holds, own_layout
 from .occupancy import holds_many_elements
 from .ordering import MemoryOrder
 from .pipelining import MOST_STAGES
@@ -90,6 +100,7 @@ def lower_to_threads(
     that need more shared memory than the target has.
     """
     with no_collection():
+        function = with_distances(function)
         has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
         kernel = _lowered(function, target, warps, multiples, has_producer)
         if kernel.producer is not None and not kernel.producer.is_busy:
@@ -435,13 +446,24 @@ def _store(k: KernelLowering, op: Any) -> None:
         guard = k.t.is_first() if op.mask is None else k.f.binary("and", k.t.is_first(), k.scalar(op.mask))
         k.memory.store_word(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
         return
-    layout = k.access_layout(op)
+    layout = _written_layout(k, op, bits_of(elem))
     k.order.before(op, layout)
     vector, axis = k.facts(op).width(shape_of(op.ptr.type), bits_of(elem), layout)
     groups = written_groups(layout, vector, axis)
     firsts = [registers[0] for registers in groups]
     mask = None if op.mask is None else k.some(op.mask, layout, firsts)
     k.memory.store(elem, layout, groups, k.some(op.ptr, layout, firsts), k.held(op.value, layout), mask, cache)
+
+
+def _written_layout(k: KernelLowering, op: Any, bits: int) -> LinearLayout:
+    """That of the value, where all its lanes write lines of memory as they would after an exchange."""
+    best, found = k.access_layout(op), own_layout(k.node(op.value))
+    places = [k.node(op.ptr), *([] if op.mask is None else [k.node(op.mask)])]
+    if found is None or not found[1] or any(holds(each) for each in places) or any(found[0].free_masks((LANE, WARP)).values()):
+        return best
+    shape, facts = shape_of(op.ptr.type), k.facts(op)
+    rows = [row_bytes(layout, bits, *facts.width(shape, bits, layout)) for layout in (found[0], best)]
+    return found[0] if rows[0] >= min(rows[1], LINE) else best
 
 
 def _cache(facts: dict[str, Any]) -> str:

@@ -26,15 +26,11 @@ SWIZZLES = (128, 64, 32)
 """Bytes of a row in which chunks change places."""
 
 
-def _shared_layout(src: LinearLayout, bits: int) -> LinearLayout | None:
-    """How the block lies in shared memory: the dim that threads hold neighbours of is the contiguous one."""
-    first = next((basis for basis in src[REGISTER] if basis), None)
-    if first is None or len(src.shape) != 2:
-        return None
-    order = (1, 0) if src.coordinates(first)[1] else (0, 1)
-    row = src.shape[order[0]] * bits // 8
-    swizzle = next((each for each in SWIZZLES if row % each == 0 and src.shape[order[1]] >= 8), None)
-    return None if swizzle is None else matrix_swizzled(src.shape, bits, swizzle, order)
+def _shared_layout(shape: Sequence[int], axis: int, bits: int) -> LinearLayout | None:
+    """How a block lies in shared memory, contiguous along `axis`."""
+    row = shape[axis] * bits // 8
+    swizzle = next((each for each in SWIZZLES if row % each == 0 and shape[1 - axis] >= 8), None)
+    return None if swizzle is None else matrix_swizzled(shape, bits, swizzle, (axis, 1 - axis))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +57,21 @@ class OperandLoad:
 
 
 def plan_operand(values: Sequence[V], elem: str, src: LinearLayout, dst: LinearLayout) -> OperandLoad | None:
-    """How to get to `dst`, a fragment layout; None where ldmatrix does not fit."""
-    bits = bits_of(elem)
-    shared = _shared_layout(src, bits)
-    if shared is None:
+    """How to get to `dst`, a fragment layout; None where ldmatrix does not fit. The dim that threads hold neighbours of is the
+    contiguous one."""
+    first = next((basis for basis in src[REGISTER] if basis), None)
+    if first is None or len(src.shape) != 2:
         return None
+    shared = _shared_layout(src.shape, 1 if src.coordinates(first)[1] else 0, bits_of(elem))
+    access = None if shared is None else _matrix_access(elem, dst, shared)
+    return None if shared is None or access is None else OperandLoad(tuple(values), elem, src, dst, shared, access)
+
+
+def _matrix_access(elem: str, dst: LinearLayout, shared: LinearLayout) -> MatrixAccess | None:
+    bits = bits_of(elem)
     where = offsets(dst.unique_registers(), shared)
     access = match_matrix(where, bits) or match_matrix(where, bits, transposed=True)
-    if access is None or access.count < 4:
-        return None
-    return OperandLoad(tuple(values), elem, src, dst, shared, access)
+    return None if access is None or access.count < 4 else access
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,15 @@ class StagedOperand:
         return [found[each] for each in to_unique(self.dst)]
 
 
-def staged_operand(elem: str, src: LinearLayout, dst: LinearLayout) -> StagedOperand | None:
-    """An operand that gets to shared memory from `src` by itself; None where ldmatrix does not fit, and elements have fewer
-    than 32 bits, of which the fragment has several in a word."""
-    planned = plan_operand((), elem, src, dst)
-    shared = planned.shared if planned is not None else _shared_layout(src, 32) if bits_of(elem) == 32 else None
+def staged_operand(elem: str, axis: int, dst: LinearLayout) -> StagedOperand | None:
+    """An operand that gets to shared memory by itself, contiguous along `axis`; None where ldmatrix does not fit, and elements
+    have fewer than 32 bits, of which the fragment has several in a word."""
+    shape = tuple(dst.shape)
+    shared = _shared_layout(shape, axis, bits_of(elem))
     if shared is None:
         return None
-    first = next(basis for basis in src[REGISTER] if basis)
-    axis = 1 if src.coordinates(first)[1] else 0
-    return StagedOperand(src.shape, elem, dst, shared, None if planned is None else planned.access, axis)
+    access = _matrix_access(elem, dst, shared)
+    return None if access is None and bits_of(elem) < 32 else StagedOperand(shape, elem, dst, shared, access, axis)
 
 
 def store_block(

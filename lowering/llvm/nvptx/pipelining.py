@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LinearLayout
 from ...linear_layouts.matching import offsets, vector_elements
 from ...tt.provenance import ATOMICS, WRITES
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from .carried import Layouts
-from .dots import staged, uses_in_products
-from .matrix_loads import StagedOperand
+from .dots import StagedBlock, staged, uses_in_products
 from .shared import ALIGNMENT
+from .thread_products import StagedLines
 from .threads import bits_of
 from .tma import MappedBlock, mapped_block
-from .wgmma import Matrix
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
@@ -32,7 +31,10 @@ MOST_STAGES = 8
 """Of a loop that asks for them."""
 USUAL_STAGES, USUALLY_AT_MOST = 3, 4
 """Of others: more than three only where no fewer blocks share a multiprocessor for that."""
-CHUNK = 16
+LONG_TURN = 1 << 17
+"""Multiply-adds of threads that take a multiprocessor a thousand clocks, more than loads do: two stages are enough then, and
+more blocks have room."""
+CHUNKS = (4, 8, 16)
 """Bytes of one copy."""
 LOADS = ("tt.load", "tt.descriptor_load")
 _PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "tt.make_range", "tt.reshape", "tt.trans")
@@ -41,13 +43,14 @@ _PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "t
 @dataclass(frozen=True, slots=True)
 class Stream:
     """One load: how its block lies in shared memory, as an operand and as it is loaded, which may be its transpose; in which
-    layout it is copied there, or what TMA copies; where in a stage."""
+    layout it is copied there, or what TMA copies; where in a stage; bytes of a thread's copies."""
 
     op: Any
-    operand: StagedOperand | Matrix
+    operand: StagedBlock
     shared: LinearLayout
     source: LinearLayout | MappedBlock
     offset: int
+    chunk: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +142,24 @@ def _addresses(load: Any, body: Any) -> tuple[list[Any], set[int]] | None:
 
 
 def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
-    """How a load is copied, once values of a turn are known; None where wide copies do not fit."""
+    """How a load is copied, once values of a turn are known; None where copies do not fit."""
     shape, bits = shape_of(op.results[0].type), bits_of(element_name(op.results[0].type))
     if op.name == "tt.descriptor_load":
         block = mapped_block(op.desc.type)
-        found = staged(k, op, default_blocked(shape, k.warps, bits))
+        found = staged(k, op, 1)
         if block is None or found is None or found[0].shared.transpose(_order(found[1])) != block.layout:
             return None
         return Stream(op, found[0], block.layout, block, offset)
     layout = k.access_layout(op)
     wide, axis = k.facts(op).width(shape, bits, layout)
-    if wide * bits != 8 * CHUNK:
+    found = staged(k, op, axis)
+    if wide * bits // 8 not in CHUNKS or found is None:
         return None
-    found = staged(k, op, layout)
-    if found is None:
+    operand, turned = found
+    shared = operand.shared.transpose(_order(turned))
+    if vector_elements(offsets(layout, shared), bits) < wide:
         return None
-    operand, order = found[0], _order(found[1])
-    if order[operand.axis] != axis:
-        return None
-    shared = operand.shared.transpose(order)
-    if vector_elements(offsets(layout, shared), bits) * bits < 8 * CHUNK:
-        return None
-    return Stream(op, operand, shared, layout, offset)
+    return Stream(op, operand, shared, layout, offset, wide * bits // 8)
 
 
 def _order(transposed: bool) -> tuple[int, int]:
@@ -173,7 +172,7 @@ def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts
     if not size:
         return None
     asked = attributes(op).get("tt.num_stages")
-    wanted = asked if isinstance(asked, int) and asked > 0 else _usual_stages(k, size)
+    wanted = asked if isinstance(asked, int) and asked > 0 else _usual_stages(k, size, streams)
     stages = min(k.most_stages, wanted, (k.room + k.reserved) // size)
     if stages < 2:
         return None
@@ -183,8 +182,12 @@ def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts
     return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size, sums)
 
 
-def _usual_stages(k: KernelLowering, size: int) -> int:
+def _usual_stages(k: KernelLowering, size: int, streams: Sequence[Stream]) -> int:
     """A persistent kernel has a multiprocessor to itself; of others, blocks side by side wait for memory in turns too."""
+    if all(isinstance(each.operand, StagedLines) for each in streams):
+        dots = {op for each in streams for op, _, _ in uses_in_products(each.op)}
+        if sum(prod(shape_of(op.results[0].type)) * shape_of(op.operands[0].type)[-1] for op in dots) >= LONG_TURN:
+            return 2
     blocks = 1 if k.is_persistent else max(1, k.target.blocks(USUAL_STAGES * size))
     fitting = [stages for stages in range(USUAL_STAGES, USUALLY_AT_MOST + 1) if k.target.blocks(stages * size) >= blocks]
     return max(fitting, default=USUAL_STAGES)

@@ -22,7 +22,7 @@ from ..ir import V, const
 from ..syntax import element_name, shape_of
 from .carried import Layouts, bind, flat
 from .nodes import Staged
-from .pipelining import CHUNK, Pipeline, Stream
+from .pipelining import Pipeline, Stream
 from .threads import bits_of, i32
 from .tma import (
     BARRIER_BYTES,
@@ -47,13 +47,15 @@ def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, go
     moving = 0
     for each in (*where[LANE], *where[WARP]):
         moving |= each * bits // 8
-    accesses = [each for each in vector_accesses(where, bits, 8 * CHUNK // bits) if not each.registers[0] & free[REGISTER]]
+    accesses = vector_accesses(where, bits, 8 * stream.chunk // bits)
+    accesses = tuple([each for each in accesses if not each.registers[0] & free[REGISTER]])
     firsts = [access.registers[0] for access in accesses]
     addresses = k.some(op.ptr, layout, firsts)
     mask = None if op.mask is None else k.some(op.mask, layout, firsts)
     elected = t.elected(Elected(free[LANE], free[WARP]))
     base = k.shared.at(stage, i32(stream.offset))
-    whole = f.select(goes_on, i32(CHUNK), i32(0))
+    whole = f.select(goes_on, i32(stream.chunk), i32(0))
+    cached = "cg" if stream.chunk == 16 else "ca"
 
     def copy() -> None:
         for access in accesses:
@@ -61,7 +63,7 @@ def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, go
             target = k.shared.place(base, thread, access.offset, moving)
             size = whole if mask is None else f.select(mask[first], whole, i32(0))
             source = k.memory.pointer(addresses[first])
-            t.call("cp.async.cg.shared.global.16.s", [target, source, size], "void")
+            t.call(f"cp.async.{cached}.shared.global.{stream.chunk}.s", [target, source, size], "void")
 
     if elected is None:
         copy()

@@ -21,7 +21,7 @@ class Product:
     """C[m, n] = A[m, k] B[k, n] in steps of `depth`; k is masked. Operands are row-major, or stored transposed.
 
     turned: blocks are loaded as their transpose and go through tt.trans.  facts: of tt.dot.
-    body: computed of %d, the product, in every turn, as %y.
+    body: computed of %d, the product, in every turn, as %y.  multiple: what lda, ldb and k are known to be multiples of.
     """
 
     m: int
@@ -34,6 +34,7 @@ class Product:
     facts: str = ""
     body: str = ""
     turned: bool = False
+    multiple: int = 16
 
     def _block(self, name: str, rows: int, columns: int, transposed: bool) -> str:
         """The pointers of a block and its masks' index along k; leading dimensions are %ld{name}."""
@@ -61,7 +62,7 @@ class Product:
             f"%{name}p = tt.addptr %{name}s, %{name}o : {pointers}, tensor<{rows}x{columns}xi32>",
             f"%{name}step = arith.muli %{'ld' + name if along_k == slow else 'one'}, %depth : i32",
             f"%{name}steps = tt.splat %{name}step : i32 -> tensor<{rows}x{columns}xi32>",
-            f"%{name}zero = arith.constant dense<{'0' if elem == 'i8' else '0.0'}> : tensor<{rows}x{columns}x{elem}>",
+            f"%{name}zero = arith.constant dense<{'0' if elem[0] == 'i' else '0.0'}> : tensor<{rows}x{columns}x{elem}>",
         ]
         return "\n".join(lines)
 
@@ -89,7 +90,8 @@ class Product:
         pc = f"{c}!tt.ptr<{total}>>"
         types = {name: f"!tt.ptr<{of}>" for name, of in (("a", elem), ("b", elem), ("c", total))}
         types |= dict.fromkeys(("lda", "ldb", "k"), "i32")
-        parameters = ", ".join(f"%{name}: {type_} {{tt.divisibility = 16 : i32}}" for name, type_ in types.items())
+        known = {name: 16 if name in "abc" else self.multiple for name in types}
+        parameters = ", ".join(f"%{name}: {of} {{tt.divisibility = {known[name]} : i32}}" for name, of in types.items())
         return f"""
 tt.func public @product({parameters}) {{
   %zero = arith.constant 0 : i32
