@@ -64,7 +64,7 @@ _TILES = {
     "i8": _Tile(128, 128, 64, (16, 16, 32)),
     "tf32": _Tile(128, 64, 32, (16, 16, 8)),
     "f64": _Tile(64, 64, 16, (8, 8, 4)),
-    "threads": _Tile(64, 64, 16),
+    "threads": _Tile(128, 128, 16),
     "wide": _Tile(32, 32, 16),
 }
 """By what the product's operands are to the matrix instructions; "threads" and "wide" (64 bits) have none."""
