@@ -11,7 +11,7 @@ from joinery.lowering.tt.pass_pipeline import run_passes
 from joinery.lowering.tt.text import parse, print_module
 from xdsl.dialects import scf
 
-P, I, F = "tensor<16x!tt.ptr<f32>>", "tensor<16xi32>", "tensor<16xf32>"
+P, F = "tensor<16x!tt.ptr<f32>>", "tensor<16xf32>"
 
 
 def text(loop: str, after: str = "%where = tt.addptr %out0, %r : PTRS, INTS\n  tt.store %where, %sum : PTRS") -> str:
@@ -33,7 +33,7 @@ module {{
   }}
 }}
 """
-    return body.replace("PTRS", P).replace("INTS", I)
+    return body.replace("PTRS", P).replace("INTS", "tensor<16xi32>")
 
 
 def carried(source: str) -> list[list[str]]:
