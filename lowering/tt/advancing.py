@@ -3,12 +3,13 @@ block is an expression of it and of what it was before the loop.
 
     for (p = start; …) { … p …; p += splat(s) }     →     for (d = 0; …) { … start + splat(d) …; d += s }
 
-A thread of a GPU then has one register for the distance, where it had two for every access, or finds rows of a matrix again
+A thread of a GPU then has two registers for the distance, where it had two for every access, or finds rows of a matrix again
 with a multiplication instead of remembering them. Hosts know such blocks by themselves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.dialects import scf
@@ -39,13 +40,20 @@ class _Move:
         return self.by if self.by.type == type_ else b.cast("arith.extsi", self.by, type_)
 
 
-def with_distances(function: FuncOp) -> FuncOp:
-    """The function with distances in the place of such blocks; itself where it has none."""
-    if not any(_moves(op) for op in _loops(function)):
+def with_distances(function: FuncOp, is_small: Callable[[BlockArgument], bool] = lambda _: False) -> FuncOp:
+    """The function with distances in the place of such blocks; itself where it has none. is_small: of a carried value of the
+    function, whether it is carried as it is."""
+    small: set[tuple[int, int]] = set()
+    found = 0
+    for place, op in enumerate(_loops(function)):
+        own = _moves(op)
+        found += len(own)
+        small |= {(place, number) for number in own if is_small(op.body.blocks[0].args[1 + number])}
+    if found == len(small):
         return function
     changed = function.clone()
-    for op in _loops(changed):
-        moves = _moves(op)
+    for place, op in enumerate(_loops(changed)):
+        moves = {number: move for number, move in _moves(op).items() if (place, number) not in small}
         if moves:
             _rewrite(op, moves)
     hoist_invariants(changed)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.layout import LinearLayout
-from ..elementwise import register_element
+from ..elementwise import memory_size, register_element
 from ..ir import V
-from ..syntax import element_name, shape_of
+from ..syntax import element_name, pointee_name, shape_of
+from .axis_info import AxisAnalysis, has_promises
+from .global_memory import Facts, widest
 from .nodes import Held
 
 if TYPE_CHECKING:
     from .kernel import KernelLowering
+
+FEW = 4
+"""Pointers of a thread that a loop moves with as many instructions as a distance."""
 
 Layouts = list[LinearLayout | None]
 """For each value: its layout; None for scalars."""
@@ -48,3 +55,26 @@ def types(values: Sequence[Any], layouts: Layouts) -> list[str]:
         type_ = "i64" if elem == "ptr" else register_element(elem)
         found += [type_] * (1 if layout is None else layout.size("register"))
     return found
+
+
+class CarriedPointers:
+    """How many a thread has of the blocks of pointers that a function's loops carry."""
+
+    def __init__(self, function: Any, multiples: Mapping[int, int] | None, threads: int) -> None:
+        self._function, self._multiples, self._threads = function, multiples, threads
+
+    @functools.cached_property
+    def _axes(self) -> AxisAnalysis:
+        return AxisAnalysis(self._function, self._multiples, has_promises(self._function))
+
+    def are_few(self, block: Any) -> bool:
+        """Whether wide accesses take the block as it is, and few pointers of it."""
+        if element_name(block.type) != "ptr":
+            return False
+        accesses = [use.operation for use in block.uses if use.operation.name in ("tt.load", "tt.store") and not use.index]
+        shape, bits = shape_of(block.type), 8 * memory_size(pointee_name(block.type))
+        for op in accesses:
+            facts = Facts(self._axes.of(block), None if op.mask is None else self._axes.of(op.mask))
+            if prod(shape) > FEW * self._threads * widest(facts, shape, bits, self._threads):
+                return False
+        return bool(accesses)

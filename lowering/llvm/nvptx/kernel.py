@@ -23,6 +23,7 @@ from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
 from .atomics import ATOMICS
 from .axis_info import AxisAnalysis, has_promises
+from .carried import CarriedPointers
 from .control import CONTROL, lower_body
 from .dots import DOTS, product_of_warpgroups
 from .effects import EFFECTS, Assertion
@@ -100,7 +101,7 @@ def lower_to_threads(
     that need more shared memory than the target has.
     """
     with no_collection():
-        function = with_distances(function)
+        function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
         has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
         kernel = _lowered(function, target, warps, multiples, has_producer)
         if kernel.producer is not None and not kernel.producer.is_busy:
