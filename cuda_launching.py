@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .gpu_code import GpuKernels
-from .gpu_descriptors import MULTIPLE, DescribedTensor, root_address
+from .gpu_descriptors import DescribedTensor, root_address, widths
 from .lowering.artifact import TensorMap, TensorSizes
 from .lowering.llvm.nvptx.targets import DEFAULT_WARPS
 from .lowering.tt import types
@@ -231,8 +231,7 @@ def _run(
 ) -> None:
     """`described`: what fits a tensor map, by the descriptor's number."""
     words = arguments.words
-    multiples = tuple(place for place in arguments.numbers if words[place] % MULTIPLE == 0)
-    code = kernels.code(device.target, warps, multiples, tuple(described))
+    code = kernels.code(device.target, warps, widths(arguments.numbers, words), tuple(described))
     loaded = kernels.loaded(device, code)
     words += [
         _map(device, facts, words[facts.parameter], described[number].sizes, arguments.maps.get(facts.parameter))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .device_library import check_calls, current_libdevice, linked_functions
-from .gpu_descriptors import MULTIPLE, DescribedTensor, Descriptors, is_multiple
+from .gpu_descriptors import DescribedTensor, Descriptors, width_of
 from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.compile_ptx import compile_ptx
@@ -82,7 +82,7 @@ class GpuKernels:
         self._written = written
         self._named = symbols
         self._store = store
-        self._codes: dict[tuple[str, int, tuple[int, ...], tuple[int, ...], str], GpuCode] = {}
+        self._codes: dict[tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str], GpuCode] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
 
@@ -116,14 +116,14 @@ class GpuKernels:
         self,
         target: str,
         warps: int = DEFAULT_WARPS,
-        multiples: tuple[int, ...] = (),
+        multiples: tuple[tuple[int, int], ...] = (),
         described: tuple[int, ...] | None = None,
     ) -> GpuCode:
         """PTX for a target.
 
         Library functions are called where there is a libdevice (see `runtime.libdevice`), else joinery's own.
 
-        multiples: parameters, after the passes, whose address or value is a multiple of 16.
+        multiples: (parameter after the passes, what its address or value is a multiple of), see `gpu_descriptors.WIDTHS`.
         described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
             copies have wide accesses by them: last strides are 1, the others and addresses multiples of 16 bytes.
 
@@ -146,7 +146,7 @@ class GpuKernels:
                 linked = linked_functions(self._symbols, library, resolved, self._store)
                 function = self._simplified(fitting, linked, along)
                 check_calls(function, linked, library)
-                facts = dict.fromkeys(multiples, MULTIPLE)
+                facts = dict(multiples)
                 for word, least in [fact for each in along.values() for fact in each.items()]:
                     facts[word] = max(least, facts.get(word, 1))  # powers of two
                 lowered = lower_to_threads(function, resolved, warps, facts)
@@ -174,7 +174,7 @@ class GpuKernels:
         described: tuple[int, ...] = ()
         if self.may_fit(gpu_target(target).has_tensor_copies):
             described = tuple(self.fitting(supplied, values))
-        multiples = tuple(i for i, value in enumerate(values) if is_multiple(value))
+        multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
         code = self.code(target, warps, multiples, described)
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.name)

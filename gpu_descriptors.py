@@ -6,7 +6,7 @@ A descriptor has a number: that of the parameter, or behind the parameters its p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,8 +25,10 @@ from .lowering.tt.provenance import ANYWHERE, Places, overlap
 from .lowering.tt.types import PointerType, bit_width
 
 MULTIPLE = 16
-"""Addresses (in bytes) and numbers that are multiples of it make wide accesses possible; code is made for those there are.
-Tensor maps take no other addresses and strides."""
+"""Bytes: tensor maps take no other addresses and strides."""
+WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
+"""Of addresses (in bytes) and numbers, by what is left of a division by 16, what they are taken to be multiples of: what makes
+wide accesses possible, in few steps, as code is made for each of them."""
 MOST_STRIDE = 1 << 40
 """Bytes."""
 
@@ -222,12 +224,19 @@ def root_address(array: NDArray[Any]) -> int:
     return address_of(root)
 
 
-def is_multiple(value: Any) -> bool:
-    """Whether an integer, or where an array starts in the one that it is a view of, is a multiple of 16."""
+def width_of(value: Any) -> int:
+    """Which of `WIDTHS` an integer is a multiple of, or where an array starts in the one that it is a view of; 1 for others."""
     if isinstance(value, np.ndarray):
-        return (address_of(value) - root_address(value)) % MULTIPLE == 0
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) % MULTIPLE == 0
+        return WIDTHS[(address_of(value) - root_address(value)) % 16]
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return WIDTHS[int(value) % 16]
+    return 1
+
+
+def widths(places: Iterable[int], words: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    """(place, what it is a multiple of) of the integers at these places among the words of a launch, where that is known."""
+    return tuple([(place, width) for place in places if (width := WIDTHS[words[place] % 16]) > 1])
 
 
 def _is_aligned(tensor: NDArray[Any] | DeviceArray) -> bool:
-    return is_multiple(tensor if isinstance(tensor, np.ndarray) else tensor.address)
+    return width_of(tensor if isinstance(tensor, np.ndarray) else tensor.address) == MULTIPLE

@@ -289,11 +289,11 @@ class Kernel:
             parameters, and of those that the kernel makes of what is the same in all programs. Other targets have wide
             accesses to them.
             False: descriptors are pointers and masks, for any strides.
-        multiples: whether addresses and integers are multiples of 16, but for last strides.
+        multiples: whether addresses and integers are multiples of 16, but for last strides. Launches tell 4, 8 and 16.
 
         Raises what `ptx` raises.
         """
-        words = self._gpu.descriptors.integers if multiples else ()
+        words = tuple([(word, 16) for word in self._gpu.descriptors.integers]) if multiples else ()
         return self._gpu.code(target, warps, words, None if tensor_maps else ())
 
     @functools.cached_property
