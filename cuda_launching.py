@@ -267,7 +267,7 @@ def _buffer_or(arg: Any) -> Any:
 def _described(
     device: CudaDevice, kernels: GpuKernels, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
 ) -> dict[int, DescribedTensor]:
-    found = kernels.fitting(supplied, words)
+    found = kernels.fitting(supplied, words, device.capability >= FIRST_CAPABILITY)
     if device.capability >= FIRST_WITH_SMALL_MAPS:
         found = {number: each for number, each in found.items() if each.is_dense or each.array.nbytes >= SMALL}
     return found

@@ -69,7 +69,7 @@ class GpuKernels:
         store: CompileCache | None,
     ) -> None:
         """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
-        functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1.
+        functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1, padded with zeros.
 
         made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
         written: the parameters, after the passes, behind which it writes.
@@ -100,9 +100,12 @@ class GpuKernels:
         is_described = has_tensor_copies or any(isinstance(each.type, TensorDescType) for each in self._parameters)
         return is_described and bool(self.descriptors.mappable)
 
-    def fitting(self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any]) -> dict[int, DescribedTensor]:
-        """See `Descriptors.fitting`."""
-        return self.descriptors.fitting(supplied, words, self._written)
+    def fitting(
+        self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any], has_tensor_copies: bool
+    ) -> dict[int, DescribedTensor]:
+        """See `Descriptors.fitting`. Without tensor copies those that are padded with zeros."""
+        found = self.descriptors.fitting(supplied, words, self._written)
+        return {number: each for number, each in found.items() if has_tensor_copies or not each.sizes.pads_with_nan}
 
     def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
         """The code on a device, where it stays as long as this object lives."""
@@ -172,8 +175,9 @@ class GpuKernels:
         if 0 in grid:
             return None
         described: tuple[int, ...] = ()
-        if self.may_fit(gpu_target(target).has_tensor_copies):
-            described = tuple(self.fitting(supplied, values))
+        has_tensor_copies = gpu_target(target).has_tensor_copies
+        if self.may_fit(has_tensor_copies):
+            described = tuple(self.fitting(supplied, values, has_tensor_copies))
         multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
         code = self.code(target, warps, multiples, described)
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]

@@ -287,7 +287,7 @@ class Kernel:
             addresses and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last
             parameters are then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that are
             parameters, and of those that the kernel makes of what is the same in all programs. Other targets have wide
-            accesses to them.
+            accesses to them, and take it that parameters are padded with zeros.
             False: descriptors are pointers and masks, for any strides.
         multiples: whether addresses and integers are multiples of 16, but for last strides. Launches tell 4, 8 and 16.
 
@@ -348,7 +348,7 @@ class Kernel:
 
     def _simplified_for(self, keep: Collection[int], library: Collection[str], along: Collection[int]) -> FuncOp:
         """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice.
-        along: descriptors of tensors whose last stride is 1."""
+        along: descriptors of tensors whose last stride is 1, padded with zeros."""
         if not keep and not library and not along:
             with self._lock:
                 return self._simplified()

@@ -35,7 +35,7 @@ def expand_descriptors(function: FuncOp, keep: Collection[int] = (), along: Coll
     keep: numbers of descriptors whose loads, or stores, stay as they are: of parameters, if nothing else is done with them;
     behind these numbers come those of `made_descriptors`, in order. For each there is a parameter of the descriptor's type
     behind the others then; its attribute SOURCE says what it describes.
-    along: numbers of parameters whose tensor has stride 1 along its last axis.
+    along: numbers of parameters whose tensor has stride 1 along its last axis, and is padded with zeros.
 
     Raises `UnsupportedError` for descriptors that go to operations other than accesses, selects and structured control flow.
     """
@@ -97,8 +97,10 @@ class _Expansion:
             types += own
             attrs += [DictionaryAttr({}) if argument in composite or not given else given[index]] * len(own)
             if argument in composite:
-                parts = [entry.insert_arg(type_, argument.index) for type_ in own]
-                self.parts[argument] = (*parts[:-2], self._one(entry), parts[-1]) if index in self._along else tuple(parts)
+                parts: list[SSAValue] = [entry.insert_arg(type_, argument.index) for type_ in own]
+                if index in self._along:
+                    parts[-2:] = [self._constant(entry, 1, 64), self._constant(entry, 0, 1)]
+                self.parts[argument] = tuple(parts)
         maps: list[tuple[TensorSource, Sequence[SSAValue]]] = []
         for number, argument in enumerate(arguments):
             if argument in self._kept:
@@ -124,9 +126,8 @@ class _Expansion:
         return composite
 
     @staticmethod
-    def _one(entry: Block) -> SSAValue:
-        """The stride of neighbours."""
-        op = arith.ConstantOp.from_int_and_width(1, 64)
+    def _constant(entry: Block, value: int, width: int) -> SSAValue:
+        op = arith.ConstantOp.from_int_and_width(value, width)
         first = entry.first_op
         assert first is not None  # a terminator at least
         entry.insert_op_before(op, first)

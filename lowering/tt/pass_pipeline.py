@@ -81,7 +81,7 @@ def run_passes(
         stop_after: the name of the last pass to run; None for all.
         watch: called after each pass.
         keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
-        along: numbers of descriptors of tensors whose last stride is 1, see `expand_descriptors`.
+        along: numbers of descriptors of tensors whose last stride is 1, padded with zeros, see `expand_descriptors`.
         library: functions that stay calls of a device's library, see `expand_libdevice`.
         numerics: "strict", with which the pass "fast-math" leaves everything as it is, or "fast".
 

@@ -42,7 +42,7 @@ from .global_memory import (
 from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
-from .nodes import Held, Node, Range, Shape, Splat, Staged, View, holds, own_layout
+from .nodes import Held, Node, Range, Shape, Splat, Staged, holds, own_layout, viewed
 from .occupancy import holds_many_elements
 from .ordering import MemoryOrder
 from .pipelining import MOST_STAGES
@@ -391,16 +391,8 @@ def _unsplat(k: KernelLowering, op: Any) -> None:
 
 def _view(kind: str) -> Handler:
     def lower(k: KernelLowering, op: Any) -> None:
-        result, source = op.results[0], k.node(op.operands[0])
-        shape, elem = shape_of(result.type), element_name(result.type)
-        if isinstance(source, Splat):
-            k.define(result, Splat(shape, elem, source.value))
-            return
-        if isinstance(source, Staged):  # its operand is as the product takes it
-            k.define(result, Staged(shape, elem, source.operand, source.base))
-            return
-        order = tuple(attributes(op)["order"]) if kind == "transpose" else ()
-        k.define(result, View(shape, elem, source, kind, order))
+        result, order = op.results[0], tuple(attributes(op)["order"]) if kind == "transpose" else ()
+        k.define(result, viewed(k.node(op.operands[0]), shape_of(result.type), element_name(result.type), kind, order))
 
     return lower
 

@@ -92,6 +92,15 @@ class Staged:
 Node = Splat | Range | Map | View | Held | Staged
 
 
+def viewed(source: Node, shape: Shape, elem: str, kind: str, permutation: tuple[int, ...] = ()) -> Node:
+    """See `View`."""
+    if isinstance(source, Splat):
+        return Splat(shape, elem, source.value)
+    if isinstance(source, Staged):  # its operand is as the product takes it
+        return Staged(shape, elem, source.operand, source.base)
+    return View(shape, elem, source, kind, permutation)
+
+
 def holds(node: Node) -> bool:
     """Whether the node is more than an expression of scalars and positions."""
     while isinstance(node, View):

@@ -17,9 +17,13 @@ from ...linear_layouts.layout import LinearLayout
 from ...linear_layouts.matching import offsets, vector_elements
 from ...tt.provenance import ATOMICS, WRITES
 from ..syntax import attributes, element_name, is_tensor, shape_of
+from .bounds import Bound, bound_of
 from .carried import Layouts
 from .dots import StagedBlock, staged, uses_in_products
+from .global_memory import Facts, coalesced, widest
+from .nodes import Shape
 from .shared import ALIGNMENT
+from .targets import WARP_SIZE
 from .thread_products import StagedLines
 from .threads import bits_of
 from .tma import MappedBlock, mapped_block
@@ -43,7 +47,7 @@ _PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "t
 @dataclass(frozen=True, slots=True)
 class Stream:
     """One load: how its block lies in shared memory, as an operand and as it is loaded, which may be its transpose; in which
-    layout it is copied there, or what TMA copies; where in a stage; bytes of a thread's copies."""
+    layout it is copied there, or what TMA copies; where in a stage; bytes of a thread's copies, and what ends inside them."""
 
     op: Any
     operand: StagedBlock
@@ -51,6 +55,7 @@ class Stream:
     source: LinearLayout | MappedBlock
     offset: int
     chunk: int = 0
+    bound: Bound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,11 @@ def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
         return Stream(op, found[0], block.layout, block, offset)
     layout = k.access_layout(op)
     wide, axis = k.facts(op).width(shape, bits, layout)
+    bound, most = _bound(k, op, shape, bits)
+    if most > wide:
+        layout, wide = coalesced(shape, k.facts(op).order(), most, k.warps), most
+    else:
+        bound = None
     found = staged(k, op, axis)
     if wide * bits // 8 not in CHUNKS or found is None:
         return None
@@ -159,7 +169,18 @@ def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
     shared = operand.shared.transpose(_order(turned))
     if vector_elements(offsets(layout, shared), bits) < wide:
         return None
-    return Stream(op, operand, shared, layout, offset, wide * bits // 8)
+    return Stream(op, operand, shared, layout, offset, wide * bits // 8, bound)
+
+
+def _bound(k: KernelLowering, op: Any, shape: Shape, bits: int) -> tuple[Bound | None, int]:
+    """Where the mask ends inside an access that is as wide as the pointers allow, and elements of that; 0 where they are no
+    expressions, or the mask is another one."""
+    facts = Facts(k.facts(op).pointers)
+    wide = widest(facts, shape, bits, k.warps * WARP_SIZE)
+    if op.mask is None or k.ev.choose_layout([k.node(op.ptr), k.node(op.mask)]) is not None:
+        return None, 0
+    found = bound_of(k, op.mask, facts.order()[0], wide) if wide > 1 else None
+    return found, 0 if found is None else wide
 
 
 def _order(transposed: bool) -> tuple[int, int]:

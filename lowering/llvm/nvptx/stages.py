@@ -51,25 +51,38 @@ def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, go
     accesses = tuple([each for each in accesses if not each.registers[0] & free[REGISTER]])
     firsts = [access.registers[0] for access in accesses]
     addresses = k.some(op.ptr, layout, firsts)
-    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
+    size_of = _sizes(k, stream, layout, firsts, goes_on)
     elected = t.elected(Elected(free[LANE], free[WARP]))
     base = k.shared.at(stage, i32(stream.offset))
-    whole = f.select(goes_on, i32(stream.chunk), i32(0))
     cached = "cg" if stream.chunk == 16 else "ca"
 
     def copy() -> None:
         for access in accesses:
             first = access.registers[0]
             target = k.shared.place(base, thread, access.offset, moving)
-            size = whole if mask is None else f.select(mask[first], whole, i32(0))
             source = k.memory.pointer(addresses[first])
-            t.call(f"cp.async.{cached}.shared.global.{stream.chunk}.s", [target, source, size], "void")
+            t.call(f"cp.async.{cached}.shared.global.{stream.chunk}.s", [target, source, size_of[first]], "void")
 
     if elected is None:
         copy()
     else:
         with f.when(elected):
             copy()
+
+
+def _sizes(
+    k: KernelLowering, stream: Stream, layout: LinearLayout, registers: Sequence[int], goes_on: V
+) -> dict[int, V]:
+    """How many bytes a copy reads, by the first register of its elements."""
+    f, mask, nothing = k.f, stream.op.mask, i32(0)
+    if stream.bound is not None:
+        step = i32(stream.chunk // stream.bound.count)
+        found = stream.bound.elements(k, layout, registers)
+        return {r: f.select(f.binary("and", goes_on, some), f.mul(count, step), nothing) for r, (some, count) in found.items()}
+    whole = f.select(goes_on, i32(stream.chunk), nothing)
+    if mask is None:
+        return dict.fromkeys(registers, whole)
+    return {register: f.select(is_read, whole, nothing) for register, is_read in k.some(mask, layout, registers).items()}
 
 
 class Ahead:
