@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...linear_layouts.conversion import Equal, RenamedRegisters, plan_conversion
 from ...linear_layouts.exchange import Accesses, SharedExchange
+from ...linear_layouts.f2 import log2, units
 from ...linear_layouts.layout import LinearLayout
 from ...linear_layouts.linear import ThreadMap
 from ...linear_layouts.shuffles import ShufflePlan, ShuffleRound
@@ -94,14 +95,15 @@ class Moves:
                 for flip, _ in plan.repetitions:
                     bits[register ^ flip] = self.t.to_bits(values[register ^ flip], elem)
         fetched: dict[int, V] = {}
+        regions = self.shared.regions(*_touched(plan, width)) if plan.is_warp_local else None
         for stored, loaded in plan.repetitions:
             base = self.shared.reserve(plan.bytes)
-            self.shared.before_writing(plan.is_warp_local)
+            self.shared.before_writing(regions)
             self.store(base, plan.store, {register: bits[register ^ stored] for register in bits})
             self.shared.between(plan.is_warp_local)
             for register, value in self._load(base, plan.load, width).items():
                 fetched[register ^ loaded] = value
-            self.shared.after_reading(plan.is_warp_local)
+            self.shared.after_reading(regions)
         return tuple(self.t.from_bits(fetched[each], elem) for each in plan.destination_registers)
 
     def store(self, base: V, accesses: Accesses, values: Mapping[int, V]) -> None:
@@ -143,6 +145,15 @@ class Moves:
 
     def _place(self, base: V, address: V, accesses: Accesses, offset: int) -> V:
         return self.shared.place(base, address, offset, accesses.address.thread_bits)
+
+
+def _touched(plan: SharedExchange, width: int) -> tuple[list[int], Sequence[int]]:
+    """Of a move within warps: what offsets of one warp are combined of, in bytes, and what its number adds."""
+    inside = [own ^ other for own, other in zip(plan.store.address.warp, plan.load.address.warp, strict=True)]
+    for accesses in (plan.store, plan.load):
+        inside += [accesses.address.constant, *accesses.address.lane, *[each.offset for each in accesses.accesses]]
+        inside += units(log2(accesses.elements * width // 8))
+    return inside, plan.store.address.warp
 
 
 def _bytes(type_: str) -> int:

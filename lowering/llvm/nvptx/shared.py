@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from ...linear_layouts.f2 import Span
 from ..ir import Function, V
 from .targets import WARP_SIZE
 from .threads import ALL_LANES, Threads, i32
@@ -15,12 +16,32 @@ ALIGNMENT = 1024
 
 
 @dataclass(frozen=True, slots=True)
+class WarpRegions:
+    """What each warp touches in a move within warps, in bytes: start + any combination of `inside`, XOR those of `warps` that
+    stand for the set bits of its number."""
+
+    start: int
+    inside: tuple[int, ...]
+    warps: tuple[int, ...]
+
+    def are_apart(self, other: WarpRegions) -> bool:
+        """Whether what one warp touches here no other one touches there."""
+        if self.start != other.start:
+            return False
+        both = Span((*self.inside, *other.inside))
+        own, theirs = ([both.reduce(each)[0] for each in regions.warps] for regions in (self, other))
+        return own == theirs and all(map(both.add, own))
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """What may still go on with memory that moves use. readers: "warp" or "block", who may still read what was exchanged last.
-    copies: whether bulk copies to global memory, which the first thread has started, may be on their way."""
+    copies: whether bulk copies to global memory, which the first thread has started, may be on their way. regions: of warps
+    that may still read, those of all moves since the last barrier."""
 
     readers: str = ""
     copies: bool = False
+    regions: tuple[WarpRegions, ...] = ()
 
 
 class SharedMemory:
@@ -101,9 +122,15 @@ class SharedMemory:
             with self.f.when(self.t.is_first()):
                 self.t.call(f"cp.async.bulk.wait.group{'.read' if reading else ''}", [i32(0)], "void")
 
-    def before_writing(self, warp_local: bool = False) -> None:
-        """Wait until nobody reads what the last move left."""
-        if self.pending == Pending("warp") and warp_local:
+    def regions(self, inside: Sequence[int], warps: Sequence[int]) -> WarpRegions:
+        """Those of the next move."""
+        return WarpRegions(self._floor, tuple(inside), tuple(warps))
+
+    def before_writing(self, regions: WarpRegions | None = None) -> None:
+        """Wait until nobody reads what the last move left. regions: of a move within warps."""
+        before = self.pending.regions
+        only_warps = regions is not None and self.pending == Pending("warp", regions=before)
+        if regions is not None and only_warps and all(map(regions.are_apart, before)):
             self.t.call("bar.warp.sync", [ALL_LANES], "void")
         elif self.pending.readers:
             self.barrier()
@@ -115,9 +142,12 @@ class SharedMemory:
         else:
             self.barrier()
 
-    def after_reading(self, warp_local: bool = False) -> None:
-        readers = "warp" if warp_local and self.pending.readers != "block" else "block"
-        self.pending = replace(self.pending, readers=readers)
+    def after_reading(self, regions: WarpRegions | None = None) -> None:
+        before = self.pending
+        if regions is None or before.readers == "block":
+            self.pending = Pending("block", before.copies)
+        else:
+            self.pending = Pending("warp", before.copies, tuple(dict.fromkeys([*before.regions, regions])))
 
     def copies_start(self) -> None:
         """The first thread has started bulk copies from here to global memory."""
