@@ -101,7 +101,7 @@ def test_rows_that_shared_memory_could_not_exchange_are_cut(body: Any) -> None:
     ("sizes", "dtype", "precision", "blocks", "warps"),
     [
         ((4096, 4096, 4096), "float16", "ieee", (128, 128, 64), 8),
-        ((4096, 4096, 4096), "float32", "ieee", (64, 64, 16), 4),
+        ((4096, 4096, 4096), "float32", "ieee", (128, 128, 16), 8),
         ((4096, 4096, 4096), "float32", "tf32", (128, 64, 32), 4),
         ((4096, 4096, 4096), "tensor_float32", "ieee", (128, 64, 32), 4),
         ((4096, 4096, 4096), "float64", "ieee", (64, 64, 16), 4),
@@ -129,7 +129,7 @@ HOPPER = GpuLimits(227 << 10, 132, describes=True, warpgroups=True)
         ((2048, 2048, 4096), "float16", (128, 128, 64), 8),  # not enough blocks of the larger kind
         ((8192, 2176, 512), "float16", (128, 128, 64), 8),  # a quarter block more would be computed for nothing
         ((dim("n"), 4096, 4096), "float16", (128, 128, 64), 8),
-        ((4096, 4096, 4096), "float32", (64, 64, 16), 4),
+        ((4096, 4096, 4096), "float32", (128, 128, 16), 8),
     ],
 )
 def test_products_of_warpgroups(body: Any, sizes: Any, dtype: str, blocks: Any, warps: int) -> None:
