@@ -24,6 +24,7 @@ from .expand_map_elementwise import expand_map_elementwise
 from .fast_math import allow_fast_math, contract_products
 from .inlining import inline_calls
 from .licm import hoist_invariants
+from .load_ahead import mark_loads
 from .passes import canonicalize, remove_dead, reuse_common
 from .softmax_weights import mark_weights
 from .total import make_total
@@ -58,6 +59,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("softmax-weights", mark_weights, "exponentials that are weights of an online softmax get a note that they are"),
     Pass("contract", contract_products, "products and sums that have the flag become fused multiply-adds"),
     Pass("licm", hoist_invariants, "what does not change in a loop is computed before it"),
+    Pass("load-ahead", mark_loads, "loads that can be done turns before the products that read them get a note of it"),
 )
 
 

@@ -11,13 +11,14 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import UnsupportedError
+from ...tt.load_ahead import address_slice, loads_ahead
 from ..elementwise import register_element
 from ..ir import V
 from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
 from .dots import prepare
 from .nodes import own_layout
-from .pipelining import Stream, address_slice, candidates, make_pipeline, plan_stream
+from .pipelining import Stream, make_pipeline, plan_stream
 from .shared import ALIGNMENT
 from .specialised import Rounds, loop_ahead, rounds
 from .stages import Ahead
@@ -154,7 +155,7 @@ def _for(k: KernelLowering, op: Any) -> None:
 
 def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | Rounds | None:
     """The loads of a loop that can be done ahead, looked at on trial."""
-    loads = candidates(op)
+    loads = loads_ahead(op)
     streams: list[Stream] = []
     if loads:
         index, *arguments = op.body.blocks[0].args

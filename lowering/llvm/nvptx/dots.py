@@ -26,6 +26,7 @@ from ...linear_layouts.distributed import (
 from ...linear_layouts.f2 import log2
 from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...tt.expand_dot_scaled import EXACT
+from ...tt.load_ahead import uses_in_products
 from .. import conversions
 from ..elementwise import emit_map
 from ..ir import V, const
@@ -202,24 +203,6 @@ def _operands(
 def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None:
     """How wgmma computes a tt.dot; None where it does not."""
     return plan_product(k, op, _kind(op))
-
-
-def uses_in_products(load: Any) -> list[tuple[Any, int, bool]]:
-    """(tt.dot, number of the operand, whether it is transposed) for each product that reads what a load gives; none if anything
-    else does."""
-    found: list[tuple[Any, int, bool]] = []
-    waiting = [(load.results[0], False)]
-    while waiting:
-        value, transposed = waiting.pop()
-        for use in value.uses:
-            op = use.operation
-            if op.name == "tt.trans":
-                waiting.append((op.results[0], transposed != (tuple(attributes(op)["order"]) == (1, 0))))
-            elif op.name == "tt.dot" and use.index < 2:
-                found.append((op, use.index, transposed))
-            else:
-                return []
-    return found
 
 
 StagedBlock = StagedOperand | StagedLines | Matrix

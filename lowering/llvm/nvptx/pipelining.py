@@ -1,8 +1,8 @@
 """Loops whose products read blocks that were loaded turns before: what of a loop can be loaded ahead.
 
-Loads that feed nothing but a product which reads shared memory are copied there without passing through registers, several
-turns ahead of the product. What the addresses and masks depend on is computed for the turn to come beside what the turn itself
-computes; the loop carries it twice. `stages` has the code.
+Loads that the pass `load-ahead` marked (`tt.load_ahead`) are copied to where products read shared memory without passing
+through registers, several turns ahead of the products, if copies fit how they lie. What the addresses and masks depend on is
+computed for the turn to come beside what the turn itself computes; the loop carries it twice. `stages` has the code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.layout import LinearLayout
 from ...linear_layouts.matching import offsets, vector_elements
-from ...tt.provenance import ATOMICS, WRITES
-from ..syntax import attributes, element_name, is_tensor, shape_of
+from ...tt.load_ahead import address_slice, uses_in_products
+from ..syntax import attributes, element_name, shape_of
 from .bounds import Bound, bound_of
 from .carried import Layouts
-from .dots import StagedBlock, staged, uses_in_products
+from .dots import StagedBlock, staged
 from .global_memory import Facts, coalesced, widest
 from .nodes import Shape
 from .shared import ALIGNMENT
@@ -40,8 +40,6 @@ LONG_TURN = 1 << 17
 more blocks have room."""
 CHUNKS = (4, 8, 16)
 """Bytes of one copy."""
-LOADS = ("tt.load", "tt.descriptor_load")
-_PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "tt.make_range", "tt.reshape", "tt.trans")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,66 +82,6 @@ class Pipeline:
     def copied(self) -> list[tuple[Stream, LinearLayout]]:
         """What threads copy, each from where its elements are in this layout."""
         return [(each, each.source) for each in self.streams if not isinstance(each.source, MappedBlock)]
-
-
-def candidates(op: Any) -> list[Any]:
-    """The loads that an scf.for could do ahead, by its text alone."""
-    body = op.body.blocks[0]
-    if any(inner.name in WRITES or inner.name in ATOMICS for inner in op.walk()):
-        return []
-    loads = [inner for inner in body.ops if inner.name in LOADS and _feeds_a_product(inner, body)]
-    return [load for load in loads if _addresses(load, body) is not None]
-
-
-def address_slice(op: Any, loads: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """(operations, carried values by number) of the body that addresses and masks of these loads come from, in order."""
-    body = op.body.blocks[0]
-    found: set[Any] = set()
-    carried: set[int] = set()
-    for load in loads:
-        slice_ = _addresses(load, body)
-        assert slice_ is not None  # it is a candidate
-        found.update(slice_[0])
-        carried |= slice_[1]
-    return [inner for inner in body.ops if inner in found], sorted(carried)
-
-
-def _feeds_a_product(load: Any, body: Any) -> bool:
-    if not is_tensor(load.results[0].type) or len(shape_of(load.results[0].type)) != 2:
-        return False
-    found = uses_in_products(load)
-    plain = load.name != "tt.load" or not attributes(load).get("isVolatile")
-    plain = plain and (load.name != "tt.load" or load.other is None or _is_zero(load.other))
-    return plain and bool(found) and all(op.parent is body for op, _, _ in found)
-
-
-def _is_zero(value: Any) -> bool:
-    attr = value.owner.properties.get("value") if getattr(value.owner, "name", "") == "arith.constant" else None
-    return attr is not None and attr.is_splat() and not attr.get_values()[0]
-
-
-def _addresses(load: Any, body: Any) -> tuple[list[Any], set[int]] | None:
-    """The operations and carried values that address and mask come from; None if they take more than arithmetic."""
-    arguments = {argument: number for number, argument in enumerate(body.args)}
-    waiting = list(load.indices) if load.name != "tt.load" else [load.ptr, *([] if load.mask is None else [load.mask])]
-    found: list[Any] = []
-    carried: set[int] = set()
-    while waiting:
-        value = waiting.pop()
-        if value in arguments:
-            number = arguments[value] - 1  # the first is the index
-            if number >= 0 and number not in carried:
-                carried.add(number)
-                waiting.append(body.last_op.operands[number])
-            continue
-        op = value.owner
-        if getattr(op, "parent", None) is not body or op in found:
-            continue
-        if not op.name.startswith(_PURE) or op.regions:
-            return None
-        found.append(op)
-        waiting += op.operands
-    return found, carried
 
 
 def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
