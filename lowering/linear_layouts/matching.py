@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from .f2 import log2, rank, units
@@ -71,6 +72,7 @@ def vector_accesses(where: LinearLayout, element_bits: int, elements: int) -> tu
     )
 
 
+@lru_cache(maxsize=1024)
 def global_vector_elements(
     layout: LinearLayout,
     element_bits: int,
