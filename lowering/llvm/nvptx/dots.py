@@ -11,7 +11,7 @@ products keep 22 bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.conversion import is_warp_local
@@ -19,6 +19,7 @@ from ...linear_layouts.distributed import (
     accumulator_fragment,
     dot_operand,
     fragment_tiles,
+    instruction_registers,
     mma_accumulator,
     operand_a_fragment,
     operand_b_fragment,
@@ -31,6 +32,7 @@ from .. import conversions
 from ..elementwise import emit_map
 from ..ir import V, const
 from ..syntax import attributes, element_name, shape_of
+from . import fp8
 from .matrix_loads import OperandLoad, StagedOperand, plan_operand, staged_operand
 from .nodes import Held, Node, Shape, Staged
 from .shared import ALIGNMENT
@@ -47,14 +49,16 @@ Registers = list[V]
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """mma.sync: its name in LLVM, rows, columns and depth, bits of operand elements, what a word of an operand and an
-    accumulator register is."""
+    """mma.sync: its name in LLVM, rows, columns and depth of what fragments hold, bits of operand elements there, what a word
+    of an operand and an accumulator register is. feeds: the instructions that take a pair of fragments, one after the other,
+    each with elements of `feeds` times as many bits."""
 
     name: str
     shape: tuple[int, int, int]
     bits: int
     word: str
     accumulator: str
+    feeds: int = 1
 
 
 _INSTRUCTIONS: dict[str, Instruction] = {
@@ -62,6 +66,7 @@ _INSTRUCTIONS: dict[str, Instruction] = {
     "bf16": Instruction("m16n8k16.row.col.bf16", (16, 8, 16), 16, "i32", "float"),
     "tf32": Instruction("m16n8k8.row.col.tf32", (16, 8, 8), 32, "i32", "float"),
     "i8": Instruction("m16n8k32.row.col.s8", (16, 8, 32), 8, "i32", "i32"),
+    "f8": Instruction("m16n8k16.row.col.f32.f32", (16, 8, fp8.STEP), 8, "<2 x half>", "float", 2),
     "f64": Instruction("m8n8k4.row.col.f64", (8, 8, 4), 64, "double", "double"),
 }
 _KEPT = 32
@@ -104,7 +109,7 @@ def _dot(k: KernelLowering, op: Any) -> None:
         for batch in range(batches):
             total += multiply.run(sources, batch, start[batch * size : (batch + 1) * size])
     else:
-        parts = _operands(k, op, instruction, shape, depth, kind or "", precision)
+        instruction, parts = _operands(k, op, instruction, shape, depth, kind or "", precision)
         for batch in range(batches):
             own = start[batch * size : (batch + 1) * size]
             for left, right in parts:
@@ -125,6 +130,8 @@ def _kind(op: Any) -> str | None:
     exact = attributes(op).get(EXACT)
     if exact in ("bf16", "tf32") and elems == ["f32", "f32"]:  # texts may say anything
         return str(exact)
+    if fp8.are_eight(op):
+        return "f8"
     if elems[0] != elems[1]:
         return "f16" if all(e.startswith("f8") for e in elems) else None
     if elems[0].startswith("f8"):
@@ -175,29 +182,59 @@ def _finished(k: KernelLowering, value: V, elem: str) -> V:
 
 def _operands(
     k: KernelLowering, op: Any, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
-) -> list[tuple[Registers, Registers]]:
-    """Pairs of operands in fragments; the result is the sum of their products, the smallest first."""
+) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
+    """The instruction, which may be another one for the same fragments, and pairs of operands in fragments; the result is the
+    sum of their products, the smallest first."""
     warps = _warps(k, shape[-2:], instruction)
     wanted: list[tuple[Node, LinearLayout]] = []
     for name, operand, matrix in (("a", op.operands[0], (shape[-2], depth)), ("b", op.operands[1], (depth, shape[-1]))):
         layout = with_batches(dot_operand(matrix, name, warps, instruction.bits), shape_of(operand.type))
         node, elem = k.node(operand), element_name(operand.type)
-        if elem.startswith("f8"):
+        if elem.startswith("f8") and kind != "f8":
             node = k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
         elif elem == "f32" and kind == "bf16":
             node = k.ev.compute("arith.truncf", node.shape, "bf16", [node], {})
         wanted.append((node, layout))
+    if kind == "f8":
+        return _eight(k, op, instruction, wanted)
     sides = _fragments(k, wanted)
     if kind != "tf32":
-        return [(sides[0], sides[1])]
+        return instruction, [(sides[0], sides[1])]
     if precision not in SPLIT:
-        return [([conversions.round_to_tf32(k.f, v) for v in sides[0]], [conversions.round_to_tf32(k.f, v) for v in sides[1]])]
+        rounded_sides = [[conversions.round_to_tf32(k.f, v) for v in side] for side in sides]
+        return instruction, [(rounded_sides[0], rounded_sides[1])]
     big = [[conversions.round_to_tf32(k.f, v) for v in side] for side in sides]
     small = [
         [conversions.round_to_tf32(k.f, k.f.binary("fsub", v, w)) for v, w in zip(side, rough, strict=True)]
         for side, rough in zip(sides, big, strict=True)
     ]
-    return [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
+    return instruction, [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
+
+
+def _eight(
+    k: KernelLowering, op: Any, instruction: Instruction, wanted: Sequence[tuple[Node, LinearLayout]]
+) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
+    """8-bit floats: as bytes as far as they can go to their fragments, and into the instruction if that may be."""
+    rank = len(wanted[0][0].shape)
+    in_bytes = [fp8.lies_along(k, node, axis) for (node, _), axis in zip(wanted, (rank - 1, rank - 2), strict=True)]
+    orders: list[tuple[int, ...] | None] = [None, None]
+    ways = list(wanted)
+    for number, (node, layout) in enumerate(wanted):
+        if not in_bytes[number]:
+            layout, orders[number] = fp8.by_instruction(layout, "ab"[number])
+            ways[number] = fp8.as_halves(k, node), layout
+    sides = _fragments(k, ways)
+    if all(in_bytes) and fp8.has_instruction(k) and fp8.may_be_imprecise(op):
+        name = ".".join(node.elem for node, _ in wanted)
+        return replace(instruction, name=name, word="i32", feeds=1), [(sides[0], sides[1])]
+    found: list[Registers] = []
+    for side, (node, _), order in zip(sides, wanted, orders, strict=True):
+        values = fp8.halves(k, side, node.elem) if order is None else list(side)
+        if order is not None:
+            for place, value in zip(order, side, strict=True):
+                values[place] = value
+        found.append(values)
+    return instruction, [(found[0], found[1])]
 
 
 def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None:
@@ -232,7 +269,8 @@ def _staged(k: KernelLowering, op: Any, number: int, elem: str, axis: int) -> St
         if bits_of(elem) != 32 or is_rounded:
             return None
         return staged_lines(own, side, elem, axis, thread_tiles(shape, k.warps))
-    if elem not in ("f16", "bf16", "i8", "f32") or elem != ("f32" if kind == "tf32" else kind):  # as the instruction takes it
+    taken = {"tf32": ["f32"], "f8": fp8.NAMES}.get(kind or "", [kind])  # as the instruction takes it
+    if elem not in taken or elem == "f64":
         return None
     return staged_operand(elem, axis, dot_operand(own, side, _warps(k, shape, instruction), instruction.bits))
 
@@ -334,31 +372,45 @@ class _Instructions:
         self.a, self.b = ({place: registers for registers, place in side} for side in tiles[:2])
         self.c = [(registers, place) for registers, place in tiles[2]]
         self.depths = range(0, depth, instruction.shape[2])
+        self.taken = [
+            instruction_registers(fragment, bits * instruction.feeds, max(1, 32 // bits)) if instruction.feeds > 1 else None
+            for fragment in fragments[:2]
+        ]
+        """Which of a fragment's registers each instruction takes; None: all."""
 
     def run(self, a: Registers, b: Registers, c: Registers) -> Registers:
         result = list(c)
-        left = {place: self._words(a, registers) for place, registers in self.a.items()}
-        right = {place: self._words(b, registers) for place, registers in self.b.items()}
+        left = {place: self._words(a, registers, self.taken[0]) for place, registers in self.a.items()}
+        right = {place: self._words(b, registers, self.taken[1]) for place, registers in self.b.items()}
         for depth in self.depths:
             for registers, (row, column) in self.c:
                 own = [result[register] for register in registers]
-                found = self._multiply(left[row, depth], right[depth, column], own)
-                for register, value in zip(registers, found, strict=True):
+                for x, y in zip(left[row, depth], right[depth, column], strict=True):
+                    own = self._multiply(x, y, own)
+                for register, value in zip(registers, own, strict=True):
                     result[register] = value
         return result
 
-    def _words(self, values: Registers, registers: Sequence[int]) -> Registers:
-        """Elements packed as the instruction takes them."""
-        k, bits = self.k, self.instruction.bits
+    def _words(
+        self, values: Registers, registers: Sequence[int], taken: Sequence[Sequence[int]] | None
+    ) -> list[Registers]:
+        """Elements packed as each instruction takes them."""
+        k, bits = self.k, self.instruction.bits * self.instruction.feeds
         elem = {"<2 x half>": "f16", "double": "f64"}.get(self.instruction.word)
         if elem is None:
             elem = {8: "i8", 16: "bf16", 32: "f32"}[bits]
         raw = [k.t.to_bits(values[register], elem) for register in registers]
         each = max(1, 32 // bits)
-        words = [k.t.pack(raw[start : start + each]) for start in range(0, len(raw), each)]
-        return [k.f.bitcast(word, self.instruction.word) for word in words]
+        found = []
+        for numbers in taken or [range(len(raw))]:
+            own = [raw[number] for number in numbers]
+            words = [k.t.pack(own[start : start + each]) for start in range(0, len(own), each)]
+            found.append([k.f.bitcast(word, self.instruction.word) for word in words])
+        return found
 
     def _multiply(self, a: Registers, b: Registers, c: Registers) -> Registers:
+        if self.instruction.name.startswith("f8"):
+            return fp8.multiply_bytes(self.k, self.instruction.name.split("."), a, b, c)
         f, name = self.k.f, f"llvm.nvvm.mma.{self.instruction.name}"
         type_ = "{" + ", ".join([self.instruction.accumulator] * len(c)) + "}"
         got = self.k.f.target_intrinsic(name, [*a, *b, *c], type_)
