@@ -26,6 +26,7 @@ from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...linear_layouts.shared import MatrixDescriptor, match_descriptor, matrix_swizzled
 from ..ir import V, const
 from ..syntax import attributes, element_name, shape_of
+from .fp8 import may_be_imprecise
 from .threads import ALL_LANES, i32
 
 if TYPE_CHECKING:
@@ -139,8 +140,7 @@ def plan_product(k: KernelLowering, op: Any, kind: str | None) -> WarpgroupProdu
 def _keeps_fp8(op: Any) -> bool:
     """Whether fp8 operands may be multiplied as such: wgmma sums their products with fewer bits than a float32 has."""
     elems = {element_name(operand.type) for operand in op.operands[:2]}
-    depth = shape_of(op.operands[0].type)[-1]
-    return len(elems) == 1 and elems <= set(_TYPES) and int(attributes(op).get("maxNumImpreciseAcc") or 0) >= depth
+    return len(elems) == 1 and elems <= set(_TYPES) and may_be_imprecise(op)
 
 
 # -- code ------------------------------------------------------------------------------------
