@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...graph.symbol import Symbol
+from ..roundings import keeps_values, rounds_weights
 from .extents import is_one
 
 MAX_HEAD = 256
@@ -46,20 +47,23 @@ def find_attention(
 
 
 def _match(values: Symbol, consumers: Sequence[Sequence[int]], outputs: Collection[int]) -> Attention | None:
-    probability = _uncast(values.inputs[0])
+    probability = _exact(_before_rounding(values.inputs[0]))
     rank = len(probability.shape)
     if probability.op.name not in ("div", "div_approximate") or rank < 2 or len(values.shape) != rank:
         return None
-    numerator, denominator = _uncast(probability.inputs[0]), _unbroadcast(probability.inputs[1])
+    numerator, denominator = _exact(probability.inputs[0]), _unbroadcast(probability.inputs[1])
     if numerator.op.name not in ("exp", "exp_approximate") or not _reduces_last(denominator, "reduce_sum", rank):
         return None
-    if _uncast(denominator.inputs[0]) is not numerator:
+    if _exact(denominator.inputs[0]) is not numerator:
         return None
-    difference = _uncast(numerator.inputs[0])
+    difference = _exact(numerator.inputs[0])
     if difference.op.name != "sub":
         return None
-    logits, maximum = _uncast(difference.inputs[0]), _unbroadcast(difference.inputs[1])
-    if not _reduces_last(maximum, "reduce_max", rank) or _uncast(maximum.inputs[0]) is not logits:
+    working = {symbol.dtype for symbol in (probability, numerator, denominator, difference)}
+    if len(working) > 1 or difference.dtype.name not in ("float32", "float64"):
+        return None
+    logits, maximum = _exact(difference.inputs[0]), _unbroadcast(difference.inputs[1])
+    if not _reduces_last(maximum, "reduce_max", rank) or _exact(maximum.inputs[0]) is not logits:
         return None
     scores = _scores_of(logits)
     if scores is None or len(scores.shape) != rank:
@@ -81,17 +85,25 @@ def _match(values: Symbol, consumers: Sequence[Sequence[int]], outputs: Collecti
     return Attention(scores.id, values.id, between)
 
 
-def _uncast(symbol: Symbol) -> Symbol:
-    while symbol.op.name == "cast" and symbol.dtype.is_float and symbol.inputs[0].dtype.is_float:
+def _exact(symbol: Symbol) -> Symbol:
+    """Looks through casts that change no value."""
+    while symbol.op.name == "cast" and keeps_values(symbol.inputs[0].dtype, symbol.dtype):
         symbol = symbol.inputs[0]
     return symbol
 
 
+def _before_rounding(weights: Symbol) -> Symbol:
+    """The quotients that are rounded to the type of the second product, if that may be done before the division."""
+    if weights.op.name == "cast" and rounds_weights(weights.attrs, weights.dtype):
+        return weights.inputs[0]
+    return weights
+
+
 def _unbroadcast(symbol: Symbol) -> Symbol:
-    """Looks through casts and the views that put a reduced dimension back (`keepdims`, `[..., None]`, an
+    """Looks through exact casts and the views that put a reduced dimension back (`keepdims`, `[..., None]`, an
     explicit expand)."""
     while True:
-        inner = _uncast(symbol)
+        inner = _exact(symbol)
         if inner.op.name == "broadcast_to" or (inner.op.name == "reshape" and _drops_units(inner)):
             inner = inner.inputs[0]
         if inner is symbol:

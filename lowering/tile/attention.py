@@ -18,6 +18,7 @@ from typing import Any
 from ...promotion.dtype import float32, float64
 from ...promotion.errors import UnsupportedError
 from ..nest import Nest
+from ..roundings import keeps_values, rounds_weights
 from ..tt.types import F32, F64, elem
 from .arithmetic import exp_weight
 from .blocks import Block, Dimension, power_of_two, register_type, shape
@@ -85,15 +86,12 @@ def _static(nest: Nest, axis: int, what: str) -> int:
 
 
 def find_softmax(nest: Nest, values: Product) -> Softmax | None:
-    """The softmax that feeds the second product, seen through casts between floats."""
+    """The softmax that feeds the second product. Between its operations are casts that change no value, and before the product
+    maybe one that rounds the weights; so it is with what the scheduler calls attention (`schedule/attention.py`)."""
     body = nest.body
 
-    def bare(number: int) -> int:
-        while (
-            body[number].op == "cast"
-            and body[number].dtype.is_float
-            and body[body[number].operands[0]].dtype.is_float
-        ):
+    def exact(number: int) -> int:
+        while body[number].op == "cast" and keeps_values(body[body[number].operands[0]].dtype, body[number].dtype):
             number = body[number].operands[0]
         return number
 
@@ -103,19 +101,24 @@ def find_softmax(nest: Nest, values: Product) -> Softmax | None:
             value.op == "reduce" and value.attrs["kind"] == kind and tuple(value.attrs["over"]) == (values.k,)
         )
 
-    weights = bare(body[values.number].operands[0])
+    weights = body[values.number].operands[0]
+    if body[weights].op == "cast" and rounds_weights(body[weights].attrs, body[weights].dtype):
+        weights = body[weights].operands[0]
+    weights = exact(weights)
     if body[weights].op not in ("div", "div_approximate"):
         return None
-    powers, total = (bare(number) for number in body[weights].operands)
+    powers, total = (exact(number) for number in body[weights].operands)
     if body[powers].op not in ("exp", "exp_approximate"):
         return None
-    if not reduces(total, "sum") or bare(body[total].operands[0]) != powers:
+    if not reduces(total, "sum") or exact(body[total].operands[0]) != powers:
         return None
-    difference = bare(body[powers].operands[0])
+    difference = exact(body[powers].operands[0])
     if body[difference].op != "sub":
         return None
-    logits, maximum = (bare(number) for number in body[difference].operands)
-    if not reduces(maximum, "max") or bare(body[maximum].operands[0]) != logits:
+    if len({body[number].dtype for number in (weights, powers, total, difference)}) > 1:
+        return None
+    logits, maximum = body[difference].operands[0], exact(body[difference].operands[1])
+    if not reduces(maximum, "max") or exact(body[maximum].operands[0]) != exact(logits):
         return None
     return Softmax(logits, maximum, total)
 
