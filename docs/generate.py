@@ -233,9 +233,9 @@ Every operation of a graph is a row of the op table (`graph/ops.py`). The column
 - **ONNX**: the operator of the same meaning and the first version of it that means the same.
 - **ulp**: the largest error of compiled code in units in the last place of the result dtype; 0.5 is correctly rounded.
 
-Operands are symbols, NumPy arrays (strong: they promote) or Python scalars (weak: they take the tensor's dtype where their
-kind allows it). Integers wrap. Division by zero, shifts beyond the width and conversions out of range are defined and never
-trap. Mistakes raise `UserError` at the line that made them.
+Operands are symbols, NumPy arrays (strong: they promote) or scalars of Python or NumPy (weak: they take the tensor's dtype
+where their kind allows it; rule set "numpy" takes NumPy scalars for strong). Integers wrap. Division by zero, shifts beyond
+the width and conversions out of range are defined and never trap. Mistakes raise `UserError` at the line that made them.
 """
 
 SUGAR_INTRO = """## Functions made of several operations
@@ -303,11 +303,16 @@ join, so gaps count too."""
 LITERALS = """Python scalars are weak. A scalar whose kind (bool < integer < float < complex) is not above the tensor's takes
 the tensor's dtype, and its value must fit there; a float that only needs rounding is rounded. A scalar of a higher kind first
 takes the first dtype that holds it among those of the rule set ({ladder}), and that dtype joins with the
-tensor's. NumPy arrays and scalars are strong."""
+tensor's. {numpy}"""
 
 WEAK_LITERALS = """Python scalars are the weak elements of the table: an integer is weak_int, a float weak_float, a complex
 number weak_complex, and they join as the table says. A value that ends in one has a dtype: {weak}.
-The scalar must fit the dtype it ends in; a float that only needs rounding is rounded. NumPy arrays and scalars are strong."""
+The scalar must fit the dtype it ends in; a float that only needs rounding is rounded. {numpy}"""
+
+NUMPY_SCALARS = {
+    "weak": "NumPy scalars are weak like Python scalars; NumPy arrays are strong, of rank 0 too.",
+    "strong": "NumPy scalars and arrays are strong.",
+}
 
 ADDED = """## Open choices
 
@@ -432,11 +437,12 @@ def literals(rules: jn.promotion.RuleSet) -> str:
 def literal_rules(rules: jn.promotion.RuleSet) -> str:
     if rules.weak:
         weak = ", ".join(f"{element} becomes {dtype}" for element, dtype in rules.weak.items())
-        return WEAK_LITERALS.format(weak=weak)
+        return WEAK_LITERALS.format(weak=weak, numpy=NUMPY_SCALARS[rules.numpy_scalars])
     kinds = ("integers", "floats", "complex numbers")
     complexes = [", then ".join(d.name for d in rules.literals.complexes) or "none"]
     text = LITERALS.format(
-        ladder="; ".join(f"{kind}: {names}" for kind, names in zip(kinds, ladders(rules) + complexes, strict=True))
+        ladder="; ".join(f"{kind}: {names}" for kind, names in zip(kinds, ladders(rules) + complexes, strict=True)),
+        numpy=NUMPY_SCALARS[rules.numpy_scalars],
     )
     special = [
         f"{dtype} with {'an' if kind == 'int' else 'a'} {kind} literal {'has no join' if result is None else f'is {result}'}"

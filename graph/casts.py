@@ -91,7 +91,7 @@ def enforce(
     if action != "ignore":
         example = loss_example(source, target)
         text = f"{op}: operand {position} is cast from {source} to {target}{f' ({loss}: {example})' if example else ''}"
-        fix = f"write the cast: operand.cast({target})"
+        fix = _fix(position, operands, target)
         if action == "error":
             raise UserError(compose(f"{text}; on_loss makes casts that lose by {loss} errors", operands, fix=fix))
         warnings.warn_explicit(f"{text}; fix: {fix}", PromotionWarning, place.file, place.line)
@@ -106,6 +106,17 @@ def enforce(
             f"{policy!r} {limit}",
             operands,
             f"operands of equal dtype{'' if policy == 'strict' else ', or casts without loss'}",
-            f"write the cast: operand.cast({target})",
+            _fix(position, operands, target),
         )
     )
+
+
+def _fix(position: int, operands: tuple[Any, ...], target: DType) -> str:
+    """One way out. A constant of rank 0 that drags a tensor along was meant as a number, and a Python number is weak."""
+    write = f"write the cast: operand.cast({target})"
+    for other, operand in enumerate(operands):
+        constant = getattr(getattr(operand, "op", None), "name", "") == "constant" and not operand.shape
+        if other != position and constant and operand.dtype is target:
+            number = {"bool": "bool", "float": "float", "complex": "complex"}.get(target.kind, "int")
+            return f"give operand {other} as a Python number, {number}(value), which takes the tensor's dtype; or {write}"
+    return write

@@ -13,7 +13,7 @@ import numpy as np
 from ..promotion.casts import LossClass, loss_class
 from ..promotion.dtype import DType, int64
 from ..promotion.errors import UserError
-from ..promotion.literals import check_literal, is_scalar
+from ..promotion.literals import check_literal, is_numpy_scalar, is_scalar, number_of
 from ..promotion.presets import rules
 from ..promotion.result_rules import Promotion
 from ..promotion.rules import RuleSet
@@ -142,7 +142,7 @@ class Graph:
         if isinstance(value, np.generic):
             if target is None or target.numpy == value.dtype:
                 return self.constant(value, target)
-            value = value.item()
+            value = number_of(value)
         if not is_scalar(value):
             raise UserError(
                 f"scalar: expected a number, not {describe(value)}; "
@@ -223,6 +223,7 @@ class Graph:
             return value
         if isinstance(value, Dim):
             return self.dim_value(value)
+        value = self.rules.weakened(value)
         if is_scalar(value):
             return self.scalar(value)
         array, dtype = constants.as_array(value, op)
@@ -248,12 +249,12 @@ class Graph:
         Raises `UserError` at the user's line for whatever does not fit, `UnsupportedError` for dtypes the op cannot compute.
         """
         row = op if isinstance(op, OpDef) else op_named(op)
-        values, inputs, promotion = self._operands(row, operands, dtype, row.name)
+        written, inputs, promotion = self._operands(row, operands, dtype, row.name)
         arguments = tuple(inputs)
         shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
         symbol = self._new(
             row, arguments, MappingProxyType(dict(attrs)) if attrs else _NO_ATTRS, promotion.result, shape,
-            written=None if inputs is values else tuple(values),
+            written=None if inputs is written else tuple(written),
         )  # fmt: skip
         if promotion.weak is not None:
             self._weak[symbol.id] = promotion.weak
@@ -269,8 +270,10 @@ class Graph:
     def _operands(
         self, row: OpDef, operands: Sequence[Any], dtype: DType | None, label: str
     ) -> tuple[list[Any], list[Any], Promotion]:
-        """Operands as symbols and scalars; the same after casts (the very list if nothing was cast); what promotion decided."""
+        """Operands as symbols and the scalars that were written; the same after casts (the very list if nothing was cast); what
+        promotion decided."""
         values: list[Any] = []
+        written = values
         key: list[Any] = [row, dtype]
         plain = True
         for operand in operands:
@@ -281,14 +284,20 @@ class Graph:
                     key.append(self._weak[operand.id])
                 if self.rules.zero_dim:
                     key.append(not operand.shape)
-            elif is_scalar(operand):
-                values.append(operand)
-                key.append((type(operand), operand))
+            elif is_scalar(number := self.rules.weakened(operand)):
+                values.append(number)
+                key.append((type(number), number))
                 plain = False
             else:
                 symbol = self.as_symbol(operand, label)
                 values.append(symbol)
                 key.append(symbol.dtype)
+                if self.rules.zero_dim:
+                    key.append(not symbol.shape)
+            if is_numpy_scalar(operand):  # `why` and `what_if` are about what the user wrote
+                written = [*(written if written is not values else values[:-1]), operand]
+            elif written is not values:
+                written.append(values[-1])
         if self.finished:
             raise self._closed(label, values)
         memo = tuple(key)
@@ -304,7 +313,7 @@ class Graph:
                 if inputs is values:
                     inputs = list(values)
                 inputs[position] = self._implicit_cast(label, values, position, target)
-        return values, inputs, promotion
+        return written, inputs, promotion
 
     def promotion(self, op: str | OpDef, operands: Sequence[Any], dtype: DType | None = None) -> Promotion:
         """What `apply` would cast operands to, and the result dtype."""
@@ -447,7 +456,9 @@ class Graph:
             raise UserError(
                 f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them"
             )
-        outputs = tuple([self.as_symbol(symbol, "output") for symbol in symbols])
+        outputs = tuple([
+            self.constant(symbol) if is_numpy_scalar(symbol) else self.as_symbol(symbol, "output") for symbol in symbols
+        ])  # fmt: skip
         if name is not None:
             if names is not None:
                 raise UserError("output: both name= and names= are given; fix: pass names= only")

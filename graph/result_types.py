@@ -22,7 +22,8 @@ def result_type(op: str, *operands: Any, rules: str | RuleSet = "max", **options
 
     Args:
         op: the name of a public function ("sum", "div", "sqrt", "where", "argmax", "matmul", …).
-        operands: dtypes or their names (or anything with a dtype), `ZeroDim`, and Python scalars, which are weak.
+        operands: dtypes or their names (or anything with a dtype), `ZeroDim`, and Python scalars, which are weak
+            (NumPy scalars: what the rule set says).
         rules: the rule set, or its name.
         options: further arguments of the function, such as `dtype=` or `axis=`.
 
@@ -35,7 +36,7 @@ def result_type(op: str, *operands: Any, rules: str | RuleSet = "max", **options
         raise UserError(f"result_type: there is no operation {op!r}; {hint}")
     graph = Graph("result_type", semantics=rules)
     arguments: list[Any] = []
-    for operand in operands:
+    for operand in map(graph.rules.weakened, operands):
         if is_scalar(operand):
             arguments.append(operand)
         else:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..promotion.casts import loss_class, loss_example
 from ..promotion.explain import explain as explain_join
-from ..promotion.literals import is_scalar
-from ..promotion.rules import element_of
+from ..promotion.literals import is_numpy_scalar, is_scalar
+from ..promotion.rules import RuleSet, dtype_of, element_of
 from .types import shape_text
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ def explain(symbol: Symbol) -> str:
         lines.append(f"  operand 0: {source.describe()}")
         return "\n".join(lines)
     written = symbol._operands or symbol.inputs
+    rule_set = symbol.graph.rules
     for position, (operand, used) in enumerate(zip(written, symbol.inputs, strict=True)):
-        lines.append(f"  operand {position}: {_operand(operand, used)}")
+        lines.append(f"  operand {position}: {_operand(operand, used, rule_set)}")
     lines.append(f"  rule {row.promote.name}: {row.promote.summary}")
-    lines += [f"  {line}" for line in _joins(symbol, written)]
+    lines += [f"  {line}" for line in _joins(symbol, [rule_set.weakened(operand) for operand in written])]
     return "\n".join(lines)
 
 
@@ -57,7 +58,13 @@ def _loss(source: Any, target: Any, op: str) -> str:
     return " (exact)" if loss == "exact" else f" ({loss}: {loss_example(source, target)})"
 
 
-def _operand(operand: Any, used: Symbol) -> str:
+def _operand(operand: Any, used: Symbol, rule_set: RuleSet) -> str:
+    if is_numpy_scalar(operand):
+        own = dtype_of(operand)
+        if is_scalar(rule_set.weakened(operand)):
+            return f"NumPy scalar {own} {operand}, weak like a Python number in {rule_set.name!r}, becomes {used.dtype}"
+        change = "not cast" if own is used.dtype else f"cast to {used.dtype}{_loss(own, used.dtype, 'cast')}"
+        return f"NumPy scalar {own} {operand}, strong in {rule_set.name!r}; {change}"
     if is_scalar(operand):
         return f"literal {operand!r}, weak, becomes {used.dtype}"
     text: str = operand.describe()

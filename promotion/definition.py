@@ -2,7 +2,7 @@
 
 Exactly one of four things says how pairs join: `edges` (a lattice), `table` (rows of results, null where there is none),
 `steps` (an ordered list of rules, `ordered.py`) or `order: "value-preserving"` (derived from the value sets of the dtypes). The
-rest says what Python scalars become, and what the operations that do not simply join return.
+rest says what Python and NumPy scalars become, and what the operations that do not simply join return.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from .ordered import KINDS, Step, read_steps
 MAX_BYTES = 1 << 20
 Cells = Mapping[tuple[DType, DType], DType]
 Division = Literal["floor", "truncate"]
+NumpyScalars = Literal["weak", "strong"]
 
 _KEYS = {
     "name", "description", "source", "edges", "elements", "table", "steps", "order", "never_above", "weak", "literals",
-    "division", "zero_dim", "inexact", "quotient", "mean", "accumulate", "errata",
+    "division", "zero_dim", "numpy_scalars", "inexact", "quotient", "mean", "accumulate", "errata",
 }  # fmt: skip
 _USED_WITH = {"elements": ("edges", "steps", "order"), "never_above": ("order",)}
 
@@ -63,6 +64,7 @@ class Definition:
     weak: Mapping[DType, DType] = field(default_factory=dict)
     division: Division = "floor"
     zero_dim: bool = False
+    numpy_scalars: NumpyScalars = "weak"
     inexact: Mapping[DType, DType] = field(default_factory=dict)
     quotient: DType | None = None
     mean: DType | None = None
@@ -117,6 +119,7 @@ class Definition:
             dtype = getattr(self, key)
             data[key] = dtype.name if dtype is not None else ""
         data |= {"division": self.division, "zero_dim": self.zero_dim}
+        data["numpy_scalars"] = "strong" if self.numpy_scalars == "strong" else ""
         data["errata"] = [
             {key: getattr(erratum, key).name for key in ("lhs", "rhs", "printed", "mirrored", "reading")}
             for erratum in self.errata
@@ -259,6 +262,9 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
     division = reader.get("division", str, "floor")
     if division not in ("floor", "truncate"):
         reader.fail(f"'division' is {division!r}; expected 'floor' or 'truncate'")
+    numpy_scalars = reader.get("numpy_scalars", str, "weak")
+    if numpy_scalars not in ("weak", "strong"):
+        reader.fail(f"'numpy_scalars' is {numpy_scalars!r}; expected 'weak' or 'strong'")
     order = reader.get("order", str, "")
     if ways == ["order"] and order != "value-preserving":
         reader.fail(f"'order' is {order!r}; expected 'value-preserving'")
@@ -285,6 +291,7 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
         weak=reader.mapping("weak"),
         division="truncate" if division == "truncate" else "floor",
         zero_dim=reader.get("zero_dim", bool, False),
+        numpy_scalars="strong" if numpy_scalars == "strong" else "weak",
         inexact=reader.mapping("inexact"),
         quotient=reader.dtype(quotient, "quotient") if quotient else None,
         mean=reader.dtype(mean, "mean") if mean else None,

@@ -1,4 +1,4 @@
-"""Python scalars in expressions: they are weak.
+"""Python scalars in expressions: they are weak. So are NumPy scalars, unless the rule set says otherwise.
 
 A scalar whose kind (bool < integer < float < complex) is not above the tensor's takes the tensor's dtype, and
 its value must fit there: an integer out of range or a float too large is an error at the line that wrote it,
@@ -10,9 +10,10 @@ tensor's.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from .casts import LossClass, overflow_limit
 from .dtype import DTYPES, DType
@@ -69,8 +70,21 @@ class LiteralRules:
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Whether `value` is a weak Python scalar. NumPy scalars are strong (though np.float64 is a `float`)."""
+    """Whether `value` is a Python scalar. NumPy scalars are none, though np.float64 is a `float`: see `number_of`."""
     return isinstance(value, (bool, int, float, complex)) and not hasattr(value, "dtype")
+
+
+def is_numpy_scalar(value: object) -> bool:
+    """Whether `value` is a NumPy scalar such as `np.sqrt(64)` returns. An array of rank 0 is an array."""
+    numpy = sys.modules.get("numpy")  # whoever holds a NumPy scalar has imported NumPy
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
+def number_of(value: Any) -> Scalar:
+    """The Python number that a NumPy scalar holds. Raises `UserError` for what joinery has no dtype for."""
+    DType.from_numpy(value.dtype)
+    number: Scalar = value.item()
+    return number
 
 
 def rank(dtype: DType) -> int:

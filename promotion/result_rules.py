@@ -47,7 +47,7 @@ class ResultRule:
         Args:
             rule_set: the graph's rule set.
             operands: dtypes (or things with a dtype), and Python scalars, which are weak and get
-                value-checked.
+                value-checked; NumPy scalars are what the rule set says.
             op: the op's name, for messages.
             dtype: the dtype the user asked for; only EXPLICIT and ACCUMULATE take one.
 
@@ -55,6 +55,7 @@ class ResultRule:
         """
         if not operands:
             raise InternalError(f"{op}: promotion of no operands")
+        operands = [rule_set.weakened(operand) for operand in operands]
         promotion = self._decide(rule_set, operands, op, dtype)
         for operand, target in zip(operands, promotion.casts, strict=True):
             if is_scalar(operand):

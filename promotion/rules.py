@@ -15,19 +15,38 @@ from typing import Any
 
 from .casts import loss_class
 from .completion import complete
-from .definition import Cells, Definition, Division, Erratum, names_of, read, read_file, write_file
+from .definition import (
+    Cells,
+    Definition,
+    Division,
+    Erratum,
+    NumpyScalars,
+    names_of,
+    read,
+    read_file,
+    write_file,
+)
 from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
 from .hasse import to_dot, to_svg
 from .lattice import Lattice, Laws, check_laws
-from .literals import LiteralRules, Scalar, check_literal, is_scalar, rank, scalar_rank
+from .literals import (
+    LiteralRules,
+    Scalar,
+    check_literal,
+    is_numpy_scalar,
+    is_scalar,
+    number_of,
+    rank,
+    scalar_rank,
+)
 from .ordered import Step, deciding, table_of
 from .table import PromotionTable
 
 _WEAK_OF = {1: DType("weak_int"), 2: DType("weak_float"), 3: DType("weak_complex")}
 _KIND_OF = {0: "bool", 1: "int", 2: "float", 3: "complex"}
-_DECIDING = ("literals", "weak", "division", "zero_dim", "inexact", "quotient", "mean", "accumulate")
+_DECIDING = ("literals", "weak", "division", "zero_dim", "numpy_scalars", "inexact", "quotient", "mean", "accumulate")
 _WIDE = DType("wide_int")
 
 
@@ -65,13 +84,15 @@ class RuleSet:
         weak: the weak elements and the dtype a value has that ends in one; empty for rule sets without.
         division: what `//` and `%` do with integers: "floor" or "truncate".
         zero_dim: whether tensors of rank 0 count only when their kind is higher than that of all others.
+        numpy_scalars: "weak" when a NumPy scalar counts as the Python number it holds, "strong" when its dtype counts. Arrays
+            of rank 0 are arrays, hence strong.
         definition: the data this was made from.
         hash: SHA-256 of everything that decides dtypes (not of name and texts); equal hashes promote alike.
     """
 
     __slots__ = (
         "_elements", "_hidden", "_joins", "_raw", "definition", "description", "division", "dtypes", "hash", "lattice",
-        "literals", "name", "source", "weak", "zero_dim",
+        "literals", "name", "numpy_scalars", "source", "weak", "zero_dim",
     )  # fmt: skip
 
     name: str
@@ -83,6 +104,7 @@ class RuleSet:
     weak: Mapping[DType, DType]
     division: Division
     zero_dim: bool
+    numpy_scalars: NumpyScalars
     definition: Definition
     hash: str
     _joins: dict[tuple[DType, DType], DType]
@@ -122,6 +144,7 @@ class RuleSet:
             "weak": definition.weak,
             "division": definition.division,
             "zero_dim": definition.zero_dim,
+            "numpy_scalars": definition.numpy_scalars,
             "definition": definition,
             "hash": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
             "_joins": joins,
@@ -305,20 +328,27 @@ class RuleSet:
     def promote(self, *operands: DType | str | Scalar | Any) -> DType:
         """The dtype an operator computes in, given its operands.
 
-        Operands are dtypes (or names, or anything with a `dtype`: symbols, arrays, NumPy scalars), which are
-        strong, and Python scalars, which are weak and whose values are checked. Raises `UserError` when there
-        is no join or a scalar does not fit.
+        Operands are dtypes (or names, or anything with a `dtype`: symbols, arrays), which are strong, and Python
+        scalars, which are weak and whose values are checked; NumPy scalars are what `numpy_scalars` says. Raises
+        `UserError` when there is no join or a scalar does not fit.
         """
+        operands = tuple(map(self.weakened, operands))
         result = self.concrete(self.join_operands(operands))
         for operand in operands:
             if is_scalar(operand):
                 check_literal(operand, result)
         return result
 
+    def weakened(self, operand: Any) -> Any:
+        """The Python number in place of a NumPy scalar that is weak here; any other operand as it is."""
+        weak = self.numpy_scalars == "weak" and is_numpy_scalar(operand)
+        return number_of(operand) if weak else operand
+
     def join_operands(self, operands: Sequence[DType | str | Scalar | Any]) -> DType:
         """The element operands meet in, without checking that scalars fit: ops that cast further check their own target."""
         if not operands:
             raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
+        operands = tuple(map(self.weakened, operands))
         weak = [operand for operand in operands if is_scalar(operand)]
         tensors = [operand for operand in operands if not is_scalar(operand)]
         if self.weak:

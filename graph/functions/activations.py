@@ -6,9 +6,10 @@ from typing import Any
 
 from .. import primitives
 from ..errors import describing, mistake
+from ..graph import graph_of
 from ..shape import normalize_axis
 from ..symbol import Symbol
-from .building import apply, as_floats, as_symbols, in_float, symbol_of
+from .building import apply, as_floats, in_float, symbol_of
 from .elementwise import clip
 from .positions import positions
 
@@ -53,7 +54,7 @@ def silu(x: Any) -> Symbol:
 
 def prelu(x: Any, slope: Any) -> Symbol:
     """x where x >= 0, else slope · x; `slope` broadcasts against `x`."""
-    value, factor = as_symbols("prelu", x, slope)
+    value, factor = graph_of("prelu", x, slope).promoted("prelu", (x, slope), "mul")
     return apply("where", apply("greater_equal", value, 0), value, apply("mul", value, factor))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...promotion.literals import is_numpy_scalar
+from ...promotion.rules import dtype_of
 from .. import primitives
 from ..graph import graph_of
 from ..symbol import Symbol
@@ -31,7 +33,9 @@ def bitcast(x: Any, dtype: Any) -> Symbol:
 
 
 def cast_like(x: Any, like: Any) -> Symbol:
-    """`x` converted to the dtype of the symbol or array `like`."""
+    """`x` converted to the dtype of the symbol, array or NumPy scalar `like`."""
+    if is_numpy_scalar(like):
+        return primitives.cast(symbol_of("cast_like", x), dtype_of(like))
     value, other = as_symbols("cast_like", x, like)
     return primitives.cast(value, other.dtype)
 

@@ -16,9 +16,10 @@ from .building import apply, as_floats, in_float, symbol_of
 
 _OPERANDS = """
 
-Operands are symbols, NumPy arrays (strong: they promote) or Python scalars (weak: they take the tensor's dtype where their kind
-allows it); at least one is a Symbol. Shapes broadcast as in NumPy. Raises `UserError` when there is no join, a literal does not
-fit, or the shapes do not broadcast; `UnsupportedError` for dtypes that are only stored."""
+Operands are symbols, NumPy arrays (strong: they promote) or scalars of Python or NumPy (weak: they take the tensor's dtype
+where their kind allows it; the rule set may make NumPy's strong); at least one is a Symbol. Shapes broadcast as in NumPy.
+Raises `UserError` when there is no join, a literal does not fit, or the shapes do not broadcast; `UnsupportedError` for
+dtypes that are only stored."""
 
 
 def _generated(row: OpDef) -> Callable[..., Symbol]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...promotion.literals import check_literal, is_scalar
+from ...promotion.literals import check_literal, is_numpy_scalar, is_scalar, number_of
 from .. import primitives
 from ..checks import ShapeError
 from ..dims import Dim, Extent, product
@@ -152,19 +152,21 @@ def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Symbol:
     return primitives.reshape(wide, (*before, extent * count, *after))
 
 
-def pad(x: Any, widths: Any, mode: str = "constant", value: bool | int | float = 0) -> Symbol:
+def pad(x: Any, widths: Any, mode: str = "constant", value: complex = 0) -> Symbol:
     """Elements added around `x`.
 
     Args:
         widths: one (before, after) pair per axis, the same as a flat list, or one int for all sides; ints or dims >= 0.
         mode: "constant" adds `value`, "edge" repeats the border, "reflect" mirrors without repeating the border.
-        value: a Python scalar that fits the dtype of `x`.
+        value: a number that fits the dtype of `x`.
     """
     symbol = symbol_of("pad", x)
     rank = len(symbol.shape)
     pairs = _pairs(symbol, widths, rank)
+    if is_numpy_scalar(value):
+        value = number_of(value)
     if not is_scalar(value):
-        raise mistake("pad", "the value must be a Python scalar", (symbol, value), "a number", "value=0")
+        raise mistake("pad", "the value must be a number", (symbol, value), "a number", "value=0")
     if symbol.dtype.kind in ("bool", "int", "uint") and isinstance(value, float) and value.is_integer():
         value = int(value)
     if mode == "constant":

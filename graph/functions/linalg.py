@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...promotion.literals import is_scalar
 from .. import primitives
 from ..checks import ShapeError
 from ..dims import product
@@ -27,6 +28,9 @@ def matmul(a: Any, b: Any, precision: str = "ieee") -> Symbol:
 def dot(a: Any, b: Any, precision: str = "ieee") -> Symbol:
     """numpy.dot: a product with a scalar multiplies; otherwise the last axis of `a` with the last but one (or only) of `b`,
     without batch axes: (…, K) · (…, K, N) → a.shape[:-1] + b.shape[:-2] + (N,)."""
+    graph = graph_of("dot", a, b)
+    if is_scalar(graph.rules.weakened(a)) or is_scalar(graph.rules.weakened(b)):
+        return apply("mul", a, b)
     first, second = as_symbols("dot", a, b)
     if not first.shape or not second.shape:
         return apply("mul", first, second)
@@ -37,7 +41,7 @@ def dot(a: Any, b: Any, precision: str = "ieee") -> Symbol:
 
 def outer(a: Any, b: Any) -> Symbol:
     """a[:, None] * b[None, :] of the flattened operands."""
-    first, second = as_symbols("outer", a, b)
+    first, second = graph_of("outer", a, b).promoted("outer", (a, b), "mul")
     column = primitives.reshape(first, (product(first.shape), 1))
     row = primitives.reshape(second, (1, product(second.shape)))
     return apply("mul", column, row)
@@ -82,7 +86,10 @@ def gemm(
         result = apply("mul", result, alpha)
     if c is None or beta == 0:
         return result
-    return apply("add", result, c if beta == 1 else apply("mul", result.graph.as_symbol(c, "gemm"), beta))
+    c = result.graph.rules.weakened(c)
+    if beta != 1:
+        c = c * beta if is_scalar(c) else apply("mul", result.graph.as_symbol(c, "gemm"), beta)
+    return apply("add", result, c)
 
 
 def tensordot(a: Any, b: Any, axes: int | Sequence[Any] = 2, precision: str = "ieee") -> Symbol:

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from ...promotion.dtype import DType, bool_, int64
+from ...promotion.literals import is_numpy_scalar, number_of
 from ...promotion.result_rules import ACCUMULATE
 from .. import primitives
 from ..checks import ShapeError
@@ -182,6 +183,8 @@ def var(
 
     correction: 0 for the population, 1 for Bessel's correction.
     """
+    if is_numpy_scalar(correction):
+        correction = number_of(correction)  # type: ignore[assignment]
     if isinstance(correction, bool) or not isinstance(correction, (int, float)):
         raise mistake("var", f"correction is {correction!r}", (x,), "a number", "correction=1")
     return _moment("var", x, axis, keepdims, dtype, correction=correction)

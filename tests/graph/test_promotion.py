@@ -150,14 +150,6 @@ def test_a_literal_is_rounded_once_to_the_nearest(make: Make) -> None:
     assert (graph.inputs[0] + 1 / 3).inputs[1].attrs["value"] == np.float16(1 / 3)
 
 
-def test_numpy_scalars_and_arrays_are_strong(make: Make) -> None:
-    x = make(("float32", (2,))).inputs[0]
-    assert (x * np.float64(2)).dtype is jn.float64
-    assert (x * np.ones(2)).dtype is jn.float64
-    assert (x * np.sqrt(2.0)).dtype is jn.float64
-    assert (x * 2.0).dtype is jn.float32
-
-
 def test_dims_compute_as_int64(make: Make) -> None:
     graph = make(("float32", ("batch", 3)))
     (x,) = graph.inputs

@@ -76,7 +76,7 @@ def test_text_is_deterministic_and_large_arrays_stay_aside() -> None:
 def test_the_form_is_readable(make: Make) -> None:
     graph = make(("float32", ("batch", 2), "x"))
     (x,) = graph.inputs
-    graph.output(jn.sum(x[1:] * np.int8(2), axis=0), name="y")
+    graph.output(jn.sum(x[1:] * np.array(2, np.int8), axis=0), name="y")
     assert to_text(graph)[0] == (
         'graph "test" semantics "max" policy "lattice"\n'
         '  %0 = input {index = 0, name = "x"} : float32 [batch, 2]\n'

@@ -377,6 +377,7 @@ BAD = [
     ("cells as list", EDGES | {"literals": {"cells": [1]}}, "'literals': 'cells' has the wrong type: list"),
     ("cells of what", EDGES | {"literals": {"cells": {"text": {}}}}, "'literals': cells of 'text'; expected bool, int"),
     ("weak without dtype", {"name": "mine", "edges": [["weak_int", "int8"]]}, "'mine': weak_int without a dtype; fix: .*weak"),
+    ("numpy_scalars", EDGES | {"numpy_scalars": "loose"}, "'numpy_scalars' is 'loose'; expected 'weak' or 'strong'"),
     ("strong as weak", EDGES | {"weak": {"int8": "int16"}}, "'mine': 'weak' gives int8 the dtype int16"),
     ("weak as its own", EDGES | {"weak": {"weak_int": "weak_int"}}, "'weak' gives weak_int the dtype weak_int"),
     ("division", EDGES | {"division": "round"}, "'division' is 'round'; expected 'floor' or 'truncate'"),

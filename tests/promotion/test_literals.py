@@ -97,11 +97,13 @@ def test_infinities_and_nan_are_fine_for_floats(dtype):
         assert check_literal(value, dtype) == "exact"
 
 
-def test_numpy_scalars_and_arrays_are_strong():
-    assert PROMOTE("float16", np.float64(1.0)).name == "float64"
-    assert PROMOTE("float16", np.float32(1e30)).name == "float32"
+def test_numpy_arrays_are_strong_and_numpy_scalars_weak():
+    assert PROMOTE("float16", np.float64(1.0)).name == "float16"
+    assert PROMOTE("float16", np.array(1.0)).name == "float64"
     assert PROMOTE("int8", np.array([1, 2], np.int64)).name == "int64"
-    assert PROMOTE(np.zeros(2, np.int8), ml_dtypes.bfloat16(1)).name == "bfloat16"
+    assert PROMOTE(np.zeros(2, np.int8), ml_dtypes.bfloat16(1)).name == "float32"
+    with pytest.raises(UserError, match=r"literal 1e\+30 does not fit float16"):
+        PROMOTE("float16", np.float64(1e30))
     with pytest.raises(UserError, match="no joinery dtype"):
         PROMOTE("int8", np.array(["text"]))
 
