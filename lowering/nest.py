@@ -90,7 +90,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write body value `value` to `buffer` at the affine element position `at`, for all points of the value's axes."""
+    """Write body value `value` to `buffer` at the affine element position `at`, for all points of the value's axes.
+
+    Axes that nothing is reduced, scanned or contracted along are the grid: a program per position. The value varies along all
+    of them that may be empty at run time; else nobody would write it.
+    """
 
     value: int
     buffer: Buffer

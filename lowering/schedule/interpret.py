@@ -17,6 +17,7 @@ from ...graph.dims import evaluate_dim
 from ...graph.reference_registry import REFERENCE, BoundSymbol
 from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Value
+from .templates import grid_axes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Memory = dict[tuple[str, int], Array]
@@ -40,8 +41,8 @@ class NestInterpreter:
         return evaluate_dim(extent, self.dims)
 
     def run(self) -> None:
-        if 0 in [self.extents[p] for p, axis in enumerate(self.nest.axes) if axis.iterator == "parallel"]:
-            return
+        if 0 in [self.extents[axis] for axis in grid_axes(self.nest)]:
+            return  # no program runs
         for value in self.nest.body:
             result = np.asarray(self._compute(value))
             if value.op not in ("const", "dim"):

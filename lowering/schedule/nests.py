@@ -10,11 +10,11 @@ from ...promotion.errors import InternalError
 from ..nest import Buffer, Extent, Nest
 from .body import BodyBuilder, NeedsBufferError, SplitAxisError
 from .canonical import PendingStore, finish
-from .extents import contiguous_strides
+from .extents import at_most, contiguous_strides
 from .grouping import Grouping, own_axes
 from .groups import Group
 from .indexing import linear, map_indices, shift
-from .templates import template_of
+from .templates import grid_axes, template_of
 
 MAX_SPLITS = 32
 
@@ -27,9 +27,18 @@ class MisfitError(Exception):
         self.group = group
 
 
+class EmptyGridError(Exception):
+    """The group would store something that does not vary along an axis of its grid that may be empty: no program would write
+    it. `symbols` are its reductions that do not vary along such an axis. Never leaves the scheduler."""
+
+    def __init__(self, symbols: frozenset[int]) -> None:
+        super().__init__(f"%{sorted(symbols)} must not share a kernel with a grid that may be empty")
+        self.symbols = symbols
+
+
 def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], Buffer]) -> Nest:
-    """The nest of `group`. Raises `NeedsBufferError` or `MisfitError` when the groups have to be formed
-    anew."""
+    """The nest of `group`. Raises `NeedsBufferError`, `MisfitError` or `EmptyGridError` when the groups have to be
+    formed anew."""
     for _ in range(MAX_SPLITS):
         builder = BodyBuilder(grouping, group)
         try:
@@ -44,8 +53,24 @@ def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], B
         template, reason = template_of(nest)
         if template != group.kind and not (template == "map" and group.kind in ("row", "scan")):
             raise MisfitError(group, reason)
+        if lacks_programs(nest):
+            raise EmptyGridError(_smaller_reductions(group))
         return nest
     raise InternalError(f"schedule: the axes of a {group.kind} group were split more than {MAX_SPLITS} times")
+
+
+def lacks_programs(nest: Nest) -> bool:
+    """Whether sizes exist for which the nest has something to store and no program that would."""
+    maybe_empty = {axis for axis in grid_axes(nest) if not at_most(1, nest.axes[axis].extent)}
+    return any(not maybe_empty <= set(nest.body[store.value].axes) for store in nest.stores)
+
+
+def _smaller_reductions(group: Group) -> frozenset[int]:
+    """The reductions of a group that do not vary along all axes of its grid that may be empty: those of absorbed groups."""
+    reduced = group.reduced_axes
+    maybe_empty = {axis for axis, extent in enumerate(group.axes) if axis not in reduced and not at_most(1, extent)}
+    smaller = [key for key in group.reads if not maybe_empty <= {axis for axes in group.members[key] for axis in axes}]
+    return frozenset(smaller or (*group.reads, *group.stores))
 
 
 def copy_nest(

@@ -18,7 +18,7 @@ from .body import NeedsBufferError
 from .grouping import Grouping
 from .groups import Group
 from .memory import Lifetime, MemoryPlan, plan_memory
-from .nests import MisfitError, build_nest, copy_nest
+from .nests import EmptyGridError, MisfitError, build_nest, copy_nest
 from .storage import place_storage
 from .templates import template_of
 from .traffic import bytes_read, bytes_written, flops, fused_names
@@ -115,7 +115,8 @@ def schedule(graph: Graph) -> Plan:
     """Plans a graph of primitive ops (`expand` makes one from any graph).
 
     Groups are formed greedily; when the nest of a group turns out not to be expressible (an index that is not
-    affine, a body no tile template runs), the symbols responsible are stored and the groups are formed anew.
+    affine, a body no tile template runs, a store along less than a grid that may be empty), the symbols responsible
+    are stored and the groups are formed anew.
     In the limit every symbol is stored, which always works, so this ends.
     """
     symbols = graph.symbols
@@ -145,6 +146,10 @@ def schedule(graph: Graph) -> Plan:
                     f"schedule: %{root} ({need.symbol.op.name}) is stored but still evaluated inline"
                 ) from need
             forced.add(root)
+        except EmptyGridError as empty:
+            if empty.symbols <= forced:
+                raise InternalError(f"schedule: {empty}, and they are kernels of their own") from empty
+            forced.update(empty.symbols)
         except MisfitError as misfit:
             _break_up(grouping, misfit, forced, refused)
     raise InternalError(f"schedule: no plan for graph {graph.name!r} after {MAX_ATTEMPTS} attempts")

@@ -33,6 +33,18 @@ def template_of(nest: Nest) -> tuple[str, str]:
     return "", "more than two contractions"
 
 
+def grid_axes(nest: Nest) -> tuple[int, ...]:
+    """The axes whose positions are programs of their own: those that no reduction, scan or contraction runs along."""
+    along: set[int] = set()
+    for value in nest.body:
+        if value.op in ("reduce", "contract"):
+            over = value.attrs["over"]
+            along.update((over,) if isinstance(over, int) else over)
+        elif value.op == "scan":
+            along.add(value.attrs["axis"])
+    return tuple([axis for axis in range(len(nest.axes)) if axis not in along])
+
+
 def _scan(scans: list[Value], mixed: bool) -> tuple[str, str]:
     if mixed:
         return "", "a scan beside a reduction or contraction"
