@@ -192,7 +192,7 @@ def _compiled(
     names: dict[int, str] = {}
     for symbol in state.expanded.symbols:
         if symbol.op.name in ("constant", "weight"):
-            names[symbol.id] = labels.get(id(symbol.attrs["value"]), "")
+            names[symbol.id] = labels.get(id(state.wide.get(symbol.id, symbol.attrs["value"])), "")
     compiled = finish(state, own, key, names)
     if any(not spec.name for spec in compiled.constants):
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")

@@ -171,7 +171,8 @@ LOGIC = (
     _row("shift_right", 2, "x >> y, of integers, with the sign kept for signed ones; beyond the width 0 (negative x: -1).",
          INTEGER_JOIN, _emit(int="@shift_right", uint="@shift_right"), dunder="rshift"),
     _row("where", 3, "x where the bool condition holds, else y.", SELECT,
-         _emit(bool="arith.select", int="arith.select", uint="arith.select", float="arith.select"), onnx=("Where", 16)),
+         _emit(bool="arith.select", int="arith.select", uint="arith.select", float="arith.select"), traits="any_dtype",
+         onnx=("Where", 16)),
 )  # fmt: skip
 
 UNARY = (

@@ -83,16 +83,18 @@ VIEWS = (
 
 JOINS = (
     _row("concat", "join", VARIADIC, "Tensors one after the other along `axis`.", JOIN, shape.concat, ("axis",),
-         onnx=("Concat", 13)),
+         traits="any_dtype", onnx=("Concat", 13)),
     _row("pad", "join", 1, "`low` elements before and `high` after, per axis: a constant `value`, the reflection without the "
-         "border, or the edge repeated.", SAME, shape.pad, ("low", "high", "mode", "value"), onnx=("Pad", 18)),
+         "border, or the edge repeated.", SAME, shape.pad, ("low", "high", "mode", "value"),
+         traits="any_dtype", onnx=("Pad", 18)),
 )  # fmt: skip
 
 INDEXING = (
     _row("gather", "index", 2, "Elements of `axis` at integer positions, as numpy.take; negative ones count from the end, "
-         "others are clamped into range.", INDEXED, shape.gather, ("axis",), onnx=("Gather", 13)),
+         "others are clamped into range.", INDEXED, shape.gather, ("axis",), traits="any_dtype", onnx=("Gather", 13)),
     _row("take_along_axis", "index", 2, "Elements of `axis` at integer positions of equal rank, as numpy.take_along_axis; "
-         "positions as in gather.", INDEXED, shape.take_along_axis, ("axis",), onnx=("GatherElements", 13)),
+         "positions as in gather.", INDEXED, shape.take_along_axis, ("axis",), traits="any_dtype",
+         onnx=("GatherElements", 13)),
 )  # fmt: skip
 
 COMPOSITES = (

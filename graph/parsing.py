@@ -267,6 +267,8 @@ class _Reader:
             return word == "true"
         if word == "float":
             return self._special_float(line)
+        if word == "complex":
+            return self._complex(line, depth)
         if word in ("hex", "sha256"):
             return (word, line.string())
         if word in DTYPES:
@@ -284,6 +286,13 @@ class _Reader:
             if line.accept(")"):
                 return tuple(values)
             line.expect(",")
+
+    def _complex(self, line: _Line, depth: int) -> complex:
+        line.expect("(")
+        parts = self._tuple(line, depth)
+        if len(parts) != 2 or not all(type(part) is float for part in parts):
+            line.fail(f"expected the real and the imaginary part as floats, found {len(parts)} values")
+        return complex(*parts)
 
     @staticmethod
     def _special_float(line: _Line) -> float:

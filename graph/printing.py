@@ -47,6 +47,8 @@ def value_text(value: Any, array_text: ArrayText) -> str:
         return str(value)
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f"float({value!r})"
+    if isinstance(value, complex):
+        return f"complex({value_text(value.real, array_text)}, {value_text(value.imag, array_text)})"
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, DType):

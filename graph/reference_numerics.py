@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import UnsupportedError
+from .constants import scalar_array
 
 Array = npt.NDArray[Any]
 
@@ -186,9 +187,9 @@ def bitcast(values: Array, source: DType, target: DType) -> Array:
     return values.view(target.numpy)
 
 
-def literal(value: object, dtype: DType) -> Any:
+def literal(value: Any, dtype: DType) -> Any:
     """A Python scalar (already checked to fit) as a NumPy scalar of `dtype`."""
     exact = np.asarray(value)
-    if value == 0 and dtype.storage_only:
-        return np.zeros((), dtype.numpy)[()]
+    if dtype.storage_only:
+        return scalar_array(value, dtype)[()]
     return convert(exact, DType.from_numpy(exact.dtype), dtype, saturate=False)[()]

@@ -113,11 +113,13 @@ def _attrs_key(symbol: Symbol) -> Any:
         return (value.shape, value.tobytes()) if value.nbytes <= 4096 else id(value)
     attrs: Mapping[str, Any] = symbol.attrs
     return tuple(
-        [_scalar_key(value) if type(value) is float else (type(value), value) for value in attrs.values()]
+        [_scalar_key(value) if type(value) in (float, complex) else (type(value), value) for value in attrs.values()]
     )
 
 
-def _scalar_key(value: float) -> tuple[str, str]:
+def _scalar_key(value: float | complex) -> tuple[str, str]:
+    if isinstance(value, complex):
+        return ("complex", f"{_scalar_key(value.real)[1]} {_scalar_key(value.imag)[1]}")
     return ("float", "nan" if math.isnan(value) else value.hex())
 
 

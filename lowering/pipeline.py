@@ -18,13 +18,15 @@ from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
 from .collection import no_collection
 from .expand import expand
+from .layouts import ConstantLayout
 from .llvm.nvptx.targets import GpuTarget
-from .nest import Extent, size_text
+from .nest import Buffer, Extent, size_text
 from .schedule.plan import schedule
 from .state import STAGES, Lowered, OwnStages, Stage
 from .target import HostTarget
 from .tt.fast_math import allow_fast_math, contract_products
 from .tt.text import print_module
+from .wide import in_words
 
 Run = Callable[[Lowered], None]
 
@@ -50,7 +52,7 @@ def lower_graph(
 
 
 def _expand(state: Lowered) -> None:
-    state.expanded = expand(state.graph)
+    state.expanded, state.wide = in_words(expand(state.graph))
 
 
 def _schedule(state: Lowered) -> None:
@@ -73,8 +75,8 @@ def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> 
     constants = tuple(
         ConstantSpec(
             labels[layout.symbol],
-            buffer.dtype.name,
-            _static(buffer.shape[::-1] if layout.transposed else buffer.shape),
+            "complex128" if layout.symbol in state.wide else buffer.dtype.name,
+            _static(_plain_shape(state, buffer, layout)),
             layout.layout,
         )
         for buffer, layout in zip(plan.constants, state.layouts, strict=True)
@@ -113,6 +115,13 @@ def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> 
         gpu=own.program(state),
         numerics=state.numerics,
     )
+
+
+def _plain_shape(state: Lowered, buffer: Buffer, layout: ConstantLayout) -> tuple[Extent, ...]:
+    """The shape of a constant as the user gave it."""
+    if layout.symbol in state.wide:
+        return buffer.shape[:-1]
+    return buffer.shape[::-1] if layout.transposed else buffer.shape
 
 
 def _shape(shape: Sequence[Extent]) -> tuple[int | str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ from .program import BlockProgram, Launch
 from .schedule.plan import Plan
 from .target import HostTarget
 from .tt.text import print_module
+from .wide import Array
 
 if TYPE_CHECKING:
     from .llvm.nvptx.kernel import GpuKernel
@@ -27,6 +28,7 @@ class Lowered:
     """The state of a lowering: every stage fills in its part. `seconds` is what each stage took.
 
     module: LLVM IR; for GPUs the modules of all programs.  object_code: of a host.
+    wide: the arrays of complex128 constants, by id in `expanded`, where they are words.
     threads, kernels: of a GPU, one per program, before and after LLVM.
     numerics: "strict", or "fast": what float operations allow.
     """
@@ -35,6 +37,7 @@ class Lowered:
     target: HostTarget | GpuTarget
     numerics: str = "strict"
     expanded: Graph | None = None
+    wide: Mapping[int, Array] = field(default_factory=dict)
     plan: Plan | None = None
     layouts: tuple[ConstantLayout, ...] = ()
     packed: tuple[bool, ...] = ()
