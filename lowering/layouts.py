@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ..promotion.dtype import bool_, int64
 from .nest import Affine, Axis, Buffer, Nest, Store, Value
 from .schedule.plan import Plan, with_nests
+from .tile.structure import products
 
 PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
@@ -46,24 +47,23 @@ class RightOperand:
 
 def right_operand(nest: Nest) -> RightOperand | None:
     """The right operand if panels may hold it: a dense matrix of known size, read by the contraction alone."""
-    contracts = [v for v in nest.body if v.op == "contract"]
-    if len(contracts) != 1:
+    found = products(nest)
+    if len(found) != 1:
         return None
-    contract = contracts[0]
-    position = contract.operands[1]
+    product = found[0]
+    position = nest.body[product.number].operands[1]
     load = nest.body[position]
     readers = sum(v.operands.count(position) for v in nest.body)
     if load.op != "load" or load.operands or readers != 1:
         return None
     at: Affine = load.attrs["at"]
-    along = contract.attrs["over"]
-    others = [axis for axis, _ in at.terms if axis != along]
-    if at.offset != 0 or len(at.terms) != 2 or len(others) != 1:
+    others = [axis for axis, _ in at.terms if axis != product.k]
+    if at.offset != 0 or len(at.terms) != 2 or product.n is None or others != [product.n]:  # an axis of the batch is no column
         return None
-    k, n = nest.axes[along].extent, nest.axes[others[0]].extent
+    k, n = nest.axes[product.k].extent, nest.axes[product.n].extent
     if not isinstance(k, int) or not isinstance(n, int) or n < MIN_COLUMNS:
         return None
-    strides = (at.coefficient(along), at.coefficient(others[0]))
+    strides = (at.coefficient(product.k), at.coefficient(product.n))
     shape = load.attrs["buffer"].shape
     if shape == (k, n) and strides == (n, 1):
         return RightOperand(position, k, n, False)

@@ -26,8 +26,8 @@ def keeps_values(source: DType, target: DType) -> bool:
 
 
 def rounds_weights(attrs: Mapping[str, Any], target: DType) -> bool:
-    """Whether the cast of softmax weights p = e / l to the type they are multiplied in may round e = exp(s - m) instead, with the
-    largest score m so far.
+    """Whether the cast of softmax weights p = e / l to the type they are multiplied in may round e = exp(s - m) instead, with
+    the largest score m so far.
 
     It may to the nearest value of a 16-bit float. That errs by at most max(u e, η/2), relative error u and least value η. What
     becomes of the error in p is that times exp(m - m') / l, with the largest score m' of all, which is at most 1. So the weight
