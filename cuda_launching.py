@@ -231,7 +231,7 @@ def _run(
 ) -> None:
     """`described`: what fits a tensor map, by the descriptor's number."""
     words = arguments.words
-    code = kernels.code(device.target, warps, widths(arguments.numbers, words), tuple(described))
+    code = kernels.code(device.target, warps, widths(arguments.numbers, words), tuple(described), (grid, words))
     loaded = kernels.loaded(device, code)
     words += [
         _map(device, facts, words[facts.parameter], described[number].sizes, arguments.maps.get(facts.parameter))

@@ -18,6 +18,7 @@ from .lowering.artifact import KernelCode, TensorMap
 from .lowering.gpu_stages import kernel_code
 from .lowering.llvm.compile_ptx import compile_ptx
 from .lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
+from .lowering.llvm.nvptx.natural_numbers import Dividends
 from .lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
 from .lowering.tt.arguments import Parameter
 from .lowering.tt.descriptor_types import TensorDescType
@@ -36,6 +37,10 @@ from .runtime.ptxsim.launch import Module, Result
 from .runtime.ptxsim.tensor_maps import TensorMap as SimulatedMap
 
 WARPS = (1, 2, 4, 8, 16, 32)
+
+_Passes = tuple[tuple[int, ...], tuple[int, ...], str, str]
+_Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...]]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
@@ -82,7 +87,8 @@ class GpuKernels:
         self._written = written
         self._named = symbols
         self._store = store
-        self._codes: dict[tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str], GpuCode] = {}
+        self._codes: dict[_Key, GpuCode] = {}
+        self._functions: dict[_Passes, tuple[FuncOp, dict[str, str], Dividends]] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
 
@@ -121,6 +127,7 @@ class GpuKernels:
         warps: int = DEFAULT_WARPS,
         multiples: tuple[tuple[int, int], ...] = (),
         described: tuple[int, ...] | None = None,
+        launch: tuple[tuple[int, int, int], Sequence[Any]] | str = "any",
     ) -> GpuCode:
         """PTX for a target.
 
@@ -129,6 +136,8 @@ class GpuKernels:
         multiples: (parameter after the passes, what its address or value is a multiple of), see `gpu_descriptors.WIDTHS`.
         described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
             copies have wide accesses by them: last strides are 1, the others and addresses multiples of 16 bytes.
+        launch: the grid, and what the parameters after the passes are, of which it matters whether numbers wrap; "any" launch,
+            or an "easy" one, in which everything that is divided is as far from negative numbers as it ever is.
 
         Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only libdevice has.
         """
@@ -143,16 +152,25 @@ class GpuKernels:
             along = {number: self.descriptors.regular(number) for number in fitting}
             fitting = []
         library = current_libdevice() if self._symbols else None
-        key = (target, warps, multiples, (*fitting, *along), "" if library is None else library.digest)
+        digest = "" if library is None else library.digest
         with self._lock:
-            if key not in self._codes:
+            passes = (*fitting,), (*along,), digest, target if library is not None else ""  # it is another one for each target
+            if passes not in self._functions:
                 linked = linked_functions(self._symbols, library, resolved, self._store)
                 function = self._simplified(fitting, linked, along)
                 check_calls(function, linked, library)
+                self._functions[passes] = function, linked, Dividends(function)
+            function, linked, dividends = self._functions[passes]
+            if isinstance(launch, str):
+                natural = dividends.always if launch == "any" else dividends.possible
+            else:
+                natural = dividends.at(*launch)
+            key = (target, warps, multiples, (*fitting, *along), digest, natural)
+            if key not in self._codes:
                 facts = dict(multiples)
                 for word, least in [fact for each in along.values() for fact in each.items()]:
                     facts[word] = max(least, facts.get(word, 1))  # powers of two
-                lowered = lower_to_threads(function, resolved, warps, facts)
+                lowered = lower_to_threads(function, resolved, warps, facts, natural)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, numbers)
@@ -179,7 +197,7 @@ class GpuKernels:
         if self.may_fit(has_tensor_copies):
             described = tuple(self.fitting(supplied, values, has_tensor_copies))
         multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
-        code = self.code(target, warps, multiples, described)
+        code = self.code(target, warps, multiples, described, (grid, values))
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.name)
         try:

@@ -279,6 +279,7 @@ class Kernel:
         *,
         tensor_maps: bool = True,
         multiples: bool = False,
+        bounded: bool = False,
     ) -> GpuCode:
         """PTX with what a launch of it needs. Launches find out which of these hold, and run the code for that.
 
@@ -290,11 +291,13 @@ class Kernel:
             accesses to them, and take it that parameters are padded with zeros.
             False: descriptors are pointers and masks, for any strides.
         multiples: whether addresses and integers are multiples of 16, but for last strides. Launches tell 4, 8 and 16.
+        bounded: whether grid and arguments are such that no number wraps around to a negative one before it is divided, where
+            that is up to them: elements side by side have remainders side by side then. Launches prove it of their numbers.
 
         Raises what `ptx` raises.
         """
         words = tuple([(word, 16) for word in self._gpu.descriptors.integers]) if multiples else ()
-        return self._gpu.code(target, warps, words, None if tensor_maps else ())
+        return self._gpu.code(target, warps, words, None if tensor_maps else (), "easy" if bounded else "any")
 
     @functools.cached_property
     def _gpu(self) -> GpuKernels:

@@ -96,7 +96,7 @@ def assemble(ptx: str, target: str) -> tuple[bytes, str]:
 def ours(path: Path, target: str, warps: int, numerics: str) -> dict[str, Any]:
     import joinery as jn
 
-    code = jn.kernel.from_ttir(path, numerics=numerics).gpu_code(target, warps, tensor_maps=True, multiples=True)
+    code = jn.kernel.from_ttir(path, numerics=numerics).gpu_code(target, warps, tensor_maps=True, multiples=True, bounded=True)
     found = facts(*assemble(code.ptx, target))
     times = sorted(compile_ms(path, target, warps, numerics) for _ in range(PROCESSES))
     spread = f"{times[PROCESSES // 2]:.0f} ({times[0]:.0f}-{times[-1]:.0f})"
@@ -110,7 +110,8 @@ import joinery as jn
 first, path, target, warps, numerics = sys.argv[1:]
 jn.kernel.from_ttir(Path(first)).ptx(target)  # loads LLVM
 start = time.perf_counter()
-jn.kernel.from_ttir(Path(path), numerics=numerics).gpu_code(target, int(warps), tensor_maps=True, multiples=True).ptx
+facts = dict(tensor_maps=True, multiples=True, bounded=True)
+jn.kernel.from_ttir(Path(path), numerics=numerics).gpu_code(target, int(warps), **facts).ptx
 print(1000 * (time.perf_counter() - start))
 """
 

@@ -1,4 +1,4 @@
-"""What is known about scalar integers of a block function: bounds, and powers of two that divide them.
+"""What is known about scalar integers of a block function: their sign, and powers of two that divide them.
 
 Both answers hold under wrapping arithmetic. A question looks at a bounded number of operations; beyond them nothing is known.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from . import types as t
+from .integer_ranges import IntegerRanges
 from .passes import constant_of
 
 MANY = 64
 """Trailing zero bits of zero."""
 _BUDGET = 64
-_MAX_PROGRAM = (1 << 31) - 2
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ def trailing_zeros(value: SSAValue) -> int:
 
 def never_negative(value: SSAValue) -> bool:
     """Whether the integer, read with sign, is 0 or more."""
-    return _bounds(value, _Question())[0] >= 0
+    return IntegerRanges(budget=_BUDGET).of(value)[0] >= 0
 
 
 def zeros_of(number: int) -> int:
@@ -115,61 +115,3 @@ def _induction(value: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue] | None:
     if loop is None or loop.name != "scf.for":
         return None
     return loop.operands[0], loop.operands[1], loop.operands[2]
-
-
-def _bounds(value: SSAValue, question: _Question) -> tuple[int, int]:
-    """(lowest, highest) number that the integer can be, read with sign."""
-    width = t.bit_width(value.type)
-    all_of_them = -(1 << (width - 1)), (1 << (width - 1)) - 1
-    number = constant_of(value)
-    if number is not None:
-        return number, number
-    if not question.spend():
-        return all_of_them
-    counted = _induction(value)
-    if counted is not None:
-        return _bounds(counted[0], question)[0], max(_bounds(counted[1], question)[1], all_of_them[0])
-    op: Operation | Block = value.owner
-    if not isinstance(op, Operation):
-        return all_of_them
-    found = _bounds_of_result(op, question)
-    return found if found is not None and all_of_them[0] <= found[0] and found[1] <= all_of_them[1] else all_of_them
-
-
-def _bounds_of_result(op: Operation, question: _Question) -> tuple[int, int] | None:
-    """Bounds of the exact result; the caller sees whether it can wrap."""
-    if op.name == "tt.get_program_id":
-        return 0, _MAX_PROGRAM
-    if op.name == "tt.get_num_programs":
-        return 0, _MAX_PROGRAM + 1
-    if op.name == "arith.extui":
-        low, high = _bounds(op.operands[0], question)
-        return (low, high) if low >= 0 else (0, (1 << t.bit_width(op.operands[0].type)) - 1)
-    if op.name not in ("arith.extsi", "arith.trunci", "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.maxsi",
-                       "arith.remsi", "arith.divsi", "arith.andi", "arith.select"):  # fmt: skip
-        return None
-    pairs = [_bounds(each, question) for each in op.operands[op.name == "arith.select" :]]
-    a, b = pairs[0], pairs[-1]
-    match op.name:
-        case "arith.extsi" | "arith.trunci":
-            return a
-        case "arith.addi":
-            return a[0] + b[0], a[1] + b[1]
-        case "arith.subi":
-            return a[0] - b[1], a[1] - b[0]
-        case "arith.muli":
-            corners = [x * y for x in a for y in b]
-            return min(corners), max(corners)
-        case "arith.minsi":
-            return min(a[0], b[0]), min(a[1], b[1])
-        case "arith.maxsi":
-            return max(a[0], b[0]), max(a[1], b[1])
-        case "arith.remsi" if a[0] >= 0 and b[0] > 0:
-            return 0, min(a[1], b[1] - 1)
-        case "arith.divsi" if a[0] >= 0 and b[0] > 0:
-            return 0, a[1] // b[0]
-        case "arith.andi" if a[0] >= 0 or b[0] >= 0:
-            return 0, min(x[1] for x in (a, b) if x[0] >= 0)
-        case "arith.select":
-            return min(a[0], b[0]), max(a[1], b[1])
-    return None

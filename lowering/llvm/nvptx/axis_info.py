@@ -2,7 +2,8 @@
 
 Along a dim, aligned groups of `contiguity` elements rise by one (pointers: by one element), the first of each such group is a
 multiple of `divisibility` (pointers: in bytes), and aligned groups of `constancy` elements are equal. All are powers of two.
-Numbers of fewer than 32 bits rise and wrap around.
+Numbers may wrap around inside a group, unless it starts at a multiple of its length: that ends before they do, and whoever
+needs neighbours asks for such groups (`aligned`). Widened, the others are no longer in a row.
 The analysis runs forward over a function; values carried by loops are met with what the loop yields until nothing changes.
 """
 
@@ -32,6 +33,10 @@ class AxisInfo:
     divisibility: tuple[int, ...]
     constancy: tuple[int, ...]
     constant: int | None = None
+
+    def aligned(self, dim: int) -> int:
+        """How many numbers rise by one from a multiple of their count on, which is where none of them wraps around."""
+        return min(self.contiguity[dim], self.divisibility[dim])
 
 
 def _power(value: int) -> int:
@@ -278,11 +283,11 @@ def _of_remainder(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
     """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
     remainders, unless they are negative."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
-    counts = op.name == "arith.remui" or is_natural(op.operands[0])
+    counts = op.name == "arith.remui" or is_natural(op)
     contiguity, divisibility, constancy = [], [], []
     for d in range(len(a.contiguity)):
         same = b.constancy[d]
-        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], same) if counts else 1
+        runs = min(a.aligned(d), b.divisibility[d], same) if counts else 1
         contiguity.append(max(1, runs))
         divisibility.append(max(1, min(_of_groups(a, d, contiguity[-1]), b.divisibility[d])))
         constancy.append(min(a.constancy[d], same))
@@ -297,10 +302,10 @@ def _of_quotient(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
     """Consecutive numbers between two multiples of the divisor have one quotient; multiples of more than a divisor that is a
     power of two leave something of it."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
-    counts = op.name == "arith.divui" or is_natural(op.operands[0])
+    counts = op.name == "arith.divui" or is_natural(op)
     constancy = []
     for d in range(len(a.contiguity)):
-        runs = min(a.contiguity[d], _of_groups(a, d, a.contiguity[d]), b.divisibility[d], b.constancy[d]) if counts else 1
+        runs = min(a.aligned(d), b.divisibility[d], b.constancy[d]) if counts else 1
         constancy.append(max(runs, min(a.constancy[d], b.constancy[d])))
     ones, divisibility = (1,) * len(constancy), (1,) * len(constancy)
     if b.constant is not None and 0 < b.constant == _power(b.constant):
@@ -364,10 +369,10 @@ def _compare(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     for d in range(len(a.contiguity)):
         same = min(a.constancy[d], b.constancy[d])
         if predicate in ("slt", "sge", "ult", "uge"):
-            run = min(a.contiguity[d], a.divisibility[d], b.divisibility[d], b.constancy[d])
+            run = min(a.aligned(d), b.divisibility[d], b.constancy[d])
             same = max(same, run)
         elif predicate in ("sgt", "sle", "ugt", "ule"):
-            run = min(b.contiguity[d], b.divisibility[d], a.divisibility[d], a.constancy[d])
+            run = min(b.aligned(d), a.divisibility[d], a.constancy[d])
             same = max(same, run)
         steps.append(same)
     rank = len(steps)
@@ -398,7 +403,7 @@ def _bitcast(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
 
 
 def _resized(analysis: AxisAnalysis, op: Any) -> AxisInfo:
-    """Few bits wrap around at once, so that groups have to lie between two places where they do; 32 bits are taken not to."""
+    """Few bits wrap around at once, so that groups have to lie between two places where they do."""
     info = analysis.of(op.operands[0])
     bits = min(int(element_name(value.type)[1:]) for value in (op.operands[0], op.results[0]))
     if bits >= 32:

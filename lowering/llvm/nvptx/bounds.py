@@ -96,7 +96,7 @@ def bound_of(k: KernelLowering, mask: Any, axis: int, count: int) -> Bound | Non
         index, limit = op.operands if predicate in ("slt", "ult") else reversed(op.operands)
         if predicate not in ("slt", "ult", "sgt", "ugt") or element_name(index.type) not in ("i32", "i64"):
             return None
-        if k.axes.of(index).contiguity[own] < count or k.axes.of(limit).constancy[own] < count:
+        if k.axes.of(index).aligned(own) < count or k.axes.of(limit).constancy[own] < count:
             return None
         found = Bound(part, index, limit, predicate[0] + "lt", (), count)
     if found is None:

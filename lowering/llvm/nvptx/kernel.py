@@ -7,7 +7,7 @@ anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,7 @@ from .global_memory import (
 from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
+from .natural_numbers import Dividends, with_natural
 from .nodes import Held, Node, Range, Shape, Splat, Staged, holds, own_layout, viewed
 from .occupancy import holds_many_elements
 from .ordering import MemoryOrder
@@ -91,16 +92,23 @@ class GpuKernel:
 
 
 def lower_to_threads(
-    function: Any, target: GpuTarget, warps: int = 4, multiples: Mapping[int, int] | None = None
+    function: Any,
+    target: GpuTarget,
+    warps: int = 4,
+    multiples: Mapping[int, int] | None = None,
+    natural: Collection[int] | None = None,
 ) -> GpuKernel:
     """The code of one thread of `warps` warps that run one program together.
 
     multiples: parameter number → what its address or its value is known to be a multiple of, beyond what the text says.
+    natural: the divisions whose dividends are never negative (`natural_numbers.Dividends`); None: those of which that holds
+        in any launch.
 
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
     with no_collection():
+        function = with_natural(function, Dividends(function).always if natural is None else natural)
         function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
         has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
         kernel = _lowered(function, target, warps, multiples, has_producer)
@@ -346,7 +354,7 @@ class KernelLowering:
             facts["size"] = memory_size(pointee_name(op.operands[0].type))
             if is_tensor(result.type):
                 offset = self.axes.of(op.operands[1])
-                facts["runs"] = tuple(map(min, offset.contiguity, offset.divisibility))
+                facts["runs"] = tuple(map(offset.aligned, range(len(offset.contiguity))))
         elif elem == "i1" and is_tensor(result.type):
             facts["equal"] = self.axes.of(result).constancy
         if is_tensor(result.type):

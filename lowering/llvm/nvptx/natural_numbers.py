@@ -1,82 +1,113 @@
-"""Integers that are never negative unless something wraps around.
+"""Blocks that are divided and proven never to be negative.
 
-Consecutive numbers have consecutive remainders only where they are not negative: -16, -15, … mod 16 are 0, -15, …. A program's
-place times a constant could wrap to a negative number, and a text that gets that far has left its arrays long before.
+Consecutive numbers have consecutive remainders, and equal quotients, only where they are not negative: -16, -15, … mod 16 are
+0, -15, …, and -16, -15, … / 16 are -1, 0, …. Sums and products wrap, so whether a block is negative may depend on the arguments
+and the grid of a launch. A launch finds out what holds (`Dividends.at`), and runs the code for that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from ...tt.passes import constant_of
+from xdsl.dialects.builtin import UnitAttr
 
-_BUDGET = 64
-_START = frozenset({"tt.make_range", "tt.get_program_id", "tt.get_num_programs", "arith.extui"})
-_OF_ALL = frozenset(
-    {"arith.addi", "arith.muli", "arith.extsi", "arith.minsi", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape",
-     "tt.trans", "arith.trunci"}
-)  # fmt: skip
-_OF_THE_FIRST = frozenset({"arith.remsi", "arith.divsi"})
-"""A remainder has the sign of its dividend; divisors are taken to be positive."""
+from ...tt.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
+from ..syntax import is_tensor
 
-
-def is_natural(value: Any) -> bool:
-    """Whether a number, or every element of a block, counts something; False where that is not seen."""
-    return _Question().asks(value)
+_MARK = "joinery.natural"
+_DIVISIONS = frozenset({"arith.divsi", "arith.remsi"})
+_EXAMPLES = (1, 1024)
+"""What all numbers are in launches of one program that stand for easy ones: what is proven for none of them never is."""
+_MOST_KNOWN = 1024
+"""Different launches that are kept."""
 
 
-class _Question:
-    def __init__(self) -> None:
-        self.left = _BUDGET
-        self.open: set[Any] = set()  # values that loops carry, while what is added to them is looked at
+def is_natural(op: Any) -> bool:
+    """Whether a block that is divided is known never to be negative."""
+    return _MARK in op.attributes
 
-    def asks(self, value: Any) -> bool:
-        if value in self.open:
-            return True
-        self.left -= 1
-        if self.left < 0:
-            return False
-        number = constant_of(value)
-        if number is not None:
-            return number >= 0
-        op = value.owner
-        if not hasattr(op, "operands"):
-            return self._of_argument(value, op)
-        if op.name in _START:
-            return True
-        if op.name in _OF_ALL:
-            return all(self.asks(operand) for operand in op.operands)
-        if op.name in _OF_THE_FIRST:
-            return self.asks(op.operands[0])
-        match op.name:
-            case "arith.maxsi" | "arith.andi":
-                return any(self.asks(operand) for operand in op.operands)
-            case "arith.select":
-                condition, yes, no = op.operands
-                return (_is_minus_one(condition) or self.asks(yes)) and self.asks(no)
-            case "scf.for":
-                return self._carried(value, op.operands[3 + value.index], op.regions[0].block.last_op.operands[value.index])
-            case "scf.if":
-                ends = [region.block.last_op for region in op.regions if region.blocks]
-                return all(self.asks(end.operands[value.index]) for end in ends)
-        return False
 
-    def _of_argument(self, value: Any, block: Any) -> bool:
-        loop = block.parent_op()
-        if loop is None or loop.name != "scf.for":
-            return False
-        if value.index == 0:
-            return self.asks(loop.operands[0])
-        return self._carried(value, loop.operands[2 + value.index], block.last_op.operands[value.index - 1])
+def with_natural(function: Any, numbers: Collection[int]) -> Any:
+    """The function with a note at the divisions of these numbers that what they divide is never negative."""
+    if not numbers:
+        return function
+    noted = function.clone()
+    for number, op in enumerate(_divisions(noted)):
+        if number in numbers:
+            op.attributes[_MARK] = UnitAttr()
+    return noted
 
-    def _carried(self, value: Any, first: Any, following: Any) -> bool:
-        self.open.add(value)
-        found = self.asks(first) and self.asks(following)
-        self.open.discard(value)
+
+class Dividends:
+    """What the signed divisions of blocks of a function divide, by number, in the order of the text.
+
+    Attributes:
+        always: those that are never negative.
+        possible: those that are not in some launches.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._divisions = tuple(_divisions(function))
+        self.always, looked_at = self._proven(ANY_LAUNCH, range(len(self._divisions)))
+        self._open: tuple[int, ...] = ()
+        if looked_at:
+            rest = [number for number in range(len(self._divisions)) if number not in self.always]
+            launches = [
+                LaunchRanges(((1, 1),) * 3, {parameter: (size, size) for parameter in looked_at}) for size in _EXAMPLES
+            ]
+            self._open = tuple(sorted({number for launch in launches for number in self._proven(launch, rest)[0]}))
+        self.possible = (*self.always, *self._open)
+        self._parameters = sorted(each for each in looked_at if each >= 0)
+        self._axes = sorted(-1 - each for each in looked_at if each < 0)
+        self._known: dict[tuple[Range | None, ...], tuple[int, ...]] = {}
+
+    def at(self, grid: tuple[int, int, int], words: Sequence[Any]) -> tuple[int, ...]:
+        """The numbers of those that are never negative in a launch."""
+        if not self._open:
+            return self.always
+        numbers = [word if isinstance(word := words[each], int) else None for each in self._parameters]
+        extents = [grid[axis] for axis in self._axes]
+        # By the length of numbers first: few different ones are looked at, however many launches there are.
+        found = self._of([*map(_as_long, numbers)], [*map(_as_long, extents)])
+        if len(found) < len(self.possible):
+            found = self._of([number if number is None else (number, number) for number in numbers], [(e, e) for e in extents])
         return found
 
+    def _of(self, numbers: Sequence[Range | None], extents: Sequence[Range | None]) -> tuple[int, ...]:
+        key = (*numbers, *extents)
+        found = self._known.get(key)
+        if found is None:
+            grid = [(1, 1)] * 3
+            for axis, extent in zip(self._axes, extents, strict=True):
+                assert extent is not None
+                grid[axis] = extent
+            sizes = {place: size for place, size in zip(self._parameters, numbers, strict=True) if size is not None}
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = (*self.always, *self._proven(LaunchRanges((grid[0], grid[1], grid[2]), sizes), self._open)[0])
+            self._known[key] = found
+        return found
 
-def _is_minus_one(condition: Any) -> bool:
-    """Whether a condition is that a divisor is -1, which `make_total` treats apart."""
-    op = condition.owner
-    return getattr(op, "name", "") == "arith.cmpi" and constant_of(op.operands[1]) == -1
+    def _proven(self, launch: LaunchRanges, among: Collection[int]) -> tuple[tuple[int, ...], set[int]]:
+        """Those of some divisions that are, and the parameters and axes that decide about the others."""
+        found, looked_at = [], set[int]()
+        for number in among:
+            ranges = IntegerRanges(launch)
+            if ranges.of(self._divisions[number].operands[0])[0] >= 0:
+                found.append(number)
+            else:
+                looked_at |= ranges.looked_at
+        return tuple(found), looked_at
+
+
+def _as_long(number: int | None) -> Range | None:
+    """Numbers of the same length in bits; None for negative ones."""
+    if number is None or number < 0:
+        return None
+    bits = number.bit_length()
+    return 1 << bits >> 1, (1 << bits) - 1
+
+
+def _divisions(function: Any) -> Iterator[Any]:
+    return (op for op in function.walk() if op.name in _DIVISIONS and is_tensor(op.results[0].type))

@@ -6,8 +6,11 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.llvm.nvptx.axis_info import MOST, AxisAnalysis, AxisInfo
+from joinery.lowering.llvm.nvptx.natural_numbers import Dividends, with_natural
 from joinery.lowering.tt.interpret import find_function, interpret
 from joinery.lowering.tt.text import parse
+
+from .wrapping import program
 
 
 def groups(values: np.ndarray, dim: int, size: int) -> np.ndarray:
@@ -31,8 +34,9 @@ def follow(text: str, *args: int) -> int:
     """Check every integer block of a function for these arguments; how many there were."""
     module = parse(text)
     function = find_function(module, None)
-    analysis = AxisAnalysis(function)
-    named = {result.name_hint: analysis.of(result) for op in function.walk() for result in op.results}
+    noted = with_natural(function, Dividends(function).at((2, 1, 1), args))
+    analysis = AxisAnalysis(noted)
+    named = {result.name_hint: analysis.of(result) for op in noted.walk() for result in op.results}
     checked = 0
 
     def look(step: jn.kernel.Step) -> None:
@@ -127,6 +131,7 @@ def test_the_facts_hold(n: int, m: int) -> None:
 
 def test_facts_that_make_wide_accesses() -> None:
     function = find_function(parse(TEXT), None)
+    function = with_natural(function, Dividends(function).possible)
     analysis = AxisAnalysis(function)
     named = {result.name_hint: analysis.of(result) for op in function.walk() for result in op.results}
     assert named["at"].contiguity == (64,)
@@ -188,12 +193,14 @@ tt.func public @f(%x: {array}, %o: {array}{parameters}) {{
 """)
 
 
-def loads_right(kernel: jn.kernel.Kernel, *more: int) -> None:
+def loads_right(kernel: jn.kernel.Kernel, *more: int) -> str:
+    """The PTX of the launch."""
     x = np.random.default_rng(2).normal(size=2560).astype(np.float32)
     found, expected = np.zeros(2048, np.float32), np.zeros(2048, np.float32)
     kernel.interpret(2, x, expected, *more)
     kernel.launch(2, x, found, *more, device="ptxsim", sanitize=True)
     assert np.array_equal(found, expected)
+    return list(kernel._gpu._codes.values())[-1].ptx
 
 
 BY_N = """%ns = tt.splat %n : i32 -> tensor<1024xi32>
@@ -204,8 +211,9 @@ BY_N = """%ns = tt.splat %n : i32 -> tensor<1024xi32>
 def test_remainders_by_a_multiple_of_16_are_loaded_wide(n: int) -> None:
     """The columns of a matrix, wrapped around at its end. Remainders are written out for a divisor of 0 before."""
     kernel = loading(BY_N, ", %n: i32 {tt.divisibility = 16 : i32}")
-    assert "ld.global.v4" in kernel.ptx("sm_80")
-    loads_right(kernel, n)
+    assert "ld.global.v4" in loads_right(kernel, n)
+    assert "ld.global.v4" in kernel.gpu_code("sm_80", bounded=True).ptx
+    assert "ld.global.v4" not in kernel.ptx("sm_80")  # in 2**21 programs places wrap around
 
 
 @pytest.mark.parametrize("n", [-1, 1, 7, 100])
@@ -217,7 +225,7 @@ def test_remainders_by_any_number(n: int) -> None:
 
 @pytest.mark.parametrize("quotient", ["", "%g = arith.divsi %c, %n : i32", "%g = arith.remsi %c, %n : i32"])
 def test_programs_in_groups_load_remainders_wide(quotient: str) -> None:
-    """The number of a program in its group is never negative, as far as the number of groups is not."""
+    """The number of a program in its group is not negative where that of groups is not, and neither wraps."""
     lines = f"""%c = arith.addi %pid, %pid : i32
   {quotient or "%g = arith.addi %c, %pid : i32"}
   %gs = tt.splat %g : i32 -> tensor<1024xi32>
@@ -226,8 +234,8 @@ def test_programs_in_groups_load_remainders_wide(quotient: str) -> None:
   %j = arith.addi %scaled, %r : tensor<1024xi32>
   %offsets = arith.remsi %j, %sixteens : tensor<1024xi32>"""
     kernel = loading(lines, ", %n: i32")
-    assert "ld.global.v4" in kernel.ptx("sm_80")
-    loads_right(kernel, 3)
+    assert "ld.global.v4" in loads_right(kernel, 3)
+    assert "ld.global.v4" not in kernel.ptx("sm_80")
 
 
 @pytest.mark.parametrize("start", [-512, -16, -8, 0, 16])
@@ -306,3 +314,47 @@ def test_what_is_no_promise(name: str, said: str) -> None:
     kernel = loading(f"%offsets = arith.addi %r, %r {{tt.{name} = {said}}} : tensor<1024xi32>")
     assert "ld.global.v" not in kernel.ptx("sm_80")
     loads_right(kernel)
+
+
+PLACES = """%big = arith.constant 1431655744 : i32
+  %b = arith.muli %pid, %big : i32
+  %bs = tt.splat %b : i32 -> tensor<1024xi32>
+  %at = arith.addi %bs, %r : tensor<1024xi32>
+  %n = arith.constant dense<64> : tensor<1024xi32>"""
+
+
+@pytest.mark.parametrize("grid", [1, 2, 3])
+@pytest.mark.parametrize("last", ["%q = arith.remsi %at, %n", "%q = arith.divsi %at, %n"])
+def test_places_that_wrap_around_before_they_are_divided(last: str, grid: int) -> None:
+    """The third program's is negative: a launch of two has wide loads, one of three does not."""
+    kernel = loading(f"""{PLACES}
+  {last} : tensor<1024xi32>
+  %m = arith.remsi %q, %n : tensor<1024xi32>
+  %offsets = arith.addi %m, %n : tensor<1024xi32>""")
+    x = np.arange(2560, dtype=np.float32)
+    found, expected = np.zeros(1024 * grid, np.float32), np.zeros(1024 * grid, np.float32)
+    kernel.interpret(grid, x, expected)
+    kernel.launch(grid, x, found, device="ptxsim")
+    assert np.array_equal(found, expected)
+    (code,) = kernel._gpu._codes.values()
+    assert ("ld.global.v4" in code.ptx) == (grid < 3 and "remsi" in last)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hashes(seed: int) -> None:
+    case = program(seed)
+    expected = case.run()
+    found = case.run(device="ptxsim", target=("sm_80", "sm_90a")[seed % 2], warps=(1, 2)[seed // 2 % 2])
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(case.run(device="cpu"), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 300, 20))
+def test_more_hashes(first: int) -> None:
+    for seed in range(first, first + 20):
+        case = program(seed)
+        expected = case.run()
+        for target, warps in (("sm_80", 1), ("sm_90a", 4)):
+            found = case.run(device="ptxsim", target=target, warps=warps)
+            np.testing.assert_array_equal(found, expected, f"seed {seed}, {target}, {warps} warps")

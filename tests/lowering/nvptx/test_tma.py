@@ -377,7 +377,7 @@ def test_tensors_that_fit_no_map(shape: tuple[int, ...], strides: tuple[int, ...
     kernel = copy("8x32", "f32")
     target = jn.TensorDescriptor(np.zeros((8, 32), np.float32))
     launched(kernel, source, target)
-    ((_, _, _, described, _),) = kernel._gpu._codes
+    ((_, _, _, described, *_),) = kernel._gpu._codes
     assert described == ((0, 1) if fits else (1,))
 
 
@@ -386,11 +386,11 @@ def test_tensors_that_share_memory_get_no_map() -> None:
     array[:8] = 1
     kernel = copy("8x32", "f32")
     kernel.launch((1,), jn.TensorDescriptor(array), jn.TensorDescriptor(array[16:]), device="ptxsim", target="sm_90a")
-    ((_, _, _, described, _),) = kernel._gpu._codes
+    ((_, _, _, described, *_),) = kernel._gpu._codes
     assert described in ((), (0, 1))  # views that do not overlap may have maps
     kernel = copy("8x32", "f32")
     kernel.launch((1,), jn.TensorDescriptor(array), jn.TensorDescriptor(array[4:]), device="ptxsim", target="sm_90a")
-    ((_, _, _, described, _),) = kernel._gpu._codes
+    ((_, _, _, described, *_),) = kernel._gpu._codes
     assert described == ()
 
 
@@ -414,7 +414,7 @@ def test_older_targets_have_wide_accesses_to_tensors_that_fit(
     kernel = copy("8x32", "f32")
     target = jn.TensorDescriptor(np.zeros((9, 36), np.float32), shape, strides)
     assert not launched(kernel, jn.TensorDescriptor(some((8, 64), "f32")), target, "sm_80")
-    (((_, _, _, described, _), code),) = kernel._gpu._codes.items()
+    (((_, _, _, described, *_), code),) = kernel._gpu._codes.items()
     assert described == ((0, 1) if fits else (0,))
     assert ("st.global.v2" in code.ptx) == (fits and shape[1] % 16 == 0)  # two elements per thread
 
