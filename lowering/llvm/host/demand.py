@@ -5,6 +5,9 @@ A block of 128 rows over 5 real ones is masked where it is loaded and where it i
 them, or those where one comparison (an `arith.cmpi` along that dimension) is true, because every reader looks only there. Roots
 then visit no others, and what they leave in scratch beyond is never read.
 
+A text compares once where it loads and again where it stores. Comparisons of equal values are one here: a product
+before the store then finds the limit that its own loads have set.
+
 Rows nobody computed may hold anything, so nothing that works on them may trap: divisors of integers are made safe before.
 """
 
@@ -14,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..syntax import attributes, is_tensor, shape_of
+from .equal_values import Comparisons
 
 ALL = "all"
 Demand = tuple[Any, ...]
@@ -35,36 +39,13 @@ def wide_dim(sizes: Sequence[int]) -> int | None:
     return wide[0] if len(wide) == 1 else None
 
 
-def limits_of(mask: Any) -> Demand:
-    """By dimension of a mask: a comparison that must hold where the mask is true, or ALL."""
-    sizes = shape_of(mask.type)
-    op: Any = getattr(mask, "op", None)
-    match None if op is None else op.name:
-        case "arith.cmpi" if wide_dim(sizes) is not None and attributes(op)["predicate"] in ("slt", "sle"):
-            return tuple([mask if size > 1 else ALL for size in sizes])
-        case "arith.andi":
-            left, right = (limits_of(operand) for operand in op.operands)
-            return tuple([b if a is ALL else a for a, b in zip(left, right, strict=True)])
-        case "tt.expand_dims":
-            axis = int(attributes(op)["axis"])
-            inner = limits_of(op.operands[0])
-            return (*inner[:axis], ALL, *inner[axis:])
-        case "tt.broadcast":
-            source = op.operands[0]
-            pairs = zip(limits_of(source), shape_of(source.type), sizes, strict=True)
-            return tuple([limit if before == after else ALL for limit, before, after in pairs])
-        case "tt.trans":
-            inner = limits_of(op.operands[0])
-            return tuple([inner[int(d)] for d in attributes(op)["order"]])
-    return (ALL,) * len(sizes)
-
-
 class Demands:
     """The demand for every block value of a function. `of` answers for one value."""
 
     def __init__(self, function: Any) -> None:
         body = function.body.blocks[0]
         self._found: dict[Any, Demand] = {}
+        self.comparisons = Comparisons(body)
         self._changed = False
         self._block(body)
 
@@ -73,6 +54,30 @@ class Demands:
         for dim, where in enumerate(self._found.get(value, ())):
             if where is not None and where is not ALL:
                 yield dim, where
+
+    def _limits(self, mask: Any) -> Demand:
+        """By dimension of a mask: a comparison that must hold where the mask is true, or ALL."""
+        sizes = shape_of(mask.type)
+        op: Any = getattr(mask, "op", None)
+        match None if op is None else op.name:
+            case "arith.cmpi" if wide_dim(sizes) is not None and attributes(op)["predicate"] in ("slt", "sle"):
+                where = self.comparisons.outermost(mask)
+                return tuple([where if size > 1 else ALL for size in sizes])
+            case "arith.andi":
+                left, right = (self._limits(operand) for operand in op.operands)
+                return tuple([b if a is ALL else a for a, b in zip(left, right, strict=True)])
+            case "tt.expand_dims":
+                axis = int(attributes(op)["axis"])
+                inner = self._limits(op.operands[0])
+                return (*inner[:axis], ALL, *inner[axis:])
+            case "tt.broadcast":
+                source = op.operands[0]
+                pairs = zip(self._limits(source), shape_of(source.type), sizes, strict=True)
+                return tuple([limit if before == after else ALL for limit, before, after in pairs])
+            case "tt.trans":
+                inner = self._limits(op.operands[0])
+                return tuple([inner[int(d)] for d in attributes(op)["order"]])
+        return (ALL,) * len(sizes)
 
     def _need(self, value: Any, demand: Sequence[Any]) -> None:
         if not is_tensor(value.type):
@@ -95,7 +100,7 @@ class Demands:
         match op.name:
             case "tt.store" if is_tensor(op.ptr.type):
                 rank = len(shape_of(op.ptr.type))
-                where = (ALL,) * rank if op.mask is None else limits_of(op.mask)
+                where = (ALL,) * rank if op.mask is None else self._limits(op.mask)
                 self._need(op.value, where)
                 for operand in (op.ptr, op.mask):
                     if operand is not None:
@@ -157,7 +162,7 @@ class Demands:
         demand = self._result(op.results[0])
         self._need(condition, demand)
         self._need(outside, demand)
-        limits = limits_of(condition)
+        limits = self._limits(condition)
         self._need(inside, [a if b is ALL or a is not ALL else b for a, b in zip(demand, limits, strict=True)])
 
     def _along(self, op: Any) -> None:

@@ -3,6 +3,9 @@
 The micro-kernel keeps an MR × (NV · lanes) tile of the result in registers and streams k (`panels.py`; A is not packed: its
 elements are broadcast from memory). It wants B contiguous along n; B blocks that are not (keys in attention) are transposed
 into scratch once per block.
+
+A mask that cuts an operand makes the product shorter: where both operands are zero, nothing is added. Where one is zero and
+the other is not, the products are 0 · x, NaN for an infinite x or NaN, and are formed as well (`ragged_products.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....promotion.errors import UnsupportedError
-from ..elementwise import constant, memory_element, register_element
+from ..elementwise import NARROW, constant, memory_element, register_element
 from ..ir import V
 from .combine import Combine
 from .coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from .evaluate import Evaluator
 from .nodes import Load, Map, Node, Splat, Stored, View, view
-from .panels import PACK_ROWS, Columns, Panel
+from .panels import PACK_ROWS
+from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 from .reducing import reduce
 from .roots import Roots
 
@@ -34,6 +38,10 @@ class Operand:
     row: V
     column: V
     bounds: tuple[Bound, ...]
+
+    def limits(self, dim: int) -> set[str]:
+        """What its mask limits a dimension to."""
+        return {bound.limit.ref for bound in self.bounds if bound.dim == dim}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,28 +198,33 @@ class Dots:
         if fresh and not overwrite:
             self.roots.materialize(c, target, wanted.result)
         tf32 = precision == "tf32" and c.elem == "f32"
-        left = self._operand(a, c.elem, False, tf32)
-        right = self._operand(b, c.elem, True, tf32, wanted.right)
-        self._multiply(left, right, target, c, a.shape[1], not overwrite, wanted.result)
+        elem = _summed(c.elem)
+        left = self._operand(a, elem, False, tf32)
+        right = self._operand(b, elem, True, tf32, wanted.right)
+        self._multiply(left, right, target, c, a.shape[1], not overwrite, wanted.result, finite=elem[0] == "i")
+        if elem != c.elem:
+            sums = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
+            self.roots.materialize(_rounded(sums, c.elem), target, wanted.result)
         return target
 
     def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
         """A product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
         tf32 = precision == "tf32" and c.elem == "f32"
         multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
-        rows = self._converted(a, c.elem, tf32)
-        column = view(self.roots.materialize(self._converted(b, c.elem, tf32)), a.shape, (1, None))
-        product = Map(a.shape, c.elem, multiply, (rows, column))
+        elem = _summed(c.elem)
+        rows = self._converted(a, elem, tf32)
+        column = view(self.roots.materialize(self._converted(b, elem, tf32)), a.shape, (1, None))
+        product = Map(a.shape, elem, multiply, (rows, column))
         left, right, total = object(), object(), object()
-        combine = Combine(
-            (left, right), ((add, c.elem, total, (left, right), (c.elem, c.elem), {}),), (total,)
-        )
+        combine = Combine((left, right), ((add, elem, total, (left, right), (elem, elem), {}),), (total,))
         sums = reduce(self.roots, [product], 1, combine)[0]
         assert isinstance(sums, Stored)
-        result = Stored(c.shape, c.elem, sums.pointer, (sums.strides[0], 0), sums.memory)
-        if into is None and is_zero(c):
+        result: Node = Stored(c.shape, elem, sums.pointer, (sums.strides[0], 0), sums.memory)
+        if into is not None or not is_zero(c):
+            result = Map(c.shape, elem, add, (self._converted(c if into is None else into, elem, False), result))
+        elif isinstance(result, Stored) and elem == c.elem:
             return result
-        return self.roots.materialize(Map(c.shape, c.elem, add, (c if into is None else into, result)), into)
+        return self.roots.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
 
     def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None) -> Stored:
         """int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""
@@ -231,7 +244,7 @@ class Dots:
             second = Operand(ev.f.gep(right.pointer, ev.s.mul(offset, right.row), "float"), right.row, right.column,
                              self._shifted(right.bounds, 0, offset))  # fmt: skip
             zeros = Splat(c.shape, "f32", constant(0.0, "f32"))
-            self._multiply(first, second, partial, zeros, size, False)
+            self._multiply(first, second, partial, zeros, size, False, finite=True)
             rounded = Map(c.shape, "i32", "arith.fptosi", (partial,))
             self.roots.materialize(Map(c.shape, "i32", "arith.addi", (target, rounded)), target)
         return target
@@ -255,9 +268,10 @@ class Dots:
 
     def _multiply(
         self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool,
-        wanted: Sequence[Bound] = (),
+        wanted: Sequence[Bound] = (), *, finite: bool,
     ) -> None:  # fmt: skip
-        ev, f = self.ev, self.ev.f
+        """`finite`: no element of an operand is NaN or infinite."""
+        ev = self.ev
         rows, columns = c.shape
         element = target.memory
         n = ev.target.vector_bytes // memory_size_of(element)
@@ -273,28 +287,34 @@ class Dots:
         j = j if j.ref == wanted_j.ref else ev.s.min(j, wanted_j)
         ldc = ev.s.constant(target.strides[0] or max(columns, n))
         unit = left.column.ref == "1"
-        registers = ev.target.registers
         vectors = next((v for v in self._widths() if columns >= v * n), 0)
-        wide: Panel | None = None
-        extra: list[V] = []
-        start = ev.s.constant(0)
+        packed: V | None = None
         if vectors:
             far = not right.row.ref.isdigit() or int(right.row.ref) > NEAR_COLUMNS
             if far and rows >= PACK_ROWS and unit:
-                extra = [ev.scratch((depth, vectors * n), c.elem).pointer]
-            start = ev.s.round_down(j, vectors * n)
-            if start.ref != "0":
-                wide = Panel(element, n, vectors, unit, registers, packs=bool(extra))
-        narrow = Panel(element, n, 1, unit, registers, masked=True) if start.ref != j.ref else None
-        flag = V("true" if accumulate else "false", "i1")
-        before = [left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc, m]
-        if wide is not None and j.ref == str(vectors * n):
-            f.call(f.module.provide(wide), "void", [*before, k, flag, *extra])
-        elif wide is not None or narrow is not None:
-            f.call(f.module.provide(Columns(wide, narrow)), "void", [*before, j, k, flag, *(extra if wide else ())])
+                packed = ev.scratch((depth, vectors * n), c.elem).pointer
+        panels = Panels(element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed)
+        factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
+        panels.multiply(ev, factors, Region(m, j, k), accumulate)
+        missing = Missing(
+            bool(left.limits(1) - right.limits(0)), bool(right.limits(0) - left.limits(1)),
+            bool(left.limits(0) - whole.limits(0)), bool(right.limits(1) - whole.limits(1)),
+        )  # fmt: skip
+        if missing.anything() and not finite:
+            regions = Region(m, j, k), Region(wanted_m, wanted_j, ev.s.constant(depth))
+            deep = self._limit(depth, (left, 1)), self._limit(depth, (right, 0))
+            add_zeros(ev, panels, factors, missing, regions, deep)
 
 
 def is_zero(node: Node) -> bool:
     return isinstance(node, Splat) and node.value.ref in (constant(0, node.elem).ref, "zeroinitializer")
 
 
+def _summed(elem: str) -> str:
+    """The element type in which a product with results of this type is summed up; 16-bit floats are rounded at the end."""
+    return "f32" if elem in NARROW else elem
+
+
+def _rounded(sums: Node, elem: str) -> Map:
+    """Sums of float32 as 16-bit floats."""
+    return Map(sums.shape, elem, "arith.truncf", (sums,))

@@ -165,14 +165,20 @@ class KernelLowering:
         raise InternalError(f"host lowering: value of type {value.type} has no definition yet")
 
     def limits(self, value: Any) -> list[Bound]:
-        """Bounds beyond which nobody reads a block value, as far as their limits are known by now."""
+        """Bounds beyond which nobody reads a block value, as far as their limits are known here."""
+        if self._demands is None:
+            return []
         found = []
-        for dim, comparison in self._demands.of(value) if self._demands is not None else ():
-            node = self.nodes.get(comparison)
-            bound = node.attrs.get("bound") if isinstance(node, Map) else None
-            if node is not None and bound is not None and bound.dim == wide_dim(node.shape):
-                found.append(Bound(dim, bound.limit))
+        for dim, comparison in self._demands.of(value):
+            limit = self.ev.s.known(self._compared(comparison))
+            if limit is not None:
+                found.append(Bound(dim, limit))
         return found
+
+    def _compared(self, comparison: Any) -> tuple[str, ...]:
+        """Names the limit of a comparison, and of all that compare the same."""
+        assert self._demands is not None
+        return ("compared", str(self._demands.comparisons.number(comparison)))
 
     def _unread(self, node: Node, bound: Bound) -> bool:
         """Whether nobody reads the node's block beyond the bound."""
@@ -298,6 +304,8 @@ class KernelLowering:
             bound = bound_of(self.ev.s, facts["predicate"], *operands)
             if bound is not None and self.exact_operands(op, operands):
                 facts["bound"] = bound
+                if self._demands is not None and bound.dim == wide_dim(shape):
+                    self.ev.s.remember(self._compared(result), bound.limit)
         if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
             inverse = _inverse(operands[1])
             if inverse is not None:

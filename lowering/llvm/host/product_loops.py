@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...tt.passes import constant_of, is_pure
-from ..elementwise import memory_size, register_element
+from ..elementwise import NARROW, memory_size, register_element
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from .coordinates import Bound, decompose_mask
@@ -59,6 +59,8 @@ def product_loop(k: KernelLowering, op: Any, advancing: Mapping[int, Advance]) -
     if len(list(arguments[accumulator].uses)) != 1 or len(list(dot.results[0].uses)) != 1:
         return None
     if len(shape_of(dot.operands[0].type)) != 2:
+        return None
+    if element_name(dot.results[0].type) in NARROW:  # every turn rounds its sum
         return None
     for inner in body.ops:
         plain = is_pure(type(inner)) or (inner.name == "tt.load" and not attributes(inner).get("isVolatile"))

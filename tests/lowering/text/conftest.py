@@ -54,3 +54,9 @@ def _like(array: np.ndarray, base: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def agree() -> Callable[..., tuple[Any, ...]]:
     return _agree
+
+
+@pytest.fixture
+def same() -> Callable[[Any, Any], None]:
+    """Asserts that two arrays hold the same bits, or NaN both."""
+    return _same
