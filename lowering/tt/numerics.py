@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -278,25 +279,53 @@ def clamp(x: Any, low: Any, high: Any, propagate_nan: bool) -> Any:
 
 
 def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
-    """x·y + z with one rounding for float32 and below; for float64 the error is below 2**-52 units in the
-    last place.
+    """x·y + z with one rounding, for float32 and float64.
 
-    Error-free transformations by Dekker (product) and Knuth (sum); the float32 result is rounded to odd
-    first.
+    Error-free transformations by Dekker (product) and Knuth (sum), of which the part below the result is rounded to odd
+    (S. Boldo, G. Melquiond). For float64 they are that where nothing overflows and no error term is denormal; elsewhere the
+    result is computed with fractions.
     """
-    x, y, z = (np.asarray(value) for value in (x, y, z))
+    x, y, z = np.broadcast_arrays(x, y, z)
     if x.dtype != np.float64:
-        product = x.astype(np.float64) * y.astype(np.float64)
-        total, error = _two_sum(product, z.astype(np.float64))
-        bits = np.asarray(total).view(np.int64)
-        inexact = (error != 0) & np.isfinite(total)
-        toward_zero = np.where(inexact & ((error < 0) != (total < 0)), bits - 1, bits)
-        odd = np.where(inexact, toward_zero | 1, bits).view(np.float64)
-        return odd.astype(x.dtype)
+        total, error = _two_sum(x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64))
+        return _to_odd(total, error).astype(x.dtype)
+    # right where an operand is zero, infinite or NaN: a product of finite numbers is finite
+    plain = np.where(np.isfinite(x) & np.isfinite(y) & np.isinf(z), z, x * y + z)
+    return _exact_fma(x, y, z, plain)[()]
+
+
+def _exact_fma(x: Array, y: Array, z: Array, plain: Array) -> Array:
     product, low = _two_product(x, y)
-    total, error = _two_sum(product, z)
-    exact = total + (error + low)
-    return np.where(np.isfinite(exact), exact, x * y + z)
+    upper, rest = _two_sum(z, low)
+    total, error = _two_sum(product, upper)
+    near = total + _to_odd(*_two_sum(error, rest))
+    factors = (x != 0) & (y != 0) & np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
+    inside = (_is_between(x, 400) & _is_between(y, 400)) & (np.abs(z) <= 2.0**900)
+    result = np.where(factors & inside, near, plain)
+    for at in np.argwhere(factors & ~inside):
+        here = tuple(at)
+        result[here] = _fma_of_fractions(float(x[here]), float(y[here]), float(z[here]))
+    return result
+
+
+def _is_between(values: Array, exponent: int) -> Any:
+    return (np.abs(values) >= 2.0**-exponent) & (np.abs(values) <= 2.0**exponent)
+
+
+def _fma_of_fractions(x: float, y: float, z: float) -> float:
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def _to_odd(total: Any, error: Any) -> Any:
+    """A float64 sum, of which the rounding error is known, rounded to odd."""
+    bits = np.asarray(total).view(np.int64)
+    inexact = (error != 0) & np.isfinite(total)
+    toward_zero = np.where(inexact & ((error < 0) != (total < 0)), bits - 1, bits)
+    return np.where(inexact, toward_zero | 1, bits).view(np.float64)
 
 
 def _two_sum(x: Any, y: Any) -> tuple[Any, Any]:

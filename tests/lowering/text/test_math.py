@@ -50,3 +50,39 @@ def test_composed_functions(name: str, elem: str) -> None:
         good |= np.isnan(got) & np.isnan(wanted)
         assert good.all(), (x[~good], y[~good], got[~good], wanted[~good])
         assert (np.signbit(got) == np.signbit(wanted))[~np.isnan(wanted)].all()
+
+
+def triples(dtype: np.dtype, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Factors and summands: any bits, and products that a summand nearly cancels, with exponents all over the range."""
+    rng = np.random.default_rng(7)
+    bits, limits = np.dtype(f"u{dtype.itemsize}"), ml_dtypes.finfo(dtype)
+    x, y, z = (rng.integers(0, 1 << 8 * dtype.itemsize, n, bits.type).view(dtype) for _ in range(3))
+    for part in range(1, 4):
+        here = slice(part * n // 4, (part + 1) * n // 4)
+        size = n // 4
+        scale = np.ldexp(1.0, rng.integers(limits.minexp, limits.maxexp, size)) if part > 1 else np.ones(size)
+        other = 1 / scale if part == 2 else np.ldexp(1.0, rng.integers(-8, 9, size))
+        x[here] = ((1 + rng.random(size)) * scale).astype(dtype)
+        y[here] = ((1 + rng.random(size)) * other).astype(dtype)
+        z[here] = -(x[here] * y[here]) * (1 + rng.integers(-2, 3, size) * np.float64(limits.eps)).astype(dtype)
+    x[:2], y[:2], z[:2] = (2.0, 1.5), (limits.max, 1.5), (-limits.max, 0.0)
+    return x, y, z
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+@pytest.mark.parametrize("elem", DTYPES)
+def test_fused_multiply_add(agree, elem: str) -> None:
+    """The definition against the processor's instruction."""
+    n = 4096
+    x, y, z = triples(np.dtype(DTYPES[elem]), n)
+    pointers, block = f"tensor<{n}x!tt.ptr<{elem}>>", f"tensor<{n}x{elem}>"
+    lines = "".join(
+        f"%b{p} = tt.splat %{p} : !tt.ptr<{elem}> -> {pointers}\n%p{p} = tt.addptr %b{p}, %r : {pointers}, tensor<{n}xi32>\n"
+        for p in "xyzo"
+    ) + "".join(f"%v{p} = tt.load %p{p} : {pointers}\n" for p in "xyz")
+    text = (
+        f"tt.func public @f({', '.join(f'%{p}: !tt.ptr<{elem}>' for p in 'xyzo')}) {{\n"
+        f"%r = tt.make_range {{end = {n} : i32, start = 0 : i32}} : tensor<{n}xi32>\n{lines}"
+        f"%s = math.fma %vx, %vy, %vz : {block}\ntt.store %po, %s : {pointers}\ntt.return\n}}"
+    )
+    agree(text, 1, x, y, z, np.zeros(n, x.dtype))
