@@ -6,12 +6,14 @@ import textwrap
 from collections.abc import Sequence
 
 WIDTH = 80
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\r\t"}
+"""Names and texts come from files: what moves the cursor or sets colours is shown instead."""
 
 
 def wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
     """Every line of the text within 80 columns, as far as its words allow."""
     lines = []
-    for line in text.splitlines():
+    for line in text.translate(_CONTROLS).splitlines():
         own = indent + line[: len(line) - len(line.lstrip())]
         lines += textwrap.wrap(
             line.strip(), WIDTH, initial_indent=own, subsequent_indent=own + hanging,

@@ -199,7 +199,7 @@ class GpuKernels:
         multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
         code = self.code(target, warps, multiples, described, (grid, values))
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
-        kernel = Module(code.ptx).kernel(code.lowered.name)
+        kernel = Module(code.ptx).kernel(code.lowered.symbol)
         try:
             result = kernel.launch(grid, None, values, shared=code.lowered.shared_bytes, level=level)
         except PtxCheckError as error:

@@ -54,7 +54,7 @@ def _compile_module(state: Lowered) -> None:
 def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
     """What a device needs of a kernel."""
     return KernelCode(
-        lowered.name,
+        lowered.symbol,
         lowered.target.name,
         ptx,
         lowered.target.ptx,

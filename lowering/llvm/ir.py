@@ -6,14 +6,20 @@ Values carry their LLVM type, so emitters read like arithmetic; intrinsics are d
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...promotion.errors import InternalError
+
 if TYPE_CHECKING:
     from .sharing import SharedFunction
+
+
+_NAME = re.compile(r"[A-Za-z_$][\w$.]*", re.ASCII)
 
 
 class V(NamedTuple):
@@ -180,6 +186,7 @@ class Module:
 
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
+            _check_name(name)
             self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
 
     def provide(self, function: SharedFunction) -> str:
@@ -198,6 +205,12 @@ class Module:
         metadata = [f"!{number} = {text}" for number, text in self.metadata.items()]
         declarations = [d for n, d in self.declarations.items() if n not in self.functions]
         return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", *metadata, ""])
+
+
+def _check_name(name: str) -> None:
+    """Names are printed as they are: callers bring what a user wrote into this form."""
+    if not _NAME.fullmatch(name):
+        raise InternalError(f"{name!r} is no name of LLVM IR")
 
 
 class Loop:
@@ -229,6 +242,7 @@ class Function:
 
         numbering: an instruction without effects is not printed a second time where the first dominates.
         """
+        _check_name(name)
         self.module = module
         self.name = name
         self.params = [V(f"%{n}", t if t[0] == "<" else t.split(" ")[0]) for t, n in params]

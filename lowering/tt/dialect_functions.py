@@ -40,6 +40,7 @@ from xdsl.traits import (
 from . import types as t
 from .attributes import PROGRAM_AXES, ProgramAxis, enum_name
 from .checks import BlockSizes, expect_types, fail
+from .limits import MAX_NAME
 from .symbols import find_symbol
 
 
@@ -59,6 +60,9 @@ class FuncOp(IRDLOperation):
     traits = traits_def(IsolatedFromAbove(), SymbolOpInterface())
 
     def verify_(self) -> None:
+        name = self.sym_name.data
+        if not name or not name.isprintable() or len(name) > MAX_NAME:
+            fail(self, f"the name {name[:80]!r} is empty, longer than {MAX_NAME}, or has characters that cannot be printed")
         inputs = self.function_type.inputs.data
         if self.arg_attrs is not None and len(self.arg_attrs.data) != len(inputs):
             fail(self, f"{len(self.arg_attrs.data)} argument attributes for {len(inputs)} arguments")

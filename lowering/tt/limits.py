@@ -32,3 +32,6 @@ MAX_INTEGER_WIDTH = 128
 
 MAX_SHAPE = 256
 """Characters of the shape of a block."""
+
+MAX_NAME = 4096
+"""Characters of a function's name."""

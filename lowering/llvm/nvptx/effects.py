@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import Elected
@@ -50,7 +51,7 @@ class Assertion:
 def _assert(k: KernelLowering, op: Any) -> None:
     """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
     facts = attributes(op)
-    message = str(facts["message"] if "message" in facts else facts["msg"])
+    message = _checked(op, str(facts["message"] if "message" in facts else facts["msg"]))
     place, condition = source_place(op), op.operands[0]
     if k.is_alone:
         _fail_unless(k, k.scalar(condition), k.guard, Assertion(message, place, (), 0), "")
@@ -69,6 +70,7 @@ def _assert(k: KernelLowering, op: Any) -> None:
 
 def _fail_unless(k: KernelLowering, holds: V, elected: V | None, what: Assertion, where: str) -> None:
     file, line = what.place or UNKNOWN
+    file = file.replace("\0", "")
     function = f"{k.name}{where}"
     k.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
     fails = k.f.binary("xor", holds, V("true", "i1"))
@@ -84,7 +86,7 @@ def _fail_unless(k: KernelLowering, holds: V, elected: V | None, what: Assertion
 def _print(k: KernelLowering, op: Any) -> None:
     facts = attributes(op)
     program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
-    prefix, place = str(facts["prefix"]).replace("%", "%%"), "pid (%d, %d, %d)"
+    prefix, place = _checked(op, str(facts["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
     if not op.operands:
         with k.t.where(_one_of_copies(k, _in_order(k, ()))):
             _vprintf(k, f"{place}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))
@@ -146,6 +148,15 @@ def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
     assert not free[REGISTER]
     return k.t.elected(Elected(free[LANE], free[WARP]))
+
+
+def _checked(op: Any, value: str) -> str:
+    """A text of the user's, of which the run-time system sees what comes before a zero byte."""
+    if "\0" in value:
+        place = source_place(op)
+        where = f"{place[0]}:{place[1]}: " if place is not None else ""
+        raise UnsupportedError(f"{where}{op.name}: {value!r} has a zero byte, where texts end on a GPU; fix: leave it out")
+    return value
 
 
 def text(k: KernelLowering, value: str) -> V:

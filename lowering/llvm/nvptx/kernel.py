@@ -51,6 +51,7 @@ from .reductions import REDUCTIONS
 from .scans import SCANS
 from .shared import ALIGNMENT, SharedMemory
 from .specialised import Producer, may_have_a_producer
+from .symbols import symbol_of
 from .targets import MOST_WARPS, WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
@@ -68,6 +69,7 @@ ELEMENTWISE = frozenset(
 class GpuKernel:
     """LLVM IR of a block function for a GPU, and what a launch has to know.
 
+    name: that of the function, for messages.
     parameters: LLVM types of the parameters, in order.
     tensor_maps: what the last parameters are.
     producers: warps that only copy, besides those that compute.
@@ -85,6 +87,11 @@ class GpuKernel:
     producers: int = 0
     assertions: Mapping[str, Assertion] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
+
+    @property
+    def symbol(self) -> str:
+        """What the code calls it."""
+        return symbol_of(self.name)
 
     @property
     def threads(self) -> int:
@@ -166,7 +173,7 @@ class KernelLowering:
         self.module = Module(features=target.features)
         entry = function.body.blocks[0]
         params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(entry.args)]
-        self.f = Function(self.module, self.name, params, linkage="ptx_kernel", numbering=True)
+        self.f = Function(self.module, symbol_of(self.name), params, linkage="ptx_kernel", numbering=True)
         self.t = Threads(self.f, warps)
         self.shared = SharedMemory(self.t)
         self.moves = Moves(self.t, self.shared)

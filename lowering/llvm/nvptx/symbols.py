@@ -1,0 +1,25 @@
+"""What a kernel is called in PTX.
+
+Texts name functions by any string. PTX has letters, digits, `_` and `$`, and some names are taken: by functions that kernels
+call, by joinery's own, by what libraries on devices define. Other names get one that is made of their letters and a digest.
+
+Source: NVIDIA, "PTX ISA", "Identifiers".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$][A-Za-z0-9_$]+")
+_TAKEN = re.compile(r"jn_.*|__.*|WARP_SZ|v?printf|malloc|free|main|abort|mem(cpy|move|set|cmp)")
+_MOST = 200
+"""Letters of a name."""
+
+
+def symbol_of(name: str) -> str:
+    """The symbol of a function; its own name where that can be one."""
+    if len(name) <= _MOST and _IDENTIFIER.fullmatch(name) and not _TAKEN.fullmatch(name):
+        return name
+    letters = re.sub(r"[^A-Za-z0-9_$]+", "_", name)[:_MOST]
+    return f"jn_named_{letters}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
