@@ -28,6 +28,8 @@ _LOCATIONS: dict[str, str] = {
     "PromotionWarning": "promotion.errors",
     "SanitizerError": "lowering.tt.findings",
     "what_if": "graph.what_if",
+    "to_text": "graph.text",
+    "from_text": "graph.text",
     "result_type": "graph.result_types",
     "compile": "compiling",
     "load": "compiling",
@@ -62,10 +64,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f".{_LOCATIONS[name]}", __name__), name)
     elif name in (dtypes := _dtypes()):
         value = dtypes[name]
-    elif name in (functions := _functions()):
-        module, _, function = functions[name].partition(":")
-        recorded = importlib.import_module(".graph.recording", __name__).recorded
-        value = recorded(getattr(importlib.import_module(f".{module}", __name__), function))
+    elif name in _functions():
+        value = importlib.import_module(".graph.functions.exports", __name__).public(name)
     elif name in _PLANNED:
         raise AttributeError(f"joinery.{name} is planned, but not part of version {__version__}")
     else:

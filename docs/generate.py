@@ -72,7 +72,7 @@ NUMPY_OTHERWISE = {
     "negate": "negative", "is_nan": "isnan", "bitwise_not": "invert", "shift_left": "left_shift",
     "shift_right": "right_shift", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "cast": "astype",
     "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min", "permute": "transpose",
-    "concat": "concatenate", "gather": "take", "asinh": "arcsinh",
+    "concat": "concatenate", "gather": "take", "asinh": "arcsinh", "atan2": "arctan2",
     "acosh": "arccosh", "atanh": "arctanh", "is_inf": "isinf", "is_finite": "isfinite", "stdev": "std",
     "unsqueeze": "expand_dims", "flatten": "ravel", "repeat_interleave": "repeat", "transpose": "swapaxes",
 }  # fmt: skip

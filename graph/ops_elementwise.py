@@ -170,6 +170,8 @@ LOGIC = (
          _emit(int="@shift_left", uint="@shift_left"), dunder="lshift"),
     _row("shift_right", 2, "x >> y, of integers, with the sign kept for signed ones; beyond the width 0 (negative x: -1).",
          INTEGER_JOIN, _emit(int="@shift_right", uint="@shift_right"), dunder="rshift"),
+    _row("popcount", 1, "How many bits of x are set, in the dtype of x; of a bool it is x.", INTEGER_JOIN,
+         _emit(bool="@identity", int="math.ctpop", uint="math.ctpop")),
     _row("where", 3, "x where the bool condition holds, else y.", SELECT,
          _emit(bool="arith.select", int="arith.select", uint="arith.select", float="arith.select"), traits="any_dtype",
          onnx=("Where", 16)),

@@ -204,6 +204,14 @@ def bitwise_not(symbol: BoundSymbol, a: Array) -> Array:
     return np.invert(a)
 
 
+@row("popcount")
+def popcount(symbol: BoundSymbol, a: Array) -> Array:
+    if a.dtype.kind == "b":
+        return a
+    octets = np.ascontiguousarray(a).reshape(*a.shape, 1).view(np.uint8)
+    return np.asarray(np.unpackbits(octets, axis=-1).sum(-1), a.dtype)
+
+
 @row("shift_left")
 def shift_left(symbol: BoundSymbol, a: Array, amount: Array) -> Array:
     """Bits shifted out are lost; an amount outside [0, width) gives 0."""

@@ -9,8 +9,10 @@ from ..promotion.dtype import DType
 from ..promotion.errors import UserError
 from . import primitives, why
 from .dims import Extent, product
+from .errors import mistake
 from .indexing import index
 from .location import Location
+from .methods import Methods
 from .opdef import OpDef
 from .ops import OPS
 from .types import Shape, TensorType, shape_text
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 
-class Symbol:
+class Symbol(Methods):
     """A tensor that the graph will compute. Made by graphs, operators and functions, never directly.
 
     Attributes:
@@ -73,7 +75,7 @@ class Symbol:
 
     def __reduce__(self) -> NoReturn:
         raise UserError(
-            "a Symbol cannot be pickled; fix: keep the whole graph as text with joinery's graph.text.to_text"
+            "a Symbol cannot be pickled; fix: keep the whole graph as text with joinery.to_text"
         )
 
     # -- description ---------------------------------------------------------------------------------------------------
@@ -135,8 +137,13 @@ class Symbol:
         one = len(axes) == 1 and isinstance(axes[0], (tuple, list))
         return primitives.permute(self, axes[0] if one else axes)
 
-    def transpose(self, axis_1: int = -1, axis_2: int = -2) -> Symbol:
-        """Two axes swapped, by default the last two."""
+    def transpose(self, axis_1: int = -1, axis_2: int = -2, *more: int) -> Symbol:
+        """Two axes swapped, by default the last two. For all axes at once: `permute`."""
+        if more or isinstance(axis_1, (tuple, list)):
+            axes = axis_1 if isinstance(axis_1, (tuple, list)) else (axis_1, axis_2, *more)
+            raise mistake(
+                "transpose", f"{len(axes)} axes", (self,), "two axes to swap", f"x.permute({tuple(axes)}) reorders all"
+            )
         return primitives.transpose(self, axis_1, axis_2)
 
     def broadcast_to(self, shape: Any) -> Symbol:

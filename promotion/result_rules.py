@@ -12,7 +12,7 @@ from typing import Any
 
 from .dtype import DType, bool_
 from .errors import InternalError, UserError
-from .literals import check_literal, is_scalar
+from .literals import check_literal, is_scalar, scalar_rank
 from .rules import RuleSet, dtype_of
 
 
@@ -122,6 +122,8 @@ def _bool_only(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType
 
 def _integer_join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
     for position, operand in enumerate(operands):
+        if is_scalar(operand) and scalar_rank(operand) < 2:  # which integers fit, the join decides
+            continue
         own = _own(rule_set, operand)
         if not (own.is_integer or own.is_bool):
             raise UserError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import json
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,10 @@ SIGNATURES: dict[str, str] = {
     "mean": "x, axis=None, keepdims=False, dtype=None",
     "var": "x, axis=None, keepdims=False, correction=0, dtype=None",
     "stdev": "x, axis=None, keepdims=False, correction=0, dtype=None",
+    "atan2": "y, x",
+    "hypot": "x, y",
+    "copysign": "x, y",
+    "popcount": "x",
     "max": "x, y=None, axis=None, keepdims=False",
     "min": "x, y=None, axis=None, keepdims=False",
     "argmax": "x, axis=None, keepdims=False",
@@ -122,6 +127,14 @@ SIGNATURES: dict[str, str] = {
     "zeros": "graph, shape, dtype=DType(\"float32\")",
     "ones": "graph, shape, dtype=DType(\"float32\")",
     "zeros_like": "x, dtype=None",
+    "arange": "graph, start, stop=None, step=1, dtype=None",
+    "eye": "graph, n, m=None, k=0, dtype=DType(\"float32\")",
+    "tril": "x, k=0",
+    "triu": "x, k=0",
+    "one_hot": "indices, depth, dtype=DType(\"float32\"), axis=-1",
+    "roll": "x, shift, axis=None",
+    "to_text": "graph, locations=False",
+    "from_text": "text, arrays=None",
     "ones_like": "x, dtype=None",
     "dim": "name",
     "evaluate": "graph, *arrays",
@@ -144,7 +157,8 @@ METHODS: dict[str, str] = {
     "Symbol.bitcast": "self, dtype",
     "Symbol.reshape": "self, *shape",
     "Symbol.permute": "self, *axes",
-    "Symbol.transpose": "self, axis_1=-1, axis_2=-2",
+    "Symbol.transpose": "self, axis_1=-1, axis_2=-2, *more",
+    "Symbol.astype": "self, dtype",
     "Symbol.broadcast_to": "self, shape",
     "Symbol.__getitem__": "self, key",
     "TensorType": "dtype, shape, name=None",
@@ -247,6 +261,46 @@ def test_errors_are_also_pythons_own() -> None:
 def test_the_version_is_that_of_the_distribution() -> None:
     text = (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{jn.__version__}"\n' in text
+
+
+FUNCTION_METHODS = [
+    "sum", "prod", "mean", "var", "stdev", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "clip", "squeeze",
+    "unsqueeze", "flatten",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTION_METHODS)
+def test_methods_are_the_functions_of_the_same_names(name: str) -> None:
+    method = inspect.signature(getattr(jn.Symbol, name)).parameters
+    function = inspect.signature(getattr(jn, name)).parameters
+    own = [(key, parameter.default) for key, parameter in list(method.items())[1:]]
+    assert own == [(key, parameter.default) for key, parameter in list(function.items())[1:] if key != "y"]
+    assert f"(see joinery.{name})" in inspect.getdoc(getattr(jn.Symbol, name))
+    graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (1, 3), name="x")])
+    (x,) = graph.inputs
+    required = [1] if name in ("clip", "unsqueeze") else []
+    by_method, by_function = getattr(x, name)(*required), getattr(jn, name)(x, *required)
+    array = np.array([[0.5, -1.0, 2.0]], np.float32)
+    graph.output(by_method, by_function)
+    np.testing.assert_array_equal(*jn.evaluate(graph, array))
+    assert by_method.location.file == __file__
+    assert jn.what_if(graph, semantics="numpy").refusals == ()
+
+
+def test_methods_of_symbols_that_numpy_and_torch_users_expect() -> None:
+    (x,) = jn.Graph("g", inputs=[jn.TensorType(jn.float32, (2, 3), name="x")]).inputs
+    assert x.astype(jn.int8).dtype is jn.int8
+    assert x.T.shape == x.transpose().shape == (3, 2)
+    assert x.max(axis=1).shape == (2,)
+    assert x.reshape(-1).shape == x.reshape((6,)).shape == x.flatten().shape == (6,)
+    with pytest.raises(jn.UserError, match=r"transpose: 3 axes(.|\n)*x\.permute\(\(0, 2, 1\)\)"):
+        x.transpose(0, 2, 1)
+
+
+def test_help_calls_functions_by_their_names() -> None:
+    for name in ("sum", "max", "min", "any", "all", "divmod", "exp", "matmul"):
+        assert getattr(jn, name).__name__ == getattr(jn, name).__qualname__ == name
+        assert pydoc.render_doc(getattr(jn, name), renderer=pydoc.plaintext).splitlines()[2].startswith(f"{name}(")
 
 
 # --- names that are not there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ...promotion.dtype import float32
@@ -11,9 +12,34 @@ from ..errors import describe
 from ..graph import Graph
 from ..symbol import Symbol
 from ..types import as_shape
-from .building import symbol_of
+from .building import Function, symbol_of
+
+_FIRST = {"full": "graph, shape, value", "arange": "graph, stop", "eye": "graph, n"}
 
 
+def owner_of(op: str, graph: Any) -> Graph:
+    """The graph that was given, or that of the symbol that was given."""
+    owner = graph.graph if isinstance(graph, Symbol) else graph
+    if not isinstance(owner, Graph):
+        raise UserError(
+            f"{op}: the first argument must be a graph, or a symbol of it, not {describe(graph)}; "
+            f"fix: {op}({_FIRST.get(op, 'graph, shape')}), or x.graph for the graph of a symbol x"
+        )
+    return owner
+
+
+def creates(function: Function) -> Function:
+    """Decorates a function that makes a tensor from nothing: the graph that it needs is asked for before anything else is."""
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **options: Any) -> Symbol:
+        owner_of(function.__name__, options["graph"] if "graph" in options else arguments[0] if arguments else None)
+        return function(*arguments, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+@creates
 def full(graph: Graph | Symbol, shape: Any, value: Any, dtype: Any = None) -> Symbol:
     """A tensor of `value` everywhere.
 
@@ -23,12 +49,7 @@ def full(graph: Graph | Symbol, shape: Any, value: Any, dtype: Any = None) -> Sy
         value: a Python scalar that fits `dtype`, or a rank-0 symbol.
         dtype: by default that of the literal (int64, float32, bool).
     """
-    owner = graph.graph if isinstance(graph, Symbol) else graph
-    if not isinstance(owner, Graph):
-        raise UserError(
-            f"full: the first argument must be a graph, or a symbol of it, not {describe(graph)}; "
-            "fix: full(graph, shape, value), or x.graph for the graph of a symbol x"
-        )
+    owner = owner_of("full", graph)
     if isinstance(value, Symbol):
         scalar = value if dtype is None else primitives.cast(value, dtype)
     else:
@@ -36,11 +57,13 @@ def full(graph: Graph | Symbol, shape: Any, value: Any, dtype: Any = None) -> Sy
     return primitives.broadcast_to(scalar, as_shape(shape))
 
 
+@creates
 def zeros(graph: Graph | Symbol, shape: Any, dtype: Any = float32) -> Symbol:
     """A tensor of zeros. Arguments as in `full`."""
     return full(graph, shape, 0, dtype)
 
 
+@creates
 def ones(graph: Graph | Symbol, shape: Any, dtype: Any = float32) -> Symbol:
     """A tensor of ones. Arguments as in `full`."""
     return full(graph, shape, 1, dtype)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
 from ..ops import OPS
 
 _MODULES: dict[str, str] = {
@@ -10,6 +15,7 @@ _MODULES: dict[str, str] = {
         "tan sinh cosh asinh acosh atanh log10 cbrt"
     ),
     "special": "erfc",
+    "pairs": "atan2 hypot copysign",
     "conversion": "cast bitcast cast_like promote implicit_cast",
     "activations": (
         "softmax logsoftmax gelu silu prelu leaky_relu elu selu celu softplus mish softsign hard_sigmoid hard_swish "
@@ -25,9 +31,10 @@ _MODULES: dict[str, str] = {
     "shaping": (
         "reshape permute transpose broadcast_to expand squeeze unsqueeze flatten flip slice_tensor rebind size shape_to_tensor"
     ),
-    "joining": "concat stack split chunk tile repeat_interleave pad",
+    "joining": "concat stack split chunk tile repeat_interleave roll pad",
     "indexing": "gather take_along_axis",
     "creation": "full zeros ones zeros_like ones_like",
+    "triangles": "arange eye tril triu one_hot",
 }
 
 _BUILTINS = ("sum", "max", "min", "any", "all", "divmod")
@@ -43,3 +50,14 @@ EXPORTS.update(
     for module, names in _MODULES.items()
     for name in names.split()
 )
+
+
+@functools.cache
+def public(name: str) -> Callable[..., Any]:
+    """The public function of that name: its graph remembers the call, and `help` shows the name it is called by."""
+    module, _, function = EXPORTS[name].partition(":")
+    package = __package__.partition(".")[0]
+    recorded = importlib.import_module("..recording", __package__).recorded
+    found: Callable[..., Any] = recorded(getattr(importlib.import_module(f"{package}.{module}"), function))
+    found.__name__ = found.__qualname__ = name
+    return found

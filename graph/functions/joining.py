@@ -15,6 +15,7 @@ from ..shape import normalize_axis
 from ..symbol import Symbol
 from ..types import as_extent
 from .building import apply, symbol_of
+from .positions import counting
 
 
 def _tensors(op: str, values: Any) -> tuple[Symbol, ...]:
@@ -150,6 +151,45 @@ def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Symbol:
     apart = primitives.reshape(symbol, (*before, extent, 1, *after))
     wide = primitives.broadcast_to(apart, (*before, extent, count, *after))
     return primitives.reshape(wide, (*before, extent * count, *after))
+
+
+def roll(x: Any, shift: Any, axis: Any = None) -> Symbol:
+    """Elements moved by `shift` places along `axis`, those past the end to the front, as numpy.roll.
+
+    shift: an int or dim, or one per axis. axis: None rolls the flattened elements.
+    """
+    symbol = symbol_of("roll", x)
+    if axis is None:
+        flat = primitives.reshape(symbol, (product(symbol.shape),))
+        return primitives.reshape(_rolled(flat, _shift(symbol, shift), 0), symbol.shape)
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise mistake(
+            "roll", f"{len(shifts)} shifts for {len(axes)} axes", (symbol,), "one per axis", "roll(x, 1, axis=0)"
+        )
+    for place, count in zip(axes, shifts, strict=True):
+        with describing("roll", symbol):
+            where = normalize_axis(place, len(symbol.shape))
+        symbol = _rolled(symbol, _shift(symbol, count), where)
+    return symbol
+
+
+def _shift(x: Symbol, shift: Any) -> int | Dim:
+    if isinstance(shift, Dim):
+        return shift
+    if isinstance(shift, bool) or not hasattr(shift, "__index__"):
+        raise mistake("roll", f"the shift is {shift!r}", (x,), "an int or a size", "roll(x, 1, axis=0)")
+    return int(shift)
+
+
+def _rolled(x: Symbol, shift: int | Dim, axis: int) -> Symbol:
+    extent = x.shape[axis]
+    if isinstance(extent, int) and isinstance(shift, int):
+        count = shift % extent if extent else 0
+        return concat(_pieces(x, (extent - count, count), axis)[::-1], axis) if count else x
+    places = apply("mod", apply("sub", counting(x.graph, extent), shift), x.graph.as_symbol(extent))
+    return apply("gather", x, places, axis=axis)
 
 
 def pad(x: Any, widths: Any, mode: str = "constant", value: complex = 0) -> Symbol:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...promotion.dtype import int64
+from .. import primitives
+from ..dims import Extent
+from ..graph import Graph
 from ..symbol import Symbol
-from .building import apply
+
+_STORED = 1 << 16
+"""Up to this many positions are a constant; more are counted when the graph runs."""
+
+
+def counting(graph: Graph, extent: Extent) -> Symbol:
+    """0, 1, …, extent - 1, int64."""
+    if isinstance(extent, int) and extent <= _STORED:
+        return graph.constant(np.arange(extent, dtype=np.int64))
+    ones = primitives.broadcast_to(graph.scalar(1, int64), (extent,))
+    return graph.apply("cumsum", (ones,), {"axis": 0, "exclusive": True, "reverse": False})
 
 
 def positions(x: Symbol, axis: int) -> Symbol:
     """int64 positions along `axis` of `x`, of shape (n, 1, …, 1) so that they broadcast against `x`."""
-    extent, trailing = x.shape[axis], len(x.shape) - 1 - axis
-    shape = (extent, *(1,) * trailing)
-    if isinstance(extent, int):
-        return x.graph.constant(np.arange(extent, dtype=np.int64).reshape(extent, *(1,) * trailing))
-    ones = apply("broadcast_to", x.graph.constant(np.ones((1,) * len(shape), np.int64)), shape=shape)
-    return apply("cumsum", ones, axis=0, exclusive=True, reverse=False)
+    trailing = len(x.shape) - 1 - axis
+    return primitives.reshape(counting(x.graph, x.shape[axis]), (x.shape[axis], *(1,) * trailing))

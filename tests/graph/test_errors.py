@@ -170,7 +170,7 @@ CASES: list[tuple[str, Callable[[Any], Any], tuple[str, ...]]] = [
     ("byte order", lambda n: n.a + np.ones(3, ">f4"), ("non-native byte order", "newbyteorder")),
     ("no symbol", lambda n: jn.add(np.ones(3), 1),
         ("add: no operand is a Symbol, so there is no graph", "graph.constant(array)")),
-    ("no graph", lambda n: jn.zeros((2, 3), 0), ("full: the first argument must be a graph, or a symbol of it",)),
+    ("no graph", lambda n: jn.zeros((2, 3), 0), ("zeros: the first argument must be a graph, or a symbol of it",)),
     ("other graph", lambda n: n.a + graph().inputs[1], ("add: the operand belongs to graph 'model', the op to graph 'model'",
         "expected: operands of one graph")),
     ("truth", lambda n: bool(n.a > 0), ("the truth value of a Symbol is not known", "joinery.where(condition, x, y)")),

@@ -22,8 +22,8 @@ CONTRACT = {
     "map": (
         "add sub mul div floor_div mod trunc_div rem pow minimum maximum equal not_equal less less_equal greater greater_equal "
         "logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right "
-        "where negate abs sign sqrt rsqrt exp exp2 expm1 log log2 log1p sin cos asin acos atan tanh erf floor ceil round trunc "
-        "is_nan cast bitcast relu sigmoid"
+        "popcount where negate abs sign sqrt rsqrt exp exp2 expm1 log log2 log1p sin cos asin acos atan tanh erf floor ceil "
+        "round trunc is_nan cast bitcast relu sigmoid"
     ),
     "reduce": "reduce_sum reduce_prod reduce_max reduce_min argmax argmin",
     "scan": "cumsum",
@@ -40,7 +40,8 @@ SUGAR = (
     "thresholded_relu hardmax clip einsum gemm outer linear dot tensordot "
     "squeeze unsqueeze flatten transpose expand split chunk stack "
     "tile "
-    "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor"
+    "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor "
+    "atan2 hypot copysign arange eye tril triu one_hot roll"
 )
 INTERNAL = "exp_approximate erf_approximate div_approximate"
 """Maps without a public function, which expansions of composites use."""
@@ -105,6 +106,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "trunc": np.trunc, "is_nan": np.isnan, "relu": lambda x: np.maximum(x, 0), "sigmoid": scipy.special.expit,
     "exp_approximate": np.exp, "erf_approximate": scipy.special.erf, "div_approximate": np.true_divide,
     "trunc_div": lambda x, y: np.trunc(np.true_divide(x, y)), "pow": np.power,
+    "popcount": lambda x: sum((x >> bit) & 1 for bit in range(8 * x.itemsize)) if x.dtype.kind != "b" else x,
 }  # fmt: skip
 ROWS = [row for row in OPS.values() if row.kind == "map" and not row.attrs]
 VALUES = {

@@ -1,0 +1,102 @@
+"""Float functions of two operands that the op table does not have. Special values are as C99 Annex F says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from ...promotion.dtype import DType, float64
+from .. import primitives
+from ..graph import graph_of
+from ..symbol import Symbol
+from .building import apply, as_floats
+
+_PI = Fraction(31415926535897932384626433832795028841971693993751, 10**49)
+_Pair = Callable[[Symbol, Symbol], Symbol]
+
+
+def copysign(x: Any, y: Any) -> Symbol:
+    """|x| with the sign of `y`, zeros and NaN included. Bools and integers become the default float."""
+    value, sign = graph_of("copysign", x, y).promoted("copysign", (x, y), "div")
+    return _signed(value, sign)
+
+
+def hypot(x: Any, y: Any) -> Symbol:
+    """√(x² + y²) without overflow or underflow on the way. An infinite operand gives infinity, beside NaN too.
+
+    Bools and integers become the default float. Up to float32 it is computed in float64 and rounded once: within 1 ulp; float64
+    is within 4.
+    """
+    return _in_float("hypot", x, y, _hypot)
+
+
+def atan2(y: Any, x: Any) -> Symbol:
+    """The angle of the point (x, y) in [-π, π], as numpy.arctan2: within 2 ulp in float32.
+
+    Signed zeros and infinities are as in C: atan2(±0, -0) is ±π, atan2(±inf, -inf) is ±3π/4. Bools and integers become the
+    default float; 16-bit floats are computed in float32 and rounded once.
+    """
+    return _in_float("atan2", y, x, _atan2)
+
+
+def _in_float(op: str, first: Any, second: Any, function: _Pair) -> Symbol:
+    result, (a, b) = as_floats(op, first, second)
+    return primitives.cast(function(a, b), result)
+
+
+def _hypot(x: Symbol, y: Symbol) -> Symbol:
+    a, b = apply("abs", x), apply("abs", y)
+    infinite = (a == math.inf) | (b == math.inf)
+    if x.dtype is not float64:  # squares of all float32 numbers are numbers of float64
+        squares = [primitives.cast(side, float64) for side in (a, b)]
+        length = apply("sqrt", squares[0] * squares[0] + squares[1] * squares[1])
+        return apply("where", infinite, math.inf, primitives.cast(length, x.dtype))
+    large, small = apply("maximum", a, b), apply("minimum", a, b)
+    plain = (large == 0.0) | infinite
+    ratio = small / apply("where", plain, 1.0, large)
+    length = large * apply("sqrt", ratio * ratio + 1.0)
+    return apply("where", infinite, math.inf, apply("where", plain, large, length))
+
+
+def _atan2(y: Symbol, x: Symbol) -> Symbol:
+    """The arctangent of a number in [0, 1], and the rest of the circle by its symmetries. π and π/2 are sums of two floats."""
+    a, b = apply("abs", x), apply("abs", y)
+    large, small = apply("maximum", a, b), apply("minimum", a, b)
+    ratio = small / apply("where", large == 0.0, 1.0, large)
+    ratio = apply("where", (a == math.inf) & (b == math.inf), 1.0, ratio)
+    angle = apply("atan", ratio)
+    left = _is_negative(x)
+    steep = _less_than(_PI / 2, apply("where", left, -angle, angle))
+    flat = apply("where", left, _less_than(_PI, angle), angle)
+    return _signed(apply("where", b > a, steep, flat), y)
+
+
+def _less_than(number: Fraction, x: Symbol) -> Symbol:
+    """number - x, where `number` is closer to a sum of two floats than to one."""
+    high = float(number) if x.dtype.bits == 64 else _float32(number)
+    low = float(number - Fraction(high))
+    return high - (x - low)
+
+
+def _float32(number: Fraction) -> float:
+    """Rounded to 24 digits; `number` is not tiny."""
+    _, exponent = math.frexp(float(number))
+    scale = Fraction(2) ** (24 - exponent)
+    return float(round(number * scale) / scale)
+
+
+def _bits_of(x: Symbol) -> Symbol:
+    return primitives.bitcast(x, DType(f"uint{x.dtype.bits}"))
+
+
+def _is_negative(x: Symbol) -> Symbol:
+    """The sign bit; that of -0.0 is set."""
+    return apply("greater_equal", _bits_of(x), 1 << (x.dtype.bits - 1))
+
+
+def _signed(x: Symbol, sign: Symbol) -> Symbol:
+    """|x| with the sign bit of a value of the same dtype."""
+    top = 1 << (x.dtype.bits - 1)
+    return primitives.bitcast((_bits_of(x) & (top - 1)) | (_bits_of(sign) & top), x.dtype)

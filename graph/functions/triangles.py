@@ -1,0 +1,143 @@
+"""Ranges, identity and triangular matrices, one-hot vectors: masks of positions, which no kernel stores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...promotion.dtype import float32, float64, int64
+from ...promotion.errors import UserError
+from ...promotion.literals import check_literal, is_numpy_scalar, number_of
+from .. import primitives
+from ..checks import ShapeError
+from ..dims import Dim, Extent, maximum
+from ..errors import describe, describing, mistake
+from ..graph import Graph
+from ..reference_numerics import convert
+from ..shape import normalize_axis
+from ..symbol import Symbol
+from ..types import as_dtype, as_extent
+from .building import apply, symbol_of
+from .creation import creates, owner_of
+from .positions import counting
+
+
+@creates
+def arange(graph: Graph | Symbol, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Symbol:
+    """start, start + step, … up to but without `stop`, as numpy.arange; with one number, 0 up to it.
+
+    Args:
+        graph: the graph it belongs to, or any symbol of it; there is no current graph.
+        start, stop: numbers, names or dims.
+        step: a number other than 0; an int where start or stop is symbolic.
+        dtype: by default int64, or the rule set's default float where a number is a float.
+    """
+    owner = owner_of("arange", graph)
+    if stop is None:
+        start, stop = 0, start
+    first, last, stride = (
+        _number(value, name) for value, name in ((start, "start"), (stop, "stop"), (step, "step"))
+    )
+    if isinstance(stride, Dim) or stride == 0:
+        raise UserError(f"arange: step is {step!r}; expected a number other than 0; fix: arange(graph, stop)")
+    numbers = (first, last, stride)
+    real = any(isinstance(value, float) for value in numbers)
+    if real and not all(math.isfinite(value) for value in numbers if isinstance(value, (int, float))):
+        raise UserError(f"arange: {start!r} to {stop!r} by {step!r} has no length; fix: pass finite numbers")
+    default = owner.rules.literals.float_default if real else int64
+    target = default if dtype is None else as_dtype(dtype, "arange: dtype")
+    if isinstance(first, Dim) or isinstance(last, Dim):
+        if real:
+            raise UserError(
+                f"arange: {start!r} to {stop!r} by {step!r} mixes sizes and floats; fix: scale ints, arange(x, n) * 0.5"
+            )
+        count = _count(first, last, int(stride))  # type: ignore[arg-type]
+        return primitives.cast(counting(owner, count) * stride + first, target)
+    length = max(math.ceil((last - first) / stride) if real else -int((first - last) // stride), 0)
+    for place in (0, length - 1) if length else ():
+        check_literal(first + place * stride, target, "arange")
+    if length <= 1 << 16:
+        if not real and not target.is_float:
+            whole = np.array([first + place * stride for place in range(length)], np.object_)
+            return owner.constant(whole.astype(target.numpy), target)
+        values = np.array([first + place * stride for place in range(length)], np.float64)
+        return owner.constant(convert(values, float64, target), target)
+    counted = counting(owner, length)
+    scaled = counted.cast(float64) * float(stride) + float(first) if real else counted * stride + first
+    return primitives.cast(scaled, target)
+
+
+def _count(start: Extent, stop: Extent, step: int) -> Extent:
+    span = stop - start if step > 0 else start - stop
+    return maximum((span + (abs(step) - 1)) // abs(step), 0)
+
+
+def _number(value: Any, name: str) -> int | float | Dim:
+    if is_numpy_scalar(value):
+        value = number_of(value)
+    if isinstance(value, Dim) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str):
+        size = as_extent(value, f"arange: {name}")
+        return size
+    raise UserError(f"arange: {name} is {describe(value)}; expected a number or a size; fix: arange(graph, 0, n)")
+
+
+@creates
+def eye(graph: Graph | Symbol, n: Any, m: Any = None, k: Any = 0, dtype: Any = float32) -> Symbol:
+    """The (n, m) matrix with ones on diagonal `k` (above the main one where positive), zeros elsewhere; `m` defaults to `n`.
+
+    graph: the graph it belongs to, or any symbol of it. Sizes are ints, names or dims.
+    """
+    owner = owner_of("eye", graph)
+    rows, columns = as_extent(n, "eye: n"), as_extent(n if m is None else m, "eye: m")
+    places = primitives.reshape(counting(owner, rows), (rows, 1))
+    return primitives.cast(apply("equal", _shifted(places, k, "eye"), counting(owner, columns)), dtype)
+
+
+def tril(x: Any, k: Any = 0) -> Symbol:
+    """The lower triangles of the last two axes, zeros above diagonal `k`, as numpy.tril; any dtype that can be stored."""
+    return _triangle("tril", "greater_equal", x, k)
+
+
+def triu(x: Any, k: Any = 0) -> Symbol:
+    """The upper triangles of the last two axes, zeros below diagonal `k`, as numpy.triu; any dtype that can be stored."""
+    return _triangle("triu", "less_equal", x, k)
+
+
+def _triangle(op: str, relation: str, x: Any, k: Any) -> Symbol:
+    symbol = symbol_of(op, x)
+    with describing(op, symbol):
+        if len(symbol.shape) < 2:
+            raise ShapeError(f"the operand has {len(symbol.shape)} axes", "two axes or more", "reshape it into a matrix")
+    rows, columns = symbol.shape[-2:]
+    places = primitives.reshape(counting(symbol.graph, rows), (rows, 1))
+    kept = apply(relation, _shifted(places, k, op), counting(symbol.graph, columns))
+    return apply("where", kept, symbol, False if symbol.dtype.is_bool else 0)
+
+
+def _shifted(places: Symbol, k: Any, op: str) -> Symbol:
+    if isinstance(k, Dim):
+        return apply("add", places, k)
+    if isinstance(k, bool) or not hasattr(k, "__index__"):
+        raise UserError(f"{op}: the diagonal k is {describe(k)}; expected an int or a size; fix: k=0")
+    return places if int(k) == 0 else apply("add", places, int(k))
+
+
+def one_hot(indices: Any, depth: Any, dtype: Any = float32, axis: int = -1) -> Symbol:
+    """Ones at `indices` along a new axis of size `depth`, zeros elsewhere; an index out of range, or negative, gives zeros.
+
+    depth: an int, name or dim. axis: where the new axis goes.
+    """
+    symbol = symbol_of("one_hot", indices)
+    if not symbol.dtype.is_integer:
+        raise mistake("one_hot", f"the indices are {symbol.dtype}", (symbol,), "integers", "indices.cast(int64)")
+    size = as_extent(depth, "one_hot: depth")
+    with describing("one_hot", symbol):
+        place = normalize_axis(axis, len(symbol.shape) + 1)
+    trailing = len(symbol.shape) - place
+    apart = primitives.reshape(primitives.cast(symbol, int64), (*symbol.shape[:place], 1, *symbol.shape[place:]))
+    counted = primitives.reshape(counting(symbol.graph, size), (size, *(1,) * trailing))
+    return primitives.cast(apply("equal", apart, counted), dtype)

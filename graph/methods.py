@@ -1,0 +1,113 @@
+"""Methods of `Symbol` that are public functions of the same names: `x.sum(axis=0)` is `joinery.sum(x, axis=0)`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .symbol import Symbol
+
+_Axis = int | tuple[int, ...] | list[int] | None
+
+
+def _call(name: str, *arguments: Any, **options: Any) -> Any:
+    exports = importlib.import_module(".functions.exports", __package__)  # its modules import Symbol
+    return exports.public(name)(*arguments, **options)
+
+
+class Methods:
+    """What `Symbol` can do beside its operators; kept apart because functions import `Symbol`."""
+
+    __slots__ = ()
+
+    def astype(self, dtype: Any) -> Symbol:
+        """The value converted to `dtype`; NumPy's name for `cast`."""
+        result: Symbol = _call("cast", self, dtype)
+        return result
+
+    def sum(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+        """The sum over `axis` (see joinery.sum)."""
+        result: Symbol = _call("sum", self, axis, keepdims, dtype)
+        return result
+
+    def prod(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+        """The product over `axis` (see joinery.prod)."""
+        result: Symbol = _call("prod", self, axis, keepdims, dtype)
+        return result
+
+    def mean(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+        """The arithmetic mean over `axis` (see joinery.mean)."""
+        result: Symbol = _call("mean", self, axis, keepdims, dtype)
+        return result
+
+    def var(
+        self, axis: _Axis = None, keepdims: bool = False, correction: float = 0, dtype: Any = None
+    ) -> Symbol:
+        """The variance over `axis` (see joinery.var)."""
+        result: Symbol = _call("var", self, axis, keepdims, correction, dtype)
+        return result
+
+    def stdev(
+        self, axis: _Axis = None, keepdims: bool = False, correction: float = 0, dtype: Any = None
+    ) -> Symbol:
+        """The standard deviation over `axis` (see joinery.stdev)."""
+        result: Symbol = _call("stdev", self, axis, keepdims, correction, dtype)
+        return result
+
+    def max(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+        """The largest element over `axis` (see joinery.max)."""
+        result: Symbol = _call("max", self, axis=axis, keepdims=keepdims)
+        return result
+
+    def min(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+        """The smallest element over `axis` (see joinery.min)."""
+        result: Symbol = _call("min", self, axis=axis, keepdims=keepdims)
+        return result
+
+    def any(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+        """Whether some element over `axis` is true (see joinery.any)."""
+        result: Symbol = _call("any", self, axis, keepdims)
+        return result
+
+    def all(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+        """Whether every element over `axis` is true (see joinery.all)."""
+        result: Symbol = _call("all", self, axis, keepdims)
+        return result
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Symbol:
+        """The position of the first largest element along `axis` (see joinery.argmax)."""
+        result: Symbol = _call("argmax", self, axis, keepdims)
+        return result
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Symbol:
+        """The position of the first smallest element along `axis` (see joinery.argmin)."""
+        result: Symbol = _call("argmin", self, axis, keepdims)
+        return result
+
+    def cumsum(
+        self, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None
+    ) -> Symbol:
+        """Running sums along `axis` (see joinery.cumsum)."""
+        result: Symbol = _call("cumsum", self, axis, exclusive, reverse, dtype)
+        return result
+
+    def clip(self, low: Any = None, high: Any = None) -> Symbol:
+        """Values held between two bounds (see joinery.clip)."""
+        result: Symbol = _call("clip", self, low, high)
+        return result
+
+    def squeeze(self, axis: _Axis = None) -> Symbol:
+        """Axes of size 1 dropped (see joinery.squeeze)."""
+        result: Symbol = _call("squeeze", self, axis)
+        return result
+
+    def unsqueeze(self, axis: int | tuple[int, ...] | list[int]) -> Symbol:
+        """New axes of size 1 (see joinery.unsqueeze)."""
+        result: Symbol = _call("unsqueeze", self, axis)
+        return result
+
+    def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Symbol:
+        """Axes merged into one (see joinery.flatten)."""
+        result: Symbol = _call("flatten", self, start_axis, end_axis)
+        return result
