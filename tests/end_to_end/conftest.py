@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
 
-Array = np.ndarray[Any, Any]
+from . import error_bounds
 
-spec = importlib.util.spec_from_file_location("error_bounds", Path(__file__).with_name("error_bounds.py"))
-assert spec is not None
-assert spec.loader is not None
-error_bounds = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(error_bounds)
+Array = np.ndarray[Any, Any]
 
 GUARD = 256
 PATTERN = 0xA5

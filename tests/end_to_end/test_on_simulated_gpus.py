@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import joinery as jn
@@ -15,19 +13,11 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from joinery.graph.ops import OPS
 
+from . import test_random_graphs as random_graphs
+
 Array = np.ndarray[Any, Any]
 
 
-def beside(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-random_graphs = beside("test_random_graphs")
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index", "float16", "bfloat16",
           "float32", "tensor_float32", "float64")  # fmt: skip
 

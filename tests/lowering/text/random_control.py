@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from .random_programs import INTEGERS, Program, Value
@@ -13,7 +14,7 @@ DEEPEST = 3
 def statement(r: Random, p: Program) -> None:
     kinds = list(SIMPLE)
     if not p.pure:
-        kinds += EFFECTS
+        kinds += (*EFFECTS, *p.more)
     if p.depth < DEEPEST:
         kinds += NESTED
         if not p.pure:
@@ -236,12 +237,13 @@ NESTED: tuple[tuple[int, Statement], ...] = ((2, for_loop), (1, while_loop), (2,
 FLAT: tuple[tuple[int, Statement], ...] = ((1, diamond), (1, ring))
 
 
-def program(seeds: list[int], size: int = 0) -> Program:
-    """The program that these numbers stand for. `size` 0: blocks of at most 64 elements, 1: of 4096, 2: of 2**20."""
+def program(seeds: list[int], size: int = 0, more: Sequence[tuple[int, Statement]] = ()) -> Program:
+    """The program that these numbers stand for. `size` 0: blocks of at most 64 elements, 1: of 4096, 2: of 2**20; `more`:
+    statements, with their weights, beside the usual ones."""
     r = Random(repr(seeds[:1]))
     most = (64, 4096, 1 << 20)[size]
     grid = r.choice(((1, 1), (3, 1), (2, 2))) if size < 2 else (1, 1)
-    p = Program(grid, most, most * r.choice((1, 2)) if size < 2 else most)
+    p = Program(grid, most, most * r.choice((1, 2)) if size < 2 else most, more=more)
     with_blocks = r.random() < 0.3
     for seed in seeds:
         chosen = Random(seed)

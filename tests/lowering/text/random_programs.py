@@ -68,6 +68,7 @@ class Program:
     Attributes:
         most: elements of a block at most.
         slab: elements that a program owns of every array it loads from and stores to; a power of two, at least `most`.
+        more: further statements, with their weights, that it may be made of.
     """
 
     grid: tuple[int, int]
@@ -83,6 +84,7 @@ class Program:
     count: int = 0
     results: int = 0
     kept: dict[str, int] = field(default_factory=dict)
+    more: Sequence[tuple[int, Callable[[Random, Program], None]]] = ()
 
     # Writing
 

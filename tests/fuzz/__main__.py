@@ -1,0 +1,76 @@
+"""`python -m tests.fuzz --minutes 10 --seed 1`: differential testing by random programs, from the root of a checkout.
+
+    --minutes N --seed S     try cases for N minutes; the seed decides which
+    --cases N                instead of --minutes: that many
+    --first N                begin with case N of the seed
+    --kind NAME              only that kind; may be repeated
+    --avoid NAME             keep generators away from a known fault; "all" for every one
+    --no-ptxsim              leave the simulated GPUs out
+    --folder PATH            where failures are written (default: out/fuzz)
+    --replay FILE            run the case of such a file again
+
+The exit status is 1 when there were faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# The root of the checkout is the package joinery: left on the path, it would make `import graph` a second copy of a layer.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+for name in ("tests", "tests.fuzz"):
+    if name in sys.modules:  # a namespace package is looked for anew when the path has changed
+        sys.modules[name].__path__ = [str(ROOT.joinpath(*name.split(".")))]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kind", action="append", default=[])
+    parser.add_argument("--avoid", action="append", default=[])
+    parser.add_argument("--no-ptxsim", action="store_true")
+    parser.add_argument("--shrink-seconds", type=float, default=120.0)
+    parser.add_argument("--folder", type=Path, default=ROOT / "out" / "fuzz")
+    parser.add_argument("--replay", type=Path)
+    options = parser.parse_args(arguments)
+
+    import joinery
+
+    from .avoid import AVOIDABLE
+    from .cases import Settings
+    from .kinds import KINDS, kind_named
+    from .session import Session, replay
+
+    unknown = sorted(set(options.avoid) - {*AVOIDABLE, "all"})
+    if unknown:
+        parser.error(f"--avoid {unknown[0]}: known are {', '.join(AVOIDABLE)}")
+    avoid = frozenset(AVOIDABLE if "all" in options.avoid else options.avoid)
+    settings = Settings(avoid, not options.no_ptxsim)
+    print(f"testing joinery at {Path(joinery.__file__ or '').parent}", flush=True)
+    if options.replay:
+        outcome = replay(options.replay, settings)
+        for fault in outcome.faults:
+            print(f"{fault.where}: {fault.what}\n{fault.text}")
+        print(f"{len(outcome.faults)} faults in {outcome.runs} runs")
+        return int(bool(outcome.faults))
+    kinds = [kind_named(name) for name in options.kind] or KINDS
+    session = Session(
+        settings, kinds, options.folder, lambda text: print(text, flush=True), options.shrink_seconds
+    )
+    try:
+        session.run(options.seed, minutes=options.minutes, cases=options.cases, first=options.first)
+    finally:
+        print(session.totals.report(), flush=True)
+    return int(bool(session.totals.faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,118 @@
+"""What the kinds of cases have in common: plain data that a file holds, what running it tells, and failures."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes  # noqa: F401 - registers the 16- and 8-bit floats with NumPy
+import numpy as np
+
+from .choices import Choices
+
+Data = dict[str, Any]
+"""A case: JSON, complete in itself, so that it means the same when generators have changed. `kind` names its `Kind`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A failure: where (device, target, numerics, threads, or the stage), in one line what, and everything to be told."""
+
+    where: str
+    what: str
+    text: str = ""
+
+    @property
+    def signature(self) -> str:
+        """Equal for failures that seem to be one: numbers and names are left out of what is said, and where it was beyond the
+        device."""
+        what = re.sub(
+            r"0x[0-9a-f]+|%[\w#]+|'[^']*'|\"[^\"]*\"", "…", self.what.splitlines()[0] if self.what else ""
+        )
+        where = re.sub(r"(cpu|ptxsim) .*", r"\1", self.where)
+        return f"{where}: {re.sub(r'[-+]?[0-9][0-9.e+-]*', 'N', what)[:200]}"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What running a case told.
+
+    Attributes:
+        elements: values that were compared.
+        unbounded: those of them whose bound says nothing.
+        runs: launches and calls that were compared.
+        unlike: runs that only had to end well, since nothing says what they should give.
+        refused: nothing was run, as the case is no valid program and was refused as it has to be.
+    """
+
+    faults: list[Fault] = field(default_factory=list)
+    elements: int = 0
+    unbounded: int = 0
+    runs: int = 0
+    unlike: int = 0
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How cases are made and run.
+
+    Attributes:
+        avoid: names of `avoid.AVOIDABLE`.
+        simulate: whether the simulator is tried too.
+        only: the place of a fault that is being shrunk: other places are left out.
+    """
+
+    avoid: Collection[str] = ()
+    simulate: bool = True
+    only: str = ""
+
+    def wants(self, place: str) -> bool:
+        """Whether to run at a place such as "cpu strict 1 thread"."""
+        return not any(device in self.only for device in ("cpu", "ptxsim")) or self.only.endswith(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of cases.
+
+    Attributes:
+        name: how the command line calls it.
+        generate: choices to a case.
+        run: a case to its outcome.
+        weight: how often it is tried, relative to the others.
+        text: the entry of the data that is a text whose lines can be left out one by one, or "".
+        tidy: what such a text needs when lines were left out.
+        simpler: further texts to try when a failure is shrunk.
+    """
+
+    name: str
+    generate: Callable[[Choices, Settings], Data]
+    run: Callable[[Data, Settings], Outcome]
+    weight: int = 1
+    text: str = "text"
+    tidy: Callable[[str], str] = str
+    simpler: Callable[[str], Iterable[str]] = lambda text: ()
+
+
+def packed(array: np.ndarray | int | float | bool) -> Any:
+    """An array or a number as JSON."""
+    if not isinstance(array, np.ndarray):
+        return array
+    content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "content": content}
+
+
+def unpacked(data: Any) -> Any:
+    if not isinstance(data, dict):
+        return data
+    array = np.frombuffer(base64.b64decode(data["content"]), np.dtype(data["dtype"]))
+    return array.reshape(data["shape"]).copy()
+
+
+def as_json(data: Data) -> str:
+    return json.dumps(data, indent=1, sort_keys=True)

@@ -1,0 +1,112 @@
+"""Runs functions in forked children, with limits of time and memory: what crashes or hangs there is a result here."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+SECONDS = 60.0
+MEMORY = 6 << 30
+"""Bytes of address space that a child may use beyond what it starts with."""
+SHOWN = 3000
+"""Characters of what a child wrote to its standard error that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended.
+
+    Attributes:
+        how: "returned", "raised", "crashed" or "hung".
+        value: what the function returned.
+        text: for the other ends, what there is to tell: the signal, the traceback, what was written to standard error.
+    """
+
+    how: str
+    value: Any = None
+    text: str = ""
+
+
+def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int = MEMORY) -> Ended:
+    """What `function` returns, computed by a forked child. Its value must be picklable."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as errors:
+        pid = os.fork()
+        if not pid:
+            os.close(reading)
+            _child(function, writing, errors, seconds, memory)
+        os.close(writing)
+        try:
+            data, late = _read(reading, seconds)
+        finally:
+            os.close(reading)
+        if late:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")[-SHOWN:]
+    if late:
+        return Ended("hung", text=f"no result after {seconds:g} s\n{said}")
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        how = "hung" if name == "SIGXCPU" else "crashed"
+        return Ended(how, text=f"{name}\n{said}")
+    if os.WEXITSTATUS(status) or not data:
+        return Ended("crashed", text=f"exit status {os.WEXITSTATUS(status)}\n{said}")
+    how, value = pickle.loads(data)
+    return Ended(how, value) if how == "returned" else Ended(how, text=value)
+
+
+def _read(descriptor: int, seconds: float) -> tuple[bytes, bool]:
+    """What comes through a pipe until its end, and whether that took too long."""
+    end, parts = time.monotonic() + seconds, []
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            return b"", True
+        part = os.read(descriptor, 1 << 20)
+        if not part:
+            return b"".join(parts), False
+        parts.append(part)
+
+
+def _child(function: Callable[[], Any], writing: int, errors: BinaryIO, seconds: float, memory: int) -> None:
+    """Never returns."""
+    try:
+        os.setpgid(0, 0)
+        os.dup2(errors.fileno(), 2)
+        os.dup2(errors.fileno(), 1)
+        faulthandler.enable(file=2, all_threads=False)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        limit = int(seconds * 4) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+        with open("/proc/self/statm") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+        try:
+            result = ("returned", function())
+        except BaseException:
+            import traceback
+
+            result = ("raised", traceback.format_exc())
+        data = memoryview(pickle.dumps(result))
+        while data:
+            data = data[os.write(writing, data) :]
+        os.close(writing)
+    except BaseException:
+        os._exit(3)
+    os._exit(0)

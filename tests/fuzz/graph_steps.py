@@ -1,0 +1,351 @@
+"""The steps of random graphs: each takes a value and draws one op, or a pattern of a few, over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+import joinery as jn
+import numpy as np
+from joinery.graph.ops import OPS
+
+MAPS: dict[int, tuple[str, ...]] = {
+    arity: tuple([
+        row.name for row in OPS.values()
+        if row.kind == "map" and row.arity == arity and not row.attrs and not row.traits & {"internal"}
+    ])
+    for arity in (1, 2)
+}  # fmt: skip
+SUGAR = (
+    "square", "reciprocal", "clip", "tan", "sinh", "cosh", "asinh", "log10", "cbrt", "leaky_relu", "elu", "selu", "softplus",
+    "mish", "softsign", "hard_sigmoid", "hard_swish", "is_inf", "is_finite",
+)  # fmt: skip
+REDUCTIONS = (
+    "sum", "sum", "max", "min", "prod", "mean", "var", "any", "all", "argmax", "argmin", "logsumexp", "count_nonzero",
+    "reduce_l1", "sum_square",
+)  # fmt: skip
+EINSUMS = (
+    "ij,jk->ik", "ij,kj->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "ij,j->i", "bij,bj->bi", "ii->i", "ij->ji", "ij->",
+    "ijk,ijk->ij",
+)  # fmt: skip
+ROW_PRODUCTS = ("ij,ij->i", "bhd,hd->bh", "bi,ij,bj->b")
+
+
+class Steps:
+    """What `graphs.Builder` can add to a graph; it has the values and draws the choices."""
+
+    one: Callable[..., Any]
+    integer: Callable[[int, int], int]
+    several: Callable[..., list[Any]]
+    order: Callable[[int], list[int]]
+    flag: Callable[[], bool]
+    pick: Callable[..., Any]
+    like: Callable[..., Any]
+    is_rough: Callable[[Any], bool]
+    graph: Any
+    values: list[Any]
+    avoid: Collection[str]
+    dims: dict[str, int]
+    count: int
+    DTYPES: tuple[str, ...]
+    FLOATS: tuple[str, ...]
+    INTEGERS: tuple[str, ...]
+
+    ANY = ("unary", "binary", "binary", "select", "cast", "cast", "literal", "expand", "sugar")
+    OF_AXES = (
+        "reduce", "reduce", "normalize", "permute", "reshape", "reshape", "slice", "concat", "pad", "flip", "gather", "along",
+        "scan", "stack", "split", "mask", "extent_of",
+    )  # fmt: skip
+    OF_MATRICES = ("matmul", "matmul", "attention", "row", "einsum", "masked_product")
+
+    # -- maps -------------------------------------------------------------------------------------------------------------
+
+    def guarded(self, name: str, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Operands at which the op's result stays close when they are off a little."""
+        rough = [self.is_rough(operand) for operand in operands]
+        if not any(rough):
+            return operands
+        x = operands[0]
+        if name in ("exp", "exp2", "expm1", "sinh", "cosh"):
+            return (jn.minimum(x, 4),)
+        if name in ("log", "log2", "log1p", "rsqrt", "sqrt", "reciprocal", "log10", "cbrt"):
+            return (jn.abs(x) + 1,)
+        if name in ("asin", "acos", "tan"):
+            return (jn.sin(x) * 0.5,)
+        if name in ("div", "floor_div", "trunc_div", "mod", "rem") and rough[-1]:
+            return (x, jn.maximum(operands[1], 0) + 1)
+        if name == "pow":
+            y = operands[1]
+            return (jn.minimum(jn.abs(x), 2) + 0.5, jn.minimum(jn.maximum(y, -2), 2))
+        if name in ("less", "less_equal", "greater", "greater_equal"):
+            return (
+                x,
+                jn.minimum(operands[1], 9.0) + 0.037,
+            )  # away from the ties that whole numbers and sums to 1 make
+        if name in ("equal", "not_equal") or (name.startswith(("bit", "shift")) and not x.dtype.is_bool):
+            raise jn.UserError("the bits of what is rounded are anything")
+        return operands
+
+    def apply(self, name: str, *operands: Any) -> Any:
+        return self.graph.apply(name, self.guarded(name, operands), {})
+
+    def unary(self, x: Any) -> Any:
+        return self.apply(self.one(*MAPS[1]), x)
+
+    def sugar(self, x: Any) -> Any:
+        name = self.one(*SUGAR)
+        return getattr(jn, name)(*self.guarded(name, (x,)), *((-1, 1) if name == "clip" else ()))
+
+    def binary(self, x: Any) -> Any:
+        y = self.pick()
+        return self.apply(self.one(*MAPS[2]), *((x, y) if self.flag() else (y, x)))
+
+    def literal(self, x: Any) -> Any:
+        value: Any = self.one(0, 1, 2, 3, -1, 0.5, -0.25, True)
+        name = self.one(*MAPS[2])
+        if self.is_rough(x):
+            value = self.one(1, 2, 3, 0.5)
+        operands = (x, value) if self.flag() else (value, x)
+        if self.is_rough(x) and name in ("div", "floor_div", "trunc_div", "mod", "rem", "pow"):
+            operands = (jn.abs(x) + 1, value)
+        if self.is_rough(x) and (name.startswith(("bit", "shift")) or "equal" in name):
+            raise jn.UserError("the bits of what is rounded are anything")
+        return self.graph.apply(name, operands, {})
+
+    def select(self, x: Any) -> Any:
+        value = self.pick()
+        name, limit = self.one("less", "equal", "greater_equal"), 1.0
+        if self.is_rough(value):
+            name, limit = self.one("less", "greater_equal"), 1.037
+        condition = self.graph.apply(name, (value, limit if value.dtype.is_float else 1), {})
+        return jn.where(condition, x, self.one(self.pick(), 0, 1))
+
+    def cast(self, x: Any) -> Any:
+        if self.integer(0, 9) == 9 and not self.is_rough(x):
+            same = [
+                n for n in self.DTYPES if jn.DType(n).itemsize == x.dtype.itemsize and jn.DType(n).is_integer
+            ]
+            return x.bitcast(self.one(*same)) if x.dtype.is_integer else x.cast("int64")
+        return x.cast(self.one(*self.DTYPES), rounding=self.one("nearest", "nearest", "toward_zero"))
+
+    # -- shapes -----------------------------------------------------------------------------------------------------------
+
+    def axis(self, x: Any) -> int:
+        return self.integer(0, len(x.shape) - 1)
+
+    def axes(self, x: Any) -> tuple[int, ...]:
+        return tuple(sorted(self.several(range(len(x.shape)), 1, 3, distinct=True)))
+
+    def expand(self, x: Any) -> Any:
+        inserted = x.reshape(*[e for entry in x.shape for e in ((entry, 1) if self.flag() else (entry,))])
+        target = [
+            self.one(2, 3, 1) if type(entry) is int and entry == 1 else entry for entry in inserted.shape
+        ]
+        return inserted.broadcast_to((*([self.one(1, 2)] if self.flag() else []), *target))
+
+    def permute(self, x: Any) -> Any:
+        return x.permute(*self.order(len(x.shape)))
+
+    def reshape(self, x: Any) -> Any:
+        shape = list(x.shape)
+        axis = self.axis(x)
+        choice = self.one("merge", "merge", "split", "flat", "unit", "drop")
+        if choice == "merge" and axis + 1 < len(shape):
+            shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
+        elif choice == "split" and type(shape[axis]) is int and shape[axis] > 3:
+            factor = next((f for f in (3, 2, 5, 11, 13) if shape[axis] % f == 0), 1)
+            parts = [factor, shape[axis] // factor]
+            shape[axis : axis + 1] = parts if self.flag() else parts[::-1]
+        elif choice == "flat":
+            shape = [math.prod(shape)]
+        elif choice == "drop":
+            shape = [entry for entry in shape if not (type(entry) is int and entry == 1)]
+        else:
+            shape.insert(axis, 1)
+        return x.reshape(*shape)
+
+    def slice(self, x: Any) -> Any:
+        ends = (None, *range(-6, 7))
+        steps = (1, 1, 2, -1, -2, 3)
+        index: list[Any] = [
+            slice(self.one(*ends), self.one(*ends), self.one(*steps)) if self.flag() else slice(None)
+            for _ in x.shape
+        ]
+        if self.integer(0, 4) == 4:
+            index[self.axis(x)] = self.one(0, -1)
+        result = x[tuple(index)]
+        if "empty" in self.avoid and any(entry == 0 for entry in result.shape):
+            raise jn.UserError("empty")
+        return result
+
+    def concat(self, x: Any) -> Any:
+        parts = [
+            x,
+            *[self.pick(lambda value: len(value.shape) == len(x.shape)) for _ in range(self.integer(1, 2))],
+        ]
+        return jn.concat(parts if self.flag() else parts[::-1], self.axis(x))
+
+    def stack(self, x: Any) -> Any:
+        y = self.pick(lambda value: value.shape == x.shape)
+        return jn.stack([x, y], self.integer(0, len(x.shape)))
+
+    def split(self, x: Any) -> Any:
+        axis = self.axis(x)
+        if not isinstance(x.shape[axis], int) or x.shape[axis] < 2:
+            return jn.repeat_interleave(x, 2, axis)
+        at = self.integer(1, x.shape[axis] - 1)
+        return self.one(*jn.split(x, [at, x.shape[axis] - at], axis))
+
+    def pad(self, x: Any) -> Any:
+        low, high = (tuple(self.several((0, 0, 1, 2, 5), len(x.shape), len(x.shape))) for _ in range(2))
+        attrs = {
+            "low": low,
+            "high": high,
+            "mode": self.one("constant", "edge", "reflect"),
+            "value": self.one(0, 1),
+        }
+        return self.graph.apply("pad", (x,), attrs)
+
+    def flip(self, x: Any) -> Any:
+        return jn.flip(x, self.axes(x))
+
+    def indices(self, *shape: int) -> Any:
+        self.count += 1
+        values = np.random.default_rng(self.count).integers(-7, 8, shape)
+        dtype = self.one("int64", "int32", "int8", "uint8")
+        return self.graph.constant(values.astype(dtype))
+
+    def gather(self, x: Any) -> Any:
+        integers = [value for value in self.values if value.dtype.is_integer and len(value.shape) <= 2]
+        fresh = self.indices(*self.one((), (3,), (2, 4), (17,)))
+        return jn.gather(x, self.one(fresh, fresh, *integers[-2:]), self.axis(x))
+
+    def along(self, x: Any) -> Any:
+        axis = self.axis(x)
+        if self.flag():
+            other = self.pick(lambda value: len(value.shape) == len(x.shape))
+            return jn.take_along_axis(x, jn.argmax(other, axis, keepdims=True), axis)
+        shape = [1] * len(x.shape)
+        shape[axis] = 3
+        return jn.take_along_axis(x, self.indices(*shape), axis)
+
+    def extent_of(self, x: Any) -> Any:
+        """Arithmetic with a size, which may be known only when the model is called."""
+        extent = x.shape[self.axis(x)]
+        return self.one(x + extent, x * extent, x / (extent + 1))
+
+    # -- reductions -------------------------------------------------------------------------------------------------------
+
+    def reduce(self, x: Any) -> Any:
+        name = self.one(*REDUCTIONS)
+        keep = self.flag()
+        if name == "prod" and self.is_rough(x):
+            x = jn.minimum(jn.abs(x), 1) + 0.5
+        if name in ("argmax", "argmin"):
+            return getattr(jn, name)(x, axis=self.one(None, self.axis(x)), keepdims=keep)
+        if name == "var":
+            return jn.var(x, self.axes(x), keep, correction=self.one(0, 0, 1))
+        return getattr(jn, name)(x, axis=self.one(None, self.axes(x)), keepdims=keep)
+
+    def normalize(self, x: Any) -> Any:
+        name = self.one("softmax", "softmax", "logsoftmax", "gelu", "silu", "centre", "own_softmax")
+        if name == "centre":
+            return x - jn.mean(x, self.axes(x), keepdims=True)
+        if name == "gelu":
+            return jn.gelu(x, self.one("none", "tanh", "quick"))
+        axis = self.axis(x)
+        if name == "own_softmax":
+            weights = jn.exp(self.maybe_cast(x - jn.max(x, axis=axis, keepdims=True)))
+            return self.maybe_cast(weights) / (jn.sum(weights, axis=axis, keepdims=True))
+        return jn.silu(x) if name == "silu" else getattr(jn, name)(x, axis)
+
+    def row(self, x: Any) -> Any:
+        width = x.shape[-1]
+        factors = (
+            [self.like(x, width) for _ in range(2)] if isinstance(width, int) and x.dtype.is_float else []
+        )
+        if self.flag():
+            return jn.layer_norm(x, *factors[: self.one(0, 1, 2)])
+        return jn.rms_norm(x, *factors[: self.one(0, 1)])
+
+    def scan(self, x: Any) -> Any:
+        return jn.cumsum(x, self.axis(x), exclusive=self.flag(), reverse=self.flag())
+
+    # -- products ---------------------------------------------------------------------------------------------------------
+
+    def maybe_cast(self, x: Any) -> Any:
+        return x.cast(self.one(*self.FLOATS)) if self.one(False, False, True) else x
+
+    def matmul(self, x: Any) -> Any:
+        others = [v for v in self.values if len(v.shape) >= 1 and v.dtype.is_float == x.dtype.is_float]
+        fits = [v for v in others if (v.shape[-2] if len(v.shape) > 1 else v.shape[0]) == x.shape[-1]]
+        choices = [x.transpose(), *fits[-4:]]
+        if isinstance(x.shape[-1], int):
+            choices.append(self.like(x, x.shape[-1], self.one(1, 3, 17, 64)))
+            choices.append(self.like(x, x.shape[-1]))
+        precision = "tf32" if x.dtype.name == "float32" and self.integer(0, 7) == 7 else "ieee"
+        return self.maybe_cast(jn.matmul(x, self.one(*choices), precision=precision))
+
+    def attention(self, x: Any) -> Any:
+        """softmax(x xᵀ · scale + bias) x, with casts, masks and further operations anywhere between."""
+        cast = self.maybe_cast if "attention-casts" not in self.avoid else (lambda value: value)
+        scores = cast(x @ x.transpose())
+        scores = cast(scores * self.one(0.125, 0.5, 1.0, -0.25))
+        if self.flag():
+            scores = scores + self.pick(lambda v: v.dtype.is_float)
+        if self.one(False, False, True):
+            scores = jn.where(
+                self.positions(scores, -1) <= self.positions(scores, -2), scores, self.one(-1e4, -np.inf)
+            )
+        return cast(jn.softmax(cast(scores), -1)) @ cast(x)
+
+    def einsum(self, x: Any) -> Any:
+        spec = self.one(*EINSUMS, *(ROW_PRODUCTS if "row-products" not in self.avoid else ()))
+        terms, _, _ = spec.partition("->")
+        operands, extents = [], {}
+        for term in terms.split(","):
+            wanted = [
+                value
+                for value in [x, *self.values[-8:]]
+                if len(value.shape) == len(term)
+                and value.dtype is x.dtype
+                and all(extents.get(letter, entry) == entry for letter, entry in zip(term, value.shape, strict=True))
+            ]
+            if wanted:
+                operand = self.one(*wanted)
+            else:
+                shape = [extents.get(letter, self.one(2, 3, 5)) for letter in term]
+                if not all(isinstance(extent, int) for extent in shape):
+                    raise jn.UserError("no constant has a symbolic shape")
+                operand = self.like(x, *shape)
+            extents.update(zip(term, operand.shape, strict=True))
+            operands.append(operand)
+        return jn.einsum(spec, *operands)
+
+    # -- masks ------------------------------------------------------------------------------------------------------------
+
+    def positions(self, x: Any, axis: int) -> Any:
+        """0, 1, … along one axis."""
+        ones = jn.ones_like(x).cast("int32")
+        return jn.cumsum(ones, axis if axis >= 0 else len(x.shape) + axis, exclusive=True)
+
+    def mask(self, x: Any) -> Any:
+        axis = self.axis(x)
+        return jn.where(self.positions(x, axis) < self.integer(0, 4), x, self.one(0, 1, -1))
+
+    def masked_product(self, x: Any) -> Any:
+        """A product of which one operand is masked along the axis that is summed: by where, or by slicing and padding."""
+        how = self.one("where", "pad", "both")
+        if how == "pad":
+            y = (
+                x.transpose()
+                if x.shape[-1] == x.shape[-2]
+                else self.pick(lambda v: len(v.shape) >= 2 and v.shape[-2] == x.shape[-1])
+            )
+            widths = [(0, 0)] * (len(x.shape) - 1) + [(0, 2)]
+            taller = [(0, 0)] * (len(y.shape) - 2) + [(0, 2), (0, 0)]
+            return jn.matmul(jn.pad(x, widths), jn.pad(y, taller, value=self.one(0, 1)))
+        masked = jn.where(self.positions(x, -1) < self.integer(0, 3), x, 0)
+        other = x.transpose()
+        return jn.matmul(masked, masked.transpose() if how == "both" else other)

@@ -1,0 +1,18 @@
+"""The kinds of cases there are."""
+
+from __future__ import annotations
+
+from . import block_cases, graph_cases, text_cases
+from .cases import Kind
+
+KINDS: tuple[Kind, ...] = (
+    graph_cases.KIND, block_cases.KIND, text_cases.GRAPH_TEXT, text_cases.BLOCK_TEXT, text_cases.RULES, text_cases.ARTIFACT,
+    text_cases.PLAN,
+)  # fmt: skip
+
+
+def kind_named(name: str) -> Kind:
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    raise SystemExit(f"no kind {name!r}; there are {', '.join(kind.name for kind in KINDS)}")

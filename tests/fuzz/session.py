@@ -1,0 +1,207 @@
+"""Runs cases one after the other, each in a child; what fails is shrunk and kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .cases import Data, Fault, Kind, Outcome, Settings, as_json
+from .child import Ended, in_child
+from .choices import Choices, Record
+from .graph_cases import warm_up
+from .kinds import KINDS, kind_named
+from .shrinking import Budget, shorter, shrunk
+
+SHRINK_SECONDS = 120.0
+KEPT_PER_SIGNATURE = 3
+CASE_SECONDS = 90.0
+
+
+@dataclass(slots=True)
+class Found:
+    """A failure of one case, with the case."""
+
+    kind: str
+    seed: str
+    fault: Fault
+    record: Record
+    data: Data | None
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a session did, by kind."""
+
+    programs: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    runs: int = 0
+    unlike: int = 0
+    elements: int = 0
+    unbounded: int = 0
+    seconds: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, outcome: Outcome) -> None:
+        self.programs[kind] += 1
+        self.refused[kind] += outcome.refused
+        self.runs += outcome.runs
+        self.unlike += outcome.unlike
+        self.elements += outcome.elements
+        self.unbounded += outcome.unbounded
+
+    def report(self) -> str:
+        kinds = ", ".join(
+            f"{count} {kind} ({self.refused[kind]} refused)" for kind, count in sorted(self.programs.items())
+        )
+        share = 100 * self.unbounded / self.elements if self.elements else 0.0
+        lines = [
+            f"programs: {kinds or 'none'}, in {self.seconds:.0f} s",
+            f"runs compared: {self.runs}, others: {self.unlike}",
+            f"elements compared: {self.elements}, of these without a bound: {self.unbounded} ({share:.3f} %)",
+            f"faults: {sum(self.faults.values())}, of {len(self.faults)} sorts",
+        ]
+        return "\n".join(
+            [*lines, *[f"  {count:4} × {signature}" for signature, count in self.faults.most_common()]]
+        )
+
+
+class Session:
+    """kinds: which cases are tried. folder: where failures are written, or None. say: prints a line."""
+
+    def __init__(
+        self, settings: Settings, kinds: Sequence[Kind] = KINDS, folder: Path | None = None,
+        say: Callable[[str], Any] = print, shrink_seconds: float = SHRINK_SECONDS, case_seconds: float = CASE_SECONDS,
+    ) -> None:  # fmt: skip
+        self.settings, self.kinds, self.folder, self.say = settings, kinds, folder, say
+        self.shrink_seconds, self.case_seconds = shrink_seconds, case_seconds
+        self.totals = Totals()
+        self.found: list[Found] = []
+
+    def run(self, seed: int, *, minutes: float = 0.0, cases: int = 0, first: int = 0) -> Totals:
+        """Try cases until the minutes are over, or that many; which ones depends on the seed alone."""
+        warm_up()
+        start = time.monotonic()
+        for number, (kind, name) in enumerate(self._cases(seed, first)):
+            if number >= cases if cases else time.monotonic() > start + 60 * minutes:
+                break
+            self.attempt(kind, name)
+        self.totals.seconds = time.monotonic() - start
+        return self.totals
+
+    def _cases(self, seed: int, first: int) -> Iterator[tuple[Kind, str]]:
+        wheel = [kind for kind in self.kinds for _ in range(kind.weight)]
+        number = first
+        while True:
+            kind = Choices(f"{seed}/{number}").one(*wheel)
+            yield kind, f"{seed}/{kind.name}/{number}"
+            number += 1
+
+    def attempt(self, kind: Kind, seed: str) -> list[Fault]:
+        """One case; its faults are counted, and new sorts shrunk and written."""
+        record, data, outcome = self._generated(kind, Choices(seed))
+        self.totals.add(kind.name, outcome)
+        sorts = {fault.signature: fault for fault in reversed(outcome.faults)}
+        for signature, fault in sorts.items():
+            self.totals.faults[f"{kind.name}: {signature}"] += 1
+            if self.totals.faults[f"{kind.name}: {signature}"] <= KEPT_PER_SIGNATURE:
+                self._keep(kind, seed, fault, record, data)
+        return list(sorts.values())
+
+    # -- one case ---------------------------------------------------------------------------------------------------------
+
+    def _generated(
+        self, kind: Kind, choices: Choices, settings: Settings | None = None
+    ) -> tuple[Record, Data | None, Outcome]:
+        """A case and how it went. Generating may fail as well: then there is no data."""
+        made = in_child(lambda: (kind.generate(choices, self.settings), choices.record), self.case_seconds)
+        if made.how != "returned":
+            return choices.record or [], None, Outcome([_ended("generate", made)])
+        data, record = made.value
+        return record, data, self._outcome(kind, data, settings)
+
+    def _outcome(self, kind: Kind, data: Data, settings: Settings | None = None) -> Outcome:
+        ended = in_child(lambda: kind.run(data, settings or self.settings), self.case_seconds)
+        return ended.value if ended.how == "returned" else Outcome([_ended("run", ended)])
+
+    def _keep(self, kind: Kind, seed: str, fault: Fault, record: Record, data: Data | None) -> None:
+        self.say(f"{kind.name} {seed}: {fault.where}: {fault.what.splitlines()[0][:300]}")
+        if self.shrink_seconds:
+            record, data, fault = self._shrunk(kind, record, data, fault)
+        found = Found(kind.name, seed, fault, record, data)
+        self.found.append(found)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder / f"{seed.replace('/', '-')}-{abs(hash_of(fault.signature)):08x}.json"
+            path.write_text(as_json({"case": data, "choices": record, "kind": kind.name, "seed": seed,
+                                     "where": fault.where, "what": fault.what, "text": fault.text}))  # fmt: skip
+            self.say(f"  kept as {path}")
+
+    def _shrunk(
+        self, kind: Kind, record: Record, data: Data | None, fault: Fault
+    ) -> tuple[Record, Data | None, Fault]:
+        budget = Budget(self.shrink_seconds)
+        best = [record, data, fault]
+
+        settings = replace(self.settings, only=fault.where)
+
+        def fails(candidate: Record) -> bool:
+            _, again, outcome = self._generated(kind, Choices(record=candidate), settings)
+            same = [each for each in outcome.faults if each.signature == fault.signature]
+            if same:
+                best[:] = [candidate, again, same[0]]
+            return bool(same)
+
+        if record:
+            shrunk(record, fails, budget)
+        if best[1] is not None and kind.text and isinstance(best[1].get(kind.text), str):
+            self._fewer_lines(kind, best, Budget(self.shrink_seconds / 2))
+        return best[0], best[1], best[2]
+
+    def _fewer_lines(self, kind: Kind, best: list[Any], budget: Budget) -> None:
+        signature = best[2].signature
+        settings = replace(self.settings, only=best[2].where)
+
+        def fails(lines: Sequence[str]) -> bool:
+            candidate = {**best[1], kind.text: kind.tidy("".join(lines))}
+            same = [
+                each
+                for each in self._outcome(kind, candidate, settings).faults
+                if each.signature == signature
+            ]
+            if same:
+                best[1:] = [candidate, same[0]]
+            return bool(same)
+
+        while True:
+            shorter(best[1][kind.text].splitlines(keepends=True), fails, budget)
+            if not any(budget.spend() and fails([text]) for text in kind.simpler(best[1][kind.text])):
+                return
+
+
+def _ended(stage: str, ended: Ended) -> Fault:
+    lines = [line for line in ended.text.splitlines() if line.strip()]
+    what = lines[-1] if ended.how == "raised" and lines else (lines[0] if lines else "")
+    frames = [line.strip() for line in lines if line.strip().startswith("File ")]
+    place = f" at {frames[-1]}" if frames and ended.how == "raised" else ""
+    return Fault(stage, f"{ended.how}: {what}{place}", ended.text)
+
+
+def hash_of(text: str) -> int:
+    import zlib
+
+    return zlib.crc32(text.encode())
+
+
+def replay(path: Path, settings: Settings) -> Outcome:
+    """Run the case of a file again, in a child."""
+    stored = json.loads(path.read_text())
+    kind = kind_named(stored["kind"])
+    session = Session(settings, [kind])
+    if stored["case"] is None:
+        return session._generated(kind, Choices(record=stored["choices"]))[2]
+    return session._outcome(kind, stored["case"])

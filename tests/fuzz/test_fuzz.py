@@ -1,0 +1,226 @@
+"""The fuzzer itself: a short run of every kind finds nothing, planted bugs are found and shrunk, and what is kept replays."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.lowering.llvm import elementwise
+from joinery.lowering.tile import arithmetic, emit, scalar
+from joinery.lowering.tt.builder import BlockBuilder
+
+from ..end_to_end import error_bounds
+from . import graphs, text_cases
+from .avoid import AVOIDABLE
+from .cases import Settings
+from .child import in_child
+from .choices import Choices
+from .fences import PAGE, fenced
+from .kinds import KINDS, kind_named
+from .mutations import mutated_text, mutated_tree
+from .session import Session, replay
+from .shrinking import Budget, shrunk
+
+HOST = Settings(AVOIDABLE, simulate=False)
+
+
+def session(
+    kind: str, folder: Path | None = None, settings: Settings = HOST, seconds: float = 8.0
+) -> Session:
+    return Session(settings, [kind_named(kind)], folder, lambda text: None, shrink_seconds=seconds)
+
+
+# -- a short run ----------------------------------------------------------------------------------------------------------
+
+CASES = {"graph": 4, "block": 2, "graph-text": 8, "block-text": 4, "rules": 4, "artifact": 2, "plan": 2}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_few_cases_of_every_kind(kind: str) -> None:
+    run = session(kind, settings=Settings(AVOIDABLE, simulate=kind == "graph"), seconds=0.0)
+    totals = run.run(20, cases=CASES[kind])
+    assert not run.found, run.found[0].fault.text
+    assert sum(totals.programs.values()) == CASES[kind]
+    assert totals.elements or kind not in ("graph", "block")
+
+
+def test_every_kind_has_a_short_run() -> None:
+    assert {kind.name for kind in KINDS} == set(CASES)
+
+
+# -- planted bugs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(scalar.EMITTERS["@sign"], "float", arithmetic.identity)
+    run = session("graph", tmp_path)
+    number = 0
+    while not run.found and number < 200:  # until a graph has that op
+        case = Choices(f"plant/{number}")
+        if "= sign(" in kind_named("graph").generate(case, HOST)["text"]:
+            run.attempt(kind_named("graph"), f"plant/{number}")
+        number += 1
+    found = run.found[0]
+    assert found.data is not None
+    assert "= sign(" in found.data["text"]
+    assert len(found.data["text"].splitlines()) <= 7, found.data["text"]
+    (path,) = tmp_path.glob("*.json")
+    assert replay(path, HOST).faults
+    monkeypatch.undo()
+    assert not replay(path, HOST).faults
+
+
+def test_a_mask_that_lets_one_lane_too_many_pass_runs_into_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    mask, compare = emit.Frame.mask, BlockBuilder.cmpi
+
+    def wide(self: Any, *arguments: Any) -> Any:
+        with pytest.MonkeyPatch.context() as planted:
+            planted.setattr(
+                BlockBuilder, "cmpi", lambda b, name, *xs: compare(b, "sle" if name == "slt" else name, *xs)
+            )
+            return mask(self, *arguments)
+
+    monkeypatch.setattr(emit.Frame, "mask", wide)
+    graph = jn.Graph("g", inputs=[jn.TensorType("float32", (1000,))])
+    graph.output(jn.exp(graph.inputs[0]))
+
+    def run() -> None:
+        with fenced(at_end=True) as fence:
+            model = jn.compile(graph, device="cpu", threads=1, cache=False)
+            x = fence.copy(np.ones(1000, np.float32), 4)
+            y = fence.empty((1000,), np.float32, 64)
+            model.bind(x, outputs=y)()
+            assert not fence.damaged()
+
+    assert in_child(run).how == "crashed"
+    monkeypatch.undo()
+    assert in_child(run).how == "returned"
+
+
+def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(elementwise.INSTRUCTION, "arith.xori", "or")
+    run, kind = session("block"), kind_named("block")
+    for number in range(100):
+        if "arith.xori" in kind.generate(Choices(f"plant/{number}"), HOST)["text"]:
+            run.attempt(kind, f"plant/{number}")
+        if run.found:
+            break
+    found = run.found[0]
+    assert found.data is not None
+    assert "arith.xori" in found.data["text"]
+    assert len(found.record) <= 12
+
+
+def test_errors_that_are_not_documented_crashes_and_hangs_of_texts_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind = kind_named("graph-text")
+    for planted, what in ((lambda: [][1], "IndexError"), (lambda: os.kill(os.getpid(), signal.SIGSEGV), "SIGSEGV"),
+                          (lambda: time.sleep(60), "no result")):  # fmt: skip
+        with monkeypatch.context() as context:
+            context.setattr(text_cases, "from_text", lambda *_, run=planted: run())
+            run = Session(HOST, [kind], None, lambda text: None, shrink_seconds=0, case_seconds=2.0)
+            run.attempt(kind, "planted")
+        assert what in run.found[0].fault.what + run.found[0].fault.text
+
+
+# -- the parts ------------------------------------------------------------------------------------------------------------
+
+
+def test_fences() -> None:
+    for at_end in (True, False):
+        with fenced(at_end) as fence:
+            array = fence.empty((5,), np.float32, 4)
+            assert (array.view(np.uint8) == 0xA5).all()
+            at = array.ctypes.data
+            beyond = at + array.nbytes if at_end else at - 1
+            assert beyond % PAGE in (0, PAGE - 1)
+            assert not fence.damaged()
+
+            def touch(address: int) -> int:
+                return ctypes.c_uint8.from_address(address).value
+
+            assert in_child(lambda: touch(at)).how == "returned"  # noqa: B023 - called at once
+            assert in_child(lambda: touch(beyond)).how == "crashed"  # noqa: B023
+            array[...] = 0
+            assert not fence.damaged()
+            ctypes.c_uint8.from_address(at - 1 if at_end else at + array.nbytes).value = 0
+            assert fence.damaged()
+
+
+def test_children_have_limits() -> None:
+    assert in_child(lambda: 7).value == 7
+    assert "ZeroDivisionError" in in_child(lambda: 1 // 0).text
+    assert "MemoryError" in in_child(lambda: bytearray(1 << 33), memory=1 << 30).text
+    assert in_child(lambda: time.sleep(60), seconds=0.2).how == "hung"
+    assert "SIGABRT" in in_child(os.abort).text
+
+
+def test_cases_are_functions_of_their_choices() -> None:
+    for kind in KINDS:
+        if kind.name in ("artifact", "plan"):  # these compile, and are tried above
+            continue
+        choices = Choices("same")
+        data = kind.generate(choices, HOST)
+        assert kind.generate(Choices("same"), HOST) == data
+        assert kind.generate(Choices(record=choices.record), HOST) == data
+        json.dumps(data)
+
+
+def test_shrinking_leaves_what_is_needed() -> None:
+    wanted = [9, 900]
+    found = shrunk(list(range(1000)), lambda numbers: all(n in numbers for n in wanted), Budget(10))
+    assert found == wanted
+    assert shrunk([500] * 8, lambda numbers: sum(numbers) >= 137, Budget(10)) == [137]
+
+
+def test_mutations_change_something() -> None:
+    text = 'graph "g"\n  %0 = slice(%1) {starts = (0, 0), stops = (3, 4)} : float32 [3, n]\n'
+    texts = {mutated_text(Choices(str(number)), text) for number in range(200)}
+    assert len(texts) > 100
+    assert any("starts = (1, 1), stops = (4, 5)" in each for each in texts)
+    trees = {
+        json.dumps(mutated_tree(Choices(str(number)), {"a": [1, 2, {"b": "c"}], "d": None}))
+        for number in range(100)
+    }
+    assert len(trees) > 40
+
+
+def test_most_bounds_say_something() -> None:
+    """Of what random graphs give, less than half a percent may be anything."""
+    elements = unbounded = 0
+    for number in range(60):
+        choices = Choices(f"bounds/{number}")
+        builder = graphs.drawn(choices, bool(number % 2), AVOIDABLE, 400, 9)
+        arrays = graphs.arrays_of(choices, builder)
+        try:
+            nodes = error_bounds.propagate(builder.graph, *arrays)
+        except jn.UserError:
+            continue
+        elements += sum(nodes[symbol.id].value.size for symbol in builder.graph.outputs)
+        unbounded += sum(int(nodes[symbol.id].unbounded.sum()) for symbol in builder.graph.outputs)
+    assert elements > 2000
+    assert unbounded < 0.005 * elements
+
+
+def test_the_command_uses_the_installed_package_once() -> None:
+    root = Path(__file__).resolve().parents[2]
+    code = (
+        "import runpy, sys; sys.argv = ['fuzz', '--cases', '1', '--kind', 'rules', '--shrink-seconds', '0'];\n"
+        "try: runpy.run_module('tests.fuzz', run_name='__main__', alter_sys=True)\n"
+        "except SystemExit as ended: assert not ended.code, ended.code\n"
+        "assert not [name for name in ('promotion', 'graph', 'lowering', 'runtime', 'compiling') if name in sys.modules]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "programs: 1 rules" in done.stdout
