@@ -8,7 +8,7 @@ from typing import Any
 
 from .integers import DIVISIONS, INTEGERS, SHIFTS, signed
 
-NUMERICS = ("strict", "fast")
+NUMERICS = ("strict", "fast", "reproducible")
 """What code may do with float arithmetic: docs/design/011-numerics.md."""
 
 GPU_ALIGNMENT = 64
@@ -250,7 +250,7 @@ class CompiledGraph:
 
     `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the symbolic dims in the
     order of the `dims` argument. `checks` are the messages of the runtime checks `jn_prepare` makes, by index.
-    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text. `numerics`: "strict" or "fast".
+    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text. `numerics`: one of `NUMERICS`.
     """
 
     name: str

@@ -28,21 +28,25 @@ def _choose_layouts(state: Lowered) -> None:
 def _tile_plan(state: Lowered) -> None:
     assert state.plan is not None
     target = _target(state)
-    limits = GpuLimits(target.shared_bytes, target.processors, target.has_tensor_copies, target.has_wgmma)
-    tiler = Tiler(limits)
+    fixed_order = state.numerics == "reproducible"  # matrix instructions add in orders of their own
+    describes, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
+    limits = GpuLimits(target.shared_bytes, target.processors, describes, warpgroups, not fixed_order)
+    tiler = Tiler(limits, fixed_order)
     state.launches = tuple([tiler.tile(nest)[1] for nest in state.plan.nests])
     state.programs = tuple(tiler.programs)
 
 
 def _lower_programs(state: Lowered) -> None:
-    state.threads = tuple([_lower(program, _target(state)) for program in state.programs])
+    state.threads = tuple([_lower(program, _target(state), state.numerics) for program in state.programs])
     state.module = "\n".join(kernel.llvm_ir for kernel in state.threads)
 
 
-def _lower(program: BlockProgram, target: GpuTarget) -> GpuKernel:
+def _lower(program: BlockProgram, target: GpuTarget, numerics: str) -> GpuKernel:
     function = program.func.clone()  # the program stays as it was tiled
     first = program.pointers + program.scalars
-    run_passes(function, keep=range(first, first + program.described))
+    # "fast" was applied to the program as it was tiled
+    order = numerics if numerics == "reproducible" else "strict"
+    run_passes(function, keep=range(first, first + program.described), numerics=order)
     return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), GPU_ALIGNMENT))
 
 

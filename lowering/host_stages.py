@@ -30,7 +30,7 @@ def _choose_layouts(state: Lowered) -> None:
 def _tile_plan(state: Lowered) -> None:
     assert state.plan is not None
     limits = HostLimits.of(_target(state))
-    tiler = Tiler(limits)
+    tiler = Tiler(limits, fixed_order=state.numerics == "reproducible")
     launches = []
     for nest, packed in zip(state.plan.nests, state.packed, strict=True):
         chosen = replace(limits.schedule(nest), packed_b=PANEL) if packed else None

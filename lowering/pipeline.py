@@ -25,6 +25,7 @@ from .schedule.plan import schedule
 from .state import STAGES, Lowered, OwnStages, Stage
 from .target import HostTarget
 from .tt.fast_math import allow_fast_math, contract_products
+from .tt.reproducible import fix_order
 from .tt.text import print_module
 from .wide import in_words
 
@@ -35,8 +36,8 @@ Run = Callable[[Lowered], None]
 def lower_graph(
     graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, stop_after: Stage | None = None, numerics: str = "strict"
 ) -> Lowered:
-    """Lower a finished graph for a target, stage by stage. `own`: the stages of the kind of target. `numerics`: "strict" or
-    "fast"."""
+    """Lower a finished graph for a target, stage by stage. `own`: the stages of the kind of target. `numerics`: one
+    of `NUMERICS`."""
     if stop_after is not None and stop_after not in STAGES:
         raise UserError(f"no stage {stop_after!r}; expected one of {', '.join(STAGES)}")
     state = Lowered(graph, target, numerics)
@@ -62,10 +63,12 @@ def _schedule(state: Lowered) -> None:
 
 def _tile(own: OwnStages, state: Lowered) -> None:
     own.tile(state)
-    if state.numerics == "fast":
-        for program in state.programs:
+    for program in state.programs:
+        if state.numerics == "fast":
             allow_fast_math(program.func)
             contract_products(program.func)
+        elif state.numerics == "reproducible":
+            fix_order(program.func)
 
 
 def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> CompiledGraph:

@@ -30,7 +30,7 @@ class Lowered:
     module: LLVM IR; for GPUs the modules of all programs.  object_code: of a host.
     wide: the arrays of complex128 constants, by id in `expanded`, where they are words.
     threads, kernels: of a GPU, one per program, before and after LLVM.
-    numerics: "strict", or "fast": what float operations allow.
+    numerics: one of `NUMERICS`: what float operations allow.
     """
 
     graph: Graph

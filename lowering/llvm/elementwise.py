@@ -15,6 +15,7 @@ import numpy as np
 from ...promotion.errors import UnsupportedError
 from ..tt.fast_math import APPROXIMATE, CONTRACT, SHORT, TAME, WEIGHT, allows
 from ..tt.numerics import numpy_dtype
+from ..tt.reproducible import PORTABLE
 from ..tt.types import scalar_type
 from . import approximate, conversions, division
 from .calls import emit_call
@@ -277,6 +278,8 @@ def math_form(attrs: Mapping[str, Any]) -> Form:
     """Which form of a function an operation asks for."""
     if allows(attrs, APPROXIMATE):
         return "approximate"
+    if PORTABLE in attrs:
+        return "portable"
     return "weight" if WEIGHT in attrs else "short" if SHORT in attrs else "accurate"
 
 

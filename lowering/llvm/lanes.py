@@ -22,10 +22,12 @@ class Lanes:
     along.
     """
 
-    __slots__ = ("element", "fn", "integer", "mantissa_bits", "mask", "n", "type", "width")
+    __slots__ = ("element", "fn", "integer", "mantissa_bits", "mask", "n", "portable", "type", "width")
 
-    def __init__(self, fn: Function, type_: str) -> None:
+    def __init__(self, fn: Function, type_: str, portable: bool = False) -> None:
+        """portable: use no instruction that only some targets have, so that all of them give the same bits."""
         self.fn = fn
+        self.portable = portable
         self.type = type_
         self.element = ir.element(type_)
         if self.element not in ("float", "double"):
@@ -67,12 +69,13 @@ class Lanes:
     def scales(self) -> bool:
         """Whether the processor multiplies floats of this many lanes by powers of two in one instruction."""
         features = self.fn.module.features
-        return self.element == "float" and self.n in (4, 8, 16) and {"avx512f", "avx512vl"} <= features
+        fits = self.element == "float" and self.n in (4, 8, 16)
+        return fits and not self.portable and {"avx512f", "avx512vl"} <= features
 
     @property
     def is_ptx(self) -> bool:
-        """Whether the code is for one thread of a GPU."""
-        return "ptx" in self.fn.module.features and self.element == "float" and self.n == 1
+        """Whether the code is for one thread of a GPU, and may use its own instructions for functions."""
+        return not self.portable and "ptx" in self.fn.module.features and self.element == "float" and self.n == 1
 
     def scalef(self, a: V, exponent: V) -> V:
         """a · 2^⌊exponent⌋, rounded once, with overflow to infinity. Only where `scales`."""
@@ -177,7 +180,7 @@ class Lanes:
 
     def wide(self) -> Lanes:
         """The same lanes in double."""
-        return Lanes(self.fn, ir.vector("double", self.n))
+        return Lanes(self.fn, ir.vector("double", self.n), self.portable)
 
     def widen(self, a: V) -> V:
         return self.fn.cast("fpext", a, ir.vector("double", self.n))

@@ -25,7 +25,7 @@ from .lanes import Lanes
 from .mathlib_fmod import fmod_f32, fmod_f64
 
 Unary = Callable[[Lanes, V], V]
-Form = Literal["accurate", "short", "weight", "approximate"]
+Form = Literal["accurate", "short", "weight", "approximate", "portable"]
 
 REQUIRED_X86_FEATURES = ("f16c", "fma", "sse4.1")
 
@@ -115,6 +115,7 @@ _DOUBLE: dict[str, Unary] = {
 }
 
 _NONE: dict[str, Unary] = {}
+_CHEAPER = {"short": _FLOAT_SHORT, "weight": _FLOAT_WEIGHT, "approximate": _FLOAT_APPROXIMATE}
 UNARY = frozenset({*_COMMON, *_FLOAT})
 BINARY = frozenset({"pow", "copysign", "fmod"})
 MATH_NAMES = UNARY | BINARY | {"fma"}
@@ -142,6 +143,7 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above (GPUs: accurate);
     sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all. "weight" is "short" but for exp on GPUs,
     which has a relative error of 2^-22 + |x| 2^-23 up to 0.
+    "portable" is "accurate" without the instructions that only some targets have: the same bits on all of them.
     """
     kind = element(x.type)
     if kind not in ("float", "double"):
@@ -152,7 +154,7 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     if len(more) != operands - 1 or any(v.type != x.type for v in more):
         types = ", ".join(v.type for v in (x, *more))
         raise InternalError(f"emit_math({name!r}) takes {operands} operands of one type, got ({types})")
-    lanes = Lanes(fn, x.type)
+    lanes = Lanes(fn, x.type, portable=form == "portable")
     if name == "fma":
         return lanes.fma(x, *more)
     if name == "copysign":
@@ -162,7 +164,7 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     if name == "fmod":
         return (fmod_f32 if kind == "float" else fmod_f64)(lanes, x, more[0])
     own = _FLOAT if kind == "float" else _DOUBLE
-    cheaper = {"accurate": _NONE, "short": _FLOAT_SHORT, "weight": _FLOAT_WEIGHT, "approximate": _FLOAT_APPROXIMATE}[form]
+    cheaper = _CHEAPER.get(form, _NONE)
     emit = (cheaper.get(name) if kind == "float" else None) or own.get(name) or _COMMON.get(name)
     if emit is None:
         raise UnsupportedError(

@@ -73,12 +73,14 @@ _TILES = {
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
     """What the cost model knows of a GPU: bytes of shared memory of a block, multiprocessors, whether it copies blocks of
-    described tensors (TMA), and whether four warps multiply together (wgmma)."""
+    described tensors (TMA), whether four warps multiply together (wgmma), and whether floats are multiplied by matrix instructions
+    at all."""
 
     shared_bytes: int = 163 << 10
     processors: int = 108
     describes: bool = False
     warpgroups: bool = False
+    matrix_instructions: bool = True
 
     def schedule(self, nest: Nest) -> Schedule:
         """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
@@ -205,12 +207,15 @@ def _columns(
     return Schedule(((chunk_axis, chunk), (inner, columns)), warps=_warps(chunk * columns))
 
 
-def _tile_of(nest: Nest, product: Product) -> _Tile:
+def _tile_of(nest: Nest, product: Product, limits: GpuLimits) -> _Tile:
     value = nest.body[product.number]
     first, second = (nest.body[operand].dtype for operand in value.operands)
     if first != second:
         return _TILES["wide" if max(first.itemsize, second.itemsize) > 4 else "threads"]
-    return _TILES[_kind(first, value.attrs.get("precision", "ieee"), value.dtype)]
+    kind = _kind(first, value.attrs.get("precision", "ieee"), value.dtype)
+    if first.is_float and not limits.matrix_instructions:
+        kind = "wide" if first.itemsize > 4 else "threads"
+    return _TILES[kind]
 
 
 def _kind(dtype: DType, precision: str, result: DType) -> str:
@@ -251,7 +256,7 @@ def _is_wide(nest: Nest, product: Product, tile: _Tile, limits: GpuLimits) -> bo
 def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
     found = products(nest)
     first = found[0]
-    tile = _tile_of(nest, first)
+    tile = _tile_of(nest, first, limits)
     least_rows = WARPGROUP_ROWS if limits.warpgroups and tile is _TILES["f16"] else 32
     wide = len(found) == 1 and _is_wide(nest, first, tile, limits)
     if wide:
@@ -281,14 +286,14 @@ def _attention(nest: Nest, limits: GpuLimits) -> Schedule:
     side, which read keys and values once for both, where there are enough rows for all multiprocessors."""
     scores, values = attention_products(nest)
     assert scores.m is not None
-    tile = _tile_of(nest, scores)
+    tile = _tile_of(nest, scores, limits)
     heads = [nest.axes[axis].extent for axis in (scores.k, values.n) if axis is not None]
     width = max([extent for extent in heads if type(extent) is int], default=1)
     words = width * max(1, nest.body[values.number].dtype.itemsize // 4)
     has_fragments = tile.least[0] > 1 and tile.depth > 16
     most_rows = 64 if has_fragments or words <= 64 else 32
     most_keys = 64 if words <= (128 if has_fragments else 64) else 32
-    least = max(tile.least[0], _tile_of(nest, values).least[2])
+    least = max(tile.least[0], _tile_of(nest, values, limits).least[2])
     rows = _cut(nest.axes[scores.m].extent, most_rows, least)
     keys = _cut(nest.axes[values.k].extent, most_keys, least)
     extent = nest.axes[scores.m].extent

@@ -17,6 +17,7 @@ from .attention import build_attention
 from .contract import build_contract
 from .described import Access
 from .emit import Kernel, pointer_buffers, runtime_extents
+from .fixed_order import in_fixed_order
 from .host_schedule import HostLimits
 from .map import build_map
 from .row import build_row
@@ -71,8 +72,10 @@ class Tiler:
     """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in
     order."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, fixed_order: bool = False) -> None:
+        """fixed_order: blocks of reduced axes are the same for all limits, see `fixed_order`."""
         self.limits: Limits = HostLimits() if limits is None else limits
+        self.fixed_order = fixed_order
         self.programs: list[BlockProgram] = []
         self._made: dict[tuple[Signature, Schedule | None], _Made] = {}
         self._by_key: dict[str, int] = {}
@@ -91,6 +94,8 @@ class Tiler:
         template = template_of(nest)
         if schedule is None:
             schedule = self.limits.schedule(nest)
+            if self.fixed_order:
+                schedule = in_fixed_order(nest, schedule)
         check_schedule(nest, schedule)
         describes = self.limits.describes and template in ("contract", "attention")
         kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, describes)

@@ -16,7 +16,8 @@ from xdsl.ir import Operation
 
 from .attributes import INPUT_PRECISIONS, property_number
 from .memory import Memory
-from .numerics import as_integer, is_wide, numpy_dtype, round_to_tf32, signed
+from .numerics import as_integer, fused_multiply_add, is_wide, numpy_dtype, round_to_tf32, signed
+from .reproducible import ORDERED
 
 
 def product(op: Operation, memory: Memory) -> Callable[..., Any]:
@@ -29,13 +30,25 @@ def product(op: Operation, memory: Memory) -> Callable[..., Any]:
     narrowed = tf32 and source == target == np.float32
     wide = target if is_wide(target) else np.dtype(np.float32)
 
+    ordered = ORDERED in op.attributes
+
     def run(a: Any, b: Any, c: Any) -> Any:
         a, b = np.asarray(a).astype(wide), np.asarray(b).astype(wide)
         if narrowed:
             a, b = round_to_tf32(a), round_to_tf32(b)
+        if ordered:
+            return _chain(a, b, np.asarray(c).astype(wide)).astype(target)
         return (np.matmul(a, b) + np.asarray(c).astype(wide)).astype(target)
 
     return run
+
+
+def _chain(a: Any, b: Any, c: Any) -> Any:
+    """Fused multiply-adds along the contraction, then + 0."""
+    total = c
+    for step in range(a.shape[-1]):
+        total = fused_multiply_add(a[..., :, step : step + 1], b[..., step : step + 1, :], total)
+    return total + c.dtype.type(0)
 
 
 def _integer_product(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """The passes that a kernel from text goes through before it is lowered: a list, in order.
 
     inline ─ fast math ─ expand ─ canonicalize ─ cse ─ dce ─ expand descriptors ─ total ─ canonicalize ─ cse ─ dce ─
-    softmax weights ─ contract ─ licm
+    softmax weights ─ contract ─ fix order ─ licm
 
 A pass is a function that changes a `tt.func` in place. To add one, add a line to `PASSES`.
 """
@@ -26,6 +26,7 @@ from .inlining import inline_calls
 from .licm import hoist_invariants
 from .load_ahead import mark_loads
 from .passes import canonicalize, remove_dead, reuse_common
+from .reproducible import fix_order
 from .softmax_weights import mark_weights
 from .total import make_total
 
@@ -58,9 +59,22 @@ PASSES: tuple[Pass, ...] = (
     Pass("dce-expanded", remove_dead, "as dce"),
     Pass("softmax-weights", mark_weights, "exponentials that are weights of an online softmax get a note that they are"),
     Pass("contract", contract_products, "products and sums that have the flag become fused multiply-adds"),
+    Pass("fix-order", fix_order, "with numerics='reproducible': sums get a fixed order, functions a portable form"),
     Pass("licm", hoist_invariants, "what does not change in a loop is computed before it"),
     Pass("load-ahead", mark_loads, "loads that can be done turns before the products that read them get a note of it"),
 )
+
+
+_ONLY_FAST, _ONLY_REPRODUCIBLE = (allow_fast_math,), (fix_order,)
+_NOT_REPRODUCIBLE = (mark_weights, contract_products)
+
+
+def _applies(each: Pass, numerics: str) -> bool:
+    if each.run in _ONLY_FAST:
+        return numerics == "fast"
+    if each.run in _ONLY_REPRODUCIBLE:
+        return numerics == "reproducible"
+    return numerics != "reproducible" or each.run not in _NOT_REPRODUCIBLE
 
 
 BEFORE_DESCRIPTORS = "dce"
@@ -85,7 +99,8 @@ def run_passes(
         keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
         along: numbers of descriptors of tensors whose last stride is 1, padded with zeros, see `expand_descriptors`.
         library: functions that stay calls of a device's library, see `expand_libdevice`.
-        numerics: "strict", with which the pass "fast-math" leaves everything as it is, or "fast".
+        numerics: "fast" is what the pass "fast-math" is for. "reproducible" is what "fix-order" is for; it leaves out
+            "softmax-weights" and "contract", which have different results on different targets.
 
     Raises `UserError` for a name that is no pass, and what the passes raise.
     """
@@ -97,7 +112,7 @@ def run_passes(
             expand_descriptors(function, keep, along)
         elif each.run is expand_libdevice:
             expand_libdevice(function, library)
-        elif each.run is not allow_fast_math or numerics == "fast":
+        elif _applies(each, numerics):
             each.run(function)
         if watch is not None:
             watch(each, function)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from .attributes import property_number
+from .reproducible import prefix_moves
 from .shadow import Shadow, restructured, tidy
 
 Array = NDArray[Any]
@@ -87,26 +90,30 @@ def reduced(
 def scanned(
     op: Operation, env: Any, combine: Combine, values: list[Any], shadows: list[Shadow | None]
 ) -> Shadowed:
-    """`tt.scan`: by doubling."""
+    """`tt.scan`: level by level, as `prefix_moves` says."""
     axis, reverse = property_number(op, "axis"), bool(property_number(op, "reverse"))
     now = _picked((values, shadows), lambda x: np.moveaxis(x, axis, 0))
     if reverse:
         now = _picked(now, lambda x: x[::-1])
-    distance = 1
-    while distance < len(now[0][0]):
-        head = _picked(now, lambda x: x[:distance])  # noqa: B023 - used at once
-        sums = combine(env, _picked(now, lambda x: x[:-distance]), _picked(now, lambda x: x[distance:]))  # noqa: B023
+    length = 1
+    while length < len(now[0][0]):
+        before, behind = prefix_moves(len(now[0][0]), length)
+        sums = combine(env, _picked(now, itemgetter(before)), _picked(now, itemgetter(behind)))
+        put = partial(_placed, behind)
         now = (
-            [np.concatenate(pair) for pair in zip(head[0], sums[0], strict=True)],
-            [
-                restructured(lambda x, y: np.concatenate([x, y]), [v, w], [a, b])
-                for v, w, a, b in zip(head[0], sums[0], head[1], sums[1], strict=True)
-            ],
+            [put(*pair) for pair in zip(now[0], sums[0], strict=True)],
+            [restructured(put, [v, w], [a, b]) for v, w, a, b in zip(now[0], sums[0], now[1], sums[1], strict=True)],
         )
-        distance *= 2
+        length *= 2
     if reverse:
         now = _picked(now, lambda x: x[::-1])
     return _picked(now, lambda x: np.moveaxis(x, 0, axis))
+
+
+def _placed(places: Array, x: Array, y: Array) -> Array:
+    found = np.array(x)
+    found[places] = y
+    return found
 
 
 __all__ = ["Carried", "Shadowed", "combined", "reduced", "scanned"]

@@ -19,6 +19,7 @@ from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
 from .evaluators_descriptors import DESCRIPTOR_EVALUATORS
 from .numerics import numpy_dtype
+from .reproducible import prefix_moves
 from .switches import switch_edges
 
 if TYPE_CHECKING:
@@ -373,16 +374,14 @@ class Translation:
             values = [np.moveaxis(env[place], axis, 0) for place in places]
             if reverse:
                 values = [value[::-1] for value in values]
-            distance = 1
-            while distance < len(values[0]):
-                sums = combine(
-                    env, [value[:-distance] for value in values], [value[distance:] for value in values]
-                )
-                values = [
-                    np.concatenate([value[:distance], total])
-                    for value, total in zip(values, sums, strict=True)
-                ]
-                distance *= 2
+            length = 1
+            while length < len(values[0]):
+                before, behind = prefix_moves(len(values[0]), length)
+                sums = combine(env, [value[before] for value in values], [value[behind] for value in values])
+                values = [value.copy() for value in values]
+                for value, total in zip(values, sums, strict=True):
+                    value[behind] = total
+                length *= 2
             if reverse:
                 values = [value[::-1] for value in values]
             for place, value in zip(results, values, strict=True):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import InternalError
 from ..ir import V
+from ...tt.reproducible import ORDERED
 from ..syntax import attributes, constant_value, element_name, is_tensor
+from .branches import lower_scalars
 from .combine import Combine
 from .coordinates import Bound
 from .dot import Wanted
 from .nodes import Node, Stored
+from .ordered import reduce_in_order, scan_in_order
 from .reducing import reduce, scan
 from .regions import is_straight, reduce_by_region, scan_by_region
 from .scratch_reads import scratch_reads
@@ -37,7 +40,12 @@ def _combine(k: KernelLowering, op: Any) -> Combine:
 
 
 def lower_reduce(k: KernelLowering, op: Any) -> None:
-    axis = int(attributes(op)["axis"])
+    facts = attributes(op)
+    axis = int(facts["axis"])
+    if ORDERED in facts:
+        nodes = reduce_in_order(k.roots, [k.node(o) for o in op.operands], axis, *_any_region(k, op))
+        _define_reduced(k, op, nodes)
+        return
     if not is_straight(op.regions[0]):
         for result, found in zip(op.results, reduce_by_region(k, op, axis), strict=True):
             if isinstance(found, V):
@@ -49,7 +57,10 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
     # All results of one reduction are written together.
     limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
     wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
-    results = reduce(k.roots, operands, axis, _combine(k, op), wanted)
+    _define_reduced(k, op, reduce(k.roots, operands, axis, _combine(k, op), wanted))
+
+
+def _define_reduced(k: KernelLowering, op: Any, results: Sequence[Node]) -> None:
     for result, node in zip(op.results, results, strict=True):
         if is_tensor(result.type):
             k.define(result, node)
@@ -58,11 +69,23 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
             k.scalars[result] = k.ev.s.pointer(value) if element_name(result.type) == "ptr" else value
 
 
+def _any_region(k: KernelLowering, op: Any) -> tuple[Callable[[Sequence[V], Sequence[V]], list[V]], bool]:
+    """What a region makes of two values each, and whether it takes scalars only."""
+    region = op.regions[0]
+    if not is_straight(region):
+        return lambda left, right: lower_scalars(k, region, [*left, *right]), True
+    combine = _combine(k, op)
+    return lambda left, right: combine.emit(k.ev, left, right), False
+
+
 def lower_scan(k: KernelLowering, op: Any) -> None:
     facts = attributes(op)
     axis, reverse = int(facts["axis"]), bool(facts.get("reverse", False))
     nodes: Sequence[Node]
-    if is_straight(op.regions[0]):
+    if ORDERED in facts:
+        combine, single = _any_region(k, op)
+        nodes = scan_in_order(k.roots, [k.node(o) for o in op.operands], axis, combine, reverse, single)
+    elif is_straight(op.regions[0]):
         nodes = scan(k.roots, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
     else:
         nodes = scan_by_region(k, op, axis, reverse)

@@ -28,6 +28,7 @@ from ...linear_layouts.f2 import log2
 from ...linear_layouts.layout import REGISTER, LinearLayout
 from ...tt.expand_dot_scaled import EXACT
 from ...tt.load_ahead import uses_in_products
+from ...tt.reproducible import ORDERED
 from .. import conversions
 from ..elementwise import emit_map
 from ..ir import V, const
@@ -117,6 +118,8 @@ def _dot(k: KernelLowering, op: Any) -> None:
                 x, y = (side[batch * n : (batch + 1) * n] for side, n in zip((left, right), lengths, strict=True))
                 own = _Instructions(k, instruction, shape[-2:], depth).run(x, y, own)
             total += own
+    if ORDERED in op.attributes:
+        total = [k.f.binary("fadd", value, const(0.0, value.type)) for value in total]  # no -0
     k.define(result, Held(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
 
 
@@ -126,6 +129,8 @@ def _precision(op: Any) -> str:
 
 def _kind(op: Any) -> str | None:
     """What the operands are for the instruction; None: each thread multiplies."""
+    if ORDERED in op.attributes:
+        return None
     elems, elem = [element_name(operand.type) for operand in op.operands[:2]], element_name(op.results[0].type)
     exact = attributes(op).get(EXACT)
     if exact in ("bf16", "tf32") and elems == ["f32", "f32"]:  # texts may say anything

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ...linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
+from ...tt.reproducible import ORDERED
 from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, constant_value, element_name, is_tensor, shape_of
 from .nodes import Held
+from .ordered import Ordered
 from .regions import each_thread_alone, region_values
 from .threads import ALL_LANES, bits_of, i32
 
@@ -62,7 +64,8 @@ def _single(k: KernelLowering, region: Any) -> Callable[[V, V], V] | None:
 
 
 def _reduce(k: KernelLowering, op: Any) -> None:
-    axis = int(attributes(op)["axis"])
+    facts = attributes(op)
+    axis = int(facts["axis"])
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
     if layout is None:
@@ -76,6 +79,9 @@ def _reduce(k: KernelLowering, op: Any) -> None:
     columns = [k.ev.at(node, layout) for node in nodes]
     rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
     with each_thread_alone(k, op):
+        if ORDERED in facts:
+            _define(k, op, plans[0].result, Ordered(k, op, elems, combine).reduce(layout, axis, rows))
+            return
         sums = _reduced(k, op, plans, rows, elems, [1 << bit for bit, image in enumerate(layout[LANE]) if not image])
     _define(k, op, plans[0].result, sums)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...linear_layouts.layout import LinearLayout
 from ...linear_layouts.linear import ThreadMap
 from ...linear_layouts.scanning import (
     LanePrefixStep,
@@ -18,9 +19,11 @@ from ...linear_layouts.scanning import (
     ThreadStep,
     plan_scan,
 )
+from ...tt.reproducible import ORDERED
 from ..ir import V
 from ..syntax import attributes, shape_of
-from .nodes import Held
+from .nodes import Held, Node
+from .ordered import Ordered
 from .reductions import combine
 from .regions import each_thread_alone
 from .threads import bits_of, i32
@@ -39,6 +42,9 @@ def _scan(k: KernelLowering, op: Any) -> None:
     if layout is None:
         layout = k.preferred(op.operands[0])
     elems = [node.elem for node in nodes]
+    if ORDERED in facts:
+        _scan_in_order(k, op, nodes, layout.unique_registers())
+        return
     plan = plan_scan(layout, int(facts["axis"]), max(bits_of(elem) for elem in elems), reverse=bool(facts["reverse"]))
     columns = []
     for node in nodes:
@@ -55,6 +61,16 @@ def _scan(k: KernelLowering, op: Any) -> None:
         if plan.after is not None:
             values = k.moves.convert(values, elem, plan.working, layout)
         k.define(result, Held(shape_of(result.type), elem, layout, values))
+
+
+def _scan_in_order(k: KernelLowering, op: Any, nodes: Sequence[Node], layout: LinearLayout) -> None:
+    facts, elems = attributes(op), [node.elem for node in nodes]
+    rows: list[Row] = [list(row) for row in zip(*[k.ev.at(node, layout) for node in nodes], strict=True)]
+    if not k.ev.only_layouts:
+        with each_thread_alone(k, op):
+            rows = Ordered(k, op, elems, combine).scan(layout, int(facts["axis"]), bool(facts["reverse"]), rows)
+    for place, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
+        k.define(result, Held(shape_of(result.type), elem, layout, tuple([row[place] for row in rows])))
 
 
 class _Scan:

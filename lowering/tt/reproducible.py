@@ -1,0 +1,89 @@
+"""What `numerics="reproducible"` means for the operations of a kernel: results do not depend on what runs it.
+
+IEEE arithmetic, comparisons and casts give the same bits everywhere. What does not by itself is the order of sums, the
+instructions that functions are made of, and the order in which programs meet at an atomic. `fix_order` marks the first,
+asks for a portable form of the second and refuses the third. The orders are those of the interpreter:
+
+* `tt.reduce`: a balanced tree over neighbours, (x0 x1) (x2 x3) …, level by level;
+* `tt.scan`: for each bit of the position, lowest first, the last prefix of the lower half goes to all of the upper half
+  (Sklansky, "Conditional-sum addition logic", 1960);
+* `tt.dot`: a chain of fused multiply-adds along the contraction, which begins with the accumulator; then 0 is added, so that
+  no sum is -0 and masked steps change nothing.
+
+See docs/design/011-numerics.md.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Operation
+
+from ...promotion.errors import UnsupportedError
+from . import types as t
+from .attributes import enum_name
+from .dialect_atomics import RMW_OPERATIONS
+from .fast_math import SHORT, TAME, WEIGHT
+from .sources import line_of
+
+ORDERED = "joinery.ordered"
+"""Unit attribute of reductions, scans and products whose order is the one above."""
+PORTABLE = "joinery.portable"
+"""Unit attribute of functions whose form is the same on all targets."""
+
+_SINGLE_ROUNDING = frozenset(
+    f"math.{name}" for name in ("absf", "absi", "ceil", "copysign", "ctlz", "ctpop", "cttz", "floor", "fma", "roundeven",
+                                "sqrt", "trunc")
+)  # fmt: skip
+_ANY_ORDER = frozenset(
+    f"arith.{name}" for name in ("addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui", "maxnumf",
+                                 "minnumf", "maximumf", "minimumf")
+)  # fmt: skip
+
+
+def fix_order(func: Operation) -> None:
+    """Mark what depends on order or instructions; `func` is changed in place, and loses all flags that allow anything.
+
+    Raises `UnsupportedError` for float atomics, whose order is that in which programs run.
+    """
+    for op in func.walk():
+        op.properties.pop("fastmath", None)
+        for mark in (SHORT, WEIGHT, TAME):
+            op.attributes.pop(mark, None)
+        if op.name.startswith("math.") and op.name not in _SINGLE_ROUNDING:
+            op.attributes[PORTABLE] = UnitAttr()
+        elif (op.name in ("tt.reduce", "tt.scan") and not _is_exact(op)) or (op.name == "tt.dot" and _adds_floats(op)):
+            op.attributes[ORDERED] = UnitAttr()
+        elif op.name == "tt.atomic_rmw" and enum_name(RMW_OPERATIONS, op.properties["atomic_rmw_op"]) == "fadd":
+            _refuse(op)
+
+
+def prefix_moves(count: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """One level of a scan of `count` places, where runs of `length` have their prefixes: (sources, takers), place by place."""
+    takers = np.flatnonzero(np.arange(count) & length)
+    return (takers & -length) - 1, takers
+
+
+def _is_exact(op: Operation) -> bool:
+    """Whether the region is one operation that gives the same bits in any order."""
+    operations = [each for block in op.regions[0].blocks for each in block.ops]
+    return len(operations) == 2 and operations[0].name in _ANY_ORDER
+
+
+def _adds_floats(op: Operation) -> bool:
+    return t.is_float(t.elem(op.results[0].type))
+
+
+def _refuse(op: Operation) -> NoReturn:
+    line = line_of(op)
+    place = f" ({line})" if line else ""
+    raise UnsupportedError(
+        f"tt.atomic_rmw fadd{place} with numerics='reproducible': programs add in the order in which they run; fix: store "
+        "partial sums and add them in a second kernel, or numerics='strict'"
+    )
+
+
+__all__ = ["ORDERED", "PORTABLE", "fix_order", "prefix_moves"]
