@@ -43,7 +43,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Every register is combined with that of lane ^ `lane_mask`; it is the left operand where the lane has none of the bits."""
+    """Every register is combined with that of lane ^ `lane_mask`; it is the left one where the lane has none of the bits."""
 
     lane_mask: int
 
@@ -123,7 +123,8 @@ def plan_ordered_scan(layout: LinearLayout, axis: int, reverse: bool) -> list[Sc
 def _bits_along(layout: LinearLayout, axis: int) -> list[tuple[str, int] | None]:
     """For each bit of the position along the axis the register, lane or warp bit that is it; None where it is several."""
     found: list[tuple[str, int] | None] = []
-    columns = [(place, layout.coordinates(basis)) for place, basis in zip(layout.places(_INNER), layout.columns(_INNER), strict=True)]
+    places, images = layout.places(_INNER), [layout.coordinates(basis) for basis in layout.columns(_INNER)]
+    columns = list(zip(places, images, strict=True))
     for bit in range(log2(layout.shape[axis])):
         users = [(place, at) for place, at in columns if at[axis] >> bit & 1]
         alone = len(users) == 1 and users[0][1][axis] == 1 << bit and sum(users[0][1]) == 1 << bit

@@ -47,7 +47,8 @@ def _inner(nest: Nest, reduced: tuple[int, ...]) -> int:
 
 
 def _blocks(nest: Nest, reduced: tuple[int, ...], inner: int) -> tuple[tuple[int, int], ...]:
-    sizes = {axis: power_of_two(nest.axes[axis].extent) for axis in reduced if type(nest.axes[axis].extent) is int}
+    extents = {axis: nest.axes[axis].extent for axis in reduced}
+    sizes = {axis: power_of_two(extent) for axis, extent in extents.items() if type(extent) is int}
     whole = prod(sizes.values()) if len(sizes) == len(reduced) else None
     order = [*[axis for axis in reduced if axis != inner], *[axis for axis in reduced if axis == inner]]
     longest = WHOLE_COLUMN if inner not in reduced else LONGEST_WHOLE_ROW if _must_be_whole(nest) else WHOLE_ROW

@@ -73,8 +73,8 @@ _TILES = {
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
     """What the cost model knows of a GPU: bytes of shared memory of a block, multiprocessors, whether it copies blocks of
-    described tensors (TMA), whether four warps multiply together (wgmma), and whether floats are multiplied by matrix instructions
-    at all."""
+    described tensors (TMA), whether four warps multiply together (wgmma), and whether floats are multiplied by matrix
+    instructions at all."""
 
     shared_bytes: int = 163 << 10
     processors: int = 108

@@ -150,7 +150,8 @@ def _spread(
 ) -> None:
     """One level: runs of `length` positions, in pairs."""
     ev = roots.ev
-    targets, sources = [], []
+    targets: list[Stored] = []
+    sources: list[Stored] = []
     for memory in memories:
         stride = memory.strides[axis]
         shape = (*memory.shape[:axis], memory.shape[axis] // (2 * length), length, *memory.shape[axis + 1 :])

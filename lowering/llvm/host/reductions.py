@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....promotion.errors import InternalError
-from ..ir import V
 from ...tt.reproducible import ORDERED
+from ..ir import V
 from ..syntax import attributes, constant_value, element_name, is_tensor
 from .branches import lower_scalars
 from .combine import Combine

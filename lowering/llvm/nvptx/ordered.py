@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.layout import LinearLayout
-from ...linear_layouts.ordered import Exchange, Fold, Move, Spread, Take, plan_ordered_reduction, plan_ordered_scan
+from ...linear_layouts.ordered import (
+    Exchange,
+    Fold,
+    Move,
+    Spread,
+    Take,
+    plan_ordered_reduction,
+    plan_ordered_scan,
+)
 from ..ir import V
 from .threads import i32
 
