@@ -12,9 +12,9 @@ def checked_numerics(numerics: Any, what: str) -> str:
     """The option, if it is one. Raises `UserError` for anything else."""
     if not isinstance(numerics, str) or numerics not in NUMERICS:
         raise UserError(
-            f"{what}: numerics {numerics!r}; expected one of {', '.join(map(repr, NUMERICS))}; fix: 'strict', which is "
-            "IEEE and the default, 'fast', which allows approximations and fused multiply-adds, or 'reproducible', which gives the same "
-            "bits on every device"
+            f"{what}: numerics {numerics!r}; expected one of {', '.join(map(repr, NUMERICS))}; fix: 'strict', "
+            "which is IEEE and the default; 'fast' allows approximations and fused multiply-adds, 'reproducible' gives the "
+            "same bits on every device"
         )
     return numerics
 
