@@ -61,7 +61,8 @@ def compile(  # noqa: A001 - the public name
         numerics: "strict": every operation rounds to its dtype as IEEE 754 says, and elementary functions of float32 are
             within 2 ulp. "fast": products may be fused with sums, and elementary functions, quotients and square roots of
             float32 approximated, within the bounds of docs/design/011-numerics.md; results that would be denormal may be 0.
-            Infinities, NaN and signed zeros stay what they are, and nothing is reassociated.
+            Infinities, NaN and signed zeros stay what they are, and nothing is reassociated. "reproducible": as "strict", and
+            sums, matrix products and functions have the same bits on every device, with any number of threads; slower.
         cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
             instead of compiling; a path or a `CompileCache` names the directory.
 

@@ -36,6 +36,7 @@ from .lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from .lowering.tt.interpret import find_function, interpret
 from .lowering.tt.pass_pipeline import BEFORE_DESCRIPTORS, PASSES, Pass, run_passes
 from .lowering.tt.provenance import ANYWHERE, ATOMICS, Places, Provenance, overlap, shared_memory
+from .lowering.tt.reproducible import fix_order
 from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
@@ -63,7 +64,7 @@ class Kernel:
 
     Attributes:
         name: the function's name.
-        numerics: "strict" or "fast", see `from_ttir`.
+        numerics: "strict", "fast" or "reproducible", see `from_ttir`.
     """
 
     def __init__(
@@ -112,6 +113,15 @@ class Kernel:
         return self._own_module()
 
     @functools.cached_property
+    def _defining_module(self) -> Any:
+        """What the interpreter runs: the text, its sums in the order that `numerics` asks for."""
+        if self.numerics != "reproducible":
+            return self._module
+        module = self._own_module()
+        fix_order(module)
+        return module
+
+    @functools.cached_property
     def ttir(self) -> str:
         """The module as text."""
         return print_module(self._module)
@@ -140,7 +150,7 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
-        interpret(self._module, grid, args, self.name, trace)
+        interpret(self._defining_module, grid, args, self.name, trace)
 
     def sanitize(self, grid: int | Sequence[int], *args: Any) -> Report:
         """Run all programs under the sanitizer: every lane of every access is checked, undefined values and wrapped offsets
@@ -149,7 +159,7 @@ class Kernel:
         Faulty lanes are reported and left out, the others are carried out. Raises `UserError` for arguments that do not fit,
         `UnsupportedError` for operations the interpreter does not know; what the programs do wrong is in the report.
         """
-        return sanitize(self._module, grid, args, self.name)
+        return sanitize(self._defining_module, grid, args, self.name)
 
     def launch(
         self,
@@ -482,8 +492,9 @@ def from_ttir(
             elementary functions of float32 are within 2 ulp, denormals are kept. "fast": as if every operation of the text had
             `fastmath<arcp,contract,afn>`: products are fused with sums, and elementary functions, quotients and square roots
             of float32 are approximated, within bounds that docs/design/011-numerics.md states; results that would be
-            denormal may be 0. Infinities, NaN and signed zeros stay what they are, nothing is reassociated. `interpret` and
-            `sanitize` are always strict.
+            denormal may be 0. Infinities, NaN and signed zeros stay what they are, nothing is reassociated. "reproducible": as
+            "strict", and sums, products of blocks and functions have the same bits on every device; slower, and atomic sums of
+            floats are refused. `interpret` and `sanitize` are strict; with "reproducible" they add in its order.
         cache: where native code that kernels share is kept between processes: True for the user's cache directory, False for
             nowhere, or a directory or `CompileCache`.
 
