@@ -183,7 +183,7 @@ def test_saved_models_keep_it(numerics: str, trusted: bool, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("numerics", ["Fast", "", None, True, 1, ["fast"], "ieee"])
 def test_other_values_are_refused(numerics: Any) -> None:
-    with pytest.raises(jn.UserError, match=r"compile: numerics .*; expected one of 'strict', 'fast', 'reproducible'; fix: 'strict'"):
+    with pytest.raises(jn.UserError, match=r"compile: numerics .*; expected one of 'strict', 'fast', 'reproducible'; fix:"):
         jn.compile(example(), "cpu", numerics=numerics, cache=False)
     with pytest.raises(jn.UserError, match=r"from_ttir: numerics .*; expected one of 'strict', 'fast', 'reproducible'"):
         jn.kernel.from_ttir("module {}", numerics=numerics)

@@ -180,16 +180,19 @@ class Dots:
     # -- the product ------------------------------------------------------------
 
     def dot(
-        self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None, wanted: Wanted = EVERYTHING
-    ) -> Stored:
-        """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place."""
+        self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None, wanted: Wanted = EVERYTHING,
+        ordered: bool = False,
+    ) -> Stored:  # fmt: skip
+        """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place.
+        `ordered`: of floats, in the order of `tt/reproducible.py`."""
         if len(a.shape) != 2:
             raise UnsupportedError(
                 f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented"
             )
         ev = self.ev
         if c.shape[1] == 1:
-            return self._matrix_vector(a, b, c, precision, into)
+            column = self._column_in_order if ordered else self._matrix_vector
+            return column(a, b, c, precision, into)
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into)
         fresh = into is None
@@ -197,15 +200,36 @@ class Dots:
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
         if fresh and not overwrite:
             self.roots.materialize(c, target, wanted.result)
+        self._multiply_into(target, a, b, c, precision, not overwrite, wanted, ordered)
+        return target
+
+    def _multiply_into(
+        self, target: Stored, a: Node, b: Node, c: Node, precision: str, accumulate: bool, wanted: Wanted, ordered: bool
+    ) -> None:
         tf32 = precision == "tf32" and c.elem == "f32"
         elem = _summed(c.elem)
         left = self._operand(a, elem, False, tf32)
         right = self._operand(b, elem, True, tf32, wanted.right)
-        self._multiply(left, right, target, c, a.shape[1], not overwrite, wanted.result, finite=elem[0] == "i")
+        self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
+        sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
+        if ordered:  # no -0, which steps that a mask leaves out would have made 0
+            sums = Map(c.shape, elem, "arith.addf", (sums, Splat(c.shape, elem, constant(0.0, elem))))
         if elem != c.elem:
-            sums = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
-            self.roots.materialize(_rounded(sums, c.elem), target, wanted.result)
-        return target
+            sums = _rounded(sums, c.elem)
+        if ordered or elem != c.elem:
+            self.roots.materialize(sums, target, wanted.result)
+
+    def _column_in_order(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
+        """A product with one column, every row a chain along k: as a product with one row, of lanes that are columns."""
+        (rows, depth), start = a.shape, c if into is None else into
+        if rows > 1:
+            left, right = view(b, (1, depth), (1, 0)), view(a, (depth, rows), (1, 0))
+            turned = self.dot(left, right, view(start, (1, rows), (1, 0)), precision, ordered=True)
+            found = Stored(c.shape, c.elem, turned.pointer, (turned.strides[1], 0), turned.memory)
+        else:
+            found = self.roots.materialize(start, self.ev.scratch(c.shape, c.elem, pad=1))  # with room for a vector
+            self._multiply_into(found, a, b, c, precision, True, EVERYTHING, True)
+        return found if into is None else self.roots.materialize(found, into)
 
     def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
         """A product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...tt.passes import constant_of, is_pure
+from ...tt.reproducible import ORDERED
 from ..elementwise import NARROW, memory_size, register_element
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
@@ -170,9 +171,10 @@ def lower_product_loop(
             if operands[0] is None or operands[1] is None:
                 done = False
             else:
-                precision = str(attributes(loop.dot).get("inputPrecision", "ieee"))
+                facts = attributes(loop.dot)
+                precision, ordered = str(facts.get("inputPrecision", "ieee")), ORDERED in facts
                 wanted = Wanted(k.limits(loop.dot.results[0]), k.limits(loop.dot.operands[1]))
-                k.dots.dot(operands[0], operands[1], memory, precision, memory, wanted)
+                k.dots.dot(operands[0], operands[1], memory, precision, memory, wanted, ordered)
     k.ev.replacement = replaced
     if not done:
         del k.f.lines[start[0] :]

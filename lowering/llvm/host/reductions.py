@@ -95,17 +95,18 @@ def lower_scan(k: KernelLowering, op: Any) -> None:
 
 def lower_dot(k: KernelLowering, op: Any) -> None:
     a, b, c = (k.node(o) for o in op.operands[:3])
-    precision = str(attributes(op).get("inputPrecision", "ieee"))
+    facts = attributes(op)
+    precision, ordered = str(facts.get("inputPrecision", "ieee")), ORDERED in facts
     result = op.results[0]
     into = _update_in_place(k, op, result, (a, b), c)
     if len(a.shape) == 3:
-        k.define(result, _batched(k, a, b, c, precision))
+        k.define(result, _batched(k, a, b, c, precision, ordered))
         return
     wanted = Wanted(k.limits(result), k.limits(op.operands[1]))
-    k.define(result, k.dots.dot(a, b, c, precision, into, wanted))
+    k.define(result, k.dots.dot(a, b, c, precision, into, wanted, ordered))
 
 
-def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str) -> Stored:
+def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str, ordered: bool) -> Stored:
     """One product after the other, on blocks in scratch."""
     rows = k.ev.target.vector_bytes
     stored = [k.roots.materialize(node, k.ev.scratch(node.shape, node.elem, pad=rows)) for node in (a, b, c)]
@@ -115,7 +116,7 @@ def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str) -> St
                                                    m.memory), m.strides[1:], m.memory)
             for m in stored
         )  # fmt: skip
-        k.dots.dot(first, second, target, precision, target)
+        k.dots.dot(first, second, target, precision, target, ordered=ordered)
     return stored[2]
 
 
