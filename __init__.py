@@ -17,6 +17,7 @@ _LOCATIONS: dict[str, str] = {
     "Dim": "graph.dims",
     "dim": "graph.dims",
     "evaluate": "graph.reference",
+    "Budget": "graph.budget",
     "DType": "promotion.dtype",
     "JoineryError": "promotion.errors",
     "UserError": "promotion.errors",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .graph.budget import Budget
 from .graph.graph import Graph
 from .graph.text import from_text, to_text
 from .lowering.artifact import CompiledGraph, ConstantSpec
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .lowering.state import OwnStages
 
 Array = np.ndarray[Any, Any]
-Archive = tuple[str, Sequence[StoredWeight]]
+Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
 SIMULATED_TARGET = "sm_80"
@@ -92,7 +93,7 @@ def compile(  # noqa: A001 - the public name
         for digest, array in by_digest.items():
             layout, kept = stored.get(id(array), ("plain", array))
             weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
-        return text, weights
+        return compiled, text, weights
 
     return _model(compiled, constants, threads, _device(device, resolved, store), archive)
 
@@ -225,6 +226,7 @@ def load(
     target: str | None = None,
     threads: int | None = None,
     trusted: bool = False,
+    budget: Budget | None = None,
     cache: CacheOption = True,
 ) -> Model:
     """Open a model that `Model.save` wrote.
@@ -233,8 +235,13 @@ def load(
     mapped, not read. No code in it runs unless `trusted` is True, which is for files you wrote yourself; otherwise the graph is
     compiled anew, through the cache.
 
-    Raises `UserError` for a file that is no artifact, damaged or changed.
+    budget: what a run of a file that is not trusted may need, by default `Budget()`; the rest is refused, when the file is read
+    or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget unless one is given.
+
+    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget.
     """
+    if budget is not None and not isinstance(budget, Budget):
+        raise UserError(f"load: budget is {budget!r:.60}; fix: budget=joinery.Budget(bytes=2**40)")
     device, resolved = _resolve(device, target, "load")
     if not isinstance(path, (str, os.PathLike)):
         raise UserError(
@@ -244,20 +251,27 @@ def load(
     entries = opened.manifest.weights
     plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
     try:
-        graph = from_text(opened.graph_text, plain)
+        graph = from_text(opened.graph_text, plain, (None if trusted else Budget()) if budget is None else budget)
     except UserError as error:
         raise UserError(f"artifact {os.fspath(path)}: {error}") from error
     compiled, store = opened.compiled, cache_of(cache)
-    if compiled is None:
+    if compiled is None or budget is not None:  # the code in a file knows of no budget
         numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
         compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
     places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
     ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
     constants = _constants(graph, compiled, ready)
 
-    # What `save` needs is in the file already, so the graph and the unpacked copies of its weights are not kept.
+    limited = bool(graph.limits)
+
+    # What `save` needs is in the file already, so the graph and the unpacked copies of its weights are not kept. A budget
+    # belongs to who loads a file, not to the file.
     def archive() -> Archive:
-        return opened.graph_text, [
+        code = compiled
+        if limited:
+            again = from_text(opened.graph_text, {entry.name: opened.plain_weight(entry.name) for entry in entries}, None)
+            code = _compiled(again, resolved, code.numerics, cache, store, constant_labels(again))
+        return code, opened.graph_text, [
             StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
             for entry in entries
         ]

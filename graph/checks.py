@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..promotion.errors import UserError
-from .dims import Dim, Extent, dims_equal, minimum
+from .dims import Dim, Extent, at_most, dims_equal, maximum, minimum
 
 
 class ShapeError(UserError):
@@ -25,13 +26,25 @@ class Check(NamedTuple):
 
 
 class Checks:
-    """The runtime checks of a graph, and what they imply: a checked name may be replaced by what it equals."""
+    """The runtime checks of a graph, and what they imply: a checked name may be replaced by what it equals.
 
-    __slots__ = ("_known", "entries")
+    Args:
+        entries: checks to begin with.
+        names: whether two plain names count as different unless a check says otherwise. Without, their equality is checked at
+            launch like any other.
+        settled: nothing is recorded any more: for rewrites of a graph, which keep the checks of the original.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_known", "entries", "names", "settled")
+
+    def __init__(self, entries: Iterable[Check] = (), *, names: bool = True, settled: bool = False) -> None:
         self.entries: list[Check] = []
         self._known: dict[str, Extent] = {}
+        self.names = names
+        self.settled = False
+        for entry in entries:
+            self.add(*entry)
+        self.settled = settled
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -64,7 +77,7 @@ class Checks:
         verdict = self.decide(lhs, rhs)
         if verdict is False:
             raise ShapeError(f"{message}: {lhs} never equals {rhs}", "sizes that can be equal")
-        if verdict:
+        if verdict or self.settled:
             return
         self.entries.append(Check(lhs, rhs, message))
         left, right = self.simplified(lhs), self.simplified(rhs)
@@ -101,10 +114,17 @@ class Checks:
 
     def require_at_most(self, value: Extent, limit: Extent, what: str) -> None:
         """`value <= limit`, decided now or checked at launch."""
-        self.add(minimum(value, limit), value, what)
+        if not at_most(value, limit):
+            self.add(minimum(value, limit), value, what)
 
-    @staticmethod
-    def _refuse_names(lhs: Extent, rhs: Extent, what: str) -> None:
+    def require_at_least(self, value: Extent, limit: Extent, what: str) -> None:
+        """`value >= limit`, decided now or checked at launch."""
+        if not at_most(limit, value):
+            self.add(maximum(value, limit), value, what)
+
+    def _refuse_names(self, lhs: Extent, rhs: Extent, what: str) -> None:
+        if not self.names or self.settled:
+            return
         if isinstance(lhs, Dim) and isinstance(rhs, Dim) and lhs.name and rhs.name:
             raise ShapeError(
                 f"{what}: the dims {lhs} and {rhs} have different names",

@@ -490,6 +490,15 @@ def lower_bound(extent: Extent) -> int | None:
     return lower(extent, _BOUND_DEPTH)
 
 
+def at_most(lhs: Extent, rhs: Extent) -> bool:
+    """True when `lhs <= rhs` for all sizes; False when it is not so or not known."""
+    difference = rhs - lhs
+    if isinstance(difference, int):
+        return difference >= 0
+    low = lower_bound(difference)
+    return low is not None and low >= 0
+
+
 def _names(extent: Extent) -> Iterator[str]:
     if isinstance(extent, Dim):
         for monomial, _ in extent._terms:

@@ -18,17 +18,20 @@ from ..promotion.presets import rules
 from ..promotion.result_rules import Promotion
 from ..promotion.rules import RuleSet
 from . import constants, printing
+from .budget import Budget
 from .casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .checks import Check, Checks, ShapeError
 from .dims import Dim, Extent
+from .ending import closed, foreign, output_names
 from .errors import completed, compose, describe
 from .location import Location, user_location
 from .opdef import OpDef
 from .ops import OPS, op_named
 from .promoting import promote
+from .recording import OWNERS, Journal, recorded
 from .symbol import Symbol
 from .types import Shape, TensorType, as_dtype, as_extent
-from .verify import verify
+from .verify import limits, verify
 
 _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 _CAST, _CONSTANT = OPS["cast"], OPS["constant"]
@@ -51,7 +54,9 @@ class Graph:
     Attributes:
         inputs, outputs: tuples of symbols; `output_names` names the latter.
         symbols: all symbols; `symbols[i].id == i`, operands come first.
-        checks: what must hold at launch: (lhs, rhs, message), where lhs must equal rhs.
+        checks: what must hold at launch: (lhs, rhs, message), where lhs must equal rhs. Once the graph is finished, what its
+            outputs need: see `verify`.
+        budget, limits: what a run may need, if it is limited, and the checks that it needs no more. Not part of the text form.
         dim_names: the named dims of the input shapes, in order of appearance.
         finished: whether `output` was called.
     """
@@ -73,9 +78,12 @@ class Graph:
         self.policy: Policy = check_policy(policy)
         self.truncates = self.rules.division == "truncate"
         self.on_loss: Mapping[LossClass, LossAction] = check_actions(on_loss or {})
-        self.calls: list[Any] = []
-        self.operator_divisions: set[int] = set()
-        self.default_scalars: set[int] = set()
+        self.journal = Journal()
+        self.budget: Budget | None = None
+        self.standing: tuple[Check, ...] = ()
+        self.needed: tuple[Check, ...] = ()
+        self.limits: tuple[Check, ...] = ()
+        self._defaults: dict[int, Symbol] = {}
         self._weak: dict[int, DType] = {}
         self.symbols: list[Symbol] = []
         self.shape_checks = Checks()
@@ -98,6 +106,7 @@ class Graph:
 
     # -- sources -------------------------------------------------------------------------------------------------------
 
+    @recorded
     def input(self, dtype: TensorType | Any, shape: Any = (), name: str | None = None) -> Symbol:
         """A new argument of the graph, from a `TensorType`, or from dtype, shape and name."""
         tensor = dtype if isinstance(dtype, TensorType) else TensorType(dtype, shape, name)
@@ -115,6 +124,7 @@ class Graph:
     def inputs(self) -> tuple[Symbol, ...]:
         return tuple(self._inputs)
 
+    @recorded
     def constant(self, value: Any, dtype: Any = None) -> Symbol:
         """A symbol that holds a NumPy array or scalar. Equal bits, shape and dtype give the same symbol.
 
@@ -131,8 +141,10 @@ class Graph:
             frozen = constants.frozen(array)
             found = self._new(_CONSTANT, (), MappingProxyType({"value": frozen}), target, frozen.shape)
             self._constants[key] = found
+        self.journal.saw(value, found)
         return found
 
+    @recorded
     def scalar(self, value: Any, dtype: Any = None) -> Symbol:
         """A rank-0 constant from a Python or NumPy number. `dtype` defaults to the rule set's literal dtype, or NumPy's.
 
@@ -156,9 +168,12 @@ class Graph:
         target = target or self.rules.literals.default(value)
         check_literal(value, target, "scalar")
         symbol = self._literal(value, target)
-        if plain:
-            self.default_scalars.add(symbol.id)
-        return symbol
+        if not plain:
+            return symbol
+        found = self._defaults.get(symbol.id)
+        if found is None:  # an object of its own: other rules may choose another dtype than the one written out elsewhere
+            found = self._defaults[symbol.id] = symbol.alias()
+        return found
 
     def _weak_scalar(self, value: Any, element: DType) -> Symbol:
         """A constant of its own: those of an explicit dtype are shared, and strong."""
@@ -179,6 +194,7 @@ class Graph:
             found = self._literals[key] = self.constant(constants.scalar_array(value, dtype), dtype)
         return found
 
+    @recorded
     def weight(self, name: str, array: Any, dtype: Any = None) -> Symbol:
         """A named constant, kept beside the graph when it is saved. The array is not copied: do not change it afterwards.
 
@@ -196,6 +212,7 @@ class Graph:
         if known is not None:
             old = known.attrs["value"]
             if known.dtype is target and old.shape == value.shape and old.tobytes() == value.tobytes():
+                self.journal.saw(array, known)
                 return known
             raise UserError(
                 compose(f"weight {name!r} is already defined with another value", (known, array),
@@ -204,8 +221,10 @@ class Graph:
         attrs = MappingProxyType({"name": name, "value": value})
         symbol = self._new(OPS["weight"], (), attrs, target, value.shape, name=name)
         self._weights[name] = symbol
+        self.journal.saw(array, symbol)
         return symbol
 
+    @recorded
     def dim_value(self, extent: Any) -> Symbol:
         """A size as an int64 scalar, to compute with."""
         size = extent if isinstance(extent, Dim) else as_extent(extent, "dim_value")
@@ -215,11 +234,12 @@ class Graph:
             found = self._extents[size] = self._new(OPS["dim_value"], (), attrs, int64, ())
         return found
 
+    @recorded
     def as_symbol(self, value: Any, op: str = "operand") -> Symbol:
         """A symbol of this graph from a symbol, array, Python scalar or dim."""
         if type(value) is Symbol:
             if value.graph is not self:
-                raise self._foreign(op, value)
+                raise foreign(self, op, value)
             return value
         if isinstance(value, Dim):
             return self.dim_value(value)
@@ -231,6 +251,7 @@ class Graph:
 
     # -- ops -----------------------------------------------------------------------------------------------------------
 
+    @recorded
     def apply(
         self,
         op: str | OpDef,
@@ -260,6 +281,7 @@ class Graph:
             self._weak[symbol.id] = promotion.weak
         return symbol
 
+    @recorded
     def promoted(self, op: str, operands: Sequence[Any], like: str) -> tuple[Symbol, ...]:
         """Operands as the row `like` would get them, with implicit casts in the ledger.
 
@@ -278,7 +300,7 @@ class Graph:
         plain = True
         for operand in operands:
             if type(operand) is Symbol and operand.graph is self:
-                values.append(operand)
+                values.append(self.symbols[operand.id])  # not an alias
                 key.append(operand.dtype)
                 if operand.id in self._weak:
                     key.append(self._weak[operand.id])
@@ -299,7 +321,7 @@ class Graph:
             elif written is not values:
                 written.append(values[-1])
         if self.finished:
-            raise self._closed(label, values)
+            raise closed(self, label, values)
         memo = tuple(key)
         promotion = self._promotions.get(memo)
         if promotion is None:
@@ -339,7 +361,7 @@ class Graph:
 
     def _shape_of(self, row: OpDef, inputs: tuple[Symbol, ...], attrs: Mapping[str, Any]) -> Shape:
         first = inputs[0].shape
-        if row.kind == "map":
+        if row.kind == "map" and not (row.attrs or attrs):
             for operand in inputs:
                 if operand.shape is not first and operand.shape != first and operand.shape:
                     break
@@ -348,7 +370,8 @@ class Graph:
                     return first
         known = len(self.shape_checks)
         try:
-            return row.shape([operand.shape for operand in inputs], attrs, self.shape_checks)
+            dtypes, shapes = [operand.dtype for operand in inputs], [operand.shape for operand in inputs]
+            return row.infer(dtypes, shapes, attrs, self.shape_checks)
         except ShapeError as error:
             self.shape_checks.truncate(known)
             raise completed(row.name, inputs, error) from None
@@ -364,7 +387,7 @@ class Graph:
         written: tuple[Any, ...] | None = None,
     ) -> Symbol:
         if self.finished:
-            raise self._closed(row.name, inputs)
+            raise closed(self, row.name, inputs)
         symbol = object.__new__(Symbol)
         put = object.__setattr__
         put(symbol, "graph", self)
@@ -427,6 +450,20 @@ class Graph:
             self._record_cast(symbol, implicit)
         return symbol
 
+    def rewriting(self) -> Graph:
+        """An empty graph of the same name, rules and checks, for rewrites of this one. Nothing is added to its checks, because
+        what this graph needs holds for whatever computes the same; no user builds it, so its calls are not remembered."""
+        copy = Graph(self.name, semantics=self.rules, policy=self.policy)
+        copy.standing, copy.limits = self.checks, self.limits
+        copy.shape_checks = Checks(self.checks, settled=True)
+        copy.journal.busy = True
+        return copy
+
+    @property
+    def place(self) -> Location | None:
+        """The location that symbols get now, if not the caller's."""
+        return self._location
+
     @contextmanager
     def located(self, location: Location) -> Iterator[None]:
         """Symbols made inside get this location: for rewrites, which keep the user's lines."""
@@ -438,6 +475,7 @@ class Graph:
 
     # -- the end of construction ---------------------------------------------------------------------------------------
 
+    @recorded
     def output(self, *symbols: Any, names: Sequence[str] | None = None, name: str | None = None) -> None:
         """End construction: these symbols are the results, in this order. Verifies the graph.
 
@@ -456,42 +494,22 @@ class Graph:
             raise UserError(
                 f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them"
             )
-        outputs = tuple([
+        symbols_of = [
             self.constant(symbol) if is_numpy_scalar(symbol) else self.as_symbol(symbol, "output") for symbol in symbols
-        ])  # fmt: skip
+        ]  # fmt: skip
+        outputs = tuple([self.symbols[symbol.id] for symbol in symbols_of])
         if name is not None:
             if names is not None:
                 raise UserError("output: both name= and names= are given; fix: pass names= only")
             names = (name,)
-        self.output_names = self._named(outputs, names)
+        self.output_names = output_names(outputs, names)
         self._outputs = outputs
-        self.finished = True
         try:
-            verify(self)
-        except UserError:
-            self.finished, self._outputs, self.output_names = False, (), ()
+            self.needed, self.limits = verify(self), limits(self)
+        except BaseException:
+            self._outputs, self.output_names = (), ()
             raise
-
-    def _named(self, outputs: tuple[Symbol, ...], names: Sequence[str] | None) -> tuple[str, ...]:
-        if names is None:
-            own = [symbol.name or f"output{position}" for position, symbol in enumerate(outputs)]
-            if len(set(own)) != len(own):
-                own = [f"output{position}" for position in range(len(outputs))]
-            return tuple(own)
-        if isinstance(names, str):
-            names = (names,)
-        if len(names) != len(outputs):
-            raise UserError(
-                f"output: {len(names)} names for {len(outputs)} outputs; fix: one name per output"
-            )
-        for entry in names:
-            if not isinstance(entry, str) or not entry:
-                raise UserError(f"output: {entry!r} is no name; fix: names are non-empty text")
-        if len(set(names)) != len(names):
-            raise UserError(
-                f"output: the names {', '.join(names)} are not distinct; fix: name each output differently"
-            )
-        return tuple(names)
+        self.finished = True
 
     @property
     def outputs(self) -> tuple[Symbol, ...]:
@@ -501,7 +519,7 @@ class Graph:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        return tuple(self.shape_checks.entries)
+        return self.needed if self.finished else tuple(self.shape_checks.entries)
 
     @property
     def dim_names(self) -> tuple[str, ...]:
@@ -560,23 +578,8 @@ class Graph:
     def __str__(self) -> str:
         return printing.to_text(self)[0]
 
-    # -- errors --------------------------------------------------------------------------------------------------------
 
-    def _foreign(self, op: str, symbol: Symbol) -> UserError:
-        return UserError(
-            compose(
-                f"{op}: the operand belongs to graph {symbol.graph.name!r}, the op to graph {self.name!r}", (symbol,),
-                "operands of one graph", "build both values in one graph, or pass the value between two compiled graphs",
-            )
-        )  # fmt: skip
-
-    def _closed(self, op: str, values: Sequence[Any]) -> UserError:
-        return UserError(
-            compose(
-                f"{op}: graph {self.name!r} is finished; output() ended its construction", values,
-                fix="build everything first, then call output() once with all results",
-            )
-        )  # fmt: skip
+OWNERS[Graph] = lambda graph: graph
 
 
 def graph_of(op: str, *operands: Any) -> Graph:

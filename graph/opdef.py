@@ -11,11 +11,13 @@ from ..promotion.dtype import DType, bool_, float32, int32, int64
 from ..promotion.errors import UserError
 from ..promotion.result_rules import JOIN, Promotion, ResultRule
 from ..promotion.rules import RuleSet, dtype_of
-from .checks import Checks
-from .types import Shape
+from .attributes import require_attributes
+from .checks import Checks, ShapeError
+from .types import MAX_RANK, Shape
 
 OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "composite"]
 ShapeFunction = Callable[[Sequence[Shape], Mapping[str, Any], Checks], Shape]
+Demand = Callable[[Sequence[DType], Sequence[Shape], Mapping[str, Any], Checks], None]
 
 VARIADIC = -1
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -32,7 +34,8 @@ class OpDef:
         doc: one sentence of definition, with the formula where there is one.
         promote: how operand dtypes become casts and the result dtype.
         shape: (operand shapes, attrs, checks) → result shape; raises `ShapeError`.
-        attrs: names of the attributes; a symbol of this op has exactly these.
+        attrs: names of the attributes; a symbol of this op has exactly these (`attributes.py` says of what kind they are).
+        demand: what else must hold of operand dtypes, shapes and attributes (`demands.py`), or None.
         dunder: Python operator ("add" stands for `__add__` and `__radd__`), or "".
         emit: kind of operand ("bool", "int", "uint", "float") → block IR op, or "@emitter". A kind that is missing is refused.
         expand: for composites: (symbol, *operands) → the same value from primitive ops, on the operands' graph.
@@ -49,6 +52,7 @@ class OpDef:
     promote: ResultRule
     shape: ShapeFunction
     attrs: tuple[str, ...] = ()
+    demand: Demand | None = None
     dunder: str = ""
     emit: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     expand: Callable[..., Any] | None = None
@@ -66,6 +70,22 @@ class OpDef:
         if not dtype.has_arithmetic:
             return False
         return not self.emit or dtype.kind in self.emit
+
+
+    def infer(self, dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+        """The shape of the result for operands of these dtypes (after casts) and shapes.
+
+        The one statement of what the op needs: builders and the verifier both come here. Raises `ShapeError`; conditions that
+        depend on symbolic sizes go to `checks`.
+        """
+        if self.attrs or attrs:
+            require_attributes(self.attrs, attrs)
+        shape = self.shape(shapes, attrs, checks)
+        if self.demand is not None:
+            self.demand(dtypes, shapes, attrs, checks)
+        if len(shape) > MAX_RANK:
+            raise ShapeError(f"the result has {len(shape)} axes", f"at most {MAX_RANK}", "merge some with reshape")
+        return shape
 
 
 def _contract(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:

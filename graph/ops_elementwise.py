@@ -43,8 +43,8 @@ from ..promotion.result_rules import (
     SELECT,
     ResultRule,
 )
-from . import shape
-from .opdef import OpDef
+from . import demands, shape
+from .opdef import Demand, OpDef
 
 _ONE_ULP = 2.0
 
@@ -65,9 +65,10 @@ def _row(
     ulp: float = 0.5,
     onnx: tuple[str, int] | None = None,
     attrs: tuple[str, ...] = (),
+    demand: Demand | None = None,
 ) -> OpDef:
     return OpDef(
-        name, "map", arity, doc, promote, shape.elementwise, attrs=attrs, dunder=dunder, emit=emit,
+        name, "map", arity, doc, promote, shape.elementwise, attrs=attrs, demand=demand, dunder=dunder, emit=emit,
         traits=frozenset(traits.split()), ulp=ulp, onnx=onnx,
     )  # fmt: skip
 
@@ -215,9 +216,10 @@ TYPE_CHANGES = (
          'nearest even, or towards zero with rounding="toward_zero"; to bool is x != 0. `saturate` applies to 8-bit floats: '
          "values beyond the largest finite one become that one, else infinity or NaN.",
          EXPLICIT, MappingProxyType(dict.fromkeys(_ANY_KIND, "@cast")),
-         attrs=("dtype", "rounding", "saturate"), traits="any_dtype", onnx=("Cast", 19)),
+         attrs=("dtype", "rounding", "saturate"), demand=demands.cast, traits="any_dtype", onnx=("Cast", 19)),
     _row("bitcast", 1, "The bits of x as another dtype of the same size.", EXPLICIT,
-         MappingProxyType(dict.fromkeys(_ANY_KIND, "@bitcast")), attrs=("dtype",), traits="any_dtype"),
+         MappingProxyType(dict.fromkeys(_ANY_KIND, "@bitcast")), attrs=("dtype",), demand=demands.bitcast,
+         traits="any_dtype"),
 )  # fmt: skip
 
 ACTIVATIONS = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..promotion.result_rules import EXPLICIT, JOIN, JOIN_FLOAT, MEAN, SAME, ResultRule
-from . import expansions, shape
-from .opdef import CONTRACT, INDEXED, POSITION, VARIADIC, OpDef, OpKind, ShapeFunction
+from . import demands, expansions, shape
+from .opdef import CONTRACT, INDEXED, POSITION, VARIADIC, Demand, OpDef, OpKind, ShapeFunction
 
 _REDUCTION = ("axes", "keepdims")
 
@@ -18,6 +18,7 @@ def _row(
     infer: ShapeFunction,
     attrs: tuple[str, ...] = (),
     *,
+    demand: Demand | None = None,
     dunder: str = "",
     traits: str = "",
     ulp: float = 0.5,
@@ -25,7 +26,7 @@ def _row(
 ) -> OpDef:
     expand = getattr(expansions, name) if kind == "composite" else None
     return OpDef(
-        name, kind, arity, doc, promote, infer, attrs=attrs, dunder=dunder, expand=expand,
+        name, kind, arity, doc, promote, infer, attrs=attrs, demand=demand, dunder=dunder, expand=expand,
         traits=frozenset(traits.split()), ulp=ulp, onnx=onnx,
     )  # fmt: skip
 
@@ -46,13 +47,13 @@ REDUCTIONS = (
     _row("reduce_prod", "reduce", 1, "The product over `axes`, accumulated in the operand's dtype; 1 of nothing.", SAME,
          shape.reduction, _REDUCTION, ulp=2.0, onnx=("ReduceProd", 18)),
     _row("reduce_max", "reduce", 1, "The largest element over `axes`; NaN if there is one.", SAME, shape.reduction, _REDUCTION,
-         onnx=("ReduceMax", 18)),
+         demand=demands.elements, onnx=("ReduceMax", 18)),
     _row("reduce_min", "reduce", 1, "The smallest element over `axes`; NaN if there is one.", SAME, shape.reduction,
-         _REDUCTION, onnx=("ReduceMin", 18)),
+         _REDUCTION, demand=demands.elements, onnx=("ReduceMin", 18)),
     _row("argmax", "reduce", 1, "The position (int64) of the first largest element; of the first NaN if there is one.",
-         POSITION, shape.arg_reduction, _REDUCTION, onnx=("ArgMax", 13)),
+         POSITION, shape.arg_reduction, _REDUCTION, demand=demands.positions, onnx=("ArgMax", 13)),
     _row("argmin", "reduce", 1, "The position (int64) of the first smallest element; of the first NaN if there is one.",
-         POSITION, shape.arg_reduction, _REDUCTION, onnx=("ArgMin", 13)),
+         POSITION, shape.arg_reduction, _REDUCTION, demand=demands.positions, onnx=("ArgMin", 13)),
 )  # fmt: skip
 
 SCANS = (
@@ -65,7 +66,7 @@ CONTRACTIONS = (
     _row("matmul", "contract", 2,
          "(…, M, K) @ (…, K, N) → (…, M, N), batch axes broadcast. Sums are accumulated in `accumulate` and rounded once; "
          'precision "tf32" rounds float32 operands to 10 mantissa bits first.', CONTRACT, shape.matmul,
-         ("accumulate", "precision"), dunder="matmul", ulp=2.0, onnx=("MatMul", 13)),
+         ("accumulate", "precision"), demand=demands.product, dunder="matmul", ulp=2.0, onnx=("MatMul", 13)),
 )  # fmt: skip
 
 VIEWS = (
@@ -85,7 +86,7 @@ JOINS = (
     _row("concat", "join", VARIADIC, "Tensors one after the other along `axis`.", JOIN, shape.concat, ("axis",),
          traits="any_dtype", onnx=("Concat", 13)),
     _row("pad", "join", 1, "`low` elements before and `high` after, per axis: a constant `value`, the reflection without the "
-         "border, or the edge repeated.", SAME, shape.pad, ("low", "high", "mode", "value"),
+         "border, or the edge repeated.", SAME, shape.pad, ("low", "high", "mode", "value"), demand=demands.fill,
          traits="any_dtype", onnx=("Pad", 18)),
 )  # fmt: skip
 

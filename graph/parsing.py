@@ -1,7 +1,8 @@
 """Reads the text form of a graph (see `printing.py`).
 
 The text may come from a stranger: sizes, counts and depths are bounded, nothing is evaluated, and the result passes
-the verifier, which recomputes every dtype and shape through the op table. Whatever is wrong is a `UserError`.
+the verifier, which recomputes every dtype and shape through the op table and derives what must hold at launch. Whatever is
+wrong is a `UserError`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from ..promotion.dtype import DTYPES, DType
 from ..promotion.errors import InternalError, UserError
 from ..promotion.rules import RuleSet
+from .budget import Budget
 from .constants import Array, array_digest
 from .dims import Dim, Extent
 from .graph import Graph
@@ -32,13 +34,20 @@ _TOKEN = re.compile(
     r'\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<dim><[^<>]*>)|(?P<symbol>%\d+)|(?P<comment>\#.*)'
     r"|(?P<number>-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)|(?P<word>[A-Za-z_][A-Za-z0-9_.]*)|(?P<mark>//|\*\*|[-+*%=(){}\[\]:,]))"
 )
+DEFAULT = Budget()
 _MAX_TEXT = 1 << 28
 _MAX_DEPTH = 8
 _MAX_TUPLE = 1 << 16
 
 
-def from_text(text: str, arrays: Mapping[str, Array] | None = None) -> Graph:
-    """The graph of a text, given the arrays it refers to by SHA-256. Raises `UserError` for anything malformed."""
+def from_text(text: str, arrays: Mapping[str, Array] | None = None, budget: Budget | None = DEFAULT) -> Graph:
+    """The graph of a text, given the arrays it refers to by SHA-256.
+
+    What its ops need at launch is derived from the ops; `check` lines of the text are made as well, and cannot weaken that.
+    budget: what a run may need, None for no limit. What depends on symbolic sizes is checked by every run.
+
+    Raises `UserError` for anything malformed or beyond the budget.
+    """
     if not isinstance(text, str) or len(text) > _MAX_TEXT:
         raise UserError(f"graph text: expected text of at most {_MAX_TEXT} characters")
     lines = [
@@ -48,7 +57,7 @@ def from_text(text: str, arrays: Mapping[str, Array] | None = None) -> Graph:
     ]
     if not lines:
         raise UserError("graph text: it is empty")
-    reader = _Reader(arrays or {})
+    reader = _Reader(arrays or {}, budget)
     for number, line in lines:
         reader.read(number, line)
     return reader.finish()
@@ -114,8 +123,8 @@ class _Line:
 
 
 class _Reader:
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
-        self.arrays = arrays
+    def __init__(self, arrays: Mapping[str, Array], budget: Budget | None) -> None:
+        self.arrays, self.budget = arrays, budget
         self.graph: Graph | None = None
         self.outputs: list[Symbol] = []
         self.names: list[str] = []
@@ -155,6 +164,7 @@ class _Reader:
             raise UserError(
                 'graph text: there is no header; expected: graph "name" semantics "max" policy "lattice"'
             )
+        graph.standing, graph.budget = tuple(graph.shape_checks.entries), self.budget
         try:
             if self.outputs:
                 graph.output(*self.outputs, names=self.names)

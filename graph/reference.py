@@ -7,6 +7,7 @@ plain rather than fast. Back ends are tested against it, never against each othe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, UnsupportedError, UserError
 from ..promotion.literals import is_scalar, rank, scalar_rank
 from . import reference_elementwise, reference_reductions, reference_structure
+from .budget import MOST_SIZE
 from .dims import Dim
 from .reference_numerics import Array, literal
 from .reference_registry import REFERENCE, BoundSymbol
@@ -58,6 +60,9 @@ def evaluate(graph: Graph, *arrays: Any) -> Array | tuple[Array, ...]:
                 f"evaluate: {check.message}: {check.lhs} is {left}, not {expected} (where {sizes}); "
                 "fix: pass arrays whose sizes satisfy it"
             )
+    for limit in graph.limits:
+        if _sized(limit.lhs, dims) != limit.rhs:
+            raise UserError(f"evaluate: {limit.message}")
     needed = _reachable(outputs)
     symbols = [symbol for symbol in graph.symbols if symbol.id in needed]
     pending = _use_counts(symbols, outputs)
@@ -65,6 +70,11 @@ def evaluate(graph: Graph, *arrays: Any) -> Array | tuple[Array, ...]:
     bound: dict[int, BoundSymbol] = {}
     for symbol in symbols:
         bound[symbol.id] = _bind(symbol, dims, bound)
+        if _largest(bound[symbol.id], symbol.dtype) >= MOST_SIZE:
+            raise UserError(
+                f"evaluate: a size of {symbol.op.name}, which gives {bound[symbol.id].shape}, is more than 64 bits address "
+                f"(from {symbol.location}); fix: pass smaller arrays"
+            )
         if symbol.op.name != "input":
             values[symbol.id] = _compute(symbol, bound[symbol.id], [values[i.id] for i in symbol.inputs])
         for operand in symbol.inputs:  # values nobody will read again are dropped
@@ -73,6 +83,12 @@ def evaluate(graph: Graph, *arrays: Any) -> Array | tuple[Array, ...]:
                 values.pop(operand.id, None)
     results = tuple(np.array(values[symbol.id], order="C") for symbol in outputs)
     return results[0] if len(results) == 1 else results
+
+
+def _largest(bound: BoundSymbol, dtype: DType) -> int:
+    """The bytes of the result, or the largest size among the attributes."""
+    sizes = [abs(value) for value in bound.attrs.values() if type(value) is int]
+    return max(math.prod(bound.shape) * dtype.itemsize, *sizes, 0)
 
 
 def _compute(symbol: Symbol, bound: BoundSymbol, operands: Sequence[Array]) -> Array:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .checks import Checks, ShapeError
-from .dims import Dim, Extent, exact_quotient, lower_bound, maximum, minimum, product
+from .dims import Dim, Extent, at_most, exact_quotient, maximum, minimum, product
 from .types import Shape, shape_text
 
 # ------------------------------------------------------------------------------------------------------ elementwise
@@ -208,7 +208,17 @@ def reshape(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -
                 "write -1 for one size to have it computed",
             )
         checks.require_equal(have, want, f"reshape of {shape_text(source)} to {shape_text(target)}")
+        _sizes(target, "reshape", checks)
     return tuple(target)
+
+
+def _sizes(target: Sequence[Extent], op: str, checks: Checks) -> None:
+    """Sizes that were asked for are 0 or more: two negative ones have a positive product."""
+    for axis, extent in enumerate(target):
+        if isinstance(extent, Dim):
+            checks.require_at_least(extent, 0, f"{op}: the size {extent} of axis {axis} must not be negative")
+        elif extent < 0:
+            raise ShapeError(f"the size {extent} of axis {axis} is negative", "sizes of 0 or more")
 
 
 def infer_reshape(source: Shape, target: Sequence[Extent], unknown: int | None, checks: Checks) -> Shape:
@@ -264,6 +274,7 @@ def broadcast_to(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Chec
                 f"insert an axis of size 1, or ask for {have} there",
             )
         checks.require_equal(have, want, f"broadcast_to along axis {axis}")
+    _sizes(target, "broadcast_to", checks)
     return target
 
 
@@ -289,11 +300,25 @@ def slicing(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -
     for axis, (start, stop, step, extent) in enumerate(zip(starts, stops, steps, shape, strict=True)):
         if type(step) is not int or step == 0:
             raise ShapeError(f"slice step {step!r} on axis {axis}", "a non-zero int")
-        low, high = (start, stop) if step > 0 else (stop + 1, start + 1)
-        for value in (low, high - low, extent - high):
-            if isinstance(value, int) and value < 0:
-                raise ShapeError(f"slice {start}:{stop}:{step} leaves axis {axis} of size {extent}")
+        _within(start, stop, step, extent, axis, checks)
     return tuple([slice_length(*triple) for triple in zip(starts, stops, steps, strict=True)])
+
+
+def _within(start: Extent, stop: Extent, step: int, extent: Extent, axis: int, checks: Checks) -> None:
+    """The slice is empty, or lies inside the axis: `low:high` is what it spans, from its low end."""
+    low, high = (start, stop) if step > 0 else (stop + 1, start + 1)
+    if all(isinstance(value, int) for value in (low, high, extent)):
+        if low < 0 or high < low or high > extent:  # type: ignore[operator]
+            raise ShapeError(
+                f"slice {start}:{stop}:{step} leaves axis {axis} of size {extent}", f"bounds from 0 to {extent}"
+            )
+        return
+    what = f"slice {start}:{stop}:{step} leaves axis {axis} of size {extent}"
+    if isinstance(low, int) and low < 0:
+        raise ShapeError(what, f"bounds from 0 to {extent}")
+    checks.require_at_least(low, 0, what)
+    some = at_most(low + 1, high)
+    checks.require_at_most(high, extent if some else maximum(extent, low), what)
 
 
 # ----------------------------------------------------------------------------------------------------- joins, indexing
@@ -342,15 +367,13 @@ def pad(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Sh
         for width in (before, after):
             if isinstance(width, int) and width == 0:
                 continue
-            bound = lower_bound(width)
-            if bound is None:
-                checks.add(maximum(width, 0), width, f"pad: the width {width} must not be negative")
-            elif bound < 0 and isinstance(width, int):
+            if isinstance(width, int) and width < 0:
                 raise ShapeError(
                     f"the pad width {width} on axis {axis} is negative",
                     "widths of 0 or more",
                     "slice instead",
                 )
+            checks.require_at_least(width, 0, f"pad: the width {width} must not be negative")
             if mode == "edge":
                 _nonempty(extent, axis, mode, checks)
             elif mode == "reflect":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..promotion.dtype import DType
@@ -15,6 +16,7 @@ from .location import Location
 from .methods import Methods
 from .opdef import OpDef
 from .ops import OPS
+from .recording import OWNERS, recorded
 from .types import Shape, TensorType, shape_text
 
 if TYPE_CHECKING:
@@ -78,6 +80,13 @@ class Symbol(Methods):
             "a Symbol cannot be pickled; fix: keep the whole graph as text with joinery.to_text"
         )
 
+    def alias(self) -> Symbol:
+        """Another object for the same symbol of the graph."""
+        same = object.__new__(Symbol)
+        for name in Symbol.__slots__:
+            object.__setattr__(same, name, getattr(self, name))
+        return same
+
     # -- description ---------------------------------------------------------------------------------------------------
 
     @property
@@ -119,24 +128,29 @@ class Symbol(Methods):
 
     # -- methods -------------------------------------------------------------------------------------------------------
 
+    @recorded
     def cast(self, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> Symbol:
         """The value converted to `dtype` (see the op `cast`)."""
         return primitives.cast(self, dtype, rounding, saturate)
 
+    @recorded
     def bitcast(self, dtype: Any) -> Symbol:
         """The bits as another dtype of the same width."""
         return primitives.bitcast(self, dtype)
 
+    @recorded
     def reshape(self, *shape: Any) -> Symbol:
         """The same elements in row-major order under another shape; one size may be -1."""
         one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
         return primitives.reshape(self, shape[0] if one else shape)
 
+    @recorded
     def permute(self, *axes: Any) -> Symbol:
         """Axes reordered: axis i of the result is axis axes[i] of this symbol."""
         one = len(axes) == 1 and isinstance(axes[0], (tuple, list))
         return primitives.permute(self, axes[0] if one else axes)
 
+    @recorded
     def transpose(self, axis_1: int = -1, axis_2: int = -2, *more: int) -> Symbol:
         """Two axes swapped, by default the last two. For all axes at once: `permute`."""
         if more or isinstance(axis_1, (tuple, list)):
@@ -146,22 +160,27 @@ class Symbol(Methods):
             )
         return primitives.transpose(self, axis_1, axis_2)
 
+    @recorded
     def broadcast_to(self, shape: Any) -> Symbol:
         """Repeated along new leading axes and axes of size 1."""
         return primitives.broadcast_to(self, shape)
 
     @property
+    @recorded
     def T(self) -> Symbol:
         """All axes reversed."""
         return primitives.permute(self, tuple(range(len(self.shape)))[::-1])
 
+    @recorded
     def __getitem__(self, key: Any) -> Symbol:
         """NumPy basic indexing: ints, slices, None, Ellipsis, and dims."""
         return index(self, key)
 
+    @recorded
     def __matmul__(self, other: Any) -> Symbol:
         return primitives.matmul(self.graph, self, other)
 
+    @recorded
     def __rmatmul__(self, other: Any) -> Symbol:
         return primitives.matmul(self.graph, other, self)
 
@@ -257,7 +276,7 @@ def _install_operators() -> None:
 def _install(name: str, method: Any) -> None:
     method.__name__ = f"__{name}__"
     method.__qualname__ = f"Symbol.__{name}__"
-    setattr(Symbol, method.__name__, method)
+    setattr(Symbol, method.__name__, recorded(method))
 
 
 def _unary(row: OpDef) -> Any:
@@ -276,7 +295,7 @@ def _binary(row: OpDef) -> tuple[Any, Any]:
             return NotImplemented
         graph = self.graph
         if truncating is not None:
-            return _divided(graph, truncating if graph.truncates else row, (self, other))
+            return graph.apply(truncating if graph.truncates else row, (self, other))
         return graph.apply(row, (self, other))
 
     def reflected(self: Symbol, other: Any) -> Any:
@@ -284,17 +303,12 @@ def _binary(row: OpDef) -> tuple[Any, Any]:
             return NotImplemented
         graph = self.graph
         if truncating is not None:
-            return _divided(graph, truncating if graph.truncates else row, (other, self))
+            return graph.apply(truncating if graph.truncates else row, (other, self))
         return graph.apply(row, (other, self))
 
     forward.__doc__ = reflected.__doc__ = row.doc
     return forward, reflected
 
 
-def _divided(graph: Graph, row: OpDef, operands: tuple[Any, Any]) -> Symbol:
-    symbol = graph.apply(row, operands)
-    graph.operator_divisions.add(symbol.id)
-    return symbol
-
-
+OWNERS[Symbol] = attrgetter("graph")
 _install_operators()

@@ -13,7 +13,7 @@ from .dims import Dim, Extent, lower_bound
 
 Shape: TypeAlias = tuple[Extent, ...]
 
-_MAX_RANK = 64
+MAX_RANK = 64
 
 
 def as_dtype(value: Any, what: str = "dtype") -> DType:
@@ -61,8 +61,8 @@ def as_shape(value: Any, what: str = "shape") -> Shape:
     if not isinstance(value, Iterable):
         raise UserError(f"{what}: {value!r} is not a shape; fix: pass a tuple of sizes such as (2, 'batch')")
     shape = tuple([as_extent(extent, f"{what}[{position}]") for position, extent in enumerate(value)])
-    if len(shape) > _MAX_RANK:
-        raise UserError(f"{what}: {len(shape)} axes; at most {_MAX_RANK} are allowed")
+    if len(shape) > MAX_RANK:
+        raise UserError(f"{what}: {len(shape)} axes; at most {MAX_RANK} are allowed")
     return shape
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..promotion.dtype import DType
+import numpy as np
+
+from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import InternalError, JoineryError, UserError
-from .checks import Checks
+from .attributes import require_attributes
+from .budget import require_addressable
+from .checks import Check, Checks
 from .dims import Dim
 from .opdef import VARIADIC
 from .ops import OPS
+from .recording import symbols_in
 from .types import Shape, shape_text
 
 if TYPE_CHECKING:
@@ -18,23 +23,35 @@ if TYPE_CHECKING:
     from .symbol import Symbol
 
 
-def verify(graph: Graph) -> None:
-    """Check the whole graph.
+def verify(graph: Graph) -> tuple[Check, ...]:
+    """Check the whole graph, and find what has to hold at launch.
+
+    That is what the user stated in calls whose results the outputs need, and whatever else the ops that the outputs need
+    demand: it is derived from their operands and attributes here, not taken from whoever wrote the graph.
 
     Raises `UserError` when it uses dims that no input has, which only the end of construction shows, and `InternalError` when
     symbols contradict the op table.
     """
-    for problem in problems(graph):
+    found: list[Check] = []
+    for problem in problems(graph, found):
         raise InternalError(f"graph {graph.name!r}: {problem}")
-    _check_dims(graph)
+    return tuple(found)
 
 
-def problems(graph: Graph) -> Iterator[str]:
-    """What is wrong with the graph's symbols, one line each, in order."""
-    checks = Checks()
-    for check in graph.checks:
-        checks.add(*check)
-    known = len(checks)
+def limits(graph: Graph) -> tuple[Check, ...]:
+    """The checks that a run stays within the graph's budget. Raises `UserError` when it never does."""
+    if graph.budget is None:
+        return ()
+    live = needed_symbols(graph)
+    return graph.budget.checks([symbol for symbol in graph.symbols if symbol.id in live])
+
+
+def problems(graph: Graph, found: list[Check] | None = None) -> Iterator[str]:
+    """What is wrong with the graph's symbols, one line each, in order. The checks that it needs are added to `found`."""
+    live = needed_symbols(graph)
+    settled = graph.shape_checks.settled
+    needed = Checks(_stated(graph, live), names=False, settled=settled)
+    unused = Checks(graph.shape_checks.entries, names=False, settled=settled)
     approved: set[Any] = set()  # combinations of op and dtypes that were found correct
     for position, symbol in enumerate(graph.symbols):
         where = f"%{position} {symbol.op.name}"
@@ -44,20 +61,46 @@ def problems(graph: Graph) -> Iterator[str]:
         if OPS.get(symbol.op.name) is not symbol.op:
             yield f"{where}: its op is not in the table"
             continue
-        for problem in _symbol_problems(symbol, checks, approved):
+        for problem in _symbol_problems(symbol, needed if position in live else unused, approved):
             yield f"{where}: {problem}"
-        if len(checks) != known:
-            yield f"{where}: it needs a runtime check that the graph does not have: {checks.entries[-1].message}"
-            known = len(checks)
     for position, symbol in enumerate(graph.inputs):
         if symbol.op.name != "input" or symbol.attrs.get("index") != position:
             yield f"input {position} is %{symbol.id} {symbol.op.name}"
+    if len({symbol.attrs.get("name") for symbol in graph.inputs}) < len(graph.inputs):
+        yield "two inputs have the same name"
     for symbol in graph.outputs:
         if symbol.graph is not graph:
             yield f"output %{symbol.id} belongs to graph {symbol.graph.name!r}"
     for entry in graph.casts():
         if entry.symbol.op.name != "cast":
             yield f"the ledger lists %{entry.symbol.id}, a {entry.symbol.op.name}"
+    used = [symbol for symbol in graph.symbols if symbol.id in live]
+    if graph.outputs:
+        for symbol in used:
+            require_addressable(symbol)
+        _check_dims(graph, used, needed)
+    if found is not None:
+        found += needed.entries
+
+
+def needed_symbols(graph: Graph) -> set[int]:
+    """The ids of what the outputs need, and of all inputs; of all symbols while there are no outputs."""
+    if not graph.outputs:
+        return set(range(len(graph.symbols)))
+    needed = {symbol.id for symbol in (*graph.outputs, *graph.inputs)}
+    for symbol in reversed(graph.symbols):
+        if symbol.id in needed:
+            needed.update([operand.id for operand in symbol.inputs])
+    return needed
+
+
+def _stated(graph: Graph, live: set[int]) -> list[Check]:
+    """The checks that hold for the whole graph, and those of calls that the outputs need a result of."""
+    stated = list(graph.standing)
+    for call in graph.journal.calls:
+        if call.checks and any(symbol.id in live for symbol in symbols_in(call.result)):
+            stated += call.checks
+    return stated
 
 
 def _symbol_problems(symbol: Symbol, checks: Checks, approved: set[Any]) -> Iterator[str]:
@@ -70,10 +113,8 @@ def _symbol_problems(symbol: Symbol, checks: Checks, approved: set[Any]) -> Iter
     if count != row.arity and not (row.arity == VARIADIC and count):
         yield f"{count} operands, the op has {row.arity}"
         return
-    if set(symbol.attrs) != set(row.attrs):
-        yield f"attributes {sorted(symbol.attrs)}, the op has {sorted(row.attrs)}"
-        return
     try:
+        require_attributes(row.attrs, symbol.attrs)
         if row.kind == "source":
             yield from _source_problems(symbol)
             return
@@ -85,15 +126,15 @@ def _symbol_problems(symbol: Symbol, checks: Checks, approved: set[Any]) -> Iter
                 yield problem
             else:
                 approved.add(typed)
-        if row.kind == "map" and all(
+        if row.kind == "map" and not row.attrs and all(
             operand.shape is symbol.shape or not operand.shape for operand in symbol.inputs
         ):
             if symbol.shape and all(not operand.shape for operand in symbol.inputs):
                 yield f"its shape is {shape_text(symbol.shape)}, its operands are scalars"
             return
-        shape = row.shape([operand.shape for operand in symbol.inputs], symbol.attrs, checks)
-    except (JoineryError, TypeError, KeyError, IndexError, AttributeError) as error:
-        yield f"{type(error).__name__}: {error}"
+        shape = row.infer(dtypes, [operand.shape for operand in symbol.inputs], symbol.attrs, checks)
+    except JoineryError as error:
+        yield str(error)
         return
     if not _same_shape(shape, symbol.shape, checks):
         yield f"its shape is {shape_text(symbol.shape)}, the op gives {shape_text(shape)}"
@@ -118,10 +159,16 @@ def _source_problems(symbol: Symbol) -> Iterator[str]:
     name, attrs = symbol.op.name, symbol.attrs
     if name in ("constant", "weight"):
         value = attrs["value"]
-        if value.dtype != symbol.dtype.numpy or value.shape != symbol.shape:
+        if not isinstance(value, np.ndarray):
+            yield f"it holds {value!r:.60}, which is no array"
+        elif value.dtype != symbol.dtype.numpy or value.shape != symbol.shape:
             yield f"it holds {value.dtype} {shape_text(value.shape)}, its type is {symbol.dtype} {shape_text(symbol.shape)}"
-        if value.flags.writeable or not value.flags.c_contiguous:
+        elif value.flags.writeable or not value.flags.c_contiguous:
             yield "its array is not a read-only contiguous one"
+        elif symbol.dtype.is_bool and value.view(np.uint8).max(initial=0) > 1:
+            yield "some bytes of its bools are neither 0 nor 1"
+        elif symbol.dtype is tensor_float32 and np.any(value.view(np.uint32) & np.uint32(0x1FFF)):
+            yield "some values have more than the 10 mantissa bits of tensor_float32"
     elif name == "dim_value" and (symbol.dtype.name != "int64" or symbol.shape != ()):
         yield f"a size is an int64 scalar, not {symbol.dtype} {shape_text(symbol.shape)}"
 
@@ -132,30 +179,26 @@ def _same_shape(lhs: Shape, rhs: Shape, checks: Checks) -> bool:
     )
 
 
-def _check_dims(graph: Graph) -> None:
+def _check_dims(graph: Graph, symbols: Iterable[Symbol], checks: Checks) -> None:
     known = set(graph.dim_names)
-    needed = {symbol.id for symbol in graph.outputs}
-    for symbol in reversed(graph.symbols):
-        if symbol.id in needed:
-            needed.update([operand.id for operand in symbol.inputs])
     seen: set[Any] = set()
-    for symbol in graph.symbols:
-        if symbol.id not in needed:
-            continue
+    for symbol in symbols:
         if symbol.shape not in seen:
             seen.add(symbol.shape)
-            _require_known(symbol, symbol.shape, known)
+            _require_known(symbol.op.name, symbol.describe(), symbol.shape, known)
         if symbol.attrs:
-            _require_known(symbol, _attribute_extents(symbol.attrs), known)
+            _require_known(symbol.op.name, symbol.describe(), _attribute_extents(symbol.attrs), known)
+    for check in checks.entries:
+        _require_known("check", check.message, check[:2], known)
 
 
-def _require_known(symbol: Symbol, extents: Iterable[Any], known: set[str]) -> None:
+def _require_known(op: str, what: str, extents: Iterable[Any], known: set[str]) -> None:
     for extent in extents:
         if isinstance(extent, Dim) and not extent.symbols() <= known:
             missing = ", ".join(sorted(extent.symbols() - known))
             raise UserError(
-                f"{symbol.op.name}: the dim {missing} appears in the shape of no input, so its size is never known\n"
-                f"  {symbol.describe()}\n  expected: dims of the inputs: {', '.join(sorted(known)) or 'none'}\n"
+                f"{op}: the dim {missing} appears in the shape of no input, so its size is never known\n"
+                f"  {what}\n  expected: dims of the inputs: {', '.join(sorted(known)) or 'none'}\n"
                 f"  fix: use a dim of an input's shape, such as x.shape[0], or add the dim to an input's TensorType"
             )
 

@@ -13,7 +13,8 @@ from ..promotion.result_rules import EXPLICIT
 from ..promotion.rules import RuleSet
 from . import primitives
 from .graph import Graph
-from .recording import Call
+from .location import Location
+from .recording import Call, perform, rebuilt, symbols_in
 from .symbol import Symbol
 from .types import TensorType
 
@@ -75,135 +76,120 @@ class _Left(Exception):
 def what_if(graph: Graph, semantics: str | RuleSet | None = None, policy: str | None = None) -> WhatIf:
     """Rebuild `graph` under another rule set (or policy) and report every dtype that changes.
 
-    Ops are applied again to the operands the user wrote, before implicit casts; Python scalars stay weak; explicit casts and
-    dtypes stay what they are; `//` and `%` divide as the other rules say. Functions of several ops are called again. (A graph
-    read from text has forgotten its calls: there the casts inside such functions stay as they are.)
+    Every call of the user is made again, with the same arguments: functions, methods, operators, constants, and casts that were
+    none under the graph's own rules. The answer's graph is the one the same program builds under the other rules, as long as
+    the program does not ask for dtypes in Python. (A graph read from text has forgotten its calls: there ops are applied again
+    to the operands before implicit casts, and the casts inside functions stay as they are.)
 
     Args:
         graph: any graph, finished or not. It is not changed.
         semantics: a rule set or its name; by default the graph's own.
-        policy: "lattice", "exact" or "strict"; by default the graph's own.
+        policy: "lattice", "exact" or "strict"; by default the graph's own. What `on_loss` makes errors are refusals; nothing
+            warns here.
     """
-    rebuild = _Rebuild(graph, Graph(graph.name, (), semantics or graph.rules, policy or graph.policy))
+    errors: dict[str, str] = {loss: action for loss, action in graph.on_loss.items() if action == "error"}
+    target = Graph(graph.name, (), semantics or graph.rules, policy or graph.policy, errors)
+    rebuild = _Rebuild(graph, target)
     rebuild.run()
-    return WhatIf(graph, rebuild.target, tuple(rebuild.changes), tuple(rebuild.refusals))
+    return WhatIf(graph, target, tuple(rebuild.changes), tuple(rebuild.refusals))
 
 
 class _Rebuild:
+    """`made` has the new symbol for every object the user held, `nodes` for every symbol of a graph that was read from text."""
+
     def __init__(self, source: Graph, target: Graph) -> None:
         self.source, self.target = source, target
         self.made: dict[int, Symbol] = {}
+        self.nodes: dict[int, Symbol] = {}
         self.changes: list[Change] = []
         self.refusals: list[Refusal] = []
 
     def run(self) -> None:
-        calls = {call.start: call for call in self.source.calls}
-        written = self._written()
-        position = 0
-        while position < len(self.source.symbols):
-            call = calls.get(position)
-            symbol = self.source.symbols[position]
-            if call is not None:
-                self._try(self.source.symbols[call.stop - 1], partial(self._call, call))
-                position = call.stop
-                continue
-            if symbol.op.kind == "source" and symbol.op.name != "input":
-                if symbol.id in written:
-                    self._symbol(symbol)
-            elif not self.source.is_implicit(symbol):
-                self._try(symbol, partial(self._one, symbol))
-            position += 1
-        outputs = [self.made.get(symbol.id) for symbol in self.source.outputs]
-        if outputs and None not in outputs:
-            self.target.output(*outputs, names=self.source.output_names)
+        calls = self.source.journal.calls
+        read = calls[0].start if calls else len(self.source.symbols)
+        for symbol in self.source.symbols[:read]:
+            if not self.source.is_implicit(symbol):
+                self._try(symbol, symbol.location, partial(self._read, symbol))
+        for call in calls:
+            shown = [*symbols_in(call.result), *symbols_in(call.arguments)]  # `output` returns none
+            self._try(shown[0], call.location, partial(self._call, call))
+        if self.source.finished and not calls:
+            outputs = [self.nodes.get(symbol.id) for symbol in self.source.outputs]
+            if None not in outputs:
+                self.target.output(*outputs, names=self.source.output_names)
 
-    def _written(self) -> set[int]:
-        """The constants, weights and sizes the user wrote down, rather than literals that became constants."""
-        found = {symbol.id for symbol in self.source.outputs}
-        found.update(symbol.id for symbol in self.source.weights.values())
-
-        def collect(value: Any) -> None:
-            if type(value) is Symbol:
-                found.add(value.id)
-            elif isinstance(value, (tuple, list)):
-                for entry in value:
-                    collect(entry)
-
-        for symbol in self.source.symbols:
-            collect(symbol._operands or symbol.inputs)
-        for call in self.source.calls:
-            collect((*call.arguments, *call.options.values()))
-        return found
-
-    def _try(self, symbol: Symbol, action: Callable[[], None]) -> None:
+    def _try(self, symbol: Symbol, place: Location, action: Callable[[], None]) -> None:
         try:
-            with self.target.located(symbol.location):
+            with self.target.located(place):
                 action()
         except _Left:
             return
         except (UserError, UnsupportedError) as error:
             self.refusals.append(Refusal(symbol, str(error)))
 
-    def _finish(self, symbol: Symbol, new: Symbol) -> None:
-        self.made[symbol.id] = new
-        if new.dtype is not symbol.dtype:
-            self.changes.append(Change(symbol, symbol.dtype, new.dtype))
+    def _finish(self, old: Symbol, new: Symbol) -> None:
+        if new.dtype is not old.dtype:
+            self.changes.append(Change(old, old.dtype, new.dtype))
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
 
     def _call(self, call: Call) -> None:
-        arguments = self._value(call.arguments)
+        arguments = tuple([self._value(value) for value in call.arguments])
         options = {name: self._value(value) for name, value in call.options.items()}
-        self._match(call.result, call.function(*arguments, **options))
+        self._match(call.result, perform([self.target], call.function, arguments, options))
 
     def _match(self, old: Any, new: Any) -> None:
         """Pairs the symbols a call returned with those it returns now."""
         if type(old) is Symbol:
-            if old.id not in self.made:
+            if id(old) not in self.made:
                 self._finish(old, new)
+            self.made[id(old)] = new
         elif isinstance(old, (tuple, list)):
             for before, after in zip(old, new, strict=True):
                 self._match(before, after)
 
-    def _one(self, symbol: Symbol) -> None:
-        self._finish(symbol, self._input(symbol) if symbol.op.name == "input" else self._again(symbol))
-
-    def _input(self, symbol: Symbol) -> Symbol:
-        return self.target.input(TensorType(symbol.dtype, symbol.shape, symbol.name))
-
-    def _again(self, symbol: Symbol) -> Symbol:
-        row, attrs = symbol.op, symbol.attrs
-        operands = [self._value(operand) for operand in symbol._operands or symbol.inputs]
-        if row.name == "matmul":  # its accumulator depends on the dtypes
-            return primitives.matmul(self.target, operands[0], operands[1], attrs["precision"])
-        if symbol.id in self.source.operator_divisions:
-            whole = row.name in ("floor_div", "trunc_div")
-            divided: Symbol = operands[0] // operands[1] if whole else operands[0] % operands[1]
-            return divided
-        dtype = attrs.get("dtype") if row.promote is EXPLICIT else None
-        return self.target.apply(row, operands, attrs, dtype)
-
     def _value(self, value: Any) -> Any:
+        if value is self.source:
+            return self.target
         if type(value) is Symbol:
             return self._symbol(value)
         if isinstance(value, (tuple, list)):
-            return type(value)([self._value(entry) for entry in value])
+            return rebuilt(value, self._value)
         if isinstance(value, Mapping):
             return {key: self._value(entry) for key, entry in value.items()}
         return value
 
     def _symbol(self, symbol: Symbol) -> Symbol:
-        found = self.made.get(symbol.id)
+        found = self.made.get(id(symbol), self.nodes.get(symbol.id))
         if found is None:
-            found = self.made[symbol.id] = self._source(symbol)
+            raise _Left
         return found
 
-    def _source(self, symbol: Symbol) -> Symbol:
-        match symbol.op.name:
-            case "constant" if symbol.weak is not None or symbol.id in self.source.default_scalars:
-                return self.target.scalar(symbol.attrs["value"].item())
+    # -- symbols read from text ----------------------------------------------------------------------------------------
+
+    def _read(self, symbol: Symbol) -> None:
+        new = self.nodes[symbol.id] = self._again(symbol)
+        self._finish(symbol, new)
+
+    def _node(self, symbol: Symbol) -> Symbol:
+        while self.source.is_implicit(symbol):
+            (symbol,) = symbol.inputs
+        return self._symbol(symbol)
+
+    def _again(self, symbol: Symbol) -> Symbol:
+        row, attrs, target = symbol.op, symbol.attrs, self.target
+        operands = [self._node(operand) for operand in symbol.inputs]
+        match row.name:
+            case "input":
+                return target.input(TensorType(symbol.dtype, symbol.shape, symbol.name))
+            case "constant" if symbol.weak is not None:
+                return target.scalar(attrs["value"].item())
             case "constant":
-                return self.target.constant(symbol.attrs["value"], symbol.dtype)
+                return target.constant(attrs["value"], symbol.dtype)
             case "weight":
-                return self.target.weight(symbol.attrs["name"], symbol.attrs["value"], symbol.dtype)
+                return target.weight(attrs["name"], attrs["value"], symbol.dtype)
             case "dim_value":
-                return self.target.dim_value(symbol.attrs["extent"])
-        raise _Left
+                return target.dim_value(attrs["extent"])
+            case "matmul":  # its accumulator depends on the dtypes
+                return primitives.matmul(target, operands[0], operands[1], attrs["precision"])
+        return target.apply(row, operands, attrs, attrs.get("dtype") if row.promote is EXPLICIT else None)

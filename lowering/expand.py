@@ -43,13 +43,6 @@ def _has_expansion(symbol: Symbol) -> bool:
     return symbol.op.kind == "composite" or _is_long_reduction(symbol)
 
 
-def _empty_copy(graph: Graph) -> Graph:
-    copy = Graph(graph.name, semantics=graph.rules, policy=graph.policy)
-    for check in graph.checks:
-        copy.shape_checks.add(*check)
-    return copy
-
-
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
     """What the outputs need, and all inputs, in order."""
     needed = {symbol.id for symbol in (*outputs, *graph.inputs)}
@@ -60,7 +53,7 @@ def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
 
 
 def _rewrite(graph: Graph, outputs: tuple[Symbol, ...]) -> tuple[Graph, tuple[Symbol, ...]]:
-    target = _empty_copy(graph)
+    target = graph.rewriting()
     new: dict[int, Symbol] = {}
     for symbol in _live(graph, outputs):
         operands = [new[operand.id] for operand in symbol.inputs]
@@ -88,7 +81,7 @@ def _expansion(symbol: Symbol, operands: list[Symbol]) -> Symbol:
 
 
 def _interned(original: Graph, graph: Graph, outputs: tuple[Symbol, ...]) -> Graph:
-    target = _empty_copy(original)
+    target = original.rewriting()
     new: dict[int, Symbol] = {}
     known: dict[Any, Symbol] = {}
     for symbol in _live(graph, outputs):

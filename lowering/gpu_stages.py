@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ..graph.budget import MOST_SIZE
+from ..graph.dims import maximum
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
+from .launch_checks import launch_checks, magnitude
 from .layouts import ConstantLayout
 from .llvm.compile_ptx import compile_ptx
 from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
@@ -92,7 +95,8 @@ def _gpu_program(state: Lowered) -> GpuProgram:
         )
         for launch in state.launches
     )
-    checks = tuple((size_text(check[0]), size_text(check[1])) for check in state.graph.checks)
+    fits = (maximum(magnitude(state) - (MOST_SIZE - 1), 0), 0)
+    checks = tuple((size_text(lhs), size_text(rhs)) for lhs, rhs in (fits, *[c[:2] for c in launch_checks(state)]))
     offsets = tuple(size_text(extent) for extent in plan.memory.offsets)
     return GpuProgram(state.kernels, launches, offsets, size_text(plan.memory.size), checks)
 

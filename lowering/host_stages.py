@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .launch_checks import launch_checks, magnitude
 from .layouts import PANEL, store_in_panels
 from .llvm.compile import compile_object
 from .llvm.host.driver import DriverPlan, emit_driver
@@ -65,7 +66,8 @@ def _driver_plan(state: Lowered, names: Sequence[str]) -> DriverPlan:
         arena_bytes=plan.memory.size,
         launches=state.launches,
         kernels=tuple(names[launch.program] for launch in state.launches),
-        checks=tuple((check[0], check[1]) for check in state.graph.checks),
+        magnitude=magnitude(state),
+        checks=tuple((check[0], check[1]) for check in launch_checks(state)),
     )
 
 

@@ -64,7 +64,7 @@ def structure_text(graph: Graph) -> str:
         operands = ", ".join(f"%{operand.id}" for operand in symbol.inputs)
         attrs = attributes_text(symbol.attrs, array_text)
         lines.append(f"%{symbol.id} = {symbol.op.name}({operands}){attrs} : {symbol.dtype.name} {shape_list(symbol.shape)}")
-    lines += [f"check {check[0]} {check[1]} {check[2]}" for check in graph.checks]
+    lines += [f"check {check[0]} {check[1]} {check[2]}" for check in (*graph.checks, *graph.limits)]
     lines.append(f"output {', '.join(f'%{s.id}' for s in graph.outputs)} {graph.output_names}")
     return "\n".join(lines)
 

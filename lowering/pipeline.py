@@ -18,6 +18,7 @@ from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
 from .collection import no_collection
 from .expand import expand
+from .launch_checks import check_messages
 from .layouts import ConstantLayout
 from .llvm.nvptx.targets import GpuTarget
 from .nest import Buffer, Extent, size_text
@@ -111,7 +112,7 @@ def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> 
             for name, s in zip(graph.output_names, graph.outputs, strict=True)
         ),
         constants=constants,
-        checks=tuple(check[2] for check in graph.checks),
+        checks=check_messages(state),
         kernels=tuple(reports),
         ttir={program.name: print_module(program.func) for program in state.programs},
         llvm_ir=state.module,

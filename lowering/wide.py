@@ -34,9 +34,7 @@ def in_words(graph: Graph) -> tuple[Graph, Mapping[int, Array]]:
     """
     if not any(symbol.dtype is _WIDE for symbol in graph.symbols):
         return graph, {}
-    target = Graph(graph.name, semantics=graph.rules, policy=graph.policy)
-    for check in graph.checks:
-        target.shape_checks.add(*check)
+    target = graph.rewriting()
     new: dict[int, Symbol] = {}
     arrays: dict[int, Array] = {}
     for symbol in graph.symbols:

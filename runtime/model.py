@@ -42,7 +42,7 @@ class Model:
             thread.
         weights: the graph's weights by name, in their plain layout, for `save`; those among `constants` may
             be left out.
-        archive: what `save` writes beside the compiled code, made when it is needed: the graph as text and all of its
+        archive: what `save` writes, made when it is needed: the compiled code, the graph as text and all of its
             arrays. Takes the place of `graph_text` and `weights`.
         device: where it runs; the host by default.
 
@@ -65,7 +65,7 @@ class Model:
         threads: int | None = None,
         *,
         weights: Mapping[str, Array] | None = None,
-        archive: Callable[[], tuple[str, Sequence[artifact_file.StoredWeight]]] | None = None,
+        archive: Callable[[], tuple[CompiledGraph, str, Sequence[artifact_file.StoredWeight]]] | None = None,
         device: Device | None = None,
     ) -> None:
         self._compiled = compiled
@@ -197,8 +197,8 @@ class Model:
             )
         metadata = {"numerics": self.numerics}
         if self._archive is not None:
-            text, arrays = self._archive()
-            artifact_file.save(path, self.name, text, [self._compiled], arrays, metadata)
+            compiled, text, arrays = self._archive()
+            artifact_file.save(path, self.name, text, [compiled], arrays, metadata)
             return
         stored = {
             spec.name: artifact_file.StoredWeight(spec.name, spec.dtype, spec.shape, spec.layout, array)

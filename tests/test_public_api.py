@@ -16,7 +16,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-TYPES = ["Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor", "TensorType"]
+TYPES = [
+    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor",
+    "TensorType",
+]  # fmt: skip
 ERRORS = [
     "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError", "DeviceError",
     "DeviceMemoryError",
@@ -134,14 +137,14 @@ SIGNATURES: dict[str, str] = {
     "one_hot": "indices, depth, dtype=DType(\"float32\"), axis=-1",
     "roll": "x, shift, axis=None",
     "to_text": "graph, locations=False",
-    "from_text": "text, arrays=None",
+    "from_text": "text, arrays=None, budget=Budget(bytes=68719476736, work=281474976710656)",
     "ones_like": "x, dtype=None",
     "dim": "name",
     "evaluate": "graph, *arrays",
     "what_if": "graph, semantics=None, policy=None",
     "result_type": "op, *operands, rules='max', **options",
     "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', cache=True",
-    "load": "path, device='auto', *, target=None, threads=None, trusted=False, cache=True",
+    "load": "path, device='auto', *, target=None, threads=None, trusted=False, budget=None, cache=True",
 }  # fmt: skip
 
 METHODS: dict[str, str] = {
@@ -161,6 +164,7 @@ METHODS: dict[str, str] = {
     "Symbol.astype": "self, dtype",
     "Symbol.broadcast_to": "self, shape",
     "Symbol.__getitem__": "self, key",
+    "Budget": "bytes=68719476736, work=281474976710656",
     "TensorType": "dtype, shape, name=None",
     "DType": "name",
     "TensorDescriptor": "array, shape=None, strides=None, block_shape=None, padding='zero'",

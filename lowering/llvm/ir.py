@@ -6,20 +6,16 @@ Values carry their LLVM type, so emitters read like arithmetic; intrinsics are d
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...promotion.errors import InternalError
+from .names import check_name
 
 if TYPE_CHECKING:
     from .sharing import SharedFunction
-
-
-_NAME = re.compile(r"[A-Za-z_$][\w$.]*", re.ASCII)
 
 
 class V(NamedTuple):
@@ -186,7 +182,7 @@ class Module:
 
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
-            _check_name(name)
+            check_name(name)
             self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
 
     def provide(self, function: SharedFunction) -> str:
@@ -205,12 +201,6 @@ class Module:
         metadata = [f"!{number} = {text}" for number, text in self.metadata.items()]
         declarations = [d for n, d in self.declarations.items() if n not in self.functions]
         return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", *metadata, ""])
-
-
-def _check_name(name: str) -> None:
-    """Names are printed as they are: callers bring what a user wrote into this form."""
-    if not _NAME.fullmatch(name):
-        raise InternalError(f"{name!r} is no name of LLVM IR")
 
 
 class Loop:
@@ -242,7 +232,7 @@ class Function:
 
         numbering: an instruction without effects is not printed a second time where the first dominates.
         """
-        _check_name(name)
+        check_name(name)
         self.module = module
         self.name = name
         self.params = [V(f"%{n}", t if t[0] == "<" else t.split(" ")[0]) for t, n in params]
@@ -598,11 +588,8 @@ class Function:
 
 
 def _is_one_turn(low: V, high: V, step: V) -> bool:
-    try:
-        first, behind, stride = int(low.ref), int(high.ref), int(step.ref)
-    except ValueError:
-        return False
-    return first < behind <= first + stride
+    known = [int(each.ref) for each in (low, high, step) if each.ref.removeprefix("-").isdecimal()]
+    return len(known) == 3 and known[0] < known[1] <= known[0] + known[2]
 
 
 def mangle(type_: str) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from ...graph import dims
+from ...graph.dims import at_most
 from ..nest import Extent
+
+__all__ = ["ALIGNMENT", "align_up", "at_most", "contiguous_strides", "exact_quotient", "is_one", "is_zero", "product"]
 
 ALIGNMENT = 64
 """Bytes: every buffer and every slot of the arena starts at a multiple of a cache line."""
@@ -45,15 +48,6 @@ def exact_quotient(extent: Extent, divisor: Extent) -> Extent | None:
     if type(extent) is int and type(divisor) is int:
         return extent // divisor if divisor and extent % divisor == 0 else None
     return dims.exact_quotient(extent, divisor)
-
-
-def at_most(lhs: Extent, rhs: Extent) -> bool:
-    """True when `lhs <= rhs` for all sizes; False when it is not so or not known."""
-    difference = rhs - lhs
-    if type(difference) is int:
-        return difference >= 0
-    bound = dims.lower_bound(difference)
-    return bound is not None and bound >= 0
 
 
 def align_up(extent: Extent, alignment: int) -> Extent:

@@ -205,7 +205,7 @@ def test_promote_and_implicit_cast(make: Make) -> None:
     a, b = graph.inputs
     first, second, third = jn.promote(a, b, 2)
     assert {first.dtype, second.dtype, third.dtype} == {jn.float16}
-    assert second is b
+    assert second.id == b.id  # the same symbol of the graph
     assert [s.dtype.name for s in jn.implicit_cast(a, 2.5)] == ["float32", "float32"]
     assert [s.dtype.name for s in jn.promotion.implicit_cast(a, b)] == ["float16", "float16"]
     assert [entry.op for entry in graph.casts()] == ["promote", "implicit_cast"]

@@ -62,7 +62,9 @@ def test_a_sound_graph_has_no_problems() -> None:
         (("cast", 0), {"dtype": jn.int8, "rounding": "nearest", "saturate": True}, "the op gives int8"),
         (("constant",), {"value": np.ones(3)}, "it holds float64 (3,), its type is float32 (n, 3)"),
         (("dim_value",), {"extent": 3}, "a size is an int64 scalar"),
-        (("matmul", 0, 0), {"accumulate": 1, "precision": "ieee"}, "needs a runtime check"),
+        (("matmul", 0, 0), {"accumulate": 1, "precision": "ieee"}, "accumulate must be the dtype of a tensor, not 1"),
+        (("matmul", 0, 0), {"accumulate": jn.int32, "precision": "ieee"}, "are accumulated in float32, not int32"),
+        (("bitcast", 0), {"dtype": jn.int64, "result": "int64"}, "float32 has 32 bits, int64 has 64"),
         (("layer_norm", 0), {"epsilon": 1e-5, "has_scale": True, "has_bias": False}, "1 operands, the attributes say 2"),
     ],
 )  # fmt: skip

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ....graph.budget import MOST_SIZE
+from ....graph.dims import Dim
 from ...nest import Buffer, Extent
 from ...program import Launch
-from ..ir import Function, Module, V
-from .extents import emit_extent
+from ..ir import Function, Module, V, const
+from .extents import emit_approximately, emit_extent
 from .scalars import Scalars, is_constant
 
 # Rates of one core, for deciding when threads pay: bytes and operations per nanosecond, and what a chunk should take.
@@ -28,7 +30,8 @@ class DriverPlan:
     """What the driver needs to know about a model.
 
     kernels: name of the LLVM function of every launch.  offsets: arena byte offset of every temporary, by index.
-    checks: pairs of extents that must be equal, in the order of their messages.
+    magnitude: at least every size of the model, with positive coefficients: check 0 is that it is less than `MOST_SIZE`.
+    checks: pairs of extents that must be equal, in the order of their messages, which begin with that of check 0.
     """
 
     dims: tuple[str, ...]
@@ -39,6 +42,7 @@ class DriverPlan:
     arena_bytes: Extent
     launches: tuple[Launch, ...]
     kernels: tuple[str, ...]
+    magnitude: Extent
     checks: tuple[tuple[Extent, Extent], ...]
 
 
@@ -56,18 +60,24 @@ def _emit_prepare(module: Module, plan: DriverPlan) -> None:
     f = Function(module, "jn_prepare", [("ptr", "dims"), ("ptr", "sizes")], "i64")
     s = Scalars(f)
     env = _dims(f, plan.dims, f.params[0])
-    for index, (left, right) in enumerate(plan.checks):
-        equal = f.icmp("eq", emit_extent(s, left, env), emit_extent(s, right, env))
-        holds, fails = f.label("holds"), f.label("fails")
-        f.cond_branch(equal, holds, fails)
-        f.start(fails)
-        f.ret(V(str(index), "i64"))
-        f.start(holds)
+    if isinstance(plan.magnitude, Dim):
+        _require(f, f.fcmp("olt", emit_approximately(f, plan.magnitude, env), const(float(MOST_SIZE), "double")), 0)
+    for index, (left, right) in enumerate(plan.checks, 1):
+        _require(f, f.icmp("eq", emit_extent(s, left, env), emit_extent(s, right, env)), index)
     sizes = [plan.arena_bytes, *(extent for shape in plan.outputs for extent in shape)]
     for position, extent in enumerate(sizes):
         f.store(emit_extent(s, extent, env), f.gep(f.params[1], 8 * position), 8)
     f.ret(V("-1", "i64"))
     module.add(f)
+
+
+def _require(f: Function, condition: V, index: int) -> None:
+    """Returns the index of the check unless it holds."""
+    holds, fails = f.label("holds"), f.label("fails")
+    f.cond_branch(condition, holds, fails)
+    f.start(fails)
+    f.ret(V(str(index), "i64"))
+    f.start(holds)
 
 
 def _emit_run(module: Module, plan: DriverPlan) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....graph.dims import Dim
 from ...nest import Extent
-from ..ir import V
+from ..ir import Function, V, const
 from .scalars import Scalars
 
 
@@ -22,6 +23,20 @@ def emit_extent(s: Scalars, extent: Extent, env: Mapping[str, V]) -> V:
             for _ in range(power):
                 product = s.mul(product, value)
         total = s.add(total, product)
+    return total
+
+
+def emit_approximately(f: Function, extent: Dim, env: Mapping[str, V]) -> V:
+    """A polynomial in names in float64, where it is rounded but does not wrap."""
+    total: V | None = None
+    for coefficient, monomial in extent.terms:
+        product = const(float(coefficient), "double")
+        for name, power in monomial:
+            value = f.cast("sitofp", env[str(name)], "double")
+            for _ in range(power):
+                product = f.binary("fmul", product, value)
+        total = product if total is None else f.binary("fadd", total, product)
+    assert total is not None
     return total
 
 

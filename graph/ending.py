@@ -1,0 +1,52 @@
+"""The end of construction: what outputs are called, and what is refused afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..promotion.errors import UserError
+from .errors import compose
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .symbol import Symbol
+
+
+def output_names(outputs: Sequence[Symbol], names: Sequence[str] | None) -> tuple[str, ...]:
+    """One distinct name per output: those given, those of the symbols, or "output0", "output1", …."""
+    if names is None:
+        own = [symbol.name or f"output{position}" for position, symbol in enumerate(outputs)]
+        if len(set(own)) != len(own):
+            own = [f"output{position}" for position in range(len(outputs))]
+        return tuple(own)
+    if isinstance(names, str):
+        names = (names,)
+    if len(names) != len(outputs):
+        raise UserError(f"output: {len(names)} names for {len(outputs)} outputs; fix: one name per output")
+    for entry in names:
+        if not isinstance(entry, str) or not entry:
+            raise UserError(f"output: {entry!r} is no name; fix: names are non-empty text")
+    if len(set(names)) != len(names):
+        raise UserError(
+            f"output: the names {', '.join(names)} are not distinct; fix: name each output differently"
+        )
+    return tuple(names)
+
+
+def foreign(graph: Graph, op: str, symbol: Symbol) -> UserError:
+    return UserError(
+        compose(
+            f"{op}: the operand belongs to graph {symbol.graph.name!r}, the op to graph {graph.name!r}", (symbol,),
+            "operands of one graph", "build both values in one graph, or pass the value between two compiled graphs",
+        )
+    )  # fmt: skip
+
+
+def closed(graph: Graph, op: str, values: Sequence[Any]) -> UserError:
+    return UserError(
+        compose(
+            f"{op}: graph {graph.name!r} is finished; output() ended its construction", values,
+            fix="build everything first, then call output() once with all results",
+        )
+    )  # fmt: skip

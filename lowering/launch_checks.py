@@ -1,0 +1,92 @@
+"""What a launch checks before it runs: that no size leaves 64 bits, then the checks of the graph and of its budget.
+
+Generated code computes sizes in 64-bit words that wrap. A check on a size that wrapped would say nothing, so the first check is
+on a polynomial that no size of the model exceeds, and it is computed where nothing wraps: in float64 on hosts, in Python's
+integers for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..graph.budget import MOST_SIZE
+from ..graph.checks import Check
+from ..graph.dims import Dim, dim
+from ..promotion.errors import UserError
+from .nest import Extent
+from .state import Lowered
+
+SIZES_MESSAGE = "some size of the model does not fit 64 bits for these dims; fix: pass smaller arrays"
+
+
+def launch_checks(state: Lowered) -> tuple[Check, ...]:
+    """The checks of the graph, then those of its budget."""
+    return (*state.graph.checks, *state.graph.limits)
+
+
+def check_messages(state: Lowered) -> tuple[str, ...]:
+    """The messages of all checks of a launch, in their order."""
+    return tuple([SIZES_MESSAGE, *[check.message for check in launch_checks(state)]])
+
+
+def magnitude(state: Lowered) -> Extent:
+    """A polynomial in the dims with coefficients of 0 or more that is at least the absolute value of every size of the model.
+
+    Raises `UserError` when it is known to be too large.
+    """
+    largest: dict[Any, int] = {}
+    for extent in set(_sizes(state)):
+        bound = _bound(extent)
+        for coefficient, monomial in bound.terms if isinstance(bound, Dim) else [(bound, ())]:
+            largest[monomial] = max(largest.get(monomial, 0), coefficient)
+    total: Extent = 0
+    for monomial, coefficient in largest.items():
+        term: Extent = min(coefficient, MOST_SIZE)  # more is too much already, and may not fit a float64
+        for name, power in monomial:
+            term = term * dim(name) ** power
+        total = total + term
+    if isinstance(total, int) and total >= MOST_SIZE:
+        raise UserError(f"graph {state.graph.name!r}: a size of {total} does not fit 64 bits; fix: choose smaller sizes")
+    return total
+
+
+def _sizes(state: Lowered) -> Iterator[Extent]:
+    for check in launch_checks(state):
+        yield from check[:2]
+    assert state.expanded is not None
+    assert state.plan is not None
+    for symbol in state.expanded.symbols:
+        yield symbol.nbytes
+        yield from symbol.shape
+        for value in symbol.attrs.values():
+            yield from _extents(value)
+    for launch in state.launches:
+        yield launch.grid
+        yield from launch.scalars
+        for tensor in launch.described:
+            yield from (*tensor.extents, *tensor.strides)
+    yield from state.plan.memory.offsets
+    yield state.plan.memory.size
+
+
+def _extents(value: Any) -> Iterable[Extent]:
+    if isinstance(value, Dim):
+        return (value,)
+    return [entry for entry in value if isinstance(entry, Dim)] if isinstance(value, tuple) else ()
+
+
+def _bound(extent: Extent) -> Extent:
+    """A polynomial in names that is at least the absolute value of `extent` and of all that it is computed from."""
+    if isinstance(extent, int):
+        return abs(extent)
+    total: Extent = 0
+    for coefficient, monomial in extent.terms:
+        term: Extent = abs(coefficient)
+        for atom, power in monomial:
+            # a quotient is at most its dividend, a remainder less than its divisor or the dividend
+            factor: Extent = dim(atom) if isinstance(atom, str) else _bound(atom.args[0]) + _bound(atom.args[1])
+            for _ in range(power):
+                term = term * factor
+        total = total + term
+    return total

@@ -1,0 +1,198 @@
+"""Texts that were tampered with: they are refused, by the reader or by the checks it derives, or compute what the evaluator
+says without an access outside of any buffer.
+
+A forged graph is made from a sound one: one attribute of one op gets another value, every shape below follows from the ops'
+own rules, and all `check` lines are left out or changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.graph.checks import Checks
+from joinery.graph.dims import Dim
+from joinery.graph.ops import OPS
+from joinery.graph.parsing import from_text
+from joinery.graph.printing import to_text
+from joinery.graph.types import TensorType
+
+N, M = jn.dim("n"), jn.dim("m")
+SIZES = [(3, 3), (0, 2), (7, 1), (66, 5)]
+
+Build = Callable[..., Any]
+CASES: dict[str, Build] = {
+    "slice": lambda x, y, i: (x[1:-1], x[:M]),
+    "steps": lambda x, y, i: (x[::-2],),
+    "index": lambda x, y, i: (x[N - 2], x[3]),
+    "pad": lambda x, y, i: (jn.pad(x, [(1, M), (0, 2)], value=7.0), jn.pad(x, [(0, 1), (1, 0)], "edge")),
+    "reflect": lambda x, y, i: (jn.pad(x, [(2, 1), (0, 0)], "reflect"),),
+    "gather": lambda x, y, i: (jn.gather(x, i), jn.take_along_axis(x, i[:, None], 0)),
+    "reshape": lambda x, y, i: (x.reshape(2, -1), x.reshape(N, 2, 2), jn.flatten(x)),
+    "broadcast": lambda x, y, i: (jn.broadcast_to(x, (2, N, 4)), jn.broadcast_to(x[:1], (M, 4))),
+    "split": lambda x, y, i: (*jn.split(jn.concat([x, x]), 2), *jn.chunk(x, 2, 1)),
+    "concat": lambda x, y, i: (jn.concat([x, y[:, :4]]), jn.stack([x, x], 1)),
+    "flip": lambda x, y, i: (jn.flip(x), jn.flip(x, 1)),
+    "squeeze": lambda x, y, i: (jn.squeeze(x[:, :1], 1), jn.squeeze(x[None], 0)),
+    "permute": lambda x, y, i: (x.T + 1, jn.transpose(y)),
+    "matmul": lambda x, y, i: (x @ y.T[:4], jn.rebind(x, ("m", 4)).T @ y),
+    "add": lambda x, y, i: (jn.rebind(x, ("m", 4)) + y[:, :4], x + 1),
+    "max": lambda x, y, i: (jn.max(x, axis=0), jn.argmax(x, axis=0), jn.argmin(x, axis=0), jn.min(x), jn.any(x > 0, axis=0)),
+    "sum": lambda x, y, i: (jn.sum(x, axis=0), jn.prod(x, axis=1, keepdims=True), jn.mean(x, axis=0)),
+    "cumsum": lambda x, y, i: (jn.cumsum(x, 0), jn.cumsum(i, 0, exclusive=True, reverse=True)),
+    "softmax": lambda x, y, i: (jn.softmax(x),),
+    "logsoftmax": lambda x, y, i: (jn.logsoftmax(x, 0),),
+    "var": lambda x, y, i: (jn.var(x, axis=0),),
+    "logsumexp": lambda x, y, i: (jn.logsumexp(x, axis=0),),
+    "norm": lambda x, y, i: (jn.layer_norm(x, y[0, :4]), jn.rms_norm(x), jn.gelu(x), jn.silu(x)),
+    "cast": lambda x, y, i: (x.cast("int8"), x.bitcast("int32"), x.cast("float16") + 1),
+    "size": lambda x, y, i: (jn.size(x), jn.shape_to_tensor(x), x * (N + 1)),
+    "tile": lambda x, y, i: (jn.tile(x, (2, 1)), jn.repeat_interleave(x, M, 0), jn.where(x > 0, x, -x)),
+}  # fmt: skip
+
+
+def built(name: str) -> Any:
+    types = [TensorType("float32", (N, 4), "x"), TensorType("float32", (M, 6), "y"), TensorType("int64", (M,), "i")]
+    graph = jn.Graph("g", types)
+    outputs = CASES[name](*graph.inputs)
+    graph.output(*outputs)
+    return graph
+
+
+def others(value: Any) -> list[Any]:
+    """Values that an attacker would try in place of this one."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, (int, Dim)):
+        return [value + 1, value - 64, N - 64, -1, (1 << 62) * N + value]
+    if isinstance(value, tuple):
+        found = [value[:-1], (*value, 1)]
+        for position, entry in enumerate(value):
+            found += [(*value[:position], other, *value[position + 1 :]) for other in others(entry)]
+        return found
+    if isinstance(value, str):
+        return [other for other in ("edge", "reflect", "constant", "tf32", "toward_zero", "none") if other != value]
+    if isinstance(value, float):
+        return [float("nan"), -1.0, 3]
+    if isinstance(value, jn.DType):
+        return [jn.float16, jn.int64, jn.DType("bool"), jn.DType("float4_e2m1fn")]
+    return []
+
+
+def forged(graph: Any, target: int, attribute: str, value: Any) -> str | None:
+    """The graph's text with one attribute changed, the shapes that follow, and without checks; None where no shape follows."""
+    copy = jn.Graph("g")
+    made: list[Any] = []
+    for symbol in graph.symbols:
+        attrs = dict(symbol.attrs)
+        if symbol.id == target:
+            attrs[attribute] = value
+        inputs = [made[operand.id] for operand in symbol.inputs]
+        shape, dtype = symbol.shape, symbol.dtype
+        if symbol.op.kind != "source":
+            try:
+                shape = symbol.op.shape([operand.shape for operand in inputs], attrs, Checks())
+            except Exception:
+                return None
+            if symbol.id == target and attribute == "dtype":
+                dtype = value
+        made.append(copy.restore(symbol.op, inputs, MappingProxyType(attrs), dtype, shape, symbol.location))
+    copy._outputs = tuple([made[symbol.id] for symbol in graph.outputs])
+    copy.output_names = graph.output_names
+    lines = to_text(copy)[0].splitlines()
+    return "\n".join(line for line in lines if not line.startswith("  check"))
+
+
+def forgeries(name: str) -> Iterator[str]:
+    graph = built(name)
+    text = to_text(graph)[0]
+    lines = text.splitlines()
+    marked = [number for number, line in enumerate(lines) if line.startswith("  check")]
+    yield "\n".join(line for number, line in enumerate(lines) if number not in marked)
+    for number in marked:
+        yield "\n".join([*lines[:number], *lines[number + 1 :]])
+        yield "\n".join([*lines[:number], '  check [n, n] "anything"', *lines[number + 1 :]])
+        yield "\n".join([*lines[:number], '  check [n, m] "anything"', *lines[number + 1 :]])
+    for symbol in graph.symbols:
+        if symbol.op.kind == "source" and symbol.op.name != "dim_value":
+            continue
+        for attribute, value in symbol.attrs.items():
+            for other in others(value):
+                found = forged(graph, symbol.id, attribute, other)
+                if found is not None:
+                    yield found
+
+
+def arrays(n: int, m: int) -> list[Any]:
+    rng = np.random.default_rng(n)
+    ints = rng.integers(-80, 80, m)
+    return [rng.standard_normal((n, 4)).astype(np.float32), rng.standard_normal((m, 6)).astype(np.float32), ints]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forged_graphs_are_refused_or_right(name: str, harness: Any) -> None:
+    accepted = 0
+    for text in dict.fromkeys(forgeries(name)):
+        try:
+            graph = from_text(text)
+        except (jn.UserError, jn.UnsupportedError):
+            continue
+        plan = None
+        for n, m in SIZES:
+            if name == "logsumexp" and not n:
+                continue  # the interpreter of nests has no maximum of nothing
+            given = arrays(n, m)
+            try:
+                jn.evaluate(graph, *given)
+            except jn.UserError as error:
+                if "built at" in str(error):
+                    pytest.fail(f"the evaluator found what no check said: {error}\n{text}")
+                continue
+            if plan is None:
+                try:
+                    plan = harness.plan(graph)
+                except jn.UnsupportedError:
+                    break
+            accepted += 1
+            harness.check(graph, *given, tolerance=1e-4, plan=plan)
+    assert accepted
+
+
+def test_every_op_with_attributes_is_forged() -> None:
+    used = {symbol.op.name for name in CASES for symbol in built(name).symbols}
+    assert {row.name for row in OPS.values() if row.attrs and row.kind != "source"} <= used
+    assert {"gather", "matmul", "broadcast_to"} <= used
+
+
+def test_pairs_of_bounds() -> None:
+    """Every slice of a symbolic axis reads inside it or is refused, whatever its bounds are."""
+    bounds = [0, 1, 7, -1, N, N - 1, N - 64, N + 1, 2 * N, M, -N]
+    for start, stop, step in itertools.product(bounds, bounds, (1, -1, 2, -3)):
+        copy = jn.Graph("g")
+        attrs = {"starts": (start,), "stops": (stop,), "steps": (step,)}
+        i = copy.input("int64", (N,), "i")
+        j = copy.input("int64", (M,), "j")
+        try:
+            shape = OPS["slice"].shape([i.shape], attrs, Checks())
+        except jn.UserError:
+            continue
+        piece = copy.restore(OPS["slice"], [i], MappingProxyType(attrs), jn.int64, shape, i.location)
+        copy._outputs, copy.output_names = (piece, j), ("a", "b")
+        text = "\n".join(line for line in to_text(copy)[0].splitlines() if "check" not in line)
+        try:
+            graph = from_text(text)
+        except jn.UserError:
+            continue
+        for n, m in SIZES:
+            try:
+                found = jn.evaluate(graph, np.arange(n), np.arange(m))[0]
+            except jn.UserError:
+                continue
+            at = [bound.evaluate({"n": n, "m": m}) if isinstance(bound, Dim) else bound for bound in (start, stop)]
+            assert found.tolist() == list(range(*at, step)), text
+            assert all(0 <= position < n for position in found), text
