@@ -83,7 +83,6 @@ class Graph:
         self.standing: tuple[Check, ...] = ()
         self.needed: tuple[Check, ...] = ()
         self.limits: tuple[Check, ...] = ()
-        self._defaults: dict[int, Symbol] = {}
         self._weak: dict[int, DType] = {}
         self.symbols: list[Symbol] = []
         self.shape_checks = Checks()
@@ -168,12 +167,7 @@ class Graph:
         target = target or self.rules.literals.default(value)
         check_literal(value, target, "scalar")
         symbol = self._literal(value, target)
-        if not plain:
-            return symbol
-        found = self._defaults.get(symbol.id)
-        if found is None:  # an object of its own: other rules may choose another dtype than the one written out elsewhere
-            found = self._defaults[symbol.id] = symbol.alias()
-        return found
+        return symbol.alias() if plain else symbol  # other rules may choose another dtype, or a weak value for every call
 
     def _weak_scalar(self, value: Any, element: DType) -> Symbol:
         """A constant of its own: those of an explicit dtype are shared, and strong."""

@@ -15,21 +15,21 @@ class Mark(NamedTuple):
     inputs: int
     checks: int
     calls: int
-    tables: tuple[int, ...]
+    tables: list[int]
 
 
 def _tables(graph: Graph) -> tuple[dict[Any, Any], ...]:
     """What only grows, in order of insertion."""
     return (
-        graph._weights, graph._literals, graph._constants, graph._extents, graph._defaults, graph._ledger, graph._weak,
+        graph._weights, graph._literals, graph._constants, graph._extents, graph._ledger, graph._weak,
     )  # fmt: skip
 
 
 def mark(graph: Graph) -> Mark:
     """What `rewind` goes back to."""
     return Mark(
-        len(graph.symbols), len(graph._inputs), len(graph.shape_checks), len(graph.journal.calls),
-        tuple(map(len, _tables(graph))),
+        len(graph.symbols), len(graph._inputs), len(graph.shape_checks.entries), len(graph.journal.calls),
+        [len(table) for table in _tables(graph)],
     )  # fmt: skip
 
 

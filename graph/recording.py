@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -38,8 +38,11 @@ _SAME_UNDER_ALL_RULES = frozenset((
 """Functions that return an operand itself, or a symbol there was, for reasons that no rule set has a say in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
+class Call(NamedTuple):
     """A finished call.
 
     arguments, options: as they were given; arrays are read-only ones, which nobody changes.
@@ -73,6 +76,8 @@ class Journal:
 
     def kept(self, value: Any) -> Any:
         """An argument that stays what it is: containers are copied, arrays are read-only."""
+        if type(value) in OWNERS or type(value) in _PLAIN:
+            return value
         if isinstance(value, (tuple, list)):
             return rebuilt(value, self.kept)
         if isinstance(value, dict):
@@ -94,6 +99,10 @@ def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        if arguments:
+            owner = OWNERS.get(type(arguments[0]))
+            if owner is not None and owner(arguments[0]).journal.busy:
+                return function(*arguments, **options)
         graphs: list[Graph] = []
         _collect(arguments, graphs)
         if options:
@@ -125,10 +134,9 @@ def perform(
         if function.__name__ not in _SAME_UNDER_ALL_RULES:
             result = _told_apart(result, start)
         stated = tuple(graph.shape_checks.entries[known:])
-        kept = {name: journal.kept(value) for name, value in options.items()}
-        journal.calls.append(
-            Call(function, tuple(map(journal.kept, arguments)), kept, result, start, place, stated)
-        )
+        kept = {name: journal.kept(value) for name, value in options.items()} if options else _NOTHING
+        given = tuple([journal.kept(value) for value in arguments])
+        journal.calls.append(Call(function, given, kept, result, start, place, stated))
         return result
     except BaseException:
         for each, before in marks:

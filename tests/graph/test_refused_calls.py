@@ -31,7 +31,7 @@ def fresh() -> Any:
 
 def state(graph: Any) -> tuple[Any, ...]:
     """Everything a graph holds."""
-    tables = (graph._weights, graph._literals, graph._constants, graph._extents, graph._ledger, graph._weak, graph._defaults)
+    tables = (graph._weights, graph._literals, graph._constants, graph._extents, graph._ledger, graph._weak)
     return (
         *to_text(graph), len(graph.journal.calls), graph.journal.busy, graph.checks, graph.shape_checks.entries[:],
         dict(graph.shape_checks._known), [dict(table) for table in tables], graph.finished, graph.inputs, graph.outputs,
