@@ -130,10 +130,10 @@ ARITHMETIC = (
          _numbers("@rem", "arith.remf")),
     _row("pow", 2, "x ** y. Integers wrap; integer powers with a negative exponent are truncated towards zero.", JOIN,
          _numbers("@pow", "@pow"), dunder="pow", ulp=_ONE_ULP, onnx=("Pow", 15)),
-    _row("minimum", 2, "The smaller of x and y; NaN if either is NaN.", JOIN,
+    _row("minimum", 2, "The smaller of x and y; NaN if either is NaN; -0.0 is smaller than 0.0.", JOIN,
          _numbers("arith.minsi", "arith.minimumf", "arith.minui", "arith.andi"),
          traits="commutative associative idempotent", onnx=("Min", 13)),
-    _row("maximum", 2, "The larger of x and y; NaN if either is NaN.", JOIN,
+    _row("maximum", 2, "The larger of x and y; NaN if either is NaN; 0.0 is larger than -0.0.", JOIN,
          _numbers("arith.maxsi", "arith.maximumf", "arith.maxui", "arith.ori"),
          traits="commutative associative idempotent", onnx=("Max", 13)),
 )  # fmt: skip
@@ -223,7 +223,7 @@ TYPE_CHANGES = (
 )  # fmt: skip
 
 ACTIVATIONS = (
-    _row("relu", 1, "max(x, 0); NaN stays NaN.", JOIN, _numbers("@relu", "@relu", "@identity", "@identity"),
+    _row("relu", 1, "max(x, 0); NaN stays NaN, -0.0 becomes 0.0.", JOIN, _numbers("@relu", "@relu", "@identity", "@identity"),
          traits="idempotent", onnx=("Relu", 14)),
     _math("sigmoid", "1 / (1 + exp(-x)).", ("Sigmoid", 13), emit="@sigmoid"),
 )  # fmt: skip

@@ -42,13 +42,16 @@ SOURCES = (
 )  # fmt: skip
 
 REDUCTIONS = (
-    _row("reduce_sum", "reduce", 1, "The sum over `axes`, accumulated in the operand's dtype; 0 of nothing.", SAME,
+    _row("reduce_sum", "reduce", 1, "The sum over `axes`, accumulated in the operand's dtype; 0 of nothing. "
+         "A sum of zeros may be 0.0 or -0.0.", SAME,
          shape.reduction, _REDUCTION, ulp=2.0, onnx=("ReduceSum", 13)),
     _row("reduce_prod", "reduce", 1, "The product over `axes`, accumulated in the operand's dtype; 1 of nothing.", SAME,
          shape.reduction, _REDUCTION, ulp=2.0, onnx=("ReduceProd", 18)),
-    _row("reduce_max", "reduce", 1, "The largest element over `axes`; NaN if there is one.", SAME, shape.reduction, _REDUCTION,
+    _row("reduce_max", "reduce", 1, "The largest element over `axes`; NaN if there is one. "
+         "Of zeros of both signs it may be either.", SAME, shape.reduction, _REDUCTION,
          demand=demands.elements, onnx=("ReduceMax", 18)),
-    _row("reduce_min", "reduce", 1, "The smallest element over `axes`; NaN if there is one.", SAME, shape.reduction,
+    _row("reduce_min", "reduce", 1, "The smallest element over `axes`; NaN if there is one. "
+         "Of zeros of both signs it may be either.", SAME, shape.reduction,
          _REDUCTION, demand=demands.elements, onnx=("ReduceMin", 18)),
     _row("argmax", "reduce", 1, "The position (int64) of the first largest element; of the first NaN if there is one.",
          POSITION, shape.arg_reduction, _REDUCTION, demand=demands.positions, onnx=("ArgMax", 13)),
@@ -105,17 +108,22 @@ COMPOSITES = (
          shape.along_axis, ("axis",), ulp=4.0, onnx=("LogSoftmax", 13)),
     _row("logsumexp", "composite", 1, "log(sum(exp(x))) over `axes`; -inf where all elements are -inf.", JOIN_FLOAT,
          shape.reduction, _REDUCTION, ulp=4.0, onnx=("ReduceLogSumExp", 18)),
-    _row("mean", "composite", 1, "sum(x) / count over `axes`; of bools and integers in float32.", MEAN, shape.reduction,
+    _row("mean", "composite", 1, "sum(x) / count over `axes`; of bools and integers in float32. "
+         "The sum is one of float32 (of float64 for float64): infinite beyond its largest number.", MEAN, shape.reduction,
          _REDUCTION, ulp=2.0, onnx=("ReduceMean", 18)),
-    _row("var", "composite", 1, "sum((x - mean)²) / (count - correction) over `axes`, in two passes.", MEAN, shape.reduction,
-         (*_REDUCTION, "correction"), ulp=4.0),
+    _row("var", "composite", 1,
+         "sum((x - mean)²) / (count - correction) over `axes`, in two passes. "
+         "Sums, differences and squares have the range of float32 (float64 for float64), as the sum of `mean`.", MEAN,
+         shape.reduction, (*_REDUCTION, "correction"), ulp=4.0),
     _row("gelu", "composite", 1, 'x · Φ(x): "none" by erf, "tanh" and "quick" (x · sigmoid(1.702 x)) approximate it.',
          JOIN_FLOAT, shape.same, ("approximate",), ulp=4.0, onnx=("Gelu", 20)),
     _row("silu", "composite", 1, "x · sigmoid(x).", JOIN_FLOAT, shape.same, (), ulp=4.0),
     _row("layer_norm", "composite", VARIADIC,
-         "(x - mean) / √(var + epsilon) · scale + bias over the last axis; operands x, [scale], [bias].", JOIN_FLOAT,
+         "(x - mean) / √(var + epsilon) · scale + bias over the last axis; operands x, [scale], [bias]. Mean and variance as "
+         "`mean` and `var`, so values near the largest number give NaN.", JOIN_FLOAT,
          shape.normalization, ("epsilon", "has_scale", "has_bias"), ulp=4.0, onnx=("LayerNormalization", 17)),
-    _row("rms_norm", "composite", VARIADIC, "x / √(mean(x²) + epsilon) · scale over the last axis; operands x, [scale].",
+    _row("rms_norm", "composite", VARIADIC, "x / √(mean(x²) + epsilon) · scale over the last axis; operands x, [scale]. "
+         "Squares beyond the largest float32 (float64) are infinite, and the quotients 0.",
          JOIN_FLOAT, shape.normalization, ("epsilon", "has_scale"), ulp=4.0, onnx=("RMSNormalization", 23)),
 )  # fmt: skip
 

@@ -77,6 +77,16 @@ def working(values: Array, dtype: DType) -> Array:
     return values.astype(np.float32) if dtype.name in _NARROW else values
 
 
+def in_range(values: Array, dtype: DType) -> Array:
+    """float64 values on the way to a `dtype`, with the range of the type composites of it are computed in: what is beyond the
+    largest float32 is infinite, and what is below the smallest normal one has only the digits that float32 has there."""
+    if dtype.name == "float64":
+        return values
+    held = values.astype(np.float32)
+    magnitude = np.abs(held)
+    return np.where((magnitude < np.finfo(np.float32).tiny) | np.isinf(magnitude), held.astype(np.float64), values)
+
+
 def double(values: Array) -> Array:
     """Values as float64; exact for every float dtype."""
     return values.astype(np.float64)

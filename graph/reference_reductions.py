@@ -2,7 +2,8 @@
 
 Sums and products of floats up to 32 bits are accumulated in float64 and rounded to float32, then to the
 dtype: the value that any order of float32 additions approximates. Tests of back ends allow them the error
-bound of float32 summation. Composites are evaluated by their defining formula in float64 and rounded once.
+bound of float32 summation. Composites are evaluated by their defining formula in float64 and rounded once, but with
+the range of their accumulator: sums, squares and quotients on the way overflow and underflow where float32 does.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..promotion.dtype import float32
+from ..promotion.dtype import DType, float32
 from ..promotion.errors import UnsupportedError, UserError
 from .reference_elementwise import larger, logistic, smaller
-from .reference_numerics import Array, double, round_tensor_float32, to_dtype, working
+from .reference_numerics import Array, double, in_range, round_tensor_float32, to_dtype, working
 from .reference_registry import BoundSymbol, row
 
 
@@ -171,12 +172,18 @@ def logsumexp(symbol: BoundSymbol, a: Array) -> Array:
 @row("mean")
 def mean(symbol: BoundSymbol, a: Array) -> Array:
     """The sum over the count; the mean of nothing is NaN."""
-    return to_dtype(_mean(double(a), _axes(symbol)).reshape(symbol.shape), symbol.dtype)
+    return to_dtype(_mean(double(a), _axes(symbol), symbol.dtype).reshape(symbol.shape), symbol.dtype)
 
 
-def _mean(x: Array, axes: tuple[int, ...]) -> Array:
+def _mean(x: Array, axes: tuple[int, ...], dtype: DType) -> Array:
     count = math.prod(x.shape[axis] for axis in axes)
-    return np.asarray(np.sum(x, axes, keepdims=True) / np.float64(count))
+    return in_range(in_range(np.sum(x, axes, keepdims=True), dtype) / np.float64(count), dtype)
+
+
+def _distances(x: Array, axes: tuple[int, ...], dtype: DType) -> tuple[Array, Array]:
+    """Distances from the mean, and their squares."""
+    centred = in_range(x - _mean(x, axes, dtype), dtype)
+    return centred, in_range(np.square(centred), dtype)
 
 
 @row("var")
@@ -184,9 +191,9 @@ def variance(symbol: BoundSymbol, a: Array) -> Array:
     """Mean squared distance from the mean, divided by max(count - correction, 0)."""
     x = double(a)
     axes = _axes(symbol)
-    squares = np.square(x - _mean(x, axes))
+    total = in_range(np.sum(_distances(x, axes, symbol.dtype)[1], axes), symbol.dtype)
     divisor = max(math.prod(x.shape[axis] for axis in axes) - symbol.attrs.get("correction", 0), 0)
-    return to_dtype((np.sum(squares, axes) / np.float64(divisor)).reshape(symbol.shape), symbol.dtype)
+    return to_dtype((total / np.float64(divisor)).reshape(symbol.shape), symbol.dtype)
 
 
 @row("gelu")
@@ -216,21 +223,29 @@ def silu(symbol: BoundSymbol, a: Array) -> Array:
 def layer_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
     """(x - mean) / sqrt(variance + epsilon) over the last axis, times scale, plus bias if there are any."""
     x = double(a)
-    centred = x - _mean(x, (x.ndim - 1,))
-    scaled = centred / np.sqrt(_mean(np.square(centred), (x.ndim - 1,)) + symbol.attrs["epsilon"])
+    last = (x.ndim - 1,)
+    centred, squares = _distances(x, last, symbol.dtype)
+    scaled = _normalized(centred, _mean(squares, last, symbol.dtype), symbol)
     rest = list(parameters)
     if symbol.attrs.get("has_scale", False):
-        scaled = scaled * double(rest.pop(0))
+        scaled = in_range(scaled * double(rest.pop(0)), symbol.dtype)
     if symbol.attrs.get("has_bias", False):
         scaled = scaled + double(rest.pop(0))
     return to_dtype(scaled, symbol.dtype)
+
+
+def _normalized(x: Array, square: Array, symbol: BoundSymbol) -> Array:
+    """x · (1 / √(square + epsilon)): infinity by infinity is NaN, as it is by 0."""
+    root = np.sqrt(in_range(square + symbol.attrs["epsilon"], symbol.dtype))
+    return in_range(np.where(np.isfinite(x) & (root > 0), x / root, x * (1 / root)), symbol.dtype)
 
 
 @row("rms_norm")
 def rms_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
     """x / sqrt(mean of x² + epsilon) over the last axis, times scale where the row has one."""
     x = double(a)
-    scaled = x / np.sqrt(_mean(np.square(x), (x.ndim - 1,)) + symbol.attrs["epsilon"])
+    squares = in_range(np.square(x), symbol.dtype)
+    scaled = _normalized(x, _mean(squares, (x.ndim - 1,), symbol.dtype), symbol)
     if symbol.attrs.get("has_scale", False):
         scaled = scaled * double(parameters[0])
     return to_dtype(scaled, symbol.dtype)

@@ -12,6 +12,7 @@ from ..symbol import Symbol
 from .building import apply, as_floats, in_float, symbol_of
 from .elementwise import clip
 from .positions import positions
+from .reductions import require_elements
 
 
 def softmax(x: Any, axis: int = -1) -> Symbol:
@@ -139,9 +140,13 @@ def thresholded_relu(x: Symbol, alpha: float = 1.0) -> Symbol:
 
 
 def hardmax(x: Any, axis: int = -1) -> Symbol:
-    """1 at the first largest element along `axis`, 0 elsewhere, in the dtype of `x` (bools stay bool)."""
+    """1 at the first largest element along `axis`, 0 elsewhere, in the dtype of `x` (bools stay bool).
+
+    Raises `UserError` for an empty axis, as `max` does; whether a symbolic one is empty is checked at launch.
+    """
     symbol = symbol_of("hardmax", x)
     with describing("hardmax", symbol):
         place = normalize_axis(axis, len(symbol.shape))
+    require_elements("hardmax", symbol, (place,))
     best = apply("argmax", symbol, axes=(place,), keepdims=True)
     return apply("equal", positions(symbol, place), best).cast(symbol.dtype)

@@ -73,11 +73,11 @@ def _extreme(name: str, x: Any, y: Any, axis: Axis, keepdims: bool) -> Symbol:
             )
         return apply(f"{name}imum", x, y)
     symbol, axes = _axes(name, x, axis)
-    _require_elements(name, symbol, axes)
+    require_elements(name, symbol, axes)
     return _reduce(f"reduce_{name}", symbol, axes, keepdims)
 
 
-def _require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
+def require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
     """The largest of nothing does not exist: an error now, or a check at launch. Other axes may well be empty."""
     with describing(op, x):
         for axis in axes:
@@ -107,12 +107,12 @@ def _position(op: str, x: Any, axis: int | None, keepdims: bool) -> Symbol:
     symbol = symbol_of(op, x)
     if axis is None:
         flat = primitives.reshape(symbol, (-1,)) if product(symbol.shape) != 0 else symbol
-        _require_elements(op, symbol, tuple(range(len(symbol.shape))))
+        require_elements(op, symbol, tuple(range(len(symbol.shape))))
         result = apply(op, flat, axes=(0,), keepdims=False)
         return primitives.reshape(result, (1,) * len(symbol.shape)) if keepdims else result
     with describing(op, symbol):
         place = normalize_axis(axis, len(symbol.shape))
-    _require_elements(op, symbol, (place,))
+    require_elements(op, symbol, (place,))
     return apply(op, symbol, axes=(place,), keepdims=bool(keepdims))
 
 

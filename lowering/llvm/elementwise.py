@@ -19,7 +19,7 @@ from ..tt.reproducible import PORTABLE
 from ..tt.types import scalar_type
 from . import approximate, conversions, division
 from .calls import emit_call
-from .ir import Deferred, Function, V, const, lanes, mangle, vector, with_element
+from .ir import Deferred, Function, V, const, element, lanes, mangle, vector, with_element
 from .mathlib import Form, emit_math
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
@@ -203,16 +203,28 @@ def larger(f: Function, a: V, b: V, greater: bool) -> V:
 
 
 def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
-    """max/min. NaN: the propagating form returns NaN, the other the number. Equal zeros of either sign: any of them."""
+    """max/min. NaN: the propagating form returns NaN, the other the number. +0 is above -0, as IEEE 754-2019 has it."""
     if "ptx" in f.module.features and a.type == "float":  # one instruction
         return f.intrinsic(("max" if greater else "min") + ("imum" if propagate_nan else "num"), [a, b])
+    if is_finite_constant(b):  # the comparison that is false for a NaN in `a`, and says which of two zeros it is
+        wins = _is_zero(b, negative=not greater)
+        if propagate_nan:
+            return f.select(f.fcmp(("o" + "gl"[not greater]) + "te"[wins], b, a), b, a)
+        loses = _is_zero(b, negative=greater)
+        return f.select(f.fcmp(("o" + "gl"[not greater]) + "te"[loses], a, b), a, b)
+    bits = with_element(a.type, "i64" if element(a.type) == "double" else "i32")
+    both = f.binary("and" if greater else "or", f.bitcast(a, bits), f.bitcast(b, bits))  # of equal numbers the same bits
+    chosen = f.select(f.fcmp("oeq", a, b), f.bitcast(both, a.type), larger(f, a, b, greater))
     if propagate_nan:
-        if is_finite_constant(b):
-            return larger(f, b, a, greater)  # a NaN in `a` falls through
-        return f.select(f.fcmp("uno", a, a), a, larger(f, a, b, greater))
-    if is_finite_constant(b):
-        return larger(f, a, b, greater)
-    return f.select(f.fcmp("uno", b, b), a, larger(f, a, b, greater))
+        return f.select(f.fcmp("uno", a, a), a, chosen)
+    return f.select(f.fcmp("uno", b, b), a, chosen)
+
+
+def _is_zero(v: V, negative: bool) -> bool:
+    """Whether a constant is the zero of that sign."""
+    return ("0x8000000000000000" if negative else "0x0000000000000000") in v.ref or (
+        v.ref == "zeroinitializer" and not negative
+    )
 
 
 def is_finite_constant(v: V) -> bool:

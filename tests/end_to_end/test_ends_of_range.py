@@ -1,0 +1,108 @@
+"""Composites where float32 overflows or underflows on the way, and the signs of zeros: compiled code means what the reference
+evaluator means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import ml_dtypes
+import numpy as np
+import pytest
+
+DEVICES = ("cpu", "ptxsim")
+NUMPY = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float64": np.float64}
+ROWS = {
+    "a sum too large": [3e38, 2e38],
+    "differences too large": [3e38, -3e38],
+    "squares too large": [1e25, -3e24, 2.0],
+    "squares too small": [1e-30, 3e-30, -2e-30],
+    "denormals": [1e-42, 3e-41, 0.0],
+    "zeros": [0.0, -0.0, 0.0],
+    "infinity": [np.inf, 1.0, 2.0],
+    "NaN": [np.nan, 1.0],
+    "one": [5.0],
+}
+
+
+def composites(x: Any) -> dict[str, Any]:
+    return {
+        "mean": jn.mean(x, axis=1), "var": jn.var(x, axis=1), "unbiased": jn.var(x, axis=1, correction=1),
+        "stdev": jn.stdev(x, axis=1), "layer_norm": jn.layer_norm(x), "rms_norm": jn.rms_norm(x),
+        "layer_norm of 0": jn.layer_norm(x, epsilon=0.0), "rms_norm of 0": jn.rms_norm(x, epsilon=0.0),
+        "softmax": jn.softmax(x), "logsoftmax": jn.logsoftmax(x), "logsumexp": jn.logsumexp(x, axis=1), "silu": jn.silu(x),
+        "gelu": jn.gelu(x), "gelu tanh": jn.gelu(x, "tanh"), "gelu quick": jn.gelu(x, "quick"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_composites_overflow_and_underflow_alike(dtype: str, device: str) -> None:
+    graph = jn.Graph("g", [jn.TensorType(dtype, (1, len(row))) for row in ROWS.values()])
+    outputs = {f"{what} of {name}": y for x, name in zip(graph.inputs, ROWS, strict=True) for what, y in composites(x).items()}
+    graph.output(*outputs.values())
+    exponent = 8.09 if dtype == "float64" else 1.0  # as close to the ends of its range
+    arrays = []
+    for row in ROWS.values():
+        wide = np.array([row])
+        with np.errstate(all="ignore"):
+            arrays.append((np.sign(wide) * np.abs(wide) ** exponent if exponent > 1 else wide).astype(NUMPY[dtype]))
+    with np.errstate(all="ignore"):
+        expected = jn.evaluate(graph, *arrays)
+    step = 2.0**-8 if dtype == "bfloat16" else 2e-5
+    for name, ours, theirs in zip(outputs, jn.compile(graph, device, cache=False)(*arrays), expected, strict=True):
+        wanted = theirs.astype(np.float64)
+        np.testing.assert_allclose(ours.astype(np.float64), wanted, rtol=step, atol=1e-44, err_msg=name)
+
+
+def test_the_mean_is_the_sum_by_the_count() -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", (2,))])
+    graph.output(jn.mean(graph.inputs[0]), jn.layer_norm(graph.inputs[0]), jn.rms_norm(graph.inputs[0]))
+    x = np.array([3e38, 2e38], np.float32)
+    for mean, layer, rms in (jn.evaluate(graph, x), jn.compile(graph, "cpu", cache=False)(x)):
+        assert np.isposinf(mean)
+        assert np.isnan(layer).all()
+        assert not rms.any()
+
+
+def by_sign(x: Any, y: Any) -> dict[str, Any]:
+    return {
+        "relu": jn.relu(x), "maximum": jn.maximum(x, y), "minimum": jn.minimum(x, y), "above 0": jn.maximum(x, 0.0),
+        "above -0": jn.maximum(x, -0.0), "below 0": jn.minimum(x, 0.0), "below -0": jn.minimum(x, -0.0),
+        "left": jn.maximum(0.0, x), "clip": jn.clip(x, 0.0, 1.0), "clip to -0": jn.clip(x, -1.0, -0.0), "sign": jn.sign(x),
+        "where": jn.where(x > y, x, y), "product": x * y, "sum": x + y, "difference": x - y, "remainder": jn.rem(x, y),
+        "modulo": x % y, "ceil": jn.ceil(x * 0.3), "trunc": jn.trunc(x * 0.3), "round": jn.round(x * 0.3), "root": jn.sqrt(x),
+        "negative": -x,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_signs_of_zeros(dtype: str, device: str) -> None:
+    values = np.array([0.0, -0.0, 1, -1, 0.5, np.nan, np.inf, -np.inf], NUMPY[dtype])
+    a, b = (part.ravel() for part in np.meshgrid(values, values))
+    graph = jn.Graph("g", [jn.TensorType(dtype, a.shape) for _ in range(2)])
+    outputs = by_sign(*graph.inputs)
+    graph.output(*outputs.values())
+    with np.errstate(all="ignore"):
+        expected = jn.evaluate(graph, a, b)
+    for name, ours, theirs in zip(outputs, jn.compile(graph, device, cache=False)(a, b), expected, strict=True):
+        np.testing.assert_array_equal(ours.astype(np.float64), theirs.astype(np.float64), err_msg=name)
+        number = ~np.isnan(theirs.astype(np.float64))
+        differ = np.signbit(ours[number]) != np.signbit(theirs[number])
+        assert not differ.any(), (name, a[number][differ], b[number][differ])
+
+
+@pytest.mark.parametrize("extent", [0, "n"])
+def test_hardmax_has_no_largest_of_nothing(extent: Any) -> None:
+    graph = jn.Graph("g", [jn.TensorType("int32", (extent, 3), "x")])
+    if extent == 0:
+        with pytest.raises(jn.UserError, match="hardmax: axis 0 is empty"):
+            jn.hardmax(graph.inputs[0], axis=0)
+        return
+    graph.output(jn.hardmax(graph.inputs[0], axis=0))
+    nothing = np.zeros((0, 3), np.int32)
+    for run in (lambda x: jn.evaluate(graph, x), *[jn.compile(graph, device, cache=False) for device in DEVICES]):
+        with pytest.raises(jn.UserError, match="hardmax: axis 0 must not be empty"):
+            run(nothing)
+        np.testing.assert_array_equal(run(np.array([[1, 5, 2], [4, 0, 2]], np.int32)), [[0, 1, 1], [1, 0, 0]])
