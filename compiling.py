@@ -29,6 +29,7 @@ from .runtime.host import HostDevice
 from .runtime.layouts import pack
 from .runtime.memory import address, aligned_copy, is_aligned
 from .runtime.model import Model
+from .runtime.modes import default_modes
 
 if TYPE_CHECKING:
     from .lowering.state import OwnStages
@@ -189,13 +190,15 @@ def _compiled(
     from .lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
 
     own = _own_stages(target)
-    state = lower_graph(graph, target, own, numerics=numerics)
+    with default_modes():  # whoever finds the code in the cache means the same constants
+        state = lower_graph(graph, target, own, numerics=numerics)
     assert state.expanded is not None
     names: dict[int, str] = {}
     for symbol in state.expanded.symbols:
         if symbol.op.name in ("constant", "weight"):
             names[symbol.id] = labels.get(id(state.wide.get(symbol.id, symbol.attrs["value"])), "")
-    compiled = finish(state, own, key, names)
+    with default_modes():
+        compiled = finish(state, own, key, names)
     if any(not spec.name for spec in compiled.constants):
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
     if store is not None:

@@ -42,6 +42,7 @@ from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
 from .promotion.errors import UnsupportedError, UserError
 from .runtime.cache import CacheOption, CompileCache, cache_of
+from .runtime.modes import default_modes
 from .runtime.threads import resolve_threads
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
@@ -79,7 +80,8 @@ class Kernel:
         self._text = text
         self._store = store
         self.numerics: str = numerics
-        module = parse(text, source)
+        with default_modes():
+            module = parse(text, source)
         function = find_function(module, name)
         self.name: str = function.sym_name.data
         if function.body.blocks:
@@ -105,7 +107,10 @@ class Kernel:
         copy it."""
         with self._reading:
             module, self._unused = self._unused, None
-        return parse(self._text) if module is None else module
+        if module is not None:
+            return module
+        with default_modes():
+            return parse(self._text)
 
     @functools.cached_property
     def _module(self) -> Any:
@@ -150,7 +155,8 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
-        interpret(self._defining_module, grid, args, self.name, trace)
+        with default_modes():
+            interpret(self._defining_module, grid, args, self.name, trace)
 
     def sanitize(self, grid: int | Sequence[int], *args: Any) -> Report:
         """Run all programs under the sanitizer: every lane of every access is checked, undefined values and wrapped offsets
@@ -159,7 +165,8 @@ class Kernel:
         Faulty lanes are reported and left out, the others are carried out. Raises `UserError` for arguments that do not fit,
         `UnsupportedError` for operations the interpreter does not know; what the programs do wrong is in the report.
         """
-        return sanitize(self._defining_module, grid, args, self.name)
+        with default_modes():
+            return sanitize(self._defining_module, grid, args, self.name)
 
     def launch(
         self,
@@ -193,7 +200,19 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
-        extents = grid_extents(grid)
+        with default_modes():  # constants are rounded to their types, and simulated GPUs computed with, in this thread
+            self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps)
+
+    def _launch(
+        self,
+        extents: tuple[int, int, int],
+        args: Sequence[Any],
+        device: str,
+        target: str | None,
+        sanitize: bool,
+        threads: int | None,
+        warps: int,
+    ) -> None:
         if device == "auto":
             from .runtime.cuda.current import why_unavailable
 
@@ -213,7 +232,7 @@ class Kernel:
                 "target, and on device='ptxsim'"
             )
         if sanitize:
-            report = self.sanitize(grid, *args)
+            report = self.sanitize(extents, *args)
             if report.findings:
                 raise SanitizerError(self.name, report)
             return
@@ -331,7 +350,8 @@ class Kernel:
         """The function after the passes."""
         if self._function_simplified is None:
             simplified = self._own_function()
-            run_passes(simplified, numerics=self.numerics)
+            with default_modes():
+                run_passes(simplified, numerics=self.numerics)
             self._function_simplified = simplified
         return self._function_simplified
 
@@ -366,11 +386,12 @@ class Kernel:
             with self._lock:
                 return self._simplified()
         function = self._own_function()
-        run_passes(function, keep=keep, numerics=self.numerics, library=library, along=along)
+        with default_modes():
+            run_passes(function, keep=keep, numerics=self.numerics, library=library, along=along)
         return function
 
     def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
-        with self._lock:
+        with self._lock, default_modes():
             if circumstances not in self._host:
                 self._host[circumstances] = lower_for_launch(self._simplified(), host_target(), circumstances)
             return self._host[circumstances]

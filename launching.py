@@ -37,7 +37,7 @@ from .runtime.threads import pool_address
 Array = NDArray[Any]
 
 CHUNKS_PER_THREAD = 16
-_PARALLEL = ctypes.CFUNCTYPE(
+_LAUNCH = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
 """Pool, function of (words, low, high), words, programs, programs that a thread takes at a time."""
@@ -56,7 +56,7 @@ class HostProgram:
         if missing:
             raise UnsupportedError(f"launch: the C library of this machine has no {', '.join(missing)}")
         self._code = link([code], (KERNEL,), imports)
-        self._parallel = _PARALLEL(native_library(store).parallel)
+        self._launch = _LAUNCH(native_library(store).launch)
 
     def run(self, name: str, arguments: Sequence[int], extents: tuple[int, int, int], threads: int) -> None:
         """Run all programs of the grid and wait for them.
@@ -74,7 +74,7 @@ class HostProgram:
             grain = max(1, programs // (threads * CHUNKS_PER_THREAD))
             with _interruptible(status), _printing(status, self.lowered.sites, extents) as failure:
                 pool, first_word = pool_address(threads), ctypes.addressof(words)
-                self._parallel(pool, self._code[KERNEL], first_word, programs, grain)
+                self._launch(pool, self._code[KERNEL], first_word, programs, grain)
         state, site, program, lane = words[count + 4 :]
         if failure:
             raise failure[0]

@@ -46,7 +46,7 @@ def _lower_programs(state: Lowered) -> None:
     names = [program.name for program in state.programs]
     for program, name in zip(state.programs, names, strict=True):
         lower_kernel(module, program.func, name, target)
-    emit_driver(module, _driver_plan(state, names))
+    emit_driver(module, _driver_plan(state, names), target)
     state.module = module.text()
 
 

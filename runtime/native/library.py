@@ -132,11 +132,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NativeLibrary:
-    """Addresses of `jn_parallel` and `jn_pool_reset`; whether there are threads; None for an entry that
+    """Addresses of `jn_parallel`, `jn_launch` and `jn_pool_reset`; whether there are threads; None for an entry that
     cannot run."""
 
     code: LinkedCode
     parallel: int
+    launch: int
     pool_reset: int
     threaded: bool
     entry: Entry | None
@@ -253,14 +254,15 @@ def pool_platform() -> str:
 
 def pool_text(platform_name: str, machine: str, system: str) -> str:
     """LLVM IR of the pool. `machine` and `system` are named as by `platform.machine` and `sys.platform`."""
+    modes = _template("modes", {}) + _template(f"modes_{machine if machine in _PAUSE else 'unknown'}", {})
     if platform_name == "serial":
-        return _template("pool_serial", {})
+        return _template("pool_serial", {}) + modes
     declaration, pause = _PAUSE[machine]
     futex, gettid = _SYSTEM_CALLS[machine]
     mask = "3" if system == "darwin" else "2"
     values = {"SYS_FUTEX": str(futex), "SYS_GETTID": str(gettid), "SIG_SETMASK": mask}
     values |= {"PAUSE_DECLARATION": declaration, "PAUSE": pause}
-    return _template("pool", values) + _template(f"pool_{platform_name}", values)
+    return _template("pool", values) + _template(f"pool_{platform_name}", values) + modes
 
 
 def entry_text(system: str) -> str:
@@ -271,10 +273,10 @@ def entry_text(system: str) -> str:
 
 
 def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCode:
-    """`jn_parallel` and `jn_pool_reset` for a platform. The code stays for ever: worker threads run in it."""
+    """`jn_parallel`, `jn_launch` and `jn_pool_reset` for a platform. The code stays for ever: worker threads run in it."""
     text = pool_text(platform_name, _machine(), sys.platform)
     imports = _addresses(c_library(), _POOL_SYMBOLS[platform_name])
-    code = link([cached_object("pool", text, store)], ("jn_parallel", "jn_pool_reset"), imports)
+    code = link([cached_object("pool", text, store)], ("jn_parallel", "jn_launch", "jn_pool_reset"), imports)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
     ctypes.CFUNCTYPE(None)(code["jn_pool_reset"])()
     return code
@@ -284,7 +286,7 @@ def _load(store: ObjectStore | None) -> NativeLibrary:
     name = pool_platform()
     code = load_pool(name, store)
     entry = _load_entry(store) if _has_known_layout() else None
-    return NativeLibrary(code, code["jn_parallel"], code["jn_pool_reset"], name != "serial", entry)
+    return NativeLibrary(code, code["jn_parallel"], code["jn_launch"], code["jn_pool_reset"], name != "serial", entry)
 
 
 _lock = threading.Lock()

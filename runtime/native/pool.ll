@@ -71,6 +71,8 @@ entry:
   %bytes = load i64, ptr %bytes.p, align 8
   %allowed = load ptr, ptr %allowed.p, align 8
   call void @set_cpus(i32 0, i64 %bytes, ptr %allowed)
+  ; and the creator's floating-point modes, which may round otherwise or flush denormal numbers
+  %modes = call i64 @default_modes()
   %thread = call i32 @thread_id()
   store atomic i32 %thread, ptr %thread.p release, align 4
   br label %idle

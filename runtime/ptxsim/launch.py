@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...lowering.ptx.module_parser import parse_module
 from ...lowering.ptx.modules import Function, PtxModule
 from ...promotion.errors import UserError
+from ..modes import default_modes
 from .arguments import Arena, lay_out, place_words
 from .binder import bind
 from .findings import Finding, PtxCheckError
@@ -167,7 +168,7 @@ class Kernel:
         arena.point_to_functions(machine.function_address)
         bind(machine)
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), default_modes():
                 _Launch(machine, arena).run()
             violations = [finding for finding in machine.findings if not finding.warning]
             if violations:

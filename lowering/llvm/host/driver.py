@@ -13,8 +13,10 @@ from ....graph.budget import MOST_SIZE
 from ....graph.dims import Dim
 from ...nest import Buffer, Extent
 from ...program import Launch
+from ...target import HostTarget
 from ..ir import Function, Module, V, const
 from .extents import emit_approximately, emit_extent
+from .modes import default_modes
 from .scalars import Scalars, is_constant
 
 # Rates of one core, for deciding when threads pay: bytes and operations per nanosecond, and what a chunk should take.
@@ -46,10 +48,10 @@ class DriverPlan:
     checks: tuple[tuple[Extent, Extent], ...]
 
 
-def emit_driver(module: Module, plan: DriverPlan) -> None:
+def emit_driver(module: Module, plan: DriverPlan, target: HostTarget) -> None:
     """Add `jn_prepare` and `jn_run` to the module."""
     _emit_prepare(module, plan)
-    _emit_run(module, plan)
+    _emit_run(module, plan, target)
 
 
 def _dims(f: Function, names: Sequence[str], pointer: V) -> dict[str, V]:
@@ -80,7 +82,7 @@ def _require(f: Function, condition: V, index: int) -> None:
     f.start(holds)
 
 
-def _emit_run(module: Module, plan: DriverPlan) -> None:
+def _emit_run(module: Module, plan: DriverPlan, target: HostTarget) -> None:
     module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
     f = Function(module, "jn_run", [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims")])
     s = Scalars(f)
@@ -101,15 +103,16 @@ def _emit_run(module: Module, plan: DriverPlan) -> None:
 
     slots = max((len(launch.buffers) + len(launch.scalars) for launch in plan.launches), default=0)
     arguments = f.alloca("i64", max(slots, 1), 8)
-    for launch, kernel in zip(plan.launches, plan.kernels, strict=True):
-        position = 0
-        for buffer in launch.buffers:
-            f.store(address(buffer), f.gep(arguments, 8 * position), 8)
-            position += 1
-        for scalar in launch.scalars:
-            f.store(emit_extent(s, scalar, env), f.gep(arguments, 8 * position), 8)
-            position += 1
-        _emit_launch(f, s, env, launch, kernel, arguments)
+    with default_modes(f, target):
+        for launch, kernel in zip(plan.launches, plan.kernels, strict=True):
+            position = 0
+            for buffer in launch.buffers:
+                f.store(address(buffer), f.gep(arguments, 8 * position), 8)
+                position += 1
+            for scalar in launch.scalars:
+                f.store(emit_extent(s, scalar, env), f.gep(arguments, 8 * position), 8)
+                position += 1
+            _emit_launch(f, s, env, launch, kernel, arguments)
     f.ret()
     module.add(f)
 

@@ -1,0 +1,54 @@
+"""Floating-point modes around what is emitted: generated code means the default ones, whatever its caller has set.
+
+x86 keeps modes and sticky flags in MXCSR, AArch64 modes in FPCR. Looking takes a store and a comparison; the register is
+written only if the modes are other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...target import HostTarget
+from ..ir import Function, V
+
+_MXCSR_MODES, _MXCSR_DEFAULT = 0xFFC0, 0x1F80
+"""Traps, rounding and flushing; the default: nothing traps, to nearest, no flushing."""
+
+
+@contextmanager
+def default_modes(f: Function, target: HostTarget) -> Iterator[None]:
+    """What is emitted inside runs in the default modes; afterwards they are what they were. Flags that the code raised are lost
+    where modes had to change."""
+    if target.is_x86:
+        with _x86(f):
+            yield
+    elif target.triple.startswith(("aarch64", "arm64")):
+        f.module.declare("llvm.aarch64.get.fpcr", "i64", [])
+        f.module.declare("llvm.aarch64.set.fpcr", "void", ["i64"])
+        was = f.call("llvm.aarch64.get.fpcr", "i64", [])
+        other = f.icmp("ne", was, V("0", "i64"))
+        with f.when(other):
+            f.call("llvm.aarch64.set.fpcr", "void", [V("0", "i64")])
+        yield
+        with f.when(other):
+            f.call("llvm.aarch64.set.fpcr", "void", [was])
+    else:
+        yield
+
+
+@contextmanager
+def _x86(f: Function) -> Iterator[None]:
+    load, store = "llvm.x86.sse.ldmxcsr", "llvm.x86.sse.stmxcsr"
+    for name in (load, store):
+        f.module.declare(name, "void", ["ptr"])
+    saved, default = f.alloca("i32", 1, 4), f.alloca("i32", 1, 4)
+    f.call(store, "void", [saved])
+    modes = f.binary("and", f.load("i32", saved, 4), V(str(_MXCSR_MODES), "i32"))
+    other = f.icmp("ne", modes, V(str(_MXCSR_DEFAULT), "i32"))
+    with f.when(other):
+        f.store(V(str(_MXCSR_DEFAULT), "i32"), default, 4)
+        f.call(load, "void", [default])
+    yield
+    with f.when(other):
+        f.call(load, "void", [saved])
