@@ -38,8 +38,8 @@ def evaluate(graph: Graph, *arrays: Any) -> Array | tuple[Array, ...]:
 
     Args:
         graph: a finished graph.
-        arrays: of exactly the inputs' dtypes (`dtype.numpy`; nothing is converted or reinterpreted) and of
-            their shapes. A Python scalar may stand for a rank-0 input.
+        arrays: of exactly the inputs' dtypes (`dtype.numpy`; nothing but the order of bytes is converted or
+            reinterpreted) and of their shapes. A Python scalar may stand for a rank-0 input.
 
     Returns the output array, or a tuple of them when the graph has several. They are new, C-contiguous
     arrays. Raises `UserError` when count, dtypes, shapes or symbolic dims do not agree, or a runtime check of
@@ -227,6 +227,8 @@ def _array(symbol: Symbol, given: Any) -> Array:
     if is_scalar(given) and not symbol.shape and scalar_rank(given) <= rank(symbol.dtype):
         return _scalar(symbol.dtype, given, what)
     array = np.asarray(given)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     try:
         actual = DType.from_numpy(array.dtype)
     except UserError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -65,6 +66,8 @@ def entry_function(executable: Executable) -> Callable[..., Any]:
     output_records = np.array(output_words or [0], np.int64)
     addresses = np.array([memory.address(array) for array in constants] or [0], np.uint64)
     slow = executable.call
+    names = [sys.intern(spec.name) for spec in inputs]  # as names in calls are
+    name_words = np.array([id(name) for name in names] or [0], np.int64)
     table = _table(
         [
             len(inputs),
@@ -81,8 +84,11 @@ def entry_function(executable: Executable) -> Callable[..., Any]:
             memory.address(output_records),
             memory.address(addresses),
             extents,
+            memory.address(name_words),
         ],
         executable,
+        names,
+        name_words,
         slow,
         formats,
         input_records,

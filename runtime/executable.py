@@ -1,7 +1,7 @@
 """A linked model with everything a run needs, and the complete, explaining way to run it.
 
-The native entry (`native/entry.ll`) handles the plain call and comes here for everything else; where there is
-no native entry this is the only way. Both follow the same steps: check inputs, bind dims, `jn_prepare`,
+The native entry (`native/entry.ll`) handles calls with arrays of the right types and shapes and comes here for everything
+else; where there is no native entry this is the only way. Both follow the same steps: check inputs, bind dims, `jn_prepare`,
 allocate, `jn_run`.
 """
 

@@ -9,9 +9,11 @@
 ;    10 input records -> descr, bytes per element, ndim, then one word per axis: an extent, or -1 - slot of a symbolic dim
 ;    11 output records -> descr, bytes per element, ndim
 ;    12 constant addresses                    13 extents jn_prepare writes (all outputs)
+;    14 the inputs' names, interned
 ;
-; Whatever is not exactly as the records say (type, dtype, rank, extent, layout, keywords, a failed check, no memory) goes to the
-; slow path with the same arguments; it copies, converts, or explains.  Nothing here raises, except NumPy and Python themselves.
+; Keywords are put in order, and arrays that are right but for their layout are copied, by a second call of the entry.  Whatever
+; else is not exactly as the records say (type, dtype, rank, extent, unknown names, a failed check, no memory) goes to the slow
+; path with the same arguments; it converts, or explains.  Nothing here raises, except NumPy and Python themselves.
 
 ; ndarray, as in NumPy's public header (2.x, 64-bit, GIL build); the library compares it with a live array before use
 %Array = type { i64, ptr, ptr, i32, i32, ptr, ptr, ptr, ptr, i32, i32, ptr, ptr, ptr }
@@ -26,6 +28,9 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare i64 @PyTuple_Size(ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
+declare ptr @PyArray_NewCopy(ptr, i32)
 declare ptr @PyErr_Occurred()
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
@@ -95,7 +100,12 @@ entry:
   %count.ok = icmp eq i64 %given, %inputs
   %no.keywords = icmp eq ptr %keywords, null
   %plain = and i1 %count.ok, %no.keywords
-  br i1 %plain, label %reserve, label %slow
+  br i1 %plain, label %reserve, label %other
+other:
+  br i1 %no.keywords, label %slow, label %name
+name:
+  %named = call ptr @jn_entry_named(ptr %self, ptr %args, i64 %given, ptr %keywords)
+  ret ptr %named
 reserve:
   %extents.n.p = getelementptr i64, ptr %table, i64 13
   %extents.n = load i64, ptr %extents.n.p, align 8
@@ -151,9 +161,13 @@ input.format:
   %flags = load i32, ptr %flags.p, align 8
   %layout = and i32 %flags, 257                            ; C-contiguous | aligned
   %layout.ok = icmp eq i32 %layout, 257
-  %format.a = and i1 %descr.ok, %nd.ok
-  %format.ok = and i1 %format.a, %layout.ok
-  br i1 %format.ok, label %input.shape, label %slow
+  %format.ok = and i1 %descr.ok, %nd.ok
+  br i1 %format.ok, label %input.layout, label %slow
+input.layout:
+  br i1 %layout.ok, label %input.shape, label %copy
+copy:
+  %copied = call ptr @jn_entry_copied(ptr %self, ptr %args, i64 %given)
+  ret ptr %copied
 input.shape:
   %data.p = getelementptr %Array, ptr %array, i32 0, i32 2
   %data = load ptr, ptr %data.p, align 8
@@ -348,6 +362,121 @@ propagate:
   ret ptr null
 slow:
   %answer = call ptr @PyObject_Vectorcall(ptr %slow.callable, ptr %args, i64 %given, ptr %keywords)
+  ret ptr %answer
+}
+
+; The entry for a call with keywords: the arguments in the order of the inputs.
+define internal ptr @jn_entry_named(ptr %self, ptr %args, i64 %given, ptr %keywords) nounwind {
+entry:
+  %table.p = getelementptr %Array, ptr %self, i32 0, i32 2
+  %table = load ptr, ptr %table.p, align 8
+  %inputs = load i64, ptr %table, align 8
+  %names.p = getelementptr i64, ptr %table, i64 14
+  %names = load ptr, ptr %names.p, align 8
+  %count = call i64 @PyTuple_Size(ptr %keywords)
+  %all = add i64 %given, %count
+  %all.ok = icmp eq i64 %all, %inputs
+  br i1 %all.ok, label %reserve, label %slow
+reserve:
+  %ordered = alloca ptr, i64 %inputs, align 8
+  br label %position
+position:
+  %i = phi i64 [ 0, %reserve ], [ %i.next, %placed ]
+  %i.more = icmp slt i64 %i, %inputs
+  br i1 %i.more, label %place, label %call
+place:
+  %by.position = icmp slt i64 %i, %given
+  br i1 %by.position, label %found, label %seek
+seek:                                                      ; as many keywords as inputs are left: each name must be there
+  %wanted.p = getelementptr ptr, ptr %names, i64 %i
+  %wanted = load ptr, ptr %wanted.p, align 8
+  br label %look
+look:
+  %k = phi i64 [ 0, %seek ], [ %k.next, %look.next ]
+  %k.more = icmp slt i64 %k, %count
+  br i1 %k.more, label %compare, label %slow
+compare:
+  %name = call ptr @PyTuple_GetItem(ptr %keywords, i64 %k)
+  %same = icmp eq ptr %name, %wanted
+  br i1 %same, label %matched, label %look.next
+look.next:
+  %k.next = add i64 %k, 1
+  br label %look
+matched:
+  %k.at = add i64 %given, %k
+  br label %found
+found:
+  %at = phi i64 [ %i, %place ], [ %k.at, %matched ]
+  %from = getelementptr ptr, ptr %args, i64 %at
+  %value = load ptr, ptr %from, align 8
+  %to = getelementptr ptr, ptr %ordered, i64 %i
+  store ptr %value, ptr %to, align 8
+  br label %placed
+placed:
+  %i.next = add i64 %i, 1
+  br label %position
+call:
+  %result = call ptr @jn_entry(ptr %self, ptr %ordered, i64 %inputs, ptr null)
+  ret ptr %result
+slow:
+  %slow.p = getelementptr i64, ptr %table, i64 7
+  %slow.callable = load ptr, ptr %slow.p, align 8
+  %answer = call ptr @PyObject_Vectorcall(ptr %slow.callable, ptr %args, i64 %given, ptr %keywords)
+  ret ptr %answer
+}
+
+; The entry for a call with arrays that are not C-contiguous and aligned: with copies of these.
+define internal ptr @jn_entry_copied(ptr %self, ptr %args, i64 %given) nounwind {
+entry:
+  %ours = alloca ptr, i64 %given, align 8
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %kept ]
+  %more = icmp slt i64 %i, %given
+  br i1 %more, label %look, label %call
+look:
+  %from = getelementptr ptr, ptr %args, i64 %i
+  %value = load ptr, ptr %from, align 8
+  %type.p = getelementptr %Array, ptr %value, i32 0, i32 1
+  %type = load ptr, ptr %type.p, align 8
+  %is.array = icmp eq ptr %type, @PyArray_Type
+  br i1 %is.array, label %layout, label %keep
+layout:
+  %flags.p = getelementptr %Array, ptr %value, i32 0, i32 9
+  %flags = load i32, ptr %flags.p, align 4
+  %right = and i32 %flags, 257                             ; C-contiguous | aligned
+  %right.ok = icmp eq i32 %right, 257
+  br i1 %right.ok, label %keep, label %copy
+keep:
+  call void @Py_IncRef(ptr %value)
+  br label %kept
+copy:
+  %new = call ptr @PyArray_NewCopy(ptr %value, i32 0)      ; in C order
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %drop, label %kept
+kept:
+  %held = phi ptr [ %value, %keep ], [ %new, %copy ]
+  %to = getelementptr ptr, ptr %ours, i64 %i
+  store ptr %held, ptr %to, align 8
+  %i.next = add i64 %i, 1
+  br label %next
+call:
+  %result = call ptr @jn_entry(ptr %self, ptr %ours, i64 %given, ptr null)
+  br label %drop
+drop:                                                      ; what is held: all, or what came before a copy that failed
+  %answer = phi ptr [ %result, %call ], [ null, %copy ]
+  br label %drop.next
+drop.next:
+  %d = phi i64 [ 0, %drop ], [ %d.next, %drop.one ]
+  %d.more = icmp slt i64 %d, %i
+  br i1 %d.more, label %drop.one, label %dropped
+drop.one:
+  %d.p = getelementptr ptr, ptr %ours, i64 %d
+  %d.value = load ptr, ptr %d.p, align 8
+  call void @Py_DecRef(ptr %d.value)
+  %d.next = add i64 %d, 1
+  br label %drop.next
+dropped:
   ret ptr %answer
 }
 

@@ -49,9 +49,10 @@ _POOL_SYMBOLS = {
 }  # fmt: skip
 _PYTHON_SYMBOLS = (
     "PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New", "PyTuple_SetItem",
-    "PyErr_Occurred", "Py_IncRef", "Py_DecRef",
+    "PyTuple_Size", "PyTuple_GetItem", "PyErr_Occurred", "Py_IncRef", "Py_DecRef",
 )  # fmt: skip
-_NEW_FROM_DESCR = 94  # index of PyArray_NewFromDescr in NumPy's C-API table; the table is append-only
+_NEW_COPY = 85  # index of PyArray_NewCopy in NumPy's C-API table; the table is append-only
+_NEW_FROM_DESCR = 94  # index of PyArray_NewFromDescr
 _GET_HANDLER = 305  # index of PyDataMem_GetHandler
 _FASTCALL_KEYWORDS = 0x82
 _NOARGS = 0x04
@@ -226,6 +227,7 @@ def _load_entry(store: ObjectStore | None) -> Entry:
     capsule_name = ctypes.c_char_p(b"mem_handler")
     capsule = new_capsule(ctypes.addressof(handler), capsule_name, None)
     imports = _addresses(c_library(), _C_SYMBOLS) | _addresses(ctypes.pythonapi, _PYTHON_SYMBOLS)
+    imports["PyArray_NewCopy"] = _numpy_function(_NEW_COPY)
     imports["PyArray_NewFromDescr"] = _numpy_function(_NEW_FROM_DESCR)
     imports["PyArray_Type"] = id(np.ndarray)
     imports["jn_handler_capsule"] = id(capsule)

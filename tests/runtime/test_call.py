@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import pickle
+import sys
 import threading
 import timeit
 import weakref
 from dataclasses import replace
 
+import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
@@ -141,6 +143,44 @@ def test_names_and_run(symbolic):
     result = model.run({"y": y, "x": x})
     assert list(result) == ["z"]
     np.testing.assert_array_equal(result["z"], want)
+
+
+def test_names_and_layouts_stay_in_the_native_entry(symbolic, monkeypatch):
+    model = Model(symbolic, [], "")
+    x, y = rows(6), rows(6, 1)
+    want = x + x + y
+    swapped = model(x.astype(">f4"), y)
+    refuse_slow_path(model, monkeypatch)
+    for call_ in (lambda: model(x=x, y=y), lambda: model(y=y, x=x), lambda: model(x, y=y), lambda: model(*(x, y), **{})):
+        np.testing.assert_array_equal(call_(), want)
+    wide = np.repeat(y, 2, axis=0)[::2]
+    bent = [np.asfortranarray(x), np.concatenate([x, x], axis=1)[:, 4:], x[::-1].copy()[::-1]]
+    bent.append(np.frombuffer(bytes(2) + x.tobytes(), np.uint8)[2:].view(np.float32).reshape(6, 4))
+    before = [sys.getrefcount(array) for array in (*bent, x, y, wide)]
+    for array in bent:
+        for _ in range(3):
+            np.testing.assert_array_equal(model(array, y), want)
+            np.testing.assert_array_equal(model(array, wide), want)
+            np.testing.assert_array_equal(model(y=wide, x=array), want)
+    del array
+    assert [sys.getrefcount(array) for array in (*bent, x, y, wide)] == before
+    with pytest.raises(AssertionError, match="slow path"):
+        model(x.astype(">f4"), y)
+    np.testing.assert_array_equal(swapped, want)
+
+
+def test_many_names_in_any_order():
+    """Twelve inputs, of which any number comes first by position and the others by name."""
+    g = jn.Graph("many", inputs=[jn.TensorType("float32", (2,), name=f"x{i}") for i in range(12)])
+    g.output(jn.stack(g.inputs))
+    model = jn.compile(g, "cpu", cache=False)
+    arrays = [np.full(2, i, np.float32) for i in range(12)]
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        first = int(rng.integers(0, 13))
+        order = rng.permutation(np.arange(first, 12))
+        found = model(*arrays[:first], **{f"x{i}": arrays[i] for i in order})
+        np.testing.assert_array_equal(found, np.stack(arrays))
 
 
 def test_run_names_every_output(many, weight):
