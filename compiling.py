@@ -234,9 +234,9 @@ def load(
 ) -> Model:
     """Open a model that `Model.save` wrote.
 
-    Devices and targets are those of `compile`, `numerics` is that of the saved model. The file is checked, and its weights are
-    mapped, not read. No code in it runs unless `trusted` is True, which is for files you wrote yourself; otherwise the graph is
-    compiled anew, through the cache.
+    Devices and targets are those of `compile`, `numerics` is that of the saved model. The file is read as a whole and checked;
+    what becomes of it afterwards makes no difference. No code in it runs unless `trusted` is True, which is for files you wrote
+    yourself; otherwise the graph is compiled anew, through the cache.
 
     budget: what a run of a file that is not trusted may need, by default `Budget()`; the rest is refused, when the file is read
     or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget unless one is given.

@@ -1,4 +1,4 @@
-"""The .joinery file: a graph, its compiled forms and its weights in one file that is mapped, not parsed, when
+"""The .joinery file: a graph, its compiled forms and its weights in one file that is read, not parsed, when
 it is opened.
 
     0   8 bytes   magic
@@ -17,6 +17,11 @@ it.
 
 A file is untrusted: nothing in it is executed unless the caller says so, every length is checked against the
 file before use, and every section against its SHA-256.
+
+Files are read, not mapped. The pages of a mapping follow the file: whoever cuts it later ends the process with a
+bus error, and whoever writes to it changes results, after every check. Private mappings follow it too, until a page
+is written. What is checked here is what is used from then on. That costs a copy of the weights per process, where
+mappings would share one, and the time to read them, a fraction of the time that their SHA-256 takes.
 """
 
 from __future__ import annotations
@@ -25,7 +30,6 @@ import contextlib
 import hashlib
 import json
 import math
-import mmap
 import os
 import struct
 import tempfile
@@ -40,6 +44,7 @@ from ..lowering.artifact import CompiledGraph
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
 from .layouts import stored_shape, unpack
+from .memory import empty
 from .serialize import (
     checked_fields,
     decode_compiled,
@@ -131,8 +136,7 @@ class Manifest:
 
 
 class Artifact(NamedTuple):
-    """An opened file. `weights` are read-only views of the mapped file in their stored layout; `compiled`
-    only when trusted."""
+    """An opened file. `weights` are read-only and in their stored layout; `compiled` only when trusted."""
 
     manifest: Manifest
     graph_text: str
@@ -140,7 +144,7 @@ class Artifact(NamedTuple):
     weights: dict[str, Array]
 
     def plain_weight(self, name: str) -> Array:
-        """A weight in the plain layout: the mapped view itself, or an unpacked copy."""
+        """A weight in the plain layout: the array itself, or an unpacked copy."""
         entry = next((entry for entry in self.manifest.weights if entry.name == name), None)
         if entry is None:
             raise UserError(f"artifact {self.manifest.name!r} has no weight {name!r}")
@@ -277,59 +281,65 @@ def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
 def load(
     path: str | os.PathLike[str], *, trusted: bool = False, target: str | None = None, verify: bool = True
 ) -> Artifact:
-    """Opens an artifact; its weights are mapped from the file.
+    """Opens an artifact. It is read as a whole: what becomes of the file afterwards makes no difference.
 
     Args:
         path: the file.
         trusted: whether object code in the file may be handed out. Only for files whose origin you trust: it
             runs as you.
         target: which object code: that of this target, or of any target when None.
-        verify: whether to check the weights against their SHA-256, which reads all of them. The rest is
-            always checked.
+        verify: whether to check the weights against their SHA-256. The rest is always checked.
 
     Raises `UserError` naming what is wrong with the file.
     """
     source = Path(path)
     try:
         with open(source, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < _HEAD.size:
-                raise _bad(source, f"it has {size} bytes, less than a header")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            manifest = _read_manifest(source, file)
+            bodies = _read_sections(source, file, manifest, trusted, target, verify)
     except OSError as error:
         raise UserError(f"artifact {source} cannot be opened: {error.strerror or error}") from error
-    view = memoryview(mapped)
-    manifest = _read_manifest(source, view)
-    for section in manifest.sections:
-        if section.offset + section.length > len(view):
-            raise _bad(
-                source,
-                f"section {section.kind!r} ends at byte {section.offset + section.length}, but the file "
-                f"has {len(view)}: "
-                "it is truncated",
-            )
-        if section.kind == "weights" and not verify:
-            continue
-        if hashlib.sha256(_slice(view, section)).hexdigest() != section.sha256:
-            what = f"section {section.kind!r} does not match its SHA-256: it was damaged or changed"
-            raise _bad(source, what)
-    graph = next(section for section in manifest.sections if section.kind == "graph")
     try:
-        graph_text = bytes(_slice(view, graph)).decode()
+        graph_text = bytes(bodies["graph"]).decode()
     except UnicodeDecodeError as error:
         raise _bad(source, "its graph is not UTF-8 text") from error
-    compiled = None
-    if trusted:
-        for section in manifest.sections:
-            if section.kind == "compiled" and target in (None, section.target):
-                compiled = decode_compiled(_slice(view, section))
-                break
-    weights = next(section for section in manifest.sections if section.kind == "weights")
-    return Artifact(manifest, graph_text, compiled, _map_weights(source, mapped, weights, manifest.weights))
+    compiled = decode_compiled(bodies["compiled"].data) if "compiled" in bodies else None
+    return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights))
 
 
-def _slice(view: memoryview, section: Section) -> memoryview:
-    return view[section.offset : section.offset + section.length]
+def _read_sections(
+    path: Path, file: BinaryIO, manifest: Manifest, trusted: bool, target: str | None, verify: bool
+) -> dict[str, Array]:
+    """The graph, the weights, and if it is trusted the first code that fits, as bytes. All sections are checked."""
+    size = os.fstat(file.fileno()).st_size
+    bodies: dict[str, Array] = {}
+    for section in manifest.sections:
+        if section.offset + section.length > size:
+            raise _bad(
+                path,
+                f"section {section.kind!r} ends at byte {section.offset + section.length}, but the file "
+                f"has {size}: "
+                "it is truncated",
+            )
+        body = empty((section.length,), np.dtype(np.uint8))  # on a 64-byte boundary, as the section is in the file
+        file.seek(section.offset)
+        _fill(path, file, body)
+        checked = section.kind != "weights" or verify
+        if checked and hashlib.sha256(body.data).hexdigest() != section.sha256:
+            raise _bad(path, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
+        if section.kind != "compiled" or (trusted and target in (None, section.target)):
+            bodies.setdefault(section.kind, body)
+    return bodies
+
+
+def _fill(path: Path, file: BinaryIO, body: Array) -> None:
+    view = body.data
+    at = 0
+    while at < len(view):
+        count = file.readinto(view[at:])  # type: ignore[attr-defined]
+        if not count:
+            raise _bad(path, "it ends before its sections do: it was cut while it was read")
+        at += count
 
 
 def _bad(path: Path, what: str) -> UserError:
@@ -338,17 +348,21 @@ def _bad(path: Path, what: str) -> UserError:
     )
 
 
-def _read_manifest(path: Path, view: memoryview) -> Manifest:
-    magic, version, _, length, digest = _HEAD.unpack(view[: _HEAD.size])
+def _read_manifest(path: Path, file: BinaryIO) -> Manifest:
+    size = os.fstat(file.fileno()).st_size
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise _bad(path, f"it has {len(head)} bytes, less than a header")
+    magic, version, _, length, digest = _HEAD.unpack(head)
     if magic != _MAGIC:
         raise _bad(path, f"it does not start with {_MAGIC!r}")
     if version != VERSION:
         raise UserError(
             f"{path} has artifact version {version}; this joinery reads version {VERSION}; fix: save it anew"
         )
-    if length > _MAX_MANIFEST_BYTES or length > len(view) - _HEAD.size:
+    if length > _MAX_MANIFEST_BYTES or length > size - _HEAD.size:
         raise _bad(path, f"its manifest of {length} bytes does not fit: it is truncated or damaged")
-    encoded = bytes(view[_HEAD.size : _HEAD.size + length])
+    encoded = file.read(length)
     if hashlib.sha256(encoded).digest() != digest:
         raise _bad(path, "its manifest does not match its SHA-256: it was damaged or changed")
     fields = checked_fields(parse_json(encoded, "artifact"), _MANIFEST_FIELDS, "artifact")
@@ -366,16 +380,14 @@ def _read_manifest(path: Path, view: memoryview) -> Manifest:
     return manifest
 
 
-def _map_weights(
-    path: Path, mapped: mmap.mmap, section: Section, entries: Sequence[WeightEntry]
-) -> dict[str, Array]:
-    """Read-only arrays over the mapped file. Manifest and safetensors header must agree on every weight."""
-    view = _slice(memoryview(mapped), section)
+def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict[str, Array]:
+    """Read-only arrays over a section. Manifest and safetensors header must agree on every weight."""
+    view = section.data
     length = int.from_bytes(view[:8], "little") if len(view) >= 8 else len(view)
     if length > min(_MAX_MANIFEST_BYTES, len(view) - 8):
         raise _bad(path, "the header of its weights does not fit")
     header = parse_json(bytes(view[8 : 8 + length]).rstrip(b" "), "weights section")
-    start = section.offset + 8 + length
+    start = 8 + length
     available = len(view) - 8 - length
     arrays: dict[str, Array] = {}
     for entry in entries:
@@ -391,8 +403,7 @@ def _map_weights(
             raise _bad(path, f"weight {entry.name!r} does not lie where its shape says")
         dtype = DType(entry.dtype).numpy
         count = entry.nbytes // dtype.itemsize
-        # NumPy arrays over the mapping keep it open; writing to them is refused by NumPy
-        flat = np.frombuffer(mapped, dtype, count, start + low) if count else np.empty(0, dtype)
+        flat = np.frombuffer(section, dtype, count, start + low) if count else np.empty(0, dtype)
         flat.flags.writeable = False
         arrays[entry.name] = flat.reshape(entry.stored_shape)
     return arrays

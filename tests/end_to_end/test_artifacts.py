@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import pickle
@@ -222,7 +221,7 @@ def test_a_path_that_is_no_path(saved: tuple[Path, Any]) -> None:
         jn.load(saved[0], trusted=True, cache=False).save(5)  # type: ignore[arg-type]
 
 
-# --- weights stay in the file
+# --- what becomes of the file
 
 
 def weight_bytes(path: Path) -> tuple[int, int]:
@@ -232,21 +231,20 @@ def weight_bytes(path: Path) -> tuple[int, int]:
     return start + 8 + header, start + length
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs mappings that follow their file")
 @pytest.mark.parametrize("trusted", [True, False])
-def test_weights_are_read_from_the_mapped_file(copy: Path, trusted: bool) -> None:
-    """Witness: zeros written over the weights in the file (in place) after loading reach the kernels."""
+@pytest.mark.parametrize("how", ["cut", "zeros", "removed"])
+def test_a_file_that_changes_under_a_model(copy: Path, saved: tuple[Path, Any], trusted: bool, how: str) -> None:
+    """Neither ends the process nor changes a result, whether pages of it were used before or not."""
     m = jn.load(copy, trusted=trusted, cache=False)
-    assert str(copy) in Path("/proc/self/maps").read_text()
-    start, end = weight_bytes(copy)
-    with open(copy, "r+b") as file:
-        file.seek(start)
-        file.write(bytes(end - start))
-    probabilities, _ = m(INPUT)  # softmax of zeros, for every row
-    np.testing.assert_array_equal(probabilities, np.full((5, 128), 1 / 128, np.float32))
-    del m, probabilities
-    gc.collect()
-    assert str(copy) not in Path("/proc/self/maps").read_text()
+    if how == "cut":
+        os.truncate(copy, 64)
+    elif how == "zeros":
+        with open(copy, "r+b") as file:
+            file.write(bytes(copy.stat().st_size))
+    else:
+        copy.unlink()
+    for found, expected in zip(m(INPUT), saved[1], strict=True):
+        assert np.array_equal(found, expected)
 
 
 # --- whose code runs
