@@ -20,7 +20,7 @@ from .binding import Binding
 from .copies import CopyQueue
 from .findings import Fault
 from .floats import from_bf16, nearest_bf16
-from .mbarriers import Objects, barrier_at, lanes_of
+from .mbarriers import Objects, barrier_at, check_shown, lanes_of
 from .memory import SharedMemory
 from .types import Array, Mask, Step
 from .words import Words
@@ -71,7 +71,7 @@ def finish(machine: Machine, cta: Cta) -> None:
     if not isinstance(queue, BulkQueue):
         return
     if queue.loads:
-        machine.warn("in flight", "the block ends with copies into shared memory that were never waited for")
+        machine.violation("in flight", "the block ends with copies into shared memory that were never waited for")
     if queue.stores:
         lanes = [lane for lane, _, _ in queue.stores]
         late = [lane for lane, group, _ in queue.stores if group >= queue.committed[lane]]
@@ -80,7 +80,7 @@ def finish(machine: Machine, cta: Cta) -> None:
             if late
             else "never waited for; the block's shared memory may be gone when they read it"
         )
-        machine.warn("in flight", f"the block ends with bulk stores that were {text}", lanes)
+        machine.violation("in flight", f"the block ends with bulk stores that were {text}", lanes)
     for _, _, action in queue.stores:
         action()
     queue.stores.clear()
@@ -98,14 +98,16 @@ def _mark(machine: Machine, shared: SharedMemory, places: Array, mark: int) -> N
     shared.flight[places] = mark
 
 
-def asynchronous_read(machine: Machine, shared: SharedMemory, places: Array, warpgroup: int) -> Wait:
+def asynchronous_read(
+    machine: Machine, shared: SharedMemory, places: Array, warpgroup: int
+) -> list[Wait]:
     """Checks on bytes that a product of a warpgroup reads."""
     _proxy(machine, shared, places)
     if shared.flight is not None and np.count_nonzero(shared.flight[places] == WRITING):
         machine.violation("in flight", "an asynchronous read of shared bytes that a pending copy writes")
     if machine.races is None:
-        return 0, 0
-    return machine.races.read_by(machine.cta, shared, 4 * warpgroup, places, warpgroup)
+        return []
+    return machine.races.product(machine.cta, warpgroup, places)
 
 
 def _proxy(machine: Machine, shared: SharedMemory, places: Array) -> None:
@@ -140,20 +142,25 @@ def load_into(
 ) -> None:
     """Copy to shared memory."""
     cta = machine.cta
-    for shared, _, places in targets:
+    phases = []
+    for shared, at, places in targets:
         if machine.delivery != "early":
             _mark(machine, shared, places, WRITING)
             shared.octets[places] = _IN_FLIGHT
+        barrier = barrier_at(shared, at, lane)
+        phases.append(barrier.phase)
+        check_shown(machine, barrier, lane)
         if machine.races is not None:
-            machine.races.issue(cta, shared, lane // 32, places)
+            machine.races.copy_in(cta, lane, places, barrier)
 
     def land() -> None:
         octets = data()
-        for shared, barrier, places in targets:
+        for (shared, at, places), phase in zip(targets, phases, strict=True):
             _write(machine, shared, places, octets)
-            found = barrier_at(shared, barrier, lane)
-            if machine.races is not None:
-                machine.races.complete(cta, shared, found)
+            found = barrier_at(shared, at, lane)
+            if found.phase != phase:
+                text = "an mbarrier's phase ended before all bytes were there that copies started in it bring"
+                machine.violation("mbarrier", text, [lane])
             found.add_bytes(machine, -size)
             machine.changes += 1
 
@@ -307,7 +314,7 @@ def store_from(
     """A copy out of shared memory, in the bulk group that the lane commits next."""
     _proxy(machine, shared, places)
     cta, races = machine.cta, machine.races
-    wait = races.read_by(cta, shared, lane // 32, places, None) if races is not None else (0, 0)
+    wait = races.copy_out(cta, lane, places) if races is not None else (0, 0)
     early = machine.delivery == "early"
 
     def perform() -> None:
@@ -320,7 +327,7 @@ def store_from(
         if not early:
             perform()
         if races is not None:
-            races.caught_up(cta, np.array([lane // 32]), wait)
+            races.copied_out(cta, lane, wait)
 
     if early:
         perform()

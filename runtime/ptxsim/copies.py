@@ -83,10 +83,9 @@ def land(machine: Machine, copy: Copy, chosen: Array) -> None:
     copy.shared.octets[places] = octets
     if copy.shared.dirty is not None:
         copy.shared.dirty[places] = True
-    if machine.races is not None and copy.shared is machine.cta.shared:
-        machine.races.touch(
-            machine.cta, places.reshape(-1), np.repeat(copy.lanes[chosen] // 32, copy.size), True
-        )
+    if machine.races is not None:
+        lanes = np.repeat(copy.lanes[chosen], copy.size)
+        machine.races.landed(machine.cta, copy.shared, places.reshape(-1), lanes)
     if copy.shared.flight is not None and copy.shared.defined is not None:
         copy.shared.flight[places] = 0
         known = machine.memory.defined
@@ -165,10 +164,12 @@ def issue(k: Binding, i: Instruction) -> Step:
         queue = queue_of(machine, machine.cta)
         copy = Copy(lanes, offset, target, space, size, counts, queue.issued)
         queue.issued += 1
+        places = target.astype(np.int64)[:, None] + np.arange(size)
+        if machine.races is not None:
+            machine.races.lanes_copy(machine.cta, space, places.reshape(-1), np.repeat(lanes, size))
         if machine.delivery == "early":
             land(machine, copy, np.ones(lanes.size, np.bool_))
             return
-        places = target.astype(np.int64)[:, None] + np.arange(size)
         space.octets[places] = _IN_FLIGHT
         if space.flight is not None:
             space.flight[places] = 1
@@ -267,7 +268,7 @@ def arrive(k: Binding, i: Instruction) -> Step:
                 _land_of(machine, queue, issued, lane)
                 found = barrier_at(shared, offset, lane)
                 if machine.races is not None:
-                    machine.races.release(cta, lane // 32, found)
+                    machine.races.release(cta, lane, found)
                 found.arrive(machine, 1)
 
             if machine.delivery == "early":

@@ -16,9 +16,10 @@ from .binding import Binding
 from .findings import Fault, Finding, PtxCheckError
 from .memory import GlobalMemory, LocalMemory, ParameterMemory, SharedMemory
 from .printing import Printer
-from .races import Races, Statistics
+from .races import Races
 from .registers import RegisterFile
 from .scheduler import Cta, Scheduler
+from .traffic import Statistics
 from .types import Array, Mask, Step
 from .watch import Access, Watch
 
@@ -89,9 +90,6 @@ class Machine:
         self.unfenced_maps: set[int] = set()
         self.scheduler = Scheduler(self)
         self.functions = self._reachable()
-        self.asynchronous_products = {
-            f.name for f in self.functions if any(i.opcode == "wgmma" for i in f.code or ())
-        }
         self._extra: list[Array] = []
         self._returns = {f.name: self.lane_array(np.int64) for f in self.functions}
         self.registers = RegisterFile(
@@ -209,7 +207,11 @@ class Machine:
 
     def lane_array(self, dtype: Any) -> Array:
         """A per-lane array that belongs to the block."""
-        array = np.zeros(self.lanes, dtype)
+        return self.block_array((self.lanes,), dtype)
+
+    def block_array(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """An array that belongs to the block: all zeros when a block starts."""
+        array = np.zeros(shape, dtype)
         self._extra.append(array)
         return array
 
@@ -367,14 +369,18 @@ class Machine:
         if self.races is not None:
             self.races.barrier(cta, lanes, waiting)
 
-    def warp_synchronised(self, mask: Mask) -> None:
-        """Lanes of warps met at bar.warp.sync."""
+    def warp_synchronised(self, mask: Mask, members: Array) -> None:
+        """Lanes of warps met at bar.warp.sync; `members`: of every lane, its member mask."""
+        if self.races is not None:
+            lanes = np.arange(self.lanes) if mask is None else np.flatnonzero(mask)
+            self.races.warp_barrier(self.cta, lanes, members[lanes])
 
     def block_ended(self, cta: Cta) -> None:
         """All lanes of a block have exited."""
         bulk.finish(self, cta)
         if warpgroups.pending(cta):
-            self.warn("in flight", "the block ends with products of warpgroups that were never waited for")
+            text = "the block ends with products of warpgroups that were never waited for"
+            self.violation("in flight", text)
 
     def wake(self, cta: Cta) -> bool:
         """Deliver something that is pending; whether anything happened."""
@@ -447,7 +453,9 @@ class Machine:
         return value if self.watch is None else self.watch.guard(k, guard, value)
 
     def statistics(self) -> tuple[Statistics, Statistics]:
-        return ({}, {}) if self.races is None else (self.races.conflicts, self.races.sectors)
+        if self.races is None:
+            return {}, {}
+        return self.races.traffic.conflicts, self.races.traffic.sectors
 
     def waiting_findings(self, cta: Cta) -> list[Finding]:
         """Who waits where, for a deadlock."""

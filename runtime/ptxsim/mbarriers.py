@@ -29,20 +29,29 @@ _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
 class MBarrier:
-    """One object: expected arrivals, those that are pending, bytes that are pending, and the phase."""
+    """One object: expected arrivals, those that are pending, bytes that are pending, and the phase.
 
-    def __init__(self, count: int) -> None:
+    `lane` made it. `fenced`: whether that lane has made it visible to the asynchronous proxy since. For level 3, see `history`:
+    `made` and `fenced_at` are stamps of these events; `agent` stands for the copies whose bytes it counts, with the stamps
+    base + 1, base + 2, … of its phases; `arriving` is what all who arrived knew, `clock` what who has waited learns.
+    """
+
+    def __init__(self, count: int, lane: int = 0) -> None:
         self.expected = count
         self.pending = count
         self.bytes = 0
         self.phase = 0
+        self.lane = lane
+        self.fenced = False
+        self.made = self.fenced_at = self.agent = self.base = 0
+        self.arriving: Array | None = None
         self.clock: Array | None = None
-        """What waiting warps learn about others, at level 3."""
 
     def check(self, machine: Machine) -> None:
         if self.pending == 0 and self.bytes == 0:
             self.phase += 1
             self.pending = self.expected
+            self.clock = self.arriving
         machine.changes += 1
 
     def arrive(self, machine: Machine, count: int) -> int:
@@ -62,8 +71,8 @@ class MBarrier:
             raise Fault("mbarrier", f"a count of {self.bytes} bytes; at most {MAX_COUNT}")
         self.check(machine)
 
-    def learn(self, clock: Array) -> None:
-        self.clock = clock.copy() if self.clock is None else np.maximum(self.clock, clock)
+    def teach(self, row: Array) -> None:
+        self.arriving = row if self.arriving is None else np.maximum(self.arriving, row)
 
 
 def barrier_at(shared: SharedMemory, offset: int, lane: int) -> MBarrier:
@@ -100,6 +109,38 @@ class Objects:
         return found
 
 
+def show_to_copies(machine: Machine, mask: Mask) -> None:
+    """A fence makes the mbarriers that its lanes have initialised visible to the asynchronous proxy."""
+    shared = machine.cta.shared
+    left = []
+    for barrier in shared.unfenced:
+        if mask is None or mask[barrier.lane]:
+            barrier.fenced = True
+            if machine.races is not None:
+                barrier.fenced_at = machine.races.fence_stamp(machine.cta, barrier.lane)
+        else:
+            left.append(barrier)
+    shared.unfenced = left
+
+
+def check_shown(machine: Machine, barrier: MBarrier, lane: int) -> None:
+    """A copy that counts its bytes at an mbarrier sees it only behind a fence.
+
+    PTX ISA, "membar, fence": .mbarrier_init makes mbarrier.init visible to other proxies; fence.proxy.async does, as for other
+    writes.
+    """
+    races = machine.races
+    if machine.watch is None:
+        return
+    if not barrier.fenced or (races is not None and not races.knows_fence(machine.cta, lane, barrier)):
+        machine.violation(
+            "proxy",
+            f"a bulk copy to an mbarrier that lane {barrier.lane} initialised, without fence.mbarrier_init or "
+            "fence.proxy.async by that lane before the barrier between them",
+            [lane],
+        )
+
+
 def lanes_of(mask: Mask, lanes: int) -> Array:
     return np.arange(lanes) if mask is None else np.flatnonzero(mask)
 
@@ -133,7 +174,9 @@ def mbarrier(k: Binding, i: Instruction) -> Step:
             if kind == "init":
                 _initialise(machine, shared, offset, value, lane)
             elif kind == "inval":
-                barrier_at(shared, offset, lane)
+                barrier = barrier_at(shared, offset, lane)
+                if machine.races is not None:
+                    machine.races.removed(machine.cta, lane, offset, barrier)
                 del shared.mbarriers[offset]
             else:
                 barrier = barrier_at(shared, offset, lane)
@@ -149,10 +192,11 @@ def _initialise(machine: Machine, shared: SharedMemory, offset: int, count: int,
         raise Fault(
             "mbarrier", f"the mbarrier at {offset:#x} is initialised again without mbarrier.inval", [lane]
         )
-    shared.mbarriers[offset] = MBarrier(count)
+    barrier = shared.mbarriers[offset] = MBarrier(count, lane)
+    shared.unfenced.append(barrier)
     shared.octets[offset : offset + 8] = _PATTERN
     if machine.races is not None:
-        machine.races.word(shared, offset, lane // 32, True)
+        machine.races.made(machine.cta, lane, offset, barrier)
     if shared.defined is not None:
         shared.defined[offset : offset + 8] = True
     machine.changes += 1
@@ -189,8 +233,8 @@ def _arrive(
             value = int(amount()[lane]) if amount is not None else 1
             arrivals = 1 if expect else value
             if machine.races is not None:
-                machine.races.word(shared, offset, lane // 32, False)
-                machine.races.release(machine.cta, lane // 32, barrier)
+                machine.races.used(machine.cta, np.array([lane]), shared, offset, barrier)
+                machine.races.release(machine.cta, lane, barrier)
             if expect:
                 barrier.bytes += value
             if no_complete and arrivals >= barrier.pending:
@@ -225,10 +269,9 @@ def _wait(k: Binding, i: Instruction, words: Words, space: str, parity: bool) ->
             out[who] = done
             failed = failed or not done
             if machine.races is not None:
-                for warp in np.unique(who // 32).tolist():
-                    machine.races.word(shared, offset, warp, False)
-                    if done:
-                        machine.races.acquire(machine.cta, warp, barrier)
+                machine.races.used(machine.cta, who, shared, offset, barrier)
+                if done:
+                    machine.races.acquire(machine.cta, who, barrier)
         if failed:
             machine.hard_poll = True
 

@@ -92,13 +92,15 @@ def check_alignment(address: Array, size: int, lanes: Array | None, kind: str) -
 
 
 class SharedMemory(Space):
-    """Of one block. `mbarriers`: objects by offset; `dirty`: bytes that ordinary stores wrote since the last fence."""
+    """Of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see yet; `dirty`:
+    bytes that ordinary stores wrote since the last fence."""
 
     kind = "shared"
 
     def __init__(self, size: int, fill: int = 0) -> None:
         super().__init__(size, fill)
         self.mbarriers: dict[int, Any] = {}
+        self.unfenced: list[Any] = []
         self.dirty: Array | None = None
 
     def watch(self, defined: bool) -> None:

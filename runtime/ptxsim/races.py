@@ -1,11 +1,11 @@
-"""Level 3: races in shared memory, bank conflicts and sectors.
+"""Level 3: races in shared memory, and between its proxies.
 
-Every warp has a vector clock; barriers, mbarriers, atomics and accesses with an order join them. For every byte of shared
-memory the last writer and the last reads of every warp are kept: two accesses by different warps, one of them a write, that
-nothing orders are a race. Asynchronous copies and products are accesses of further agents, ordered by mbarriers and waits.
+Two accesses to a byte, one of them a write, that no barrier, mbarrier, wait or atomic orders are a race, whether lanes make
+them or what lanes have started: copies and products access memory from their start until somebody has waited for them. What
+ordinary stores wrote is shown to the asynchronous proxy by a fence of the lane that wrote it, between the store and the barrier
+behind which the asynchronous access starts; see `history`. Blocks of clusters are not followed.
 
-Source: C. Flanagan, S. N. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009; CUDA C++ Best Practices
-Guide, "Shared Memory and Memory Banks", "Coalesced Access to Global Memory".
+Source: PTX ISA, "Memory Consistency Model", "Async proxy", "Parallel Synchronization and Communication Instructions".
 """
 
 from __future__ import annotations
@@ -14,42 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .history import PENDING, History
 from .mbarriers import MBarrier
 from .memory import GlobalMemory, SharedMemory, Space
+from .traffic import Traffic
 from .types import Array
 
 if TYPE_CHECKING:
     from .machine import Machine
     from .scheduler import Cta
 
-Statistics = dict[int, tuple[int, int, int]]
-"""PTX line → (executions by warps, passes at least, passes needed)."""
 Wait = tuple[int, int]
-"""An agent, and its clock when it did something."""
-
-
-class History:
-    """Who touched the bytes of one block's shared memory.
-
-    Agents are the warps, then copies into shared memory, copies out of it, and the products of every warpgroup.
-    """
-
-    def __init__(self, machine: Machine, size: int) -> None:
-        warps = machine.lanes // 32
-        agents = warps + 2 + -(-warps // 4)
-        self.clock = np.zeros((agents, agents), np.int64)
-        np.fill_diagonal(self.clock, 1)
-        self.writer = np.zeros(size, np.int64)
-        self.written = np.zeros(size, np.int32)
-        self.write_line = np.zeros(size, np.int32)
-        self.read = np.zeros((size, agents), np.int32)
-        self.read_line = np.zeros(size, np.int32)
-        self.addresses: dict[tuple[str, int], Array] = {}
-
-    def join(self, warps: Array) -> None:
-        """A barrier among warps: everything before it is ordered before everything behind it."""
-        self.clock[warps] = self.clock[warps].max(0)
-        self.clock[warps, warps] += 1
+"""An agent, and its stamp when it did something."""
+_MOST_BYTES = 1 << 16
+"""Accesses are looked at in parts of so many bytes."""
 
 
 class Races:
@@ -57,191 +35,234 @@ class Races:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.conflicts: Statistics = {}
-        self.sectors: Statistics = {}
-        self.warp = np.arange(machine.lanes) // 32
+        self.traffic = Traffic()
+        self.lanes = np.arange(machine.lanes)
+        self.follows = machine.cluster_size == 1
 
     def history(self, cta: Cta) -> History:
         found = cta.agents.get("history")
         if not isinstance(found, History):
-            found = cta.agents["history"] = History(self.machine, cta.shared.octets.size)
+            found = cta.agents["history"] = History(self.machine.lanes, cta.shared.octets.size)
         return found
 
+    # -- barriers among lanes
+
     def barrier(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
+        """A barrier's phase ended: who waits knows what those have done who arrived. None: all lanes."""
         history = self.history(cta)
-        warps = self.machine.lanes // 32
         if lanes is None or waiting is None:
-            history.join(np.flatnonzero(cta.live.reshape(-1, 32).any(1)))
+            history.meet(np.flatnonzero(cta.live))
             return
-        arrived = np.flatnonzero(lanes.reshape(warps, 32).any(1))
-        waited = np.flatnonzero(waiting.reshape(warps, 32).any(1))
+        arrived, waited = np.flatnonzero(lanes), np.flatnonzero(waiting)
         if arrived.size:
-            seen = history.clock[arrived].max(0)
-            history.clock[waited] = np.maximum(history.clock[waited], seen)
-            history.clock[arrived, arrived] += 1
+            row = history.publish(arrived)
+            history.learn(waited, row)
 
-    # -- asynchronous agents and mbarriers; blocks of clusters are not followed
-
-    def release(self, cta: Cta, warp: int, barrier: MBarrier) -> None:
-        """A warp arrives at an mbarrier."""
+    def warp_barrier(self, cta: Cta, lanes: Array, members: Array) -> None:
+        """bar.warp.sync: lanes of a warp with the same member mask meet."""
         history = self.history(cta)
-        barrier.learn(history.clock[warp])
-        history.clock[warp, warp] += 1
+        for key in np.unique((lanes // 32) << 32 | members.astype(np.int64)).tolist():
+            history.meet(lanes[((lanes // 32) << 32 | members) == key])
 
-    def acquire(self, cta: Cta, warp: int, barrier: MBarrier) -> None:
-        """A warp saw a phase of an mbarrier end."""
+    # -- mbarriers
+
+    def made(self, cta: Cta, lane: int, offset: int, barrier: MBarrier) -> None:
+        """An mbarrier is initialised: it is written by ordinary means."""
+        history = self.history(cta)
+        barrier.agent = history.column(offset)
+        barrier.base = int(history.started[barrier.agent])
+        self._object_written(cta, lane, offset)
+        barrier.made = int(history.stamp[lane // 32])
+
+    def removed(self, cta: Cta, lane: int, offset: int, barrier: MBarrier) -> None:
+        """mbarrier.inval: nobody may use it any more."""
+        history = self.history(cta)
+        history.started[barrier.agent] = barrier.base + barrier.phase + 1
+        self._object_written(cta, lane, offset)
+
+    def _object_written(self, cta: Cta, lane: int, offset: int) -> None:
+        if self.follows:
+            self._write(cta, offset + np.arange(8), np.full(8, lane))
+
+    def used(self, cta: Cta, lanes: Array, shared: SharedMemory, offset: int, barrier: MBarrier) -> None:
+        """Lanes arrive at an mbarrier, or look at it; that does not race with each other, but with its making."""
+        if not self.follows or shared is not cta.shared:
+            return
+        history = self.history(cta)
+        if (history.known[lanes, barrier.lane] < barrier.made).any():
+            bad = lanes[history.known[lanes, barrier.lane] < barrier.made]
+            text = f"lane {bad[0]} uses the mbarrier at {offset:#x}, made by lane {barrier.lane}"
+            self.machine.violation("race", f"{text}; no barrier orders them", bad)
+        places = offset + np.arange(8)
+        history.lanes_read(np.tile(places, lanes.size), np.repeat(lanes, 8), self._line())
+
+    def release(self, cta: Cta, lane: int, barrier: MBarrier) -> None:
+        """A lane arrives at an mbarrier."""
+        barrier.teach(self.history(cta).publish(np.array([lane])))
+
+    def acquire(self, cta: Cta, lanes: Array, barrier: MBarrier) -> None:
+        """Lanes saw a phase of an mbarrier end."""
+        history = self.history(cta)
         if barrier.clock is not None:
-            history = self.history(cta)
-            history.clock[warp] = np.maximum(history.clock[warp], barrier.clock)
+            history.learn(lanes, barrier.clock)
+        if barrier.phase:
+            history.learn_one(lanes, barrier.agent, barrier.base + barrier.phase)
 
-    def _follow(self, cta: Cta, warp: int, agent: int) -> None:
-        """An asynchronous agent starts something that a warp asked for."""
+    # -- what lanes start
+
+    def copy_in(self, cta: Cta, lane: int, places: Array, barrier: MBarrier) -> None:
+        """A bulk copy into shared memory starts, whose bytes an mbarrier counts in its current phase."""
+        if not self.follows:
+            return
         history = self.history(cta)
-        history.clock[agent] = np.maximum(history.clock[agent], history.clock[warp])
-        history.clock[agent, agent] += 1
-        history.clock[warp, warp] += 1
+        known = history.known[lane]
+        self._report_writes(cta, "a bulk copy writes", places, history.race_with_write(places, known))
+        self._report_reads(cta, "a bulk copy writes", places, *history.race_with_read(places, lane))
+        bad = places[history.invisible(places, known)]
+        if bad.size:
+            text = f"a bulk copy to shared byte {bad[0]}, which ordinary stores wrote, without fence.proxy.async by the writer"
+            self.machine.violation("proxy", f"{text} before the barrier between them", [lane])
+        history.wrote(places, barrier.agent, barrier.base + barrier.phase + 1, self._line(), True)
 
-    def issue(self, cta: Cta, shared: SharedMemory, warp: int, places: Array) -> None:
-        """A bulk copy into shared memory starts."""
-        if self.machine.cluster_size == 1:
-            agent = self.machine.lanes // 32
-            self._follow(cta, warp, agent)
-            self.touch(cta, places, np.full(places.size, agent), True)
+    def knows_fence(self, cta: Cta, lane: int, barrier: MBarrier) -> bool:
+        """Whether the fence behind an mbarrier's making happens before what a lane does."""
+        return not self.follows or int(self.history(cta).known[lane, barrier.lane]) >= barrier.fenced_at
 
-    def complete(self, cta: Cta, shared: SharedMemory, barrier: MBarrier) -> None:
-        """A bulk copy into shared memory has landed."""
-        barrier.learn(self.history(cta).clock[self.machine.lanes // 32])
+    def fence_stamp(self, cta: Cta, lane: int) -> int:
+        return int(self.history(cta).stamp[lane // 32])
 
-    def read_by(
-        self, cta: Cta, shared: SharedMemory, warp: int, places: Array, warpgroup: int | None
-    ) -> Wait:
-        """A bulk copy out of shared memory, or a product of a warpgroup, starts. Gives what waiting for it teaches."""
-        if self.machine.cluster_size > 1:
+    def copy_out(self, cta: Cta, lane: int, places: Array) -> Wait:
+        """A bulk copy out of shared memory starts. Gives what waiting for it teaches."""
+        if not self.follows:
             return 0, 0
-        agent = self.machine.lanes // 32 + (1 if warpgroup is None else 2 + warpgroup)
-        self._follow(cta, warp, agent)
-        self.touch(cta, places, np.full(places.size, agent), False)
-        return agent, int(self.history(cta).clock[agent, agent])
+        history = self.history(cta)
+        known = history.known[lane]
+        agent = history.store_agent(lane)
+        self._asynchronous_read(cta, "a bulk copy", places, known, [lane])
+        return agent, history.agent_read(places, agent, self._line())
 
-    def caught_up(self, cta: Cta, warps: Array, wait: Wait) -> None:
-        """Warps have waited for what an agent did until then."""
-        clock = self.history(cta).clock
-        clock[warps, wait[0]] = np.maximum(clock[warps, wait[0]], wait[1])
+    def product(self, cta: Cta, warpgroup: int, places: Array) -> list[Wait]:
+        """A product of a warpgroup starts to read shared memory. Gives what waiting for it teaches each warp."""
+        if not self.follows:
+            return []
+        history = self.history(cta)
+        lanes = self.lanes[128 * warpgroup : 128 * warpgroup + 128]
+        self._asynchronous_read(cta, "a product", places, history.known[lanes].min(0), lanes.tolist())
+        line = self._line()
+        agents = range(history.products + 4 * warpgroup, history.products + 4 * warpgroup + 4)
+        return [(agent, history.agent_read(places, agent, line)) for agent in agents]
 
-    def word(self, shared: SharedMemory, offset: int, warp: int, write: bool) -> None:
-        """An mbarrier is made, or used; uses do not race with each other."""
-        cta = self.machine.cta
-        if shared is cta.shared and self.machine.cluster_size == 1:
-            self.touch(cta, offset + np.arange(8), np.full(8, warp), write)
+    def _asynchronous_read(self, cta: Cta, who: str, places: Array, known: Array, lanes: list[int]) -> None:
+        history = self.history(cta)
+        self._report_writes(cta, f"{who} reads", places, history.race_with_write(places, known))
+        bad = places[history.invisible(places, known)]
+        if bad.size:
+            text = f"{who} reads shared byte {bad[0]}, written by ordinary stores at PTX line {history.write_line[bad[0]]}"
+            self.machine.violation("proxy", f"{text}; the writer made no fence.proxy.async before a barrier between", lanes)
+
+    def product_done(self, cta: Cta, warpgroup: int, waits: list[Wait]) -> None:
+        """The warps of a warpgroup have waited for a product, each for its part."""
+        history = self.history(cta)
+        for number, (agent, stamp) in enumerate(waits):
+            first = 128 * warpgroup + 32 * number
+            history.learn_one(self.lanes[first : first + 32], agent, stamp)
+
+    def copied_out(self, cta: Cta, lane: int, wait: Wait) -> None:
+        """A lane has waited for a bulk copy out of shared memory."""
+        if self.follows:
+            self.history(cta).learn_one(np.array([lane]), *wait)
+
+    def lanes_copy(self, cta: Cta, shared: SharedMemory, places: Array, lanes: Array) -> None:
+        """cp.async, an access of lanes at first, goes on to write bytes, one for each of the lanes."""
+        if self.follows and shared is cta.shared:
+            self.history(cta).wrote(places, lanes, PENDING, self._line(), False)
+
+    def landed(self, cta: Cta, shared: SharedMemory, places: Array, lanes: Array) -> None:
+        """cp.async has written bytes of lanes that waited."""
+        if self.follows and shared is cta.shared:
+            self.history(cta).landed(places, lanes)
+
+    def fence(self, cta: Cta, lanes: Array) -> None:
+        if self.follows:
+            self.history(cta).fence(lanes)
+
+    # -- accesses of lanes
 
     def access(
         self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, ordered: bool
     ) -> None:
         """An access of lanes; `offset` in bytes. Atomics and accesses with an order make edges, they do not race."""
-        warps = self.warp if lanes is None else self.warp[lanes]
+        who = self.lanes if lanes is None else lanes
         if ordered:
-            self._order(space, offset, warps)
+            self._order(space, offset, who)
         if isinstance(space, GlobalMemory):
-            self._count(self.sectors, self._sector_passes(offset, size, warps))
+            self.traffic.count_sectors(self._line(), offset, size, who // 32)
             return
         if not isinstance(space, SharedMemory):
             return
-        self._count(self.conflicts, self._bank_passes(offset, size, warps))
+        self.traffic.count_banks(self._line(), offset, size, who // 32)
         cta = self.machine.cta
-        if space is cta.shared and not ordered and self.machine.cluster_size == 1:
-            places = offset.astype(np.int64)[:, None] + np.arange(size)
-            self.touch(cta, places.reshape(-1), np.repeat(warps, size), write)
+        if space is cta.shared and not ordered and self.follows:
+            step = max(_MOST_BYTES // size, 1)
+            for start in range(0, offset.size, step):
+                part = offset[start : start + step].astype(np.int64)[:, None] + np.arange(size)
+                agents = np.repeat(who[start : start + step], size)
+                (self._write if write else self._read)(cta, part.reshape(-1), agents)
 
-    def _order(self, space: Space, offset: Array, warps: Array) -> None:
-        """Warps that access an address this way, one after the other, know what those before them knew."""
+    def _order(self, space: Space, offset: Array, lanes: Array) -> None:
+        """Lanes that access an address this way, one after the other, know what those before them knew."""
         history = self.history(self.machine.cta)
-        for place, warp in dict.fromkeys(zip(offset.tolist(), warps.tolist(), strict=True)):
+        for place in np.unique(offset).tolist():
+            here = np.unique(lanes[offset == place])
             known = history.addresses.get((space.kind, place))
             if known is not None:
-                history.clock[warp] = np.maximum(history.clock[warp], known)
-            history.addresses[space.kind, place] = history.clock[warp].copy()
-            history.clock[warp, warp] += 1
+                history.learn(here, known)
+            history.addresses[space.kind, place] = history.publish(here)
 
-    def touch(self, cta: Cta, places: Array, agents: Array, write: bool) -> None:
-        """Check and note accesses to bytes."""
+    def _read(self, cta: Cta, places: Array, lanes: Array) -> None:
         history = self.history(cta)
-        line = self.machine.instruction_at(self.machine.scheduler.pc).line
-        clock = history.clock
-        writer, written = history.writer[places], history.written[places]
-        race = (writer != agents) & (written > clock[agents, writer])
-        if np.count_nonzero(race):
-            first = int(np.flatnonzero(race)[0])
-            place = int(places[first])
-            self._report(
-                write,
-                place,
-                int(agents[first]),
-                "written",
-                int(writer[first]),
-                int(history.write_line[place]),
-            )
-        if write:
-            reads = history.read[places] > clock[agents]
-            reads[np.arange(places.size), agents] = False
-            if np.count_nonzero(reads):
-                first = int(np.flatnonzero(reads.any(1))[0])
-                other = int(np.flatnonzero(reads[first])[0])
-                place = int(places[first])
-                self._report(write, place, int(agents[first]), "read", other, int(history.read_line[place]))
-            history.writer[places] = agents
-            history.written[places] = clock[agents, agents]
-            history.write_line[places] = line
-        else:
-            history.read[places, agents] = clock[agents, agents]
-            history.read_line[places] = line
+        bad = history.lanes_race_with_write(places, lanes)
+        if bad.size:
+            self._report_writes(cta, f"lane {lanes[bad[0]]} reads", places, bad, lanes[bad])
+        history.lanes_read(places, lanes, self._line())
 
-    def _report(
-        self, write: bool, place: int, agent: int, other_verb: str, other: int, other_line: int
+    def _write(self, cta: Cta, places: Array, lanes: Array) -> None:
+        history = self.history(cta)
+        bad = history.lanes_race_with_write(places, lanes)
+        if bad.size:
+            self._report_writes(cta, f"lane {lanes[bad[0]]} writes", places, bad, lanes[bad])
+        bad, readers = history.lanes_race_with_read(places, lanes)
+        if bad.size:
+            self._report_reads(cta, f"lane {lanes[bad[0]]} writes", places, bad, readers, lanes[bad])
+        history.lanes_wrote(places, lanes, self._line())
+
+    # -- reports
+
+    def _line(self) -> int:
+        return self.machine.instruction_at(self.machine.scheduler.pc).line
+
+    def _report_writes(
+        self, cta: Cta, what: str, places: Array, bad: Array, lanes: Array | None = None
     ) -> None:
-        warps = self.machine.lanes // 32
+        if not bad.size:
+            return
+        history, place = self.history(cta), int(places[bad[0]])
+        writer = int(history.writer[place])
+        who = f"lane {writer}" if writer < history.lanes else "a bulk copy"
+        self._report(what, place, f"written by {who}", int(history.write_line[place]), lanes)
 
-        def name(index: int) -> str:
-            kinds = ["a bulk copy", "a bulk copy", *["a product"] * index]
-            return kinds[index - warps] if index >= warps else f"warp {index}"
+    def _report_reads(
+        self, cta: Cta, what: str, places: Array, bad: Array, readers: Array, lanes: Array | None = None
+    ) -> None:
+        if not bad.size:
+            return
+        history, place, reader = self.history(cta), int(places[bad[0]]), int(readers[0])
+        kinds = [f"warp {reader}", f"the part of warp {reader - history.warps} of a product", "a bulk copy"]
+        who = kinds[min(reader // history.warps, 2)]
+        self._report(what, place, f"read by {who}", int(history.read_line[place]), lanes)
 
-        verb = "writes" if write else "reads"
-        message = (
-            f"{name(agent)} {verb} shared byte {place}, {other_verb} by {name(other)} at PTX line {other_line}; "
-            "no barrier orders them"
-        )
-        self.machine.violation("race", message, [32 * agent] if agent < warps else [])
-
-    # -- statistics
-
-    def _count(self, table: Statistics, passes: tuple[int, int, int]) -> None:
-        line = self.machine.instruction_at(self.machine.scheduler.pc).line
-        old = table.get(line, (0, 0, 0))
-        table[line] = (old[0] + passes[0], old[1] + passes[1], old[2] + passes[2])
-
-    def _bank_passes(self, offset: Array, size: int, warps: Array) -> tuple[int, int, int]:
-        together = 32 if size <= 4 else 32 * 4 // size
-        executions = least = needed = 0
-        for warp in np.unique(warps).tolist():
-            own = offset[warps == warp].astype(np.int64)
-            executions += 1
-            for start in range(0, own.size, together):
-                words = own[start : start + together, None] // 4 + np.arange(-(-size // 4))
-                least += 1
-                needed += _passes(words.reshape(-1))
-        return executions, least, needed
-
-    def _sector_passes(self, offset: Array, size: int, warps: Array) -> tuple[int, int, int]:
-        executions = least = touched = 0
-        for warp in np.unique(warps).tolist():
-            own = offset[warps == warp].astype(np.int64)
-            sectors = np.unique(own[:, None] // 32 + np.arange(-(-size // 32)))
-            octets = np.unique(own).size * size
-            executions += 1
-            least += -(-octets // 32)
-            touched += sectors.size
-        return executions, least, touched
+    def _report(self, what: str, place: int, other: str, line: int, lanes: Array | None) -> None:
+        text = f"{what} shared byte {place}, {other} at PTX line {line}; no barrier orders them"
+        self.machine.violation("race", text, () if lanes is None else np.unique(lanes))
 
 
-def _passes(words: Array) -> int:
-    """How often the banks must be read: the largest number of different words in one bank."""
-    return int(np.bincount(np.unique(words) % 32, minlength=32).max())

@@ -18,7 +18,7 @@ from .binding import Binding
 from .bulk import REDUCTIONS, check_shared, load_into, multicast_targets, shared_places, store_from, writer
 from .control import collective
 from .findings import Fault
-from .mbarriers import Objects, lanes_of
+from .mbarriers import Objects, lanes_of, show_to_copies
 from .scheduler import Control
 from .tensor_maps import FIELDS, MAP_BYTES, TensorView, read_map, set_field
 from .types import Array, Mask, Step
@@ -207,7 +207,8 @@ def copy_map(k: Binding, i: Instruction) -> Control:
 
 
 def fence(k: Binding, i: Instruction, nothing: Callable[[Binding, Instruction], Step]) -> Step:
-    """fence.proxy.async makes ordinary writes visible to copies; fence.proxy.tensormap acquires a map."""
+    """fence.proxy.async makes ordinary writes visible to copies, fence.mbarrier_init mbarriers; fence.proxy.tensormap acquires
+    a map."""
     machine = k.machine
     if "tensormap::generic" in i.modifiers:
         words = Words(i)
@@ -226,11 +227,16 @@ def fence(k: Binding, i: Instruction, nothing: Callable[[Binding, Instruction], 
         return acquire
     plain = nothing(k, i)
     words_ = set(i.modifiers)
+    if {"mbarrier_init", "release", "cluster"} <= words_:
+        return lambda mask: show_to_copies(machine, mask)
     if "proxy" not in words_ or not words_ & {"async", "async.shared::cta"} or "global" in words_:
         return plain
 
     def clean(mask: Mask) -> None:
+        show_to_copies(machine, mask)
         if machine.cta.shared.dirty is not None:
             machine.cta.shared.dirty[:] = False
+        if machine.races is not None:
+            machine.races.fence(machine.cta, lanes_of(mask, k.lanes))
 
     return clean

@@ -205,7 +205,8 @@ def warp_barrier(k: Binding, i: Instruction) -> Control:
     words.done()
     words.operands(1)
     machine = k.machine
-    return collective(k, i, lambda mask: machine.warp_synchronised(mask), i.operands[0])
+    members = k.full(i.operands[0], "b32")
+    return collective(k, i, lambda mask: machine.warp_synchronised(mask, members()), i.operands[0])
 
 
 def active_mask(k: Binding, i: Instruction) -> Step:

@@ -64,7 +64,9 @@ class Product:
     scale: Array
     signs: tuple[int, int]
     line: int
-    waits: list[Wait]
+    waits: list[list[Wait]]
+    reading: list[Array]
+    """Of each register of A: how many pending products read it, over the lanes; at level 2."""
 
 
 @dataclass(slots=True)
@@ -182,16 +184,23 @@ def multiply(k: Binding, i: Instruction) -> Control:
         raise UserError(f"{words.where}: the operands' signs are 1 or -1")
     names = tuple(o.name for o in targets if isinstance(o, Register))
     machine = k.machine
+    a_names = [
+        o.name for o in (operands[1].elements if isinstance(operands[1], Vector) else ()) if isinstance(o, Register)
+    ]
     watch = machine.watch
-    flight = [watch.flight_row(k, name) for name in names] if watch is not None else []
-    undefined = [watch.row(k, name) for name in names] if watch is not None else []
+    flight, undefined, own_rows = [], [], np.zeros(0, np.int64)
+    if watch is not None:
+        d_rows, a_rows = ([watch.products.row(k, name) for name in each] for each in (names, a_names))
+        flight = [watch.products.writing[row] for row in d_rows]
+        undefined = [watch.row(k, name) for name in names]
+        own_rows = np.array([*d_rows, *a_rows])
 
     def step(mask: Mask) -> None:
         cta = machine.cta
         for index in _warpgroups(machine, mask):
             lanes = slice(128 * index, 128 * index + 128)
             groups = groups_of(cta, index)
-            waits: list[Wait] = []
+            waits: list[list[Wait]] = []
             b = _tile(machine, b_descriptor()[lanes], index, waits, columns, depth, b_type, bool(trans_b))
             a: Tile | Array
             if a_descriptor is None:
@@ -218,8 +227,14 @@ def multiply(k: Binding, i: Instruction) -> Control:
             seen = np.array(scale()[lanes])
             if seen.any() != seen.all():
                 raise Fault("wgmma", "scale-d differs between the lanes of a warpgroup")
+            reading: list[Array] = []
+            if watch is not None:
+                watch.products.check(own_rows, lanes)
+                reading = [watch.products.reading[row, lanes] for row in a_rows]
+                for row in reading:
+                    row += 1
             line = i.line
-            product = Product(a, b, a_seen, b.read(), seen, (signs[0], signs[1]), line, waits)
+            product = Product(a, b, a_seen, b.read(), seen, (signs[0], signs[1]), line, waits, reading)
             chain.products.append((groups.committed, product))
 
     names_written = list(k.writes)
@@ -233,7 +248,7 @@ def _tile(
     machine: Machine,
     descriptors: Array,
     warpgroup: int,
-    waits: list[Wait],
+    waits: list[list[Wait]],
     rows: int,
     depth: int,
     type_: str,
@@ -269,12 +284,20 @@ def commit(k: Binding, i: Instruction) -> Control:
 
 
 def fence(k: Binding, i: Instruction) -> Control:
-    """wgmma.fence orders register accesses; here they are in order anyway."""
+    """wgmma.fence orders accesses to registers; here they are in order, which level 2 does not rely on."""
     words = Words(i)
     words.require("fence", "sync", "aligned")
     words.done()
     words.operands(0)
-    return collective(k, i, lambda mask: None, warps=4)
+    machine = k.machine
+
+    def step(mask: Mask) -> None:
+        watch = machine.watch
+        for index in _warpgroups(machine, mask):
+            if watch is not None:
+                watch.products.fence(slice(128 * index, 128 * index + 128))
+
+    return collective(k, i, step, warps=4)
 
 
 def wait(k: Binding, i: Instruction) -> Control:
@@ -290,12 +313,11 @@ def wait(k: Binding, i: Instruction) -> Control:
             groups = groups_of(machine.cta, index)
             ready = groups.committed - newest
             if machine.races is not None:
-                warps = np.arange(4 * index, 4 * index + 4)
                 for chain in groups.chains.values():
                     for wait in (
                         w for group, product in chain.products if group < ready for w in product.waits
                     ):
-                        machine.races.caught_up(machine.cta, warps, wait)
+                        machine.races.product_done(machine.cta, index, wait)
             for names, chain in list(groups.chains.items()):
                 if all(group < ready for group, _ in chain.products):
                     _finish(machine, chain, chain.products)
@@ -327,6 +349,8 @@ def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Produ
         values.reshape(4, 8, 4, numbers // 4, 2, 2).transpose(0, 4, 1, 3, 2, 5).reshape(64, chain.columns)
     )
     for _, product in products:
+        for row in product.reading:
+            row -= 1
         a = product.a.read() if isinstance(product.a, Tile) else product.a
         b = product.b.read()
         if not (

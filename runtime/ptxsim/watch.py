@@ -15,6 +15,7 @@ import numpy as np
 from ...lowering.ptx.syntax import Address, Instruction, Operand, Register
 from .copies import CopyQueue
 from .memory import GlobalMemory, SharedMemory, Space
+from .product_registers import ProductRegisters
 from .shadows import ALL, as_bits, result_bits, targets_of
 from .types import Array, Mask, Step
 
@@ -37,7 +38,7 @@ class Watch:
         keys = list(machine.registers.rows)
         self.block = np.full((len(keys), machine.lanes), ALL)
         self.undefined = dict(zip(keys, self.block, strict=True))
-        self.pending: dict[tuple[str, str], Array] = {}
+        self.products = ProductRegisters(machine)
         cached = any("nc" in i.modifiers for f in machine.functions for i in f.code or ())
         size = machine.memory.octets.size
         self.read_only = np.zeros(size, np.bool_) if cached else None
@@ -61,37 +62,12 @@ class Watch:
     def rows(self, k: Binding, operands: Sequence[Operand]) -> list[Array | None]:
         return [self.row(k, o.name) if isinstance(o, Register) else None for o in operands]
 
-    def flight_row(self, k: Binding, name: str) -> Array:
-        """Per lane, whether a pending product writes a register."""
-        key = (k.function.name, name)
-        if key not in self.pending:
-            self.pending[key] = self.machine.lane_array(np.bool_)
-        return self.pending[key]
-
-    def _in_flight(self, k: Binding, step: Step) -> Step:
-        """Registers of pending products may be neither read nor written."""
-        if k.function.name not in self.machine.asynchronous_products:
-            return step
-        names = sorted(k.reads | k.writes)
-        machine = self.machine
-        keys = [(k.function.name, name) for name in names]
-
-        def checked(mask: Mask) -> None:
-            for key in keys:
-                row = self.pending.get(key)
-                if row is not None and np.count_nonzero(row if mask is None else row & mask):
-                    text = f"register {key[1].split('#')[0]} is used while a wgmma into it is pending"
-                    machine.violation("in flight", text, np.flatnonzero(row))
-            step(mask)
-
-        return checked
-
     # -- instructions
 
     def step(self, k: Binding, i: Instruction, step: Step) -> Step:
         """Carries undefinedness from the registers that an instruction reads to those that it writes."""
-        if k.instruction is not None and k.instruction.opcode != "wgmma":
-            step = self._in_flight(k, step)
+        if i.opcode != "wgmma":
+            step = self.products.around(k, step)
         targets = [self.row(k, name) for name in sorted(k.writes)]
         if not targets:
             return step

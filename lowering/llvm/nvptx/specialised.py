@@ -26,9 +26,9 @@ from ..syntax import is_tensor
 from .shared import ALIGNMENT
 from .stages import Ahead
 from .targets import REGISTERS, WARP_SIZE
-from .threads import i32
+from .threads import ALL_LANES, i32
 from .tma import BARRIER_BYTES, wait_for_phase
-from .wgmma import GROUP, address
+from .wgmma import GROUP, Matrix, address
 
 if TYPE_CHECKING:
     from .carried import Layouts
@@ -287,6 +287,7 @@ class Consumed(Ahead):
         if self._is_taken:
             k.shared.finish_copies(reading=True)
             k.t.call("fence.proxy.async.shared_cta", [], "void")
+            self._meet()
             with k.f.when(k.f.icmp("eq", k.t.lane, i32(0))):
                 for stage in range(pipeline.stages):
                     self._release(i32(stage * BARRIER_BYTES))
@@ -363,6 +364,8 @@ class Consumed(Ahead):
         """Say which stage may be overwritten: the last turn's when its products are done, or this one's."""
         k, f = self.k, self.k.f
         read, place, parity, last = own
+        if not all(isinstance(stream.operand, Matrix) for stream in self.pipeline.streams):
+            self._meet()  # lanes have read the stage; what wgmma reads, the warp as a whole has waited for
         done = f.icmp("eq", k.t.lane, i32(0))
         if self.pipeline.sums:
             self._wait_for_last_turn()
@@ -386,6 +389,11 @@ class Consumed(Ahead):
                     self._release(self._own[3])
             self._producer.ring = list(self._own)
         return found
+
+    def _meet(self) -> None:
+        """What all lanes of the warp have done comes before what the first one says next: an arrival speaks for its own lane
+        only (PTX ISA, "mbarrier.arrive": .release orders the accesses of the executing thread)."""
+        self.k.t.call("bar.warp.sync", [ALL_LANES], "void")
 
     def _release(self, place: V) -> None:
         """The warp has read a stage, by its mbarriers' offset."""

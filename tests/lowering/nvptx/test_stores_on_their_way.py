@@ -145,9 +145,10 @@ def test_without_waits_the_simulator_objects(name: str) -> None:
         run(text, 1 if name == "choice" else 3, hasty)
 
 
-def test_without_a_wait_at_the_end_the_simulator_warns() -> None:
+def test_without_a_wait_at_the_end_the_simulator_objects() -> None:
     text = text_of(store("x"))
     ptx = jn.kernel.from_ttir(text).gpu_code("sm_90a", 4, tensor_maps=True).ptx
     hasty, count = re.subn(r"cp\.async\.bulk\.wait_group\.read\s+0;", "", ptx)
     assert count == 1
-    assert any("never waited for" in each.message for each in run(text, 1, hasty).findings)
+    with pytest.raises(PtxCheckError, match="never waited for"):
+        run(text, 1, hasty)

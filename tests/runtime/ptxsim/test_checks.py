@@ -143,14 +143,61 @@ EXCHANGE = """
 """
 
 
+SHUFFLE = "shfl.sync.bfly.b32 %r9, %r0, 1, 31, -1;"
+
+
 @pytest.mark.parametrize("missing", ["", "first", "second", "third"])
-@pytest.mark.parametrize("other", [128, 4])
-def test_races_between_warps(run: Any, missing: str, other: int) -> None:
-    """Lanes of one warp run in step here and are not checked against each other."""
-    barriers = {name: "" if name == missing else "bar.sync 0;" for name in ("first", "second", "third")}
+@pytest.mark.parametrize(("other", "barrier"), [(128, "bar.sync 0;"), (4, "bar.sync 0;"), (4, "bar.warp.sync -1;")])
+@pytest.mark.parametrize("instead", ["", SHUFFLE])
+def test_races_between_lanes(run: Any, missing: str, other: int, barrier: str, instead: str) -> None:
+    """Lanes run in step here, and lanes of a warp meet at shuffles: neither orders memory."""
+    barriers = {name: instead if name == missing else barrier for name in ("first", "second", "third")}
     body = EXCHANGE.replace("OTHER", str(other)).format(**barriers)
     found = kinds(run, body, [np.zeros(64, np.uint32)], threads=64, level=3)
-    assert found == ({"race"} if missing and other == 128 else set())
+    assert found == ({"race"} if missing else set())
+
+
+@pytest.mark.parametrize(("mask", "raced"), [("-1", False), ("%r7", False), ("%r8", True)])
+def test_a_barrier_of_a_warp_is_for_the_lanes_of_its_mask(run: Any, mask: str, raced: bool) -> None:
+    """Lanes exchange with the lane next to them; %r7: the pairs that do; %r8: other pairs."""
+    pairs = """
+      and.b32 %r7, %r0, 30; mov.u32 %r8, 3; shl.b32 %r7, %r8, %r7;
+      add.u32 %r9, %r0, 1; and.b32 %r9, %r9, 30; shl.b32 %r8, 1, %r9; sub.u32 %r9, %r9, 1; and.b32 %r9, %r9, 31;
+      shl.b32 %r9, 1, %r9; or.b32 %r8, %r8, %r9;
+    """
+    barriers = dict.fromkeys(("first", "second", "third"), f"bar.warp.sync {mask};")
+    body = pairs + EXCHANGE.replace("OTHER", "4").format(**barriers)
+    assert kinds(run, body, [np.zeros(32, np.uint32)], level=3) == ({"race"} if raced else set())
+
+
+HANDED_OVER = """
+  .shared .align 16 .b8 cells[128]; .shared .align 8 .b8 bar[8]; mov.u32 %r1, cells; mov.u32 %r2, bar;
+  setp.ne.u32 %p1, %r0, 0; @%p1 bra READY; mbarrier.init.shared.b64 [%r2], 1; READY: bar.sync 0;
+  and.b32 %r3, %r0, 31; shl.b32 %r4, %r3, 2; add.u32 %r4, %r4, %r1; setp.gt.u32 %p2, %r0, 31; @%p2 bra WAIT;
+  st.shared.u32 [%r4], %r0; {between} setp.ne.u32 %p3, %r3, 0; @%p3 bra END; mbarrier.arrive.shared.b64 _, [%r2]; bra.uni END;
+  WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra WAIT;
+  ld.shared.u32 %r5, [%r4]; mul.wide.u32 %rd5, %r3, 4; add.u64 %rd1, %rd1, %rd5; st.global.u32 [%rd1], %r5;
+  END: ret;
+"""
+
+
+def test_an_arrival_speaks_for_its_lane(run: Any) -> None:
+    """The first lane of a warp says that the warp has written, which the others have to have told it."""
+    for between, found in (("bar.warp.sync -1;", set()), ("", {"race"}), (SHUFFLE, {"race"})):
+        assert kinds(run, HANDED_OVER.format(between=between), [np.zeros(32, np.uint32)], threads=64, level=3) == found
+
+
+def test_a_copy_writes_from_its_start(run: Any) -> None:
+    """What others still read must not be the target of a copy that starts, however late it lands."""
+    body = """
+      .shared .align 16 .b8 cells[256]; mov.u32 %r1, cells; shl.b32 %r2, %r0, 2; add.u32 %r3, %r1, %r2; xor.b32 %r4, %r3, 128;
+      add.u64 %rd1, %rd1, %rd0; add.u64 %rd2, %rd2, %rd0; st.shared.u32 [%r3], %r0; bar.sync 0; ld.shared.u32 %r5, [%r4];
+      BEFORE cp.async.ca.shared.global [%r3], [%rd1], 4; cp.async.wait_all; bar.sync 0;
+      ld.shared.u32 %r6, [%r4]; add.u32 %r5, %r5, %r6; st.global.u32 [%rd2], %r5; ret;
+    """
+    x, out = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
+    assert kinds(run, body.replace("BEFORE", "bar.sync 0;"), [x, out], threads=64, level=3) == set()
+    assert kinds(run, body.replace("BEFORE", ""), [x, out], threads=64, level=3) == {"race"}
 
 
 LOCKED = """
@@ -186,7 +233,7 @@ def test_a_race_names_both_places(run: Any) -> None:
         run(body, [np.zeros(64, np.uint32)], threads=64, level=3)
     message = str(error.value.findings[0])
     assert "reads shared byte" in message
-    assert "written by warp" in message
+    assert "written by lane" in message
     assert "at PTX line" in message
 
 
