@@ -45,6 +45,7 @@ demo: venv
 
 docs: venv
 	$(RUN) docs/generate.py
+	$(RUN) docs/stubs.py
 	$(RUN) docs/libdevice.py
 	$(RUN) docs/tt_ops.py
 

@@ -41,7 +41,6 @@ _LOCATIONS: dict[str, str] = {
     "PointerTable": "tensor_arguments",
 }
 _MODULES = ("kernel", "promotion")
-_PLANNED = ("from_onnx", "to_onnx")
 
 
 def _functions() -> dict[str, str]:
@@ -67,14 +66,12 @@ def __getattr__(name: str) -> Any:
         value = dtypes[name]
     elif name in _functions():
         value = importlib.import_module(".graph.functions.exports", __name__).public(name)
-    elif name in _PLANNED:
-        raise AttributeError(f"joinery.{name} is planned, but not part of version {__version__}")
     else:
-        import difflib
-
-        near = difflib.get_close_matches(name, __dir__(), 3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise AttributeError(f"module 'joinery' has no attribute {name!r}{hint}")
+        aliases = importlib.import_module(".graph.functions.aliases", __name__)
+        if aliases.is_planned(name) and not aliases.named_elsewhere(name):
+            raise AttributeError(f"joinery.{name} is planned, but not part of version {__version__}")
+        hint = aliases.did_you_mean(name, __dir__())
+        raise AttributeError(f"module 'joinery' has no attribute {name!r}{hint and f'; {hint}'}")
     globals()[name] = value
     return value
 

@@ -100,6 +100,12 @@ class Dim:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+            parts = [part for part in re.split(r"[^A-Za-z0-9_.]+", name) if part] if isinstance(name, str) else []
+            if len(parts) > 1 and any(_NAME.fullmatch(part) and part not in _RESERVED for part in parts):
+                raise UserError(
+                    f"{name!r} is an expression, not a dim name; fix: compute with dims, as in dim('batch') - 1, or write "
+                    f"Dim.parse({name!r})"
+                )
             raise UserError(
                 f"{name!r} is not a dim name; expected letters, digits, '_' or '.' not starting with a digit, and none of "
                 f"{', '.join(_RESERVED)}; fix: rename it, or use Dim.parse for an expression such as '2*batch + 1'"

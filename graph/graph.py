@@ -25,6 +25,7 @@ from .dims import Dim, Extent
 from .ending import closed, foreign, output_names
 from .errors import completed, compose, describe
 from .location import Location, user_location
+from .misuse import NeverCurrent, input_types
 from .opdef import OpDef
 from .ops import OPS, op_named
 from .promoting import promote
@@ -37,7 +38,7 @@ _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 _CAST, _CONSTANT = OPS["cast"], OPS["constant"]
 
 
-class Graph:
+class Graph(NeverCurrent):
     """A computation under construction.
 
     There is no current graph: an op belongs to the graph of its operands. `output` ends construction.
@@ -98,9 +99,7 @@ class Graph:
         self._extents: dict[Extent, Symbol] = {}
         self._location: Location | None = None
         self._key: str | None = None
-        if isinstance(inputs, TensorType):
-            inputs = (inputs,)
-        for tensor in inputs:
+        for tensor in input_types(inputs):
             self.input(tensor)
 
     # -- sources -------------------------------------------------------------------------------------------------------

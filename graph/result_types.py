@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any
 
@@ -10,6 +9,7 @@ from ..promotion.dtype import DType
 from ..promotion.errors import UserError
 from ..promotion.literals import is_scalar
 from ..promotion.rules import RuleSet, ZeroDim, dtype_of
+from .functions.aliases import did_you_mean
 from .functions.exports import EXPORTS
 from .graph import Graph
 from .types import TensorType
@@ -31,8 +31,7 @@ def result_type(op: str, *operands: Any, rules: str | RuleSet = "max", **options
     """
     where = EXPORTS.get(op)
     if where is None:
-        near = difflib.get_close_matches(str(op), EXPORTS, 3, 0.5)
-        hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(EXPORTS)}"
+        hint = did_you_mean(str(op), EXPORTS) or f"known: {', '.join(EXPORTS)}"
         raise UserError(f"result_type: there is no operation {op!r}; {hint}")
     graph = Graph("result_type", semantics=rules)
     arguments: list[Any] = []

@@ -53,8 +53,6 @@ class Symbol(Methods):
     _operands: tuple[Any, ...] | None
     """The operands as the user wrote them, where they differ from `inputs`: literals, and symbols before implicit casts."""
 
-    __array_ufunc__ = None  # makes `ndarray + symbol` call `symbol.__radd__`
-    __array_priority__ = 1000.0
 
     def __init__(self, *_: Any) -> None:
         raise UserError(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
 from .dims import Dim, Extent, lower_bound
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Shape: TypeAlias = tuple[Extent, ...]
 
@@ -86,10 +89,23 @@ class TensorType:
     shape: Shape
     name: str | None = None
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            dtype: DType | str | np.dtype[Any] | type[Any],
+            shape: SupportsIndex | str | Dim | Sequence[SupportsIndex | str | Dim],
+            name: str | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
             raise UserError(
                 f"TensorType: the name must be non-empty text or None, not {self.name!r}; fix: leave it out"
+            )
+        if isinstance(self.dtype, (tuple, list)) and not isinstance(self.shape, (tuple, list)):
+            raise UserError(
+                f"TensorType: dtype and shape are swapped; fix: TensorType({self.shape}, {shape_text(self.dtype)})"
             )
         object.__setattr__(self, "dtype", as_dtype(self.dtype, "TensorType: dtype"))
         object.__setattr__(self, "shape", as_shape(self.shape, "TensorType: shape"))

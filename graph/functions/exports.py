@@ -58,6 +58,8 @@ def public(name: str) -> Callable[..., Any]:
     module, _, function = EXPORTS[name].partition(":")
     package = __package__.partition(".")[0]
     recorded = importlib.import_module("..recording", __package__).recorded
-    found: Callable[..., Any] = recorded(getattr(importlib.import_module(f"{package}.{module}"), function))
+    plain = getattr(importlib.import_module(f"{package}.{module}"), function)
+    plain.__qualname__ = name  # what Python calls it when arguments are missing
+    found: Callable[..., Any] = recorded(plain)
     found.__name__ = found.__qualname__ = name
     return found
