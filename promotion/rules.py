@@ -125,6 +125,7 @@ class RuleSet:
                 joins[a, b] = hidden.get(element, element)
         for dtype in DTYPES.values():
             joins.setdefault((dtype, dtype), dtype)
+        _check_results(definition, joins)
         missing = [element for element in elements if element.is_weak and element not in definition.weak]
         if missing:
             raise UserError(
@@ -502,6 +503,24 @@ class RuleSet:
         if dtype.kind == "uint":
             return DTYPES["uint64"]
         return DTYPES["int64"] if dtype.kind in ("bool", "int") else dtype
+
+
+def _check_results(definition: Definition, joins: Mapping[tuple[DType, DType], DType]) -> None:
+    """Operands that were cast to a result must meet in it: a graph does not say what they were before."""
+    reached: dict[DType, str] = {}
+    for (a, b), result in joins.items():
+        reached.setdefault(result, f"{a} with {b}")
+    for a, result in definition.inexact.items():
+        reached.setdefault(result, f"an inexact operation on {a}")
+    if definition.quotient is not None:
+        reached.setdefault(definition.quotient, "'quotient'")
+    for result, whence in reached.items():
+        again = joins.get((result, result))
+        if again is not result:
+            raise UserError(
+                f"rule set {definition.name!r}: {whence} gives {result}, but {result} with itself gives {again or 'nothing'}; "
+                f"expected {result}, as operands are cast to it; fix: let {result} with itself be {result}"
+            )
 
 
 def _order(

@@ -191,10 +191,11 @@ def remainder(node: Node, free: Array) -> None:
 
 
 def quotient(node: Node, free: Array) -> None:
-    if not node.dtype.is_float:
-        anything(node, free)
-        return
     low, high, mixed = hull([reference(node, operands) for operands in ends(node)])
+    if not node.dtype.is_float:
+        x, y = node.inputs
+        node.put(low, high, free | ~(y.exact & (y.low > 0)) & ~(x.exact & y.exact))
+        return
     exact = node.inputs[0].exact & node.inputs[1].exact
     step = np.where(exact, 0.0, 1.0)  # the quotient before it is rounded may lie beside a whole number
     node.put(

@@ -73,13 +73,15 @@ def reduced(node: Node, exact: bool) -> None:
         return
     size = over(np.sum, np.where(np.isfinite(operand.size), operand.size, 0.0))
     none = exact and on_grid(operand.wide) and np.all(size / GRID < 2**24)
-    rounding = 0.0 if none else (count + 1) * 2 * unit(node.dtype) * size
+    relative = 0.0 if none else (count + 1) * 2 * unit(node.dtype)
     free = over(np.any, operand.free) | ~(
         size < (jn.float64 if node.dtype.name == "float64" else jn.float32).max_value
     )
+    wide = [end.astype(np.float64) for end in (operand.low, operand.high)]  # Σx ± γ Σ|x| grows with each x
     results = [
-        reference(node, [end.astype(np.float64)], jn.float64) + side * rounding
-        for side, end in ((-1, operand.low), (1, operand.high))
+        reference(node, [end], jn.float64)
+        + side * relative * over(np.sum, np.abs(np.where(np.isfinite(end), end, 0.0)))
+        for side, end in zip((-1, 1), wide, strict=True)
     ]
     infinite = over(np.any, ~np.isfinite(operand.low.astype(np.float64)) & operand.exact)
     low, high = (narrow_through_float32(node, result) for result in results)
@@ -115,6 +117,12 @@ def contracted(node: Node) -> None:
     total = np.matmul(*sizes)
     spread = np.matmul(sizes[0], errors[1]) + np.matmul(errors[0], sizes[1]) + np.matmul(errors[0], errors[1])
     if not node.dtype.is_float:
+        positive = all(bool((operand.low >= 0).all()) and not operand.free.any() for operand in (a, b))
+        if (
+            positive and (total + spread < float(node.dtype.max_value)).all()
+        ):  # as monotone as sums of naturals are
+            node.put(reference(node, [a.low, b.low]), reference(node, [a.high, b.high]), False)
+            return
         node.around(np.where(total + spread < float(node.dtype.max_value), spread, np.inf))
         return
     none = exact and on_grid(a.wide) and on_grid(b.wide) and np.all(total / GRID**2 < 2**24)

@@ -23,7 +23,7 @@ SUGAR = (
 )  # fmt: skip
 REDUCTIONS = (
     "sum", "sum", "max", "min", "prod", "mean", "var", "any", "all", "argmax", "argmin", "logsumexp", "count_nonzero",
-    "reduce_l1", "sum_square",
+    "reduce_l1", "sum_square", "reduce_l2", "stdev", "log_sum",
 )  # fmt: skip
 EINSUMS = (
     "ij,jk->ik", "ij,kj->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "ij,j->i", "bij,bj->bi", "ii->i", "ij->ji", "ij->",
@@ -55,7 +55,7 @@ class Steps:
     ANY = ("unary", "binary", "binary", "select", "cast", "cast", "literal", "expand", "sugar")
     OF_AXES = (
         "reduce", "reduce", "normalize", "permute", "reshape", "reshape", "slice", "concat", "pad", "flip", "gather", "along",
-        "scan", "stack", "split", "mask", "extent_of",
+        "scan", "stack", "split", "mask", "extent_of", "scaled_by_a_reduction",
     )  # fmt: skip
     OF_MATRICES = ("matmul", "matmul", "attention", "row", "einsum", "masked_product")
 
@@ -97,8 +97,16 @@ class Steps:
         name = self.one(*SUGAR)
         return getattr(jn, name)(*self.guarded(name, (x,)), *((-1, 1) if name == "clip" else ()))
 
+    def fitting(self, x: Any) -> Any:
+        """A value that broadcasts with x, mostly."""
+        if self.integer(0, 4) == 4:
+            return self.pick()
+        return self.pick(
+            lambda y: all(a == b or 1 in (a, b) for a, b in zip(x.shape[::-1], y.shape[::-1], strict=False))
+        )
+
     def binary(self, x: Any) -> Any:
-        y = self.pick()
+        y = self.fitting(x)
         return self.apply(self.one(*MAPS[2]), *((x, y) if self.flag() else (y, x)))
 
     def literal(self, x: Any) -> Any:
@@ -114,12 +122,18 @@ class Steps:
         return self.graph.apply(name, operands, {})
 
     def select(self, x: Any) -> Any:
-        value = self.pick()
+        value = self.fitting(x)
         name, limit = self.one("less", "equal", "greater_equal"), 1.0
         if self.is_rough(value):
             name, limit = self.one("less", "greater_equal"), 1.037
         condition = self.graph.apply(name, (value, limit if value.dtype.is_float else 1), {})
-        return jn.where(condition, x, self.one(self.pick(), 0, 1))
+        return jn.where(condition, x, self.one(self.fitting(x), 0, 1))
+
+    def scaled_by_a_reduction(self, x: Any) -> Any:
+        """Rows, and what a reduction of another value gives: kernels that compute both may have several grids."""
+        reduced = self.reduce(self.pick(lambda y: bool(y.shape)))
+        self.values.append(reduced)
+        return self.one(jn.mul, jn.add, jn.sub)(x, reduced)
 
     def cast(self, x: Any) -> Any:
         if self.integer(0, 9) == 9 and not self.is_rough(x):
@@ -244,17 +258,25 @@ class Steps:
             x = jn.minimum(jn.abs(x), 1) + 0.5
         if name in ("argmax", "argmin"):
             return getattr(jn, name)(x, axis=self.one(None, self.axis(x)), keepdims=keep)
-        if name == "var":
-            return jn.var(x, self.axes(x), keep, correction=self.one(0, 0, 1))
+        if name in ("log_sum", "reduce_l2", "stdev") and self.is_rough(x):
+            x = jn.abs(x) + 1
+        if name in ("var", "stdev"):
+            return getattr(jn, name)(x, self.axes(x), keep, correction=self.one(0, 0, 1))
         return getattr(jn, name)(x, axis=self.one(None, self.axes(x)), keepdims=keep)
 
     def normalize(self, x: Any) -> Any:
-        name = self.one("softmax", "softmax", "logsoftmax", "gelu", "silu", "centre", "own_softmax")
+        name = self.one(
+            "softmax", "softmax", "logsoftmax", "gelu", "silu", "centre", "own_softmax", "hardmax"
+        )
+        if name == "hardmax" and self.is_rough(x):
+            raise jn.UserError("ties that rounding makes or breaks")
         if name == "centre":
             return x - jn.mean(x, self.axes(x), keepdims=True)
         if name == "gelu":
             return jn.gelu(x, self.one("none", "tanh", "quick"))
         axis = self.axis(x)
+        if self.is_rough(x):
+            x = jn.minimum(jn.maximum(x, -8), 8)
         if name == "own_softmax":
             weights = jn.exp(self.maybe_cast(x - jn.max(x, axis=axis, keepdims=True)))
             return self.maybe_cast(weights) / (jn.sum(weights, axis=axis, keepdims=True))
@@ -288,17 +310,29 @@ class Steps:
         return self.maybe_cast(jn.matmul(x, self.one(*choices), precision=precision))
 
     def attention(self, x: Any) -> Any:
-        """softmax(x xᵀ · scale + bias) x, with casts, masks and further operations anywhere between."""
+        """softmax(x kᵀ · scale + bias) v, with casts, masks and further operations anywhere between."""
         cast = self.maybe_cast if "attention-casts" not in self.avoid else (lambda value: value)
-        scores = cast(x @ x.transpose())
-        scores = cast(scores * self.one(0.125, 0.5, 1.0, -0.25))
+        if self.is_rough(x):  # exponentials of what is off by much say nothing
+            x = jn.minimum(jn.maximum(x, -2), 2)
+        keys = values = x
+        if isinstance(x.shape[-1], int) and self.flag():
+            count = self.one(3, 33, 65, 300, 1030)
+            keys, values = self.like(x, count, x.shape[-1]), self.like(x, count, self.one(x.shape[-1], 1, 5))
+        scores = cast(x @ keys.transpose())
+        large = (1000.0, 1e5) if not self.is_rough(x) and "overflow" not in self.avoid else ()
+        scores = cast(scores * self.one(0.125, 0.5, 1.0, -0.25, *large))
         if self.flag():
             scores = scores + self.pick(lambda v: v.dtype.is_float)
         if self.one(False, False, True):
             scores = jn.where(
                 self.positions(scores, -1) <= self.positions(scores, -2), scores, self.one(-1e4, -np.inf)
             )
-        return cast(jn.softmax(cast(scores), -1)) @ cast(x)
+        if self.flag():
+            return cast(jn.softmax(cast(scores), -1)) @ cast(values)
+        weights = cast(jn.exp(scores - cast(jn.max(scores, axis=-1, keepdims=True))))
+        if self.flag():
+            return cast((weights / jn.sum(cast(weights), axis=-1, keepdims=True)) @ cast(values))
+        return cast(weights @ cast(values)) / cast(jn.sum(weights, axis=-1, keepdims=True))
 
     def einsum(self, x: Any) -> Any:
         spec = self.one(*EINSUMS, *(ROW_PRODUCTS if "row-products" not in self.avoid else ()))
@@ -310,12 +344,15 @@ class Steps:
                 for value in [x, *self.values[-8:]]
                 if len(value.shape) == len(term)
                 and value.dtype is x.dtype
-                and all(extents.get(letter, entry) == entry for letter, entry in zip(term, value.shape, strict=True))
+                and all(
+                    extents.get(letter, entry) == entry
+                    for letter, entry in zip(term, value.shape, strict=True)
+                )
             ]
             if wanted:
                 operand = self.one(*wanted)
             else:
-                shape = [extents.get(letter, self.one(2, 3, 5)) for letter in term]
+                shape = [extents.get(letter, self.one(2, 3, 5, 64)) for letter in term]
                 if not all(isinstance(extent, int) for extent in shape):
                     raise jn.UserError("no constant has a symbolic shape")
                 operand = self.like(x, *shape)

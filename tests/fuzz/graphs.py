@@ -18,7 +18,7 @@ from joinery.graph.dims import evaluate_dim
 from .graph_steps import Steps
 
 MAX_ELEMENTS = 6000
-EXTENTS = (1, 1, 2, 3, 4, 5, 8, 17, 33, 65, 0)
+EXTENTS = (1, 1, 2, 3, 4, 5, 8, 17, 33, 65, 130, 300, 0)
 SYMBOLIC = (1, 1, 2, 3, 8, "n", "k", "m")
 DIMS = (1, 2, 3, 4, 7, 16, 33, 70, 0)
 FLOATS = ("float32", "float32", "float16", "bfloat16", "float16", "float64", "tensor_float32")
@@ -143,12 +143,14 @@ def special_values(dtype: jn.DType) -> np.ndarray:
         )
 
 
-def input_array(draw: Any, shape: list[int], dtype: jn.DType, number: int) -> np.ndarray:
+def input_array(draw: Any, shape: list[int], dtype: jn.DType, number: int, large: bool = False) -> np.ndarray:
     rng = np.random.default_rng([number, draw.integer(0, 9)])
     values = grid(rng.integers(-8, 9, shape), dtype)
-    how = draw.integer(0, 7)
+    how = draw.integer(0, 23) % 9
     if dtype.is_float and how in (5, 6) and dtype.name != "tensor_float32":  # not multiples of anything
         values = rng.normal(size=shape).astype(dtype.numpy)
+    if how == 8 and large and dtype.is_float:  # sums and squares overflow
+        values = values * (dtype.max_value / 4)
     if how == 7 or (dtype.is_integer and how == 6):
         special = special_values(dtype)
         values = np.where(
@@ -164,14 +166,15 @@ def drawn(
     builder = Builder(draw, symbolic, avoid, most)
     for _ in range(draw.integer(1, steps)):
         builder.step()
-    others = draw.several(builder.values, 0, 3)
+    others = draw.several(builder.values, 0, 5)
     builder.graph.output(builder.values[-1], *others, names=[f"y{i}" for i in range(len(others) + 1)])
     return builder
 
 
 def arrays_of(draw: Any, builder: Builder) -> list[np.ndarray]:
     """Arrays for one call, of the sizes that `builder.dims` says."""
+    large = "overflow" not in builder.avoid
     return [
-        input_array(draw, [builder.extent(entry) for entry in symbol.shape], symbol.dtype, number)
+        input_array(draw, [builder.extent(entry) for entry in symbol.shape], symbol.dtype, number, large)
         for number, symbol in enumerate(builder.graph.inputs)
     ]

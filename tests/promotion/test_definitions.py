@@ -349,6 +349,10 @@ BAD = [
     ("columns as text", table(dtypes="int8"), "'table' needs 'dtypes'"),
     ("unknown cell", table(rows=TABLE["rows"] | {"int8": ["int8", "in16"]}), "'table': unknown dtype 'in16'; did you mean int"),
     ("number as cell", table(rows=TABLE["rows"] | {"int8": [3, 4]}), "'table': a dtype name must be a string"),
+    (
+        "result that is cast again", table(rows={"int8": ["int8", "int16"], "int16": ["int16", "int8"]}),
+        "'mine': int8 with int16 gives int16, but int16 with itself gives int8; expected int16",
+    ),
     ("table with more", table(columns=[]), "'table' has unknown keys: columns"),
     ("steps of another type", STEPS | {"steps": "kind"}, "'steps' has the wrong type: str"),
     ("no steps", steps(), "'steps' lists no rule"),
