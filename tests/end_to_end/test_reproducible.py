@@ -86,6 +86,7 @@ CASES: dict[str, tuple[Any, tuple[Array, ...]]] = {
     "vector and matrix": (lambda x, y: x @ y, (wild(133), wild(133, 33))),
     "dot": (lambda x, y: x @ y, (wild(500), wild(500))),
     "attention": (attention, (normal(2, 40, 16, scale=1.0), normal(2, 150, 16, scale=1.0), normal(2, 150, 16))),
+    "max": (lambda x: jn.max(x, axis=1), (np.where(RNG.random((5, 130)) < 0.5, -0.0, 0.0).astype(np.float32),)),
     "argmax": (lambda x: jn.argmax(x, axis=1), (normal(4, 70).round(),)),
 }
 DEVICES: tuple[dict[str, Any], ...] = (
