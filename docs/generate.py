@@ -298,7 +298,8 @@ Why they are what they are: [design note](design/003-promotion.md). How to use t
 COMPARED = """*Differs from max* counts pairs, in either order, of dtypes that both tables have. *Loses values* counts the cells
 in which the cast of an operand is not exact. The laws are those of a join-semilattice, checked over all elements, pairs and
 triples: a number says how many cases fail. A triple is associative when both groupings give the same dtype or both have no
-join, so gaps count too."""
+join, so gaps count too. *Associative by operators* is about (a + b) + c and a + (b + c), where the value in between has a
+dtype: what `promote(a, b, c)` and `concat` join at once may be associative where a chain of operators is not, as in `exact`."""
 
 LITERALS = """Python scalars are weak. A scalar whose kind (bool < integer < float < complex) is not above the tensor's takes
 the tensor's dtype, and its value must fit there; a float that only needs rounding is rounded. A scalar of a higher kind first
@@ -336,7 +337,7 @@ def presets() -> str:
     for name in PRESETS:
         rules = jn.promotion.rules(name)
         facts = [f"[{name}](promotion/{name}.md)", rules.source, str(len(rules.dtypes)), made_from(rules)]
-        rows.append([*facts, rules.division, *ladders(rules), "yes" if rules.laws() else "no"])
+        rows.append([*facts, rules.division, *ladders(rules), "yes" if rules.lattice is not None else "no"])
     return table(("name", "source", "dtypes", "made from", "`//`, `%`", "integer literals", "float literals", "lattice"), rows)
 
 

@@ -20,6 +20,7 @@ from ..promotion.rules import RuleSet
 from . import constants, printing
 from .budget import Budget
 from .casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
+from .chains import tell
 from .checks import Check, Checks, ShapeError
 from .dims import Dim, Extent
 from .ending import closed, foreign, output_names
@@ -81,6 +82,8 @@ class Graph(NeverCurrent):
         self.on_loss: Mapping[LossClass, LossAction] = check_actions(on_loss or {})
         self.journal = Journal()
         self.budget: Budget | None = None
+        self.chains = self.rules.has_choices
+        self.parts: dict[int, tuple[DType, ...]] = {}
         self.standing: tuple[Check, ...] = ()
         self.needed: tuple[Check, ...] = ()
         self.limits: tuple[Check, ...] = ()
@@ -272,6 +275,8 @@ class Graph(NeverCurrent):
         )  # fmt: skip
         if promotion.weak is not None:
             self._weak[symbol.id] = promotion.weak
+        if self.chains:
+            tell(symbol, [old if type(old) is Symbol else new for old, new in zip(operands, values, strict=True)])
         return symbol
 
     @recorded
@@ -449,7 +454,7 @@ class Graph(NeverCurrent):
         copy = Graph(self.name, semantics=self.rules, policy=self.policy)
         copy.standing, copy.limits = self.checks, self.limits
         copy.shape_checks = Checks(self.checks, settled=True)
-        copy.journal.busy = True
+        copy.journal.busy, copy.chains = True, False
         return copy
 
     @property

@@ -21,7 +21,7 @@ class Mark(NamedTuple):
 def _tables(graph: Graph) -> tuple[dict[Any, Any], ...]:
     """What only grows, in order of insertion."""
     return (
-        graph._weights, graph._literals, graph._constants, graph._extents, graph._ledger, graph._weak,
+        graph._weights, graph._literals, graph._constants, graph._extents, graph._ledger, graph._weak, graph.parts,
     )  # fmt: skip
 
 

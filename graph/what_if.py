@@ -89,6 +89,7 @@ def what_if(graph: Graph, semantics: str | RuleSet | None = None, policy: str | 
     """
     errors: dict[str, str] = {loss: action for loss, action in graph.on_loss.items() if action == "error"}
     target = Graph(graph.name, (), semantics or graph.rules, policy or graph.policy, errors)
+    target.chains = False
     rebuild = _Rebuild(graph, target)
     rebuild.run()
     return WhatIf(graph, target, tuple(rebuild.changes), tuple(rebuild.refusals))

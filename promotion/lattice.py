@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Generic, TypeVar
 
 from .errors import UserError
@@ -263,6 +263,26 @@ def check_laws(
             law("monotone", count**3, monotone),
         )
     )
+
+
+BY_OPERATORS = "associative by operators"
+
+
+def chain_law(
+    dtypes: Sequence[Element], join: Callable[[Element, Element], Element | None], shown: int = 3
+) -> Law:
+    """Whether chains of binary operators give the same dtype in either grouping. `join` gives what a value has, so that what a
+    join of several operands would keep open is decided in between."""
+
+    def at(a: Element | None, b: Element | None) -> Element | None:
+        return None if a is None or b is None else join(a, b)
+
+    failures = []
+    for a, b, c in product(dtypes, repeat=3):
+        one, other = at(at(a, b), c), at(a, at(b, c))
+        if one != other:
+            failures.append(f"({a} ∨ {b}) ∨ {c} = {_or_none(one)}, but {a} ∨ ({b} ∨ {c}) = {_or_none(other)}")
+    return Law(BY_OPERATORS, len(dtypes) ** 3, len(failures), tuple(failures[:shown]))
 
 
 def _or_none(element: object) -> object:

@@ -30,7 +30,7 @@ from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
 from .hasse import to_dot, to_svg
-from .lattice import Lattice, Laws, check_laws
+from .lattice import Lattice, Laws, chain_law, check_laws
 from .literals import (
     LiteralRules,
     Scalar,
@@ -322,6 +322,18 @@ class RuleSet:
             raise UserError(self.refusal(*next(meeting, (DTYPES["int64"], DTYPES["uint64"]))))
         return self._hidden.get(result, result)
 
+    @property
+    def has_choices(self) -> bool:
+        """Whether some joins keep a choice of dtypes open for further operands, which a value in between cannot."""
+        return bool(self._hidden)
+
+    def is_open(self, dtypes: Sequence[DType]) -> bool:
+        """Whether the join of these dtypes, all at once, keeps a choice open."""
+        found: DType | None = dtypes[0]
+        for dtype in dtypes[1:]:
+            found = None if found is None else self._raw.get((found, dtype))
+        return found in self._hidden
+
     def concrete(self, element: DType) -> DType:
         """The dtype a value has whose promotion ends in `element`: weak elements take their default."""
         return self.weak.get(element, element)
@@ -405,11 +417,16 @@ class RuleSet:
     def laws(self) -> Laws:
         """The semilattice laws, checked on all pairs and triples, with counterexamples where they fail.
 
-        For a completed order they are checked on all of its elements, of which some are no dtypes.
+        For a completed order they are checked on all of its elements, of which some are no dtypes: that is how operands join at
+        once, as in `promote(a, b, c)`. The last law is about chains of operators, (a + b) + c and a + (b + c), where every
+        value in between has a dtype.
         """
         if self.lattice is not None:
-            return self.lattice.laws()
-        return check_laws(self._elements, lambda a, b: self._raw.get((a, b)))
+            laws = self.lattice.laws()
+        else:
+            laws = check_laws(self._elements, lambda a, b: self._raw.get((a, b)))
+        dtypes = [dtype for dtype in self.dtypes if not dtype.is_abstract]
+        return Laws((*laws, chain_law(dtypes, lambda a, b: self._joins.get((a, b)))))
 
     def errata(self) -> tuple[Erratum, ...]:
         """The cells of a published table that contradict their mirror cells; empty for tables that agree with themselves."""

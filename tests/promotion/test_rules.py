@@ -83,6 +83,7 @@ def test_laws_report():
         ("associative", 4096),
         ("unique least upper bound", 256),
         ("monotone", 4096),
+        ("associative by operators", 4096),
     ]
 
 
