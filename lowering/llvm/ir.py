@@ -146,9 +146,7 @@ def iconst(value: int, type_: str = "i64") -> V:
 
 
 def zero(type_: str) -> V:
-    return V(
-        "zeroinitializer" if type_[0] == "<" else "null" if type_ == "ptr" else const(0, type_).ref, type_
-    )
+    return V("zeroinitializer" if type_[0] == "<" else "null" if type_ == "ptr" else const(0, type_).ref, type_)
 
 
 def int_vector(values: Sequence[int], element_: str) -> V:
@@ -182,8 +180,7 @@ class Module:
 
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
-            check_name(name)
-            self.declarations[name] = f"declare {result} @{name}({', '.join(params)})"
+            self.declarations[name] = f"declare {result} @{check_name(name)}({', '.join(params)})"
 
     def provide(self, function: SharedFunction) -> str:
         """The name of a function that may be called now: modules of kernels from texts share it, others hold their own."""
@@ -232,9 +229,8 @@ class Function:
 
         numbering: an instruction without effects is not printed a second time where the first dominates.
         """
-        check_name(name)
         self.module = module
-        self.name = name
+        self.name = check_name(name)
         self.params = [V(f"%{n}", t if t[0] == "<" else t.split(" ")[0]) for t, n in params]
         head = ", ".join(f"{t} %{n}" for t, n in params)
         self._head = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head})"

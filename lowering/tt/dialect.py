@@ -17,6 +17,7 @@ from . import (
     dialect_external,
     dialect_functions,
     dialect_hints,
+    dialect_loops,
     dialect_memory,
     dialect_regions,
     dialect_scaled,
@@ -50,7 +51,7 @@ TT = Dialect(
 
 TTG = Dialect("ttg", [*dialect_hints.BARRIERS], [])
 TTNG = Dialect("ttng", [*dialect_tensormaps.OPERATIONS], [])
-LLVM = Dialect("llvm", [*dialect_hints.ASSUMPTIONS], [])
+LLVM = Dialect("llvm", [*dialect_hints.ASSUMPTIONS], [*dialect_loops.ATTRIBUTES])
 
 
 @cache

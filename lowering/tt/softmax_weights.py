@@ -7,7 +7,8 @@ m' = rowmax(s) and p. What it makes of p and c is divided by l in the end, or ma
 
 * In each turn either p has an element exp(0), or m' is m and c is exp(0).
 * l is about 1 at least, from the first finite score on, if it starts as a constant that is not negative and m as one that no
-  score is below (-inf, or so large that every float below it is further away than any exponent), or if l starts at 1 or more.
+  score is below (-inf, or so large that every float below it is further away than any exponent, also when scaled, by
+  constants), or if l starts at 1 or more.
 
 So an error that a weight makes counts by its size beside 1, not beside the weight: weights below 2^-126 may be 0 (l has the
 same bits but for ties, acc is off by less than 2^-126 Σ|V|), and 2^(x log2 e) serves for e^x (its error is largest, 2^-24.4,
@@ -23,7 +24,7 @@ too, a scale has to be positive.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
@@ -40,7 +41,8 @@ _CASTS = frozenset({"arith.truncf", "arith.extf", "tt.fp_to_fp"})
 _MOVES = frozenset({"tt.trans", "tt.reshape", "tt.expand_dims", "tt.broadcast"})
 _REPEATS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims"})
 _LOW = -(2.0**32)
-"""Distances between floats below it are 256 and more: exp2 of them is 0."""
+"""Distances between floats below it are 256 and more: exp2 of them is 0. So it is of distances of numbers whose multiples are
+below it, as many times as large."""
 _HIGH = 2.0**24
 
 
@@ -49,12 +51,14 @@ class _Top:
     """The greatest scores of rows: of this turn's alone, or with those of the turns before, which `before` carries.
 
     is_above: whether no score is greater, as far as it is scaled: by nothing, or by a number that is known to be positive.
+    scale: what distances from it are multiplied by; None where that is not a constant.
     """
 
     value: SSAValue
     axis: int
     before: BlockArgument | None
     is_above: bool
+    scale: float | None = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,30 +112,29 @@ def _mark_quotients(weights: SSAValue, axis: int) -> None:
 
 def _weighs(op: Operation) -> _Top | None:
     """What the exponential is relative to, if that is the greatest of the scores that it takes."""
-    for scores, low, axes, keeps_order in _differences(op.operands[0]):
-        found = _greatest(_guarded(low), scores, axes, keeps_order)
+    for scores, low, axes, scale in _differences(op.operands[0]):
+        found = _greatest(_guarded(low), scores, axes, scale is not None and _is_positive(scale))
         if found is not None:
-            return found
+            return replace(found, scale=scale)
     return None
 
 
-def _differences(x: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, tuple[int, ...], bool]]:
-    """(a, b, axes, keeps order): x is a - b, scaled or not, with b spread along these axes. Whether the scale, if there is one,
-    is known to be positive."""
-    keeps_order = True
+def _differences(x: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, tuple[int, ...], float | None]]:
+    """(a, b, axes, scale): x is a - b, scaled or not, with b spread along these axes; None where the scale is no constant."""
+    outer: float | None = 1.0
     for difference, factor in _products(x):
-        x, keeps_order = difference, _is_positive(factor)
+        x, outer = difference, factor if isinstance(factor, float) else None
         break
     op = _made_by(x, "arith.subf")
     if op is None:
         return
     low, axes = _spread(op.operands[1])
-    yield op.operands[0], low, axes, keeps_order
+    yield op.operands[0], low, axes, outer
     for scores, factor in _products(op.operands[0]):
         for top, other in _products(low):
             if factor == other:
                 inner, more = _spread(top)
-                yield scores, inner, axes + more, keeps_order and _is_positive(factor)
+                yield scores, inner, axes + more, outer * factor if outer is not None and isinstance(factor, float) else None
 
 
 def _greatest(value: SSAValue, scores: SSAValue, axes: tuple[int, ...], keeps_order: bool) -> _Top | None:
@@ -232,7 +235,7 @@ def _turn(sums: Sequence[Operation], top: _Top, known: Collection[_Turn]) -> _Tu
     }
     place = places.pop() if len(places) == 1 else None
     turn = _Turn(loop, top.before.index - 1, place) if place is not None else None
-    return turn if turn is not None and _starts_well(turn, known) else None
+    return turn if turn is not None and _starts_well(turn, known, top.scale) else None
 
 
 def _through_moves(op: Operation) -> Operation:
@@ -296,14 +299,16 @@ def _goes_on(old: SSAValue, scaled: Operation, loop: Operation) -> bool:
     return True
 
 
-def _starts_well(turn: _Turn, known: Collection[_Turn]) -> bool:
-    """Whether l is about 1 at least when the first finite score was seen."""
+def _starts_well(turn: _Turn, known: Collection[_Turn], scale: float | None) -> bool:
+    """Whether l is about 1 at least when the first finite score was seen, as distances are scaled."""
     tops, totals = (turn.loop.operands[3 + place] for place in (turn.top, turn.total))
     top, total = _constant(tops), _constant(totals)
     if top is not None and total is not None:
-        return (top <= _LOW and 0 <= total <= _HIGH) or (abs(top) < float("inf") and 1 <= total <= _HIGH)
+        is_low = top == float("-inf") or (scale is not None and top < 0 and top * abs(scale) <= _LOW)
+        return (is_low and 0 <= total <= _HIGH) or (abs(top) < float("inf") and 1 <= total <= _HIGH)
     if isinstance(tops, OpResult) and isinstance(totals, OpResult) and tops.op is totals.op:
-        return _Turn(tops.op, tops.index, totals.index) in known
+        before = _Turn(tops.op, tops.index, totals.index)
+        return before in known and _starts_well(before, known, scale)  # that loop may have no turn
     return False
 
 

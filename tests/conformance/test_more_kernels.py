@@ -198,6 +198,16 @@ def noinline_raw(rng: Any) -> Any:
 
 
 @case(1)
+def loop_attributes(rng: Any) -> Any:
+    """Every option of `tl.range`, and a `while`."""
+    x = rng.integers(-8, 8, (3, 64)).astype(F32)
+    out = 7 * x.sum(0, dtype=F64)
+    for row in x:
+        out = out * 0.5 + row
+    return [x, zeros(64), 3], [None, out + 2 * x.sum(0) + 3, None]
+
+
+@case(1)
 def linked_lists(rng: Any) -> Any:
     after = np.array([-1 if k == 0 or rng.random() < 0.2 else rng.integers(0, k) for k in range(50)], I32)
     values, heads = rng.integers(-99, 99, 50), np.append(rng.integers(0, 50, 15), -1).astype(I32)

@@ -53,7 +53,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def graph(folder: Path) -> jn.Graph:
-    built: jn.Graph = example.build(folder)
+    built: jn.Graph = example.build(str(folder))
     return built
 
 
@@ -71,7 +71,7 @@ def test_the_witness_reproduces_published_similarities(folder: Path) -> None:
         "That is a very happy person",
         "Today is a sunny day",
     )
-    embeddings = witness.embed(folder, *example.encode(sentences, folder))
+    embeddings = witness.embed(folder, *example.encode(sentences, str(folder)))
     np.testing.assert_allclose(embeddings[0] @ embeddings[1:].T, [0.695, 0.943, 0.257], atol=5e-4)
 
 

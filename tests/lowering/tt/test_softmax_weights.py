@@ -147,6 +147,66 @@ WHOLE: list[Any] = [
 ]  # fmt: skip
 
 
+def scaled(source: str, factor: str, name: str = "") -> str:
+    """With distances multiplied by a constant."""
+    for line, total in ((BELOW, WIDE), (FALL, LINE)):
+        result = line.split(" ")[0]
+        own = f"%k{name}{result[1:]} = arith.constant dense<{factor}> : {total}\n"
+        source = source.replace(line, f"{own}{line.replace(result, f'{result}_1')}\n{result} = arith.mulf {result}_1, "
+                                f"%k{name}{result[1:]} : {total}")  # fmt: skip
+    return source
+
+
+@pytest.mark.parametrize(
+    ("start", "factor", "found"),
+    [
+        ("0xFF800000", "0.001", True), ("-4294967296.0", "1.0", True), ("-2147483648.0", "1.0", False),
+        ("-8589934592.0", "0.001", False), ("-8589934592.0", "0.5", True), ("-8589934592.0", "0.49", False),
+        ("-1.0e30", "0.125", True), ("-1.0e30", "1.0e-22", False), ("-2147483648.0", "2.0", True), ("1.0e30", "1.0", False),
+        ("-1.0e30", "%factor", False), ("0xFF800000", "%factor", True),
+    ],
+)  # fmt: skip
+def test_how_low_maxima_start_where_distances_are_scaled(start: str, factor: str, found: bool) -> None:
+    source = text(("dense<0xFF800000>", f"dense<{start}>"))
+    if factor[0] == "%":
+        for line, by, block in ((BELOW, "%factor", WIDE), (FALL, "%line_factor", LINE)):
+            result = line.split(" ")[0]
+            product = f"{result} = arith.mulf {result}_1, {by} : {block}"
+            source = source.replace(line, f"{line.replace(result, f'{result}_1')}\n{product}")
+    else:
+        source = scaled(source, factor)
+    assert marked(source) == (found, found)
+
+
+def test_a_second_loop_scales_more() -> None:
+    """The first may have no turn: then the second starts with the constants."""
+    low = text(("dense<0xFF800000>", "dense<-8589934592.0>"), ("%sum#", "%sum2#"))
+    for second, found in (("0.5", True), ("0.001", False)):
+        both = scaled(LOOP, "1.0") + scaled(SECOND_LOOP, second, "s")
+        assert marked(low.replace(LOOP.replace("ELEM", "f16"), both.replace("ELEM", "f16"))) == (found, found)
+
+
+@pytest.mark.parametrize("device", ["cpu", "ptxsim"])
+@pytest.mark.parametrize(
+    ("start", "factor"), [(-(2.0**33), 0.001), (-(2.0**33), 1.0), (-(2.0**32), 2.0**-8), (-1e30, 2.0**-77), (-(2.0**31), 1.0)]
+)
+def test_scores_a_little_lower_than_the_start(start: float, factor: float, device: str) -> None:
+    """Whatever the first maximum is, the mean of V by weights is what the interpreter finds, where floats hold the weights."""
+    source = scaled(text(("dense<0xFF800000>", f"dense<{start}>"), elem="f32"), str(factor))
+    source = source.replace("  %p_x = arith.truncf %p : tensor<32x32xf32> to tensor<32x32xf32>", "").replace("%p_x", "%p")
+    kernel, steps = jn.kernel.from_ttir(source.replace(NARROWED.replace("ELEM", "f32"), "")), np.spacing(np.float32(-start))
+    rng = np.random.default_rng(5)
+    x = (np.float32(start) - steps * rng.integers(127, 140, (2, 32, 32)) / max(1, round(steps * factor))).astype(np.float32)
+    v = rng.random((2, 32, 32), np.float32)
+    found, expected = ((np.zeros((32, 32), np.float32), np.zeros(32, np.float32)) for _ in range(2))
+    kernel.interpret(1, x, v, *expected, 2, 1.0)
+    kernel.launch(1, x, v, *found, 2, 1.0, device=device)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=2.0**-126)
+    np.testing.assert_array_equal(found[1] > 0, expected[1] > 0)
+    mean, exact = ((out / total[:, None])[total > 2.0**-135] for (out, total) in (found, expected))
+    np.testing.assert_allclose(mean, exact, rtol=1e-3)
+
+
 @pytest.mark.parametrize("changes", WHOLE)
 def test_weights_are_found(changes: list[tuple[str, str]]) -> None:
     assert marked(text(*changes)) == (True, True)
