@@ -126,6 +126,9 @@ class Bindings:
     def cuCtxPopCurrent(self) -> None:
         self._call("cuCtxPopCurrent")
 
+    def cuCtxSynchronize(self) -> None:
+        self._call("cuCtxSynchronize")
+
     # -- streams, events, graphs
 
     def cuStreamCreate(self, flags: int) -> int:

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from ...promotion.dtype import DType
 from ...promotion.errors import DeviceError, UserError
-from .device import CudaDevice, CudaMemory, cuda_device
+from .device import ANYWHERE, LEGACY, LEGACY_STREAM, CudaDevice, CudaMemory, cuda_device
 from .dlpack import CUDA, CUDA_MANAGED, DEVICES, Imported, is_row_major, make_capsule
 
 Array = NDArray[Any]
-LEGACY_STREAM = 1
-"""The default stream, as DLPack, the CUDA array interface and the driver number it."""
 MAX_BYTES = 1 << 48
 
 
@@ -160,7 +158,7 @@ class Buffer:
     def free(self) -> None:
         """Gives the memory back when what was asked of the device before is done. The second time does nothing.
 
-        Memory that other libraries were given goes back when they are done with it too.
+        Memory that other libraries were given goes back when they are done with it too, and so are their streams.
         """
         if self._is_freed:
             return
@@ -282,19 +280,27 @@ class Buffer:
             raise BufferError(f"{self!r} is read-only, which capsules before version 1 cannot say")
         if stream == 0:
             raise BufferError("stream 0 may mean two things; fix: 1 for the legacy default stream, 2 for that of the thread")
-        if stream != -1:
-            self.cuda.let_wait(LEGACY_STREAM if stream is None else int(stream))
+        consumer = LEGACY_STREAM if stream is None else int(stream)
+        if consumer != -1:
+            self.cuda.let_wait(consumer)
+        self._lend(LEGACY if consumer == LEGACY_STREAM else ANYWHERE)
         capsule = make_capsule(
             self.address, self.shape, self.dtype, CUDA, self.cuda.ordinal, self._owner, versioned, self.is_read_only
         )
         self._is_shared = True
         return capsule
 
+    def _lend(self, streams: int) -> None:
+        """Notes who may use the memory besides this device's stream: it goes back after them."""
+        if isinstance(self._owner, CudaMemory):
+            self._owner.elsewhere = max(self._owner.elsewhere, streams)
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3; waits for what writes the memory, as not every consumer heeds streams."""
         self.check()
         self.cuda.synchronize()
+        self._lend(ANYWHERE)
         is_numeric = self.dtype.kind in "biufc"
         return {
             "shape": self.shape, "typestr": self.dtype.str if is_numeric else f"|V{self.dtype.itemsize}",

@@ -60,15 +60,27 @@ def cuda_device(name: str | int = "cuda") -> CudaDevice:
         return device
 
 
-class CudaMemory:
-    """An allocation on a device; implements `GpuMemory`. Memory that is not freed goes back when the object dies."""
+NOWHERE, LEGACY, ANYWHERE = 0, 1, 2
+"""Streams of other libraries that may use memory: none, the default stream, and some or other."""
+LEGACY_STREAM = 1
+"""The default stream, as DLPack, the CUDA array interface and the driver number it."""
 
-    __slots__ = ("__weakref__", "address", "device", "nbytes")
+
+class CudaMemory:
+    """An allocation on a device; implements `GpuMemory`. Memory that is not freed goes back when the object dies.
+
+    Attributes:
+        elsewhere: which streams of other libraries were given it. Their owner lets go of it when it has asked for its last
+            use, which may not have happened: to give it back, the device waits for them too.
+    """
+
+    __slots__ = ("__weakref__", "address", "device", "elsewhere", "nbytes")
 
     def __init__(self, device: CudaDevice, address: int, nbytes: int) -> None:
         self.device = device
         self.address = address
         self.nbytes = nbytes
+        self.elsewhere = NOWHERE
 
     def __repr__(self) -> str:
         return f"<CudaMemory on {self.device.name}: {self.nbytes} bytes at {self.address:#x}>"
@@ -76,12 +88,12 @@ class CudaMemory:
     def free(self) -> None:
         address, self.address, self.nbytes = self.address, 0, 0
         if address:
-            self.device.release(address)
+            self.device.release(address, self.elsewhere)
 
     def __del__(self) -> None:
         # Any thread, in the middle of anything: only note it down.
         if self.address:
-            self.device.abandoned.append(self.address)
+            self.device.abandoned.append((self.address, self.elsewhere))
 
 
 class CudaRecording:
@@ -168,7 +180,7 @@ class CudaDevice:
         self.most_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
         self.total_memory = driver.cuDeviceTotalMem(handle)
         self.lock = threading.RLock()
-        self.abandoned: deque[int] = deque()
+        self.abandoned: deque[tuple[int, int]] = deque()
         self.abandoned_graphs: deque[int] = deque()
         self.abandoned_modules: deque[int] = deque()
         self._lost: DeviceError | None = None
@@ -230,8 +242,8 @@ class CudaDevice:
 
     def _sweep(self) -> None:
         """Give back what died."""
-        while self.abandoned:
-            self._free(self.abandoned.popleft())
+        if self.abandoned:
+            self._free_abandoned()
         while self.abandoned_graphs:
             self.driver.cuGraphExecDestroy(self.abandoned_graphs.popleft())
         if self.abandoned_modules:
@@ -275,6 +287,33 @@ class CudaDevice:
     def _allocate(self, nbytes: int) -> int:
         return self.driver.cuMemAllocAsync(nbytes, self.stream) if self._pool else self.driver.cuMemAlloc(nbytes)
 
+    def _free_abandoned(self) -> None:
+        dead = [self.abandoned.popleft() for _ in range(len(self.abandoned))]
+        for address, elsewhere in dead:
+            if elsewhere == NOWHERE:
+                self._free(address)
+        lent = [(address, elsewhere) for address, elsewhere in dead if elsewhere != NOWHERE]
+        if lent and self._wait_elsewhere(max(elsewhere for _, elsewhere in lent)):
+            for address, _ in lent:
+                self._free(address)
+        else:
+            self.abandoned.extend(lent)
+
+    def _wait_elsewhere(self, streams: int) -> bool:
+        """Lets frees come after what these streams of other libraries hold. False if they cannot be asked now, as one of them
+        is recorded: memory must wait. Only the default stream is sure to be there still; for others everything is waited for.
+        """
+        try:
+            if streams == LEGACY:
+                self._follow(LEGACY_STREAM, self.stream)
+            elif streams == ANYWHERE:
+                self.driver.cuCtxSynchronize()
+        except cu.CudaFailure as failure:
+            if failure.code in cu.RECORDED:
+                return False
+            raise
+        return True
+
     def _free(self, address: int) -> None:
         if self._pool:
             self.driver.cuMemFreeAsync(address, self.stream)
@@ -282,13 +321,14 @@ class CudaDevice:
             self.driver.cuStreamSynchronize(self.stream)
             self.driver.cuMemFree(address)
 
-    def release(self, address: int) -> None:
-        """Free memory in the order of the stream; a lost device has none, and a recording must not contain it."""
+    def release(self, address: int, elsewhere: int = NOWHERE) -> None:
+        """Free memory in the order of the stream, and after the streams of other libraries that were given it; a lost device
+        has none, and a recording must not contain it."""
         if self._lost is not None:
             return
         with self._turn("freeing memory"):
-            if self._recorded is not None:
-                self.abandoned.append(address)
+            if self._recorded is not None or not self._wait_elsewhere(elsewhere):
+                self.abandoned.append((address, elsewhere))
             else:
                 self._free(address)
 
@@ -494,12 +534,15 @@ class CudaDevice:
     def _order(self, first: int, second: int) -> None:
         with self._turn("ordering streams"):
             self._not_while_recording("a stream of another library is waited for")
-            event = self.driver.cuEventCreate(cu.EVENT_DISABLE_TIMING)
-            try:
-                self.driver.cuEventRecord(event, first)
-                self.driver.cuStreamWaitEvent(second, event)
-            finally:
-                self.driver.cuEventDestroy(event)
+            self._follow(first, second)
+
+    def _follow(self, first: int, second: int) -> None:
+        event = self.driver.cuEventCreate(cu.EVENT_DISABLE_TIMING)
+        try:
+            self.driver.cuEventRecord(event, first)
+            self.driver.cuStreamWaitEvent(second, event)
+        finally:
+            self.driver.cuEventDestroy(event)
 
     def ordinal_of(self, address: int) -> int:
         """The number of the device whose memory an address lies in. Raises `DeviceError` for other addresses."""

@@ -262,6 +262,11 @@ class FakeDriver:
         self._called("cuCtxPopCurrent", context=False)
         self._stack().pop()
 
+    def cuCtxSynchronize(self) -> None:
+        device = self._called("cuCtxSynchronize")
+        for stream in [each for each in self.streams.values() if each.device == device]:
+            self._wait("cuCtxSynchronize", stream, len(stream.todo))
+
     # -- streams, events, graphs
 
     def cuStreamCreate(self, flags: int) -> int:

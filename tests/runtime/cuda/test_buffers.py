@@ -328,6 +328,73 @@ def test_the_stream_of_the_consumer_waits(fake: Any) -> None:
     assert len(fake.events) == 1  # that of the copy; those of waiting are gone
 
 
+class Interfaced:
+    """A consumer of the CUDA array interface: it keeps the exporter, and says nothing about its streams."""
+
+    def __init__(self, buffer: jn.Buffer) -> None:
+        self.exporter: Any = buffer
+        self.address = buffer.__cuda_array_interface__["data"][0]
+
+    def release(self) -> None:
+        self.exporter = None
+
+
+@pytest.mark.parametrize("pools", [True, False])
+@pytest.mark.parametrize("stream", [None, 1, 2, 77, -1, "interface"])
+def test_memory_goes_back_after_its_consumer_s_stream(install: Any, stream: Any, pools: bool) -> None:
+    """A consumer lets go of memory when it has asked for its last use. Its stream may be far from there."""
+    fake = install(pools=pools)
+    device = cuda_device()
+    theirs = fake.foreign_stream(0, 77)
+    if stream in (None, 1, 2):
+        theirs = fake._stream("", 1 if stream is None else stream, 0)
+    buffer = jn.Buffer(np.arange(4, dtype=np.float32))
+    found: Any = Interfaced(buffer) if stream == "interface" else Imported(buffer.__dlpack__(stream=stream))
+    read: list[list[float]] = []
+    fake._put(theirs, lambda: read.append(fake._bytes(found.address, 16).view(np.float32).tolist()))
+    if stream != "interface":
+        buffer.free()
+    del buffer
+    found.release()
+    gc.collect()
+    other = jn.Buffer((8,))  # gives back what died
+    device.synchronize()
+    fake.settle()
+    assert read == [[0, 1, 2, 3]]
+    device.synchronize()
+    assert [block.address for block in fake.live()] == [other.address]
+
+
+def test_memory_of_our_own_waits_for_nobody(fake: Any) -> None:
+    theirs = fake.foreign_stream(0, 77)
+    fake._put(theirs, lambda: None)
+    jn.Buffer((4,)).free()
+    buffer = jn.Buffer((4,))
+    del buffer
+    gc.collect()
+    cuda_device().synchronize()
+    assert fake.live() == []
+    assert theirs.done == 0
+    assert not fake.named("cuCtxSynchronize", "cuStreamWaitEvent")
+
+
+@pytest.mark.parametrize("stream", [1, 77])
+def test_memory_is_kept_while_another_library_records(fake: Any, stream: int) -> None:
+    """Waiting is not allowed then, and would break the recording."""
+    fake.foreign_stream(0, 77)
+    buffer = jn.Buffer((4,))
+    Imported(buffer.__dlpack__(stream=stream))
+    fake.fail("cuCtxSynchronize" if stream == 77 else "cuEventRecord", 900)
+    del buffer
+    gc.collect()
+    other = jn.Buffer((8,))  # gives back what it can
+    fake.settle()
+    assert len(fake.live()) == 2
+    cuda_device().synchronize()  # tries again
+    fake.settle()
+    assert [block.address for block in fake.live()] == [other.address]
+
+
 def test_what_a_capsule_cannot_say(fake: Any) -> None:
     buffer = jn.Buffer((4,))
     with pytest.raises(BufferError, match=r"goes to device \(2, 0\) only, not to \(1, 0\)"):
