@@ -100,10 +100,9 @@ class Dim:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
-            parts = [part for part in re.split(r"[^A-Za-z0-9_.]+", name) if part] if isinstance(name, str) else []
-            if len(parts) > 1 and any(_NAME.fullmatch(part) and part not in _RESERVED for part in parts):
+            if _is_expression(name):
                 raise UserError(
-                    f"{name!r} is an expression, not a dim name; fix: compute with dims, as in dim('batch') - 1, or write "
+                    f"{name!r} is not a dim name but an expression; fix: compute with dims, as in dim('batch') - 1, or write "
                     f"Dim.parse({name!r})"
                 )
             raise UserError(
@@ -434,6 +433,14 @@ def _positive_part(value: Extent) -> Extent:
 
 
 # -------------------------------------------------------------------------------------------------------- queries
+
+
+def _is_expression(text: object) -> bool:
+    """Whether this is the text of a size that depends on named dims."""
+    try:
+        return isinstance(text, str) and isinstance(Dim.parse(text), Dim)
+    except UserError:
+        return False
 
 
 @lru_cache(maxsize=1024)
