@@ -276,7 +276,8 @@ class Graph(NeverCurrent):
         if promotion.weak is not None:
             self._weak[symbol.id] = promotion.weak
         if self.chains:
-            tell(symbol, [old if type(old) is Symbol else new for old, new in zip(operands, values, strict=True)])
+            made_of = [self.rules.weakened(each) for each in written]
+            tell(symbol, [old if type(old) is Symbol else new for old, new in zip(operands, made_of, strict=True)])
         return symbol
 
     @recorded
