@@ -13,6 +13,7 @@ from .graph.budget import Budget
 from .graph.graph import Graph
 from .graph.text import from_text, to_text
 from .lowering.artifact import CompiledGraph, ConstantSpec
+from .lowering.block_texts import BlockTexts
 from .lowering.keys import compile_key, constant_labels
 from .lowering.llvm.compile import host_target
 from .lowering.llvm.nvptx.targets import GpuTarget, gpu_target
@@ -178,10 +179,16 @@ def _compiled(
     labels: Mapping[int, str],
 ) -> CompiledGraph:
     key = compile_key(graph, target, numerics)
+
+    def texts() -> dict[str, str]:
+        from .lowering.pipeline import block_texts
+
+        with default_modes():
+            return block_texts(graph, target, _own_stages(target), numerics)
+
     found = store.get(key) if store is not None else None
     if found is not None:
-        # equal graphs of other names share an entry
-        return found if found.name == graph.name else replace(found, name=graph.name)
+        return replace(found, name=graph.name, ttir=BlockTexts(texts))  # equal graphs of other names share an entry
     if cache == "must-hit":
         raise UserError(
             f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True "
@@ -203,7 +210,7 @@ def _compiled(
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
     if store is not None:
         store.put(key, compiled)
-    return compiled
+    return replace(compiled, ttir=BlockTexts(texts))
 
 
 def _own_stages(target: Target) -> OwnStages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,7 +250,8 @@ class CompiledGraph:
 
     `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the symbolic dims in the
     order of the `dims` argument. `checks` are the messages of the runtime checks `jn_prepare` makes, by index.
-    `ttir` and `llvm_ir` are kept for inspection: text by kernel name, and the module text. `numerics`: one of `NUMERICS`.
+    `ttir` and `llvm_ir` are for inspection: text by kernel name, which may be made when it is read, and the module text.
+    `numerics`: one of `NUMERICS`.
     """
 
     name: str
@@ -263,7 +264,7 @@ class CompiledGraph:
     constants: tuple[ConstantSpec, ...]
     checks: tuple[str, ...]
     kernels: tuple[KernelReport, ...]
-    ttir: dict[str, str]
+    ttir: Mapping[str, str]
     llvm_ir: str
     gpu: GpuProgram | None = None
     numerics: str = "strict"

@@ -35,7 +35,7 @@ def _tile_plan(state: Lowered) -> None:
     describes, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
     limits = GpuLimits(target.shared_bytes, target.processors, describes, warpgroups, not fixed_order)
     tiler = Tiler(limits, fixed_order)
-    state.launches = tuple([tiler.tile(nest)[1] for nest in state.plan.nests])
+    state.launches = tiler.tile_all(state.plan.nests, [None] * len(state.plan.nests))
     state.programs = tuple(tiler.programs)
 
 

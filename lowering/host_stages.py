@@ -32,11 +32,12 @@ def _tile_plan(state: Lowered) -> None:
     assert state.plan is not None
     limits = HostLimits.of(_target(state))
     tiler = Tiler(limits, fixed_order=state.numerics == "reproducible")
-    launches = []
-    for nest, packed in zip(state.plan.nests, state.packed, strict=True):
-        chosen = replace(limits.schedule(nest), packed_b=PANEL) if packed else None
-        launches.append(tiler.tile(nest, chosen)[1])
-    state.programs, state.launches = tuple(tiler.programs), tuple(launches)
+    chosen = [
+        replace(limits.schedule(nest), packed_b=PANEL) if packed else None
+        for nest, packed in zip(state.plan.nests, state.packed, strict=True)
+    ]
+    state.launches = tiler.tile_all(state.plan.nests, chosen)
+    state.programs = tuple(tiler.programs)
 
 
 def _lower_programs(state: Lowered) -> None:

@@ -72,8 +72,15 @@ def _tile(own: OwnStages, state: Lowered) -> None:
             fix_order(program.func)
 
 
+def block_texts(graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, numerics: str) -> dict[str, str]:
+    """The block programs of a graph as text, by kernel name."""
+    state = lower_graph(graph, target, own, stop_after="tile", numerics=numerics)
+    return {program.name: print_module(program.func) for program in state.programs}
+
+
 def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> CompiledGraph:
-    """The compiled form, after all stages. `labels` names the constant symbols of the scheduled graph."""
+    """The compiled form, after all stages, without the texts of `block_texts`. `labels` names the constant symbols of the
+    scheduled graph."""
     plan, graph = state.plan, state.graph
     assert plan is not None
     constants = tuple(
@@ -114,7 +121,7 @@ def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> 
         constants=constants,
         checks=check_messages(state),
         kernels=tuple(reports),
-        ttir={program.name: print_module(program.func) for program in state.programs},
+        ttir={},
         llvm_ir=state.module,
         gpu=own.program(state),
         numerics=state.numerics,

@@ -24,7 +24,6 @@ class Kernel:
         grid: number of programs; an int, or text of a dim expression.
         tiles: block extent by axis name.
         bytes_read, bytes_written, flops: per run; ints, or text of dim expressions (`at` evaluates them).
-        ttir: text of its block program.
         code: what a GPU runs, with threads and shared memory of a block; None on the CPU.
     """
 
@@ -36,9 +35,14 @@ class Kernel:
     bytes_read: int | str
     bytes_written: int | str
     flops: int | str
-    ttir: str = field(repr=False)
     code: KernelCode | None = field(repr=False)
     _module: str = field(repr=False)
+    _texts: Mapping[str, str] = field(repr=False, compare=False)
+
+    @property
+    def ttir(self) -> str:
+        """Text of its block program; printed at the first access to one of a model."""
+        return self._texts.get(self.name, "")
 
     @property
     def bytes(self) -> int | str:
@@ -122,9 +126,9 @@ def _kernel(report: KernelReport, compiled: CompiledGraph, code: KernelCode | No
         report.bytes_read,
         report.bytes_written,
         report.flops,
-        compiled.ttir.get(report.name, ""),
         code,
         compiled.llvm_ir,
+        compiled.ttir,
     )
 
 

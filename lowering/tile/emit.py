@@ -65,8 +65,16 @@ def runtime_extents(nest: Nest) -> tuple[Extent, ...]:
 class Kernel:
     """A block function under construction: its parameters, its builder, and the nest it computes."""
 
-    def __init__(self, nest: Nest, name: str, streaming: bool = False, describes: bool = False) -> None:
-        """`describes`: whether products read and write whole blocks through descriptors where they can."""
+    def __init__(
+        self,
+        nest: Nest,
+        name: str,
+        streaming: bool = False,
+        describes: bool = False,
+        multiples: Mapping[Extent, int] | None = None,
+    ) -> None:
+        """`describes`: whether products read and write whole blocks through descriptors where they can. `multiples`: powers of
+        two that divide sizes known at launch only."""
         self.nest = nest
         self.streaming = streaming
         self.describes = describes
@@ -80,9 +88,10 @@ class Kernel:
         for number, buffer in enumerate(self.buffers):
             params.append((f"{buffer.kind}{number}", ptr(memory_type(buffer.dtype))))
             facts.append({} if buffer.kind == "input" else {"tt.divisibility": BUFFER_ALIGNMENT})
-        for number in range(len(self.runtime)):
+        for number, extent in enumerate(self.runtime):
             params.append((f"n{number}", I64))
-            facts.append({})
+            multiple = (multiples or {}).get(extent, 1)
+            facts.append({"tt.divisibility": multiple} if multiple > 1 else {})
         self.builder = BlockBuilder.function(name, params, facts)
         self.words = Words(self.builder)
         arguments = self.builder.args

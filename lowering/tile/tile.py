@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from .emit import Kernel, pointer_buffers, runtime_extents
 from .fixed_order import in_fixed_order
 from .host_schedule import HostLimits
 from .map import build_map
+from .offsets import Shared, share_offsets
 from .row import build_row
 from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
@@ -77,20 +78,39 @@ class Tiler:
         self.limits: Limits = HostLimits() if limits is None else limits
         self.fixed_order = fixed_order
         self.programs: list[BlockProgram] = []
-        self._made: dict[tuple[Signature, Schedule | None], _Made] = {}
+        self._made: dict[tuple[Signature, Schedule | None, tuple[int, ...]], _Made] = {}
         self._by_key: dict[str, int] = {}
 
     def tile(
         self, nest: Nest, schedule: Schedule | None = None, name: str | None = None
     ) -> tuple[BlockProgram, Launch]:
         """As `tile.tile`; `Launch.program` is an index into `programs`."""
-        identity = (signature(nest), schedule)
+        return self._tile(nest, Shared(nest, {}, {}), schedule, name)
+
+    def tile_all(self, nests: Sequence[Nest], schedules: Sequence[Schedule | None]) -> tuple[Launch, ...]:
+        """One launch per nest. Nests that differ in offsets alone share programs."""
+        shared = share_offsets(nests, schedules)
+        return tuple(
+            [
+                self._tile(nest, form, schedule, None)[1]
+                for nest, form, schedule in zip(nests, shared, schedules, strict=True)
+            ]
+        )
+
+    def _tile(
+        self, nest: Nest, shared: Shared, schedule: Schedule | None, name: str | None
+    ) -> tuple[BlockProgram, Launch]:
+        extents = runtime_extents(shared.nest)
+        multiples = tuple([shared.multiples.get(extent, 1) for extent in extents])
+        identity = (signature(shared.nest), schedule, multiples)
         found = self._made.get(identity)
         if found is None:
-            found = self._made[identity] = self._build(nest, schedule, name)
-        return self.programs[found.index], _launch(nest, found)
+            found = self._made[identity] = self._build(shared, schedule, name)
+        scalars = tuple([shared.values.get(extent, extent) for extent in extents])
+        return self.programs[found.index], _launch(nest, found, scalars)
 
-    def _build(self, nest: Nest, schedule: Schedule | None, name: str | None) -> _Made:
+    def _build(self, shared: Shared, schedule: Schedule | None, name: str | None) -> _Made:
+        nest = shared.nest
         template = template_of(nest)
         if schedule is None:
             schedule = self.limits.schedule(nest)
@@ -98,7 +118,7 @@ class Tiler:
                 schedule = in_fixed_order(nest, schedule)
         check_schedule(nest, schedule)
         describes = self.limits.describes and template in ("contract", "attention")
-        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, describes)
+        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, describes, shared.multiples)
         grid = tuple(_BUILDERS[template](kernel, schedule))
         function = kernel.builder.finish()
         key = hashlib.sha256(f"{schedule.warps}\n{canonical_text(function)}".encode()).hexdigest()
@@ -134,14 +154,14 @@ def _name(nest: Nest, template: str, index: int) -> str:
     return f"{template}_{middle}_{index}" if middle else f"{template}_{index}"
 
 
-def _launch(nest: Nest, made: _Made) -> Launch:
+def _launch(nest: Nest, made: _Made, scalars: tuple[Extent, ...]) -> Launch:
     count: Extent = 1
     for axis, block in made.grid:
         extent = nest.axes[axis].extent
         count = count * (extent if block == 1 else (extent + (block - 1)) // block)
     described = tuple([_described(nest, access) for access in made.accesses])
     return Launch(
-        made.index, pointer_buffers(nest), runtime_extents(nest), count, nest.fused, bytes_read(nest), bytes_written(nest),
+        made.index, pointer_buffers(nest), scalars, count, nest.fused, bytes_read(nest), bytes_written(nest),
         flops(nest), described,
     )  # fmt: skip
 

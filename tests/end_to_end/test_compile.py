@@ -452,7 +452,7 @@ def build():
 
 def digest():
     c = jn.compile(build(), cache=False).compiled
-    parts = [c.llvm_ir, json.dumps(c.ttir), repr((c.kernels, c.inputs, c.outputs, c.constants, c.checks))]
+    parts = [c.llvm_ir, json.dumps(dict(c.ttir)), repr((c.kernels, c.inputs, c.outputs, c.constants, c.checks))]
     return [hashlib.sha256(p.encode()).hexdigest() for p in parts] + [hashlib.sha256(c.object_code).hexdigest()]
 """
 

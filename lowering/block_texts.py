@@ -1,0 +1,29 @@
+"""The block programs of a compiled graph as text, made when somebody reads them: to print takes a quarter of a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+
+class BlockTexts(Mapping[str, str]):
+    """Text by kernel name. `make` is called at the first access."""
+
+    __slots__ = ("_make", "_texts")
+
+    def __init__(self, make: Callable[[], Mapping[str, str]]) -> None:
+        self._make = make
+        self._texts: Mapping[str, str] | None = None
+
+    def _all(self) -> Mapping[str, str]:
+        if self._texts is None:
+            self._texts = self._make()
+        return self._texts
+
+    def __getitem__(self, name: str) -> str:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
