@@ -1,5 +1,8 @@
 """Loads and stores of global memory: wide, and predicated instead of branched around.
 
+What is predicated is inline assembly that says that it changes memory, loads too: to the instruction selector and the passes
+behind it, assembly without that is arithmetic, which they may put behind a store.
+
 Source of the spelling: NVIDIA, "PTX ISA", "ld", "st" and "Cache operators".
 """
 
@@ -158,9 +161,8 @@ class GlobalMemory:
         inputs = ",".join(["l", *([] if guard is None else ["b", *[letter] * words])])
         result = held if words == 1 else "{" + ", ".join([held] * words) + "}"
         side = "sideeffect " if volatile else ""
-        clobber = ",~{memory}" if volatile else ""
         given = ", ".join(f"{v.type} {v.ref}" for v in operands)
-        got = self.f.op(f'call {result} asm {side}"{text}", "{outputs},{inputs}{clobber}"({given})', result)
+        got = self.f.op(f'call {result} asm {side}"{text}", "{outputs},{inputs},~{{memory}}"({given})', result)
         if words == 1:
             return self.f.cast("trunc", got, f"i{width}") if each == 8 else got
         pieces = [self.f.op(f"extractvalue {result} {got.ref}, {i}", held) for i in range(words)]

@@ -127,13 +127,15 @@ def expect(k: KernelLowering, barrier: V, size: int) -> None:
 def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
     """All threads wait for the phase of this parity; what was copied can be read by then.
 
-    Inline assembly, because LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing
-    in uniform registers.
+    Inline assembly, because LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing in
+    uniform registers. The branch does not say `.uni`: each thread has an answer of its own, and may see the end of the phase
+    earlier than its neighbours. All of them see it, as the next phase does not end before each warp has arrived, or does not
+    come; and in whatever order they leave the loop, each comes once to the `.sync` instruction behind it, where they gather.
     """
     place = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
     text = "\\0A".join(
         ("{", ".reg .pred done;", "again:", "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
-         "@!done bra.uni again;", "}")
+         "@!done bra again;", "}")
     )  # fmt: skip
     operands = f"i32 {place.ref}, i32 {parity.ref}"
     k.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')
