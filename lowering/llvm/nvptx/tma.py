@@ -127,7 +127,7 @@ def expect(k: KernelLowering, barrier: V, size: int) -> None:
 def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
     """All threads wait for the phase of this parity; what was copied can be read by then.
 
-    Inline assembly, because LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing in
+    Inline assembly: LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing in
     uniform registers. The branch does not say `.uni`: each thread has an answer of its own, and may see the end of the phase
     earlier than its neighbours. All of them see it, as the next phase does not end before each warp has arrived, or does not
     come; and in whatever order they leave the loop, each comes once to the `.sync` instruction behind it, where they gather.
