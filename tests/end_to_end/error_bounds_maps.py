@@ -168,6 +168,31 @@ def anything(node: Node, free: Array) -> None:
     node.put(node.value, node.value, free)
 
 
+def same_bits(node: Node, free: Array) -> None:
+    """Numbers of one sign have their bits in their own order, or in its reverse."""
+    (x,) = node.inputs
+    low, high, mixed = hull([reference(node, operands) for operands in ends(node)])
+    one_sign = x.exact | (x.low > 0) | (x.high < 0)
+    node.put(low, high, free | mixed | ~one_sign)
+
+
+def bitwise(node: Node, free: Array) -> None:
+    """With a constant that keeps all bits in which an interval's ends differ, the ends say it all."""
+    x, y = node.inputs if node.inputs[1].all_exact else node.inputs[::-1]
+    if node.dtype.is_bool or not y.all_exact:
+        anything(node, free)
+        return
+    word = np.dtype(f"u{node.value.dtype.itemsize}")
+    varied = np.ascontiguousarray(x.low).view(word) ^ np.ascontiguousarray(x.high).view(word)
+    varied = varied.reshape(x.value.shape)
+    for shift in (1, 2, 4, 8, 16, 32)[: word.itemsize.bit_length() + 2]:
+        varied = varied | (varied >> word.type(shift))
+    constant = np.ascontiguousarray(y.value).view(word).reshape(y.value.shape)
+    kept = (constant & varied) == (varied if node.op.name == "bitwise_and" else 0)
+    low, high, _ = hull([reference(node, operands) for operands in ends(node)])
+    node.put(low, high, free | (~x.exact & (~kept | ((x.low < 0) != (x.high < 0)))))
+
+
 def remainder(node: Node, free: Array) -> None:
     """x - floor(x / y) * y: as monotone as x where the quotient is the same at all ends."""
     x, y = node.inputs
@@ -207,6 +232,7 @@ def quotient(node: Node, free: Array) -> None:
 SPECIAL: dict[str, Callable[[Node, Array], None]] = {
     **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), compared),
     "where": chosen, "abs": absolute, "is_nan": nan_or_not, "cast": cast, "mod": remainder, "rem": remainder,
-    "floor_div": quotient, "trunc_div": quotient, "bitcast": anything, "pow": anything,
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"), anything),
+    "popcount": anything, "floor_div": quotient, "trunc_div": quotient, "bitcast": same_bits, "pow": anything,
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), bitwise),
+    **dict.fromkeys(("bitwise_not", "shift_left", "shift_right"), anything),
 }  # fmt: skip

@@ -3,7 +3,7 @@ sums that wrap, products of which one operand is masked, results of 16 bits, loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from random import Random
 
 from ..lowering.text.random_programs import WIDTH, Program, Shape, Value, type_text
@@ -230,12 +230,6 @@ def assumed(r: Random, p: Program) -> None:
     p.scope.append(p.map("arith.muli", x, p.constant(r.choice((2, 16, -3)), "i32")))
 
 
-STATEMENTS: tuple[tuple[str, int, Callable[[Random, Program], None]], ...] = (
-    ("wrapped-index", 6, hash_loads), ("wrapped-index", 5, hash_scalar_loads), ("wrapped-index", 4, hash_stores),
-    ("masked-products", 4, masked_dot), ("half-dots", 4, half_dot), ("masked-products", 3, dot_loop), ("", 2, assumed),
+STATEMENTS: tuple[tuple[int, Callable[[Random, Program], None]], ...] = (
+    (6, hash_loads), (5, hash_scalar_loads), (4, hash_stores), (4, masked_dot), (4, half_dot), (3, dot_loop), (2, assumed),
 )  # fmt: skip
-"""(the fault that avoiding this statement keeps away from, weight, statement)."""
-
-
-def statements(avoid: Collection[str]) -> list[tuple[int, Callable[[Random, Program], None]]]:
-    return [(weight, statement) for fault, weight, statement in STATEMENTS if fault not in avoid]

@@ -15,8 +15,9 @@ from ..end_to_end import error_bounds
 from . import graphs
 from .cases import Data, Fault, Kind, Outcome, Settings, packed, unpacked
 from .choices import Choices
-from .fences import fenced
+from .fences import Fence, fenced
 
+NUMERICS = ("strict", "fast", "reproducible")
 TARGETS = ("sm_80", "sm_90a")
 MOST_SIMULATED = 3000
 """Elements of all arrays of a call that the simulator is given at most: it takes a millisecond for each few."""
@@ -60,80 +61,120 @@ def compare(graph: jn.Graph, calls: list[list[np.ndarray]], settings: Settings, 
         except REFUSALS:  # sizes that break a check of the graph break it on both sides
             expected.append(None)
             continue
-        wanted = [
-            numerics
-            for numerics in ("strict", "fast")
-            if settings.only.find("strict" if numerics == "fast" else "fast") < 0
-        ]
-        expected.append(
-            {numerics: error_bounds.propagate(graph, *arrays, numerics=numerics) for numerics in wanted}
+        strict = error_bounds.propagate(graph, *arrays)
+        fast = (
+            error_bounds.propagate(graph, *arrays, numerics="fast")
+            if "strict" not in settings.only
+            else strict
         )
+        expected.append({"strict": strict, "fast": fast, "reproducible": strict})
     outcome.refused = all(nodes is None for nodes in expected)
+    runs = _Runs(graph, calls, expected, outcome)
     with tempfile.TemporaryDirectory() as folder:
-        for numerics in ("strict", "fast"):
+        for numerics in NUMERICS:
             for threads in (1, 2):
                 options = {"device": "cpu", "numerics": numerics, "threads": threads, "cache": folder}
                 place = f"cpu {numerics} {threads} thread{'s' * (threads > 1)}"
                 if settings.wants(place):
-                    _on(graph, calls, expected, numerics, place, options, outcome)
-    size = sum(array.size for array in calls[0])
-    if settings.simulate and size <= MOST_SIMULATED:
-        numerics = "strict" if len(graph.symbols) % 3 else "fast"
+                    runs.at(place, options)
+    if settings.simulate and sum(array.size for array in calls[0]) <= MOST_SIMULATED:
+        numerics = ("strict", *NUMERICS)[len(graph.symbols) % 4]
+        runs.calls = calls[:1]
         for target in TARGETS:
             options = {"device": "ptxsim", "target": target, "numerics": numerics, "cache": False}
             if settings.wants(f"ptxsim {target} {numerics}"):
-                _on(graph, calls[:1], expected, numerics, f"ptxsim {target} {numerics}", options, outcome)
+                runs.at(f"ptxsim {target} {numerics}", options)
 
 
-def _on(
-    graph: jn.Graph, calls: list[list[np.ndarray]], expected: list[Any], numerics: str, place: str, options: dict[str, Any],
-    outcome: Outcome,
-) -> None:  # fmt: skip
-    native = options["device"] == "cpu"
-    for at_end in (True, False):
-        with fenced(at_end) as fence:
-            try:
-                model = jn.compile(graph, **options)
-            except jn.UnsupportedError:
-                return
-            except Exception as error:
-                outcome.faults.append(fault_of(f"compile {place}", error))
-                return
-            for number, (arrays, bounds) in enumerate(zip(calls, expected, strict=False)):
-                nodes = bounds and bounds[numerics]
+class _Runs:
+    """A graph at one place after the other.
+
+    Attributes:
+        first: (which runs give the same bits, number of the call) → where that was run first, and the outputs.
+    """
+
+    def __init__(
+        self, graph: jn.Graph, calls: list[list[np.ndarray]], expected: list[Any], outcome: Outcome
+    ) -> None:
+        self.graph, self.calls, self.expected, self.outcome = graph, calls, expected, outcome
+        self.first: dict[tuple[str, int], tuple[str, tuple[np.ndarray, ...]]] = {}
+
+    def at(self, place: str, options: dict[str, Any]) -> None:
+        native = options["device"] == "cpu"
+        for at_end in (True, False) if native else (True,):
+            with fenced(at_end) as fence:
                 try:
-                    inputs = [fence.copy(array, array.itemsize) for array in arrays] if native else arrays
-                    if nodes is None:
-                        found = None
-                        model(*inputs)
-                    elif native:
-                        shapes = [nodes[symbol.id].value for symbol in graph.outputs]
-                        outputs = [fence.empty(value.shape, value.dtype, 64) for value in shapes]
-                        model.bind(*inputs, outputs=outputs)()
-                        found = tuple(outputs)
-                    else:
-                        found = model(*inputs)
-                except jn.UserError as error:
-                    if nodes is not None:
-                        outcome.faults.append(fault_of(f"call {place}", error))
-                    continue
+                    model = jn.compile(self.graph, **options)
+                except jn.UnsupportedError:
+                    return
                 except Exception as error:
-                    outcome.faults.append(fault_of(f"call {place}", error))
-                    continue
-                if nodes is None:
-                    what = "the evaluator refuses these sizes, the model does not"
-                    outcome.faults.append(Fault(f"call {place}", what, f"call {number}"))
-                    continue
-                if native and any((a.tobytes() != b.tobytes()) for a, b in zip(inputs, arrays, strict=True)):
-                    outcome.faults.append(Fault(place, "an input was written to"))
-                if fence.damaged():
-                    outcome.faults.append(Fault(place, "bytes beside an array were written to"))
-                outcome.runs += 1
-                _compare_outputs(
-                    graph, found if isinstance(found, tuple) else (found,), nodes, place, outcome
+                    self.outcome.faults.append(fault_of(f"compile {place}", error))
+                    return
+                for number, (arrays, bounds) in enumerate(zip(self.calls, self.expected, strict=False)):
+                    nodes = bounds and bounds[options["numerics"]]
+                    inputs = [fence.copy(array, array.itemsize) for array in arrays] if native else arrays
+                    found = self._call(place, model, inputs, nodes, fence if native else None)
+                    if found is None or nodes is None:
+                        continue
+                    if native and any(
+                        (a.tobytes() != b.tobytes()) for a, b in zip(inputs, arrays, strict=True)
+                    ):
+                        self.outcome.faults.append(Fault(place, "an input was written to"))
+                    if fence.damaged():
+                        self.outcome.faults.append(Fault(place, "bytes beside an array were written to"))
+                    self.outcome.runs += 1
+                    _compare_outputs(self.graph, found, nodes, place, self.outcome)
+                    alike = (
+                        options["numerics"]
+                        if options["numerics"] == "reproducible"
+                        else f"{options['numerics']} {options['device']}"
+                    )
+                    self._same_bits(alike, number, place, found)
+            if self.outcome.faults:
+                return
+
+    def _call(
+        self, place: str, model: Any, inputs: Any, nodes: Any, fence: Fence | None
+    ) -> tuple[np.ndarray, ...] | None:
+        """The outputs of one call, or None where it was refused."""
+        try:
+            if nodes is None or fence is None:
+                found = model(*inputs)
+                found = found if isinstance(found, tuple) else (found,)
+            else:
+                shapes = [nodes[symbol.id].value for symbol in self.graph.outputs]
+                found = tuple([fence.empty(value.shape, value.dtype, 64) for value in shapes])
+                model.bind(*inputs, outputs=list(found))()
+        except jn.UserError as error:
+            if nodes is not None:
+                self.outcome.faults.append(fault_of(f"call {place}", error))
+            return None
+        except Exception as error:
+            self.outcome.faults.append(fault_of(f"call {place}", error))
+            return None
+        if nodes is None:
+            self.outcome.faults.append(
+                Fault(f"call {place}", "the evaluator refuses these sizes, the model does not")
+            )
+        return found
+
+    def _same_bits(self, alike: str, number: int, place: str, found: tuple[np.ndarray, ...]) -> None:
+        where, before = self.first.setdefault(
+            (alike, number), (place, tuple([array.copy() for array in found]))
+        )
+        for name, one, two in zip(self.graph.output_names, before, found, strict=True):
+            missing = error_bounds.is_nan(one) & error_bounds.is_nan(two)
+            bits = [np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}") for array in (one, two)]
+            differ = (bits[0] != bits[1]).reshape(one.shape) & ~missing
+            if differ.any():
+                at = tuple(np.argwhere(differ)[0])
+                text = f"{name}{list(map(int, at))}: {one[at]!r} on {where}, {two[at]!r} on {place}; {differ.sum()} differ"
+                self.outcome.faults.append(
+                    Fault(
+                        f"bits of {alike}".replace("cpu", "hosts").replace("ptxsim", "GPUs"), "differ", text
+                    )
                 )
-        if outcome.faults or not native:
-            return
+                return
 
 
 def _compare_outputs(

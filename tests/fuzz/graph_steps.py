@@ -27,9 +27,8 @@ REDUCTIONS = (
 )  # fmt: skip
 EINSUMS = (
     "ij,jk->ik", "ij,kj->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "ij,j->i", "bij,bj->bi", "ii->i", "ij->ji", "ij->",
-    "ijk,ijk->ij",
+    "ijk,ijk->ij", "ij,ij->i", "bhd,hd->bh", "bi,ij,bj->b",
 )  # fmt: skip
-ROW_PRODUCTS = ("ij,ij->i", "bhd,hd->bh", "bi,ij,bj->b")
 
 
 class Steps:
@@ -52,12 +51,12 @@ class Steps:
     FLOATS: tuple[str, ...]
     INTEGERS: tuple[str, ...]
 
-    ANY = ("unary", "binary", "binary", "select", "cast", "cast", "literal", "expand", "sugar")
+    ANY = ("pair", "unary", "binary", "binary", "select", "cast", "cast", "literal", "expand", "sugar")
     OF_AXES = (
         "reduce", "reduce", "normalize", "permute", "reshape", "reshape", "slice", "concat", "pad", "flip", "gather", "along",
-        "scan", "stack", "split", "mask", "extent_of", "scaled_by_a_reduction",
+        "scan", "stack", "split", "mask", "roll", "one_hot", "extent_of", "scaled_by_a_reduction",
     )  # fmt: skip
-    OF_MATRICES = ("matmul", "matmul", "attention", "row", "einsum", "masked_product")
+    OF_MATRICES = ("triangle", "matmul", "matmul", "attention", "row", "einsum", "masked_product")
 
     # -- maps -------------------------------------------------------------------------------------------------------------
 
@@ -83,7 +82,9 @@ class Steps:
                 x,
                 jn.minimum(operands[1], 9.0) + 0.037,
             )  # away from the ties that whole numbers and sums to 1 make
-        if name in ("equal", "not_equal") or (name.startswith(("bit", "shift")) and not x.dtype.is_bool):
+        if name in ("equal", "not_equal") or (
+            name.startswith(("bit", "shift", "pop")) and not x.dtype.is_bool
+        ):
             raise jn.UserError("the bits of what is rounded are anything")
         return operands
 
@@ -117,7 +118,7 @@ class Steps:
         operands = (x, value) if self.flag() else (value, x)
         if self.is_rough(x) and name in ("div", "floor_div", "trunc_div", "mod", "rem", "pow"):
             operands = (jn.abs(x) + 1, value)
-        if self.is_rough(x) and (name.startswith(("bit", "shift")) or "equal" in name):
+        if self.is_rough(x) and (name.startswith(("bit", "shift", "pop")) or "equal" in name):
             raise jn.UserError("the bits of what is rounded are anything")
         return self.graph.apply(name, operands, {})
 
@@ -188,10 +189,7 @@ class Steps:
         ]
         if self.integer(0, 4) == 4:
             index[self.axis(x)] = self.one(0, -1)
-        result = x[tuple(index)]
-        if "empty" in self.avoid and any(entry == 0 for entry in result.shape):
-            raise jn.UserError("empty")
-        return result
+        return x[tuple(index)]
 
     def concat(self, x: Any) -> Any:
         parts = [
@@ -248,6 +246,22 @@ class Steps:
         """Arithmetic with a size, which may be known only when the model is called."""
         extent = x.shape[self.axis(x)]
         return self.one(x + extent, x * extent, x / (extent + 1))
+
+    def roll(self, x: Any) -> Any:
+        return jn.roll(x, self.one(1, -1, 3, 100), self.axis(x))
+
+    def triangle(self, x: Any) -> Any:
+        return self.one(jn.tril, jn.triu)(x, self.integer(-2, 3))
+
+    def one_hot(self, x: Any) -> Any:
+        return jn.one_hot(x, self.one(3, 1, 17), self.one(*self.FLOATS, "int8", "bool"))
+
+    def pair(self, x: Any) -> Any:
+        y = self.fitting(x)
+        if self.is_rough(x) or self.is_rough(y):
+            x, y = jn.abs(x) + 1, jn.abs(y) + 1
+            return self.one(jn.atan2, jn.hypot)(x, y)
+        return self.one(jn.atan2, jn.hypot, jn.copysign)(x, y)
 
     # -- reductions -------------------------------------------------------------------------------------------------------
 
@@ -311,7 +325,7 @@ class Steps:
 
     def attention(self, x: Any) -> Any:
         """softmax(x kᵀ · scale + bias) v, with casts, masks and further operations anywhere between."""
-        cast = self.maybe_cast if "attention-casts" not in self.avoid else (lambda value: value)
+        cast = self.maybe_cast
         if self.is_rough(x):  # exponentials of what is off by much say nothing
             x = jn.minimum(jn.maximum(x, -2), 2)
         keys = values = x
@@ -335,7 +349,7 @@ class Steps:
         return cast(weights @ cast(values)) / cast(jn.sum(weights, axis=-1, keepdims=True))
 
     def einsum(self, x: Any) -> Any:
-        spec = self.one(*EINSUMS, *(ROW_PRODUCTS if "row-products" not in self.avoid else ()))
+        spec = self.one(*EINSUMS)
         terms, _, _ = spec.partition("->")
         operands, extents = [], {}
         for term in terms.split(","):

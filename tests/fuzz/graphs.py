@@ -37,7 +37,7 @@ class Builder(Steps):
     ) -> None:
         self.one, self.integer, self.several, self.order = draw.one, draw.integer, draw.several, draw.order
         self.avoid, self.most, self.symbolic = avoid, most, symbolic
-        self.extents = self.allowed(SYMBOLIC if symbolic else EXTENTS)
+        self.extents = SYMBOLIC if symbolic else EXTENTS
         self.dims = self.sizes()
         types: list[Any] = []
         for position in range(self.integer(1, 3)):
@@ -49,12 +49,9 @@ class Builder(Steps):
         self.seen = 0
         self.count = 0
 
-    def allowed(self, extents: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([extent for extent in extents if extent != 0 or "empty" not in self.avoid])
-
     def sizes(self) -> dict[str, int]:
         """What the symbolic dims are in one call."""
-        return {name: self.one(*self.allowed(DIMS)) for name in ("n", "k", "m")}
+        return {name: self.one(*DIMS) for name in ("n", "k", "m")}
 
     # -- values -----------------------------------------------------------------------------------------------------------
 

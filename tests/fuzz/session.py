@@ -20,6 +20,8 @@ from .shrinking import Budget, shorter, shrunk
 SHRINK_SECONDS = 120.0
 KEPT_PER_SIGNATURE = 3
 CASE_SECONDS = 90.0
+TELL_SECONDS = 300.0
+"""How often there is a word about progress."""
 
 
 @dataclass(slots=True)
@@ -85,8 +87,11 @@ class Session:
     def run(self, seed: int, *, minutes: float = 0.0, cases: int = 0, first: int = 0) -> Totals:
         """Try cases until the minutes are over, or that many; which ones depends on the seed alone."""
         warm_up()
-        start = time.monotonic()
+        start = told = time.monotonic()
         for number, (kind, name) in enumerate(self._cases(seed, first)):
+            if time.monotonic() > told + TELL_SECONDS:
+                told = time.monotonic()
+                self.say(f"{number} cases, {sum(self.totals.faults.values())} faults")
             if number >= cases if cases else time.monotonic() > start + 60 * minutes:
                 break
             self.attempt(kind, name)

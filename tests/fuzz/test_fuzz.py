@@ -73,7 +73,7 @@ def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_pat
     found = run.found[0]
     assert found.data is not None
     assert "= sign(" in found.data["text"]
-    assert len(found.data["text"].splitlines()) <= 7, found.data["text"]
+    assert len(found.data["text"].splitlines()) <= 10, found.data["text"]
     (path,) = tmp_path.glob("*.json")
     assert replay(path, HOST).faults
     monkeypatch.undo()
