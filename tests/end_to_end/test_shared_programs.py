@@ -48,7 +48,7 @@ def arrays(graph: jn.Graph) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     ("graph", "launches", "most"),
-    [(recurrence(24), 48, 8), (columns(80), 80, 5), (windows(12), 24, 14)],
+    [(recurrence(24), 48, 8), (columns(80), 80, 5), (windows(12), 24, 8)],
     ids=["recurrence", "columns", "windows"],
 )
 def test_kernels_that_differ_in_offsets_share_a_program(agreement: Any, graph: jn.Graph, launches: int, most: int) -> None:
