@@ -12,6 +12,7 @@ from . import kernel as kernel
 from . import promotion as promotion
 from .compiling import compile as compile
 from .compiling import load as load
+from .graph.budget import Budget as Budget
 from .graph.dims import Dim as Dim
 from .graph.graph import Graph as Graph
 from .graph.reference import evaluate as evaluate
