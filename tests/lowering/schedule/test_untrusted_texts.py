@@ -144,7 +144,7 @@ def test_forged_graphs_are_refused_or_right(name: str, harness: Any) -> None:
             continue
         plan = None
         for n, m in SIZES:
-            if name == "logsumexp" and not n:
+            if name in ("softmax", "logsoftmax", "logsumexp") and not n:
                 continue  # the interpreter of nests has no maximum of nothing
             given = arrays(n, m)
             try:
