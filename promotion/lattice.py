@@ -39,12 +39,13 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """The laws of a join table: a sequence of `Law`; true when all hold."""
+    """The laws of a join table: a sequence of `Law`; true when the join itself keeps all of its own. Whether chains of operators
+    decide as one join of all operands is a further law, which has no say in that: `laws["associative by operators"].holds`."""
 
     laws: tuple[Law, ...]
 
     def __bool__(self) -> bool:
-        return all(law.holds for law in self.laws)
+        return all(law.holds for law in self.laws if law.name != BY_OPERATORS)
 
     def __iter__(self) -> Iterator[Law]:
         return iter(self.laws)
