@@ -245,7 +245,7 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                     acc = [f.splat(v, n) for v in starts]
                 rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, shape[axis])]
                 while len(rows) > 1:
-                    pairs = [combine.emit(ev, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+                    pairs = [_joined(roots, combine, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
                     rows = pairs + rows[len(pairs) * 2 :]
                 acc = rows[0]
             else:
@@ -258,7 +258,7 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                     first, low = items(Coordinate(ZERO, 0, 1, loop)), 1
                 with f.loop(low, count, 1, first) as state, ev.scope():
                     position = Coordinate(state.index, 0, 1, loop)
-                    state.next = combine.emit(ev, list(state.values), items(position))
+                    state.next = _joined(roots, combine, list(state.values), items(position))
                 acc = list(state.results)
             if rest is not None:
                 here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
@@ -273,6 +273,15 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
         is_short = static and shape[axis] * sum(cost(source) for source in sources) <= UNROLLED // 2
         vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
     return []
+
+
+def _joined(roots: Roots, combine: Combine, left: list[V], right: list[V]) -> list[V]:
+    """What the region makes of both; of the largest of zeros of both signs, which a reduction leaves open, either."""
+    if combine.kind not in _EXTREMES:
+        return combine.emit(roots.ev, left, right)
+    f, (a,), (b,) = roots.ev.f, left, right
+    kept, other = (a, a) if _propagates(combine.kind) else (b, a)  # where that is NaN, the other one
+    return [f.select(f.fcmp("uno", kept, kept), other, larger(f, a, b, _EXTREMES[combine.kind] < 0))]
 
 
 def scan(roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
