@@ -27,21 +27,24 @@ FAST_FACTOR = 80.0
 
 
 def propagate(graph: jn.Graph, *arrays: Array, numerics: str = "strict") -> dict[int, Node]:
-    """Value and interval of every symbol of a finished graph, by symbol id."""
+    """Value and interval of every symbol that the outputs of a finished graph need, by symbol id."""
     twin = jn.Graph(graph.name, semantics=graph.rules, policy=graph.policy)
     for holds in graph.checks:
         twin.shape_checks.add(*holds)
+    needed = {symbol.id for symbol in graph.outputs}
+    for symbol in reversed(graph.symbols):
+        if symbol.id in needed:
+            needed.update([operand.id for operand in symbol.inputs])
+    live = [symbol for symbol in graph.symbols if symbol.id in needed or symbol.op.name == "input"]
     copies: dict[int, Any] = {}
-    for symbol in graph.symbols:
+    for symbol in live:
         copies[symbol.id] = twin.adopt(symbol, [copies[operand.id] for operand in symbol.inputs])
     twin.output(*copies.values())
     _, dims = bind_inputs(graph, arrays)
     nodes: dict[int, Node] = {}
     with np.errstate(all="ignore"):
         values = jn.evaluate(twin, *arrays)
-        for symbol, value in zip(
-            graph.symbols, values if isinstance(values, tuple) else (values,), strict=True
-        ):
+        for symbol, value in zip(live, values if isinstance(values, tuple) else (values,), strict=True):
             attrs = {name: sized(entry, dims) for name, entry in symbol.attrs.items()}
             operands = [nodes[i.id] for i in symbol.inputs]
             node = nodes[symbol.id] = Node(symbol, value, operands, attrs, numerics == "fast")

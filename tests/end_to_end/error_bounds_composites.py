@@ -83,7 +83,7 @@ def squares(node: Node, distance: Array, error: Array, axes: tuple[int, ...]) ->
     total = np.sum(distance * distance, axes, keepdims=True)
     own = unit(node.dtype) * (2 * count_of(node, axes) + 8) * total
     if node.dtype.name != "float64":
-        own = np.where(total < 1e37, own + 1e-37, np.inf)  # squares beyond float32 overflow
+        own = own + 1e-37
     return total, np.sum(2 * np.abs(distance) * error + error * error, axes, keepdims=True) + own
 
 
