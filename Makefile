@@ -2,6 +2,7 @@
 #   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
 #   make test       ruff, mypy and the tests without the slow ones
 #   make test-all   the same with the slow ones
+#   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, libdevice, tt_ops
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
@@ -23,8 +24,9 @@ WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS)
 BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
+MUTANTS ?=
 
-.PHONY: help venv demo docs tt-ops test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
+.PHONY: help venv demo docs tt-ops mutants test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -51,6 +53,9 @@ docs: venv
 
 tt-ops: venv
 	$(RUN) docs/tt_ops.py --conformance
+
+mutants: venv
+	$(RUN) -m tests.mutation $(MUTANTS)
 
 lint: venv
 	$(RUN) -m ruff check .

@@ -1,0 +1,206 @@
+"""Mutants of PTX texts: one synchronising instruction deleted, swapped with its neighbour, or given a wrong operand."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+SYNCHRONISING = re.compile(
+    r"^(@\S+\s+)?(bar(rier)?\.|mbarrier\.|fence\.|membar|wgmma\.(fence|commit|wait)|cp\.async\.(bulk\.)?(commit|wait)|setmaxnreg"
+    r"|shfl\.sync|elect\.sync)"
+)
+COUNTED_COPY = re.compile(r"complete_tx::bytes")
+"""A copy that an mbarrier counts: its mbarrier is a synchronising operand."""
+OF_REGISTERS = re.compile(r"shfl|elect|setmaxnreg")
+"""Instructions that memory has no part in."""
+ACCESS = re.compile(r"^(@\S+\s+)?(ld\.(shared|global)|st\.|atom|red\.|ldmatrix|stmatrix|cp\.|wgmma\.)")
+EDGE = re.compile(r"^(\S+:$|@\S+\s+bra|bra|ret|exit)")
+REGISTER = re.compile(r"%[a-z]+\d+|\b(?:on|off|da|db|done)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An instruction, or a block of inline assembly that polls, with its lines (first, behind the last) in the text."""
+
+    text: str
+    first: int
+    end: int
+
+    @property
+    def opcode(self) -> str:
+        words = re.sub(r"^@\S+\s+", "", self.text).split()[0].rstrip(";")
+        return ".".join(re.sub(r"\.(shared(::cta)?|b64|sync|aligned|cta)\b", "", words).split(".")[:4])
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """name: the opcode, which one of these it is in the text (from 1), and what was done to it. kind: the same without the
+    number; line: of the instruction, from 1."""
+
+    name: str
+    kind: str
+    line: int
+    text: str
+
+
+def units_of(lines: list[str]) -> list[Unit]:
+    """What the text consists of, behind the declarations."""
+    found, place = [], 0
+    while place < len(lines):
+        text = lines[place].strip()
+        end = place + 1
+        if text == "{" and place + 2 < len(lines) and "done" in lines[place + 1]:  # a loop that polls
+            end = next(at for at in range(place, len(lines)) if lines[at].strip() == "}") + 1
+            text = next(each.strip() for each in lines[place:end] if "try_wait" in each)
+        if text and not text.startswith(("//", ".")):
+            found.append(Unit(text, place, end))
+        place = end
+    return found
+
+
+def mutants_of(text: str) -> Iterator[Mutant]:
+    """All mutants of a PTX text, each with another text."""
+    lines = text.split("\n")
+    units = units_of(lines)
+    counts: Counter[str] = Counter()
+    seen = {text}
+    threads = int(found[1]) if (found := re.search(r"\.reqntid (\d+)", text)) else 0
+    for index, unit in enumerate(units):
+        if not SYNCHRONISING.match(unit.text) and not COUNTED_COPY.search(unit.text):
+            continue
+        counts[unit.opcode] += 1
+        for what, mutated in _variants(lines, units, index, threads):
+            made = "\n".join(mutated)
+            if made not in seen:
+                seen.add(made)
+                kind = f"{unit.opcode} {what}"
+                yield Mutant(f"{unit.opcode} #{counts[unit.opcode]} {what}", kind, unit.first + 1, made)
+
+
+def _variants(lines: list[str], units: list[Unit], index: int, threads: int) -> Iterator[tuple[str, list[str]]]:
+    unit = units[index]
+    if not COUNTED_COPY.search(unit.text):
+        yield "deleted", [*lines[: unit.first], *lines[unit.end :]]
+        if not OF_REGISTERS.search(unit.text):
+            yield from _swaps(lines, units, index)
+    values = _constants(lines, unit.first)
+    for what, change in _operands(unit.text, values, threads):
+        block = [change(each) if each.strip() == unit.text else each for each in lines[unit.first : unit.end]]
+        yield what, [*lines[: unit.first], *block, *lines[unit.end :]]
+
+
+def _swaps(lines: list[str], units: list[Unit], index: int) -> Iterator[tuple[str, list[str]]]:
+    """The instruction and the nearest access or synchronising one before it, or after it, in the other order."""
+    for step, what in ((-1, "swapped with the one before"), (1, "swapped with the next")):
+        between = []
+        at = index + step
+        while 0 <= at < len(units) and not EDGE.match(units[at].text):
+            synchronises = SYNCHRONISING.match(units[at].text) and not OF_REGISTERS.search(units[at].text)
+            if synchronises or ACCESS.match(units[at].text):
+                first, second = (units[at], units[index]) if step < 0 else (units[index], units[at])
+                moved = _moved(lines, first, second, between)
+                if moved is not None:
+                    yield what, moved
+                break
+            between.append(units[at])
+            at += step
+
+
+def _moved(lines: list[str], first: Unit, second: Unit, between: list[Unit]) -> list[str] | None:
+    """The text with these two in the other order, if what is computed between them allows it."""
+    inner = set(REGISTER.findall(" ".join(each.text for each in between)))
+    one, two = (set(REGISTER.findall(each.text)) for each in (first, second))
+    rest = lines[first.end : second.first]
+    a, b = lines[first.first : first.end], lines[second.first : second.end]
+    if one & two:
+        return None
+    if not two & inner:
+        return [*lines[: first.first], *b, *a, *rest, *lines[second.end :]]
+    if not one & inner:
+        return [*lines[: first.first], *rest, *b, *a, *lines[second.end :]]
+    return None
+
+
+def _constants(lines: list[str], place: int) -> Callable[[str], int | None]:
+    """What a register holds that a line before sets to a constant."""
+
+    def value(operand: str) -> int | None:
+        if re.fullmatch(r"-?\d+", operand):
+            return int(operand)
+        for line in reversed(lines[:place]):
+            if found := re.search(rf"\bmov\.[bu]\d+\s+{re.escape(operand)}, (-?\d+);", line):
+                return int(found[1])
+        return None
+
+    return value
+
+
+Change = Callable[[str], str]
+
+
+def _operands(text: str, value: Callable[[str], int | None], threads: int) -> Iterator[tuple[str, Change]]:
+    """Wrong operands of an instruction: what is wrong, and how to write it."""
+
+    def put(pattern: str, new: str) -> Change:
+        return lambda line: re.sub(pattern, new, line, count=1)
+
+    def last(operand: int) -> Change:
+        return put(r"(%\w+|-?\d+)\s*;\s*$", f"{operand};")
+
+    opcode = re.sub(r"^@\S+\s+", "", text).split()[0]
+    tail = re.search(r"([^,\s\]]+)\s*;\s*$", text)
+    operand = value(tail[1]) if tail else None
+    if opcode == "bar.sync":
+        yield "on another barrier", put(r"(bar\.sync\s+)\d+", r"\g<1>7")
+        if "," in text and operand is not None:
+            yield "with more threads", last(operand + 32)
+            yield "with fewer threads", last(operand - 32)
+        elif threads > 32:
+            yield "with fewer threads", put(r";\s*$", f", {threads - 32};")
+    elif opcode == "bar.warp.sync" or opcode.startswith("shfl.sync"):
+        yield "of half the lanes", last(0xFFFF)
+    elif "wait_group" in opcode and operand is not None:
+        yield "for one group less", last(operand + 1)
+        if "bulk" in opcode and not opcode.endswith(".read"):
+            yield "for reads only", put("wait_group", "wait_group.read")
+    elif opcode.startswith("fence.proxy.async"):
+        yield "of another proxy", put(r"fence\.\S+;", "fence.proxy.alias;")
+        yield "of another space", put(r"fence\.\S+;", "fence.proxy.async.global;")
+        yield "without the proxy", put(r"fence\.\S+;", "fence.acq_rel.cta;")
+    elif opcode.startswith("fence.mbarrier_init"):
+        yield "of ordinary accesses", put(r"fence\.\S+;", "fence.acq_rel.cta;")
+    elif opcode.startswith("mbarrier.init"):
+        if operand is not None:
+            yield "with a larger count", last(operand + 1)
+            if operand > 1:
+                yield "with a smaller count", last(operand - 1)
+        yield "elsewhere", _other_object
+    elif opcode.startswith("mbarrier.arrive"):
+        yield "at another mbarrier", _other_object
+        if "expect_tx" in opcode and operand is not None:
+            yield "with fewer bytes", last(operand - 16)
+            yield "with half the bytes", last(operand // 2)
+            yield "with more bytes", last(operand + 16)
+    elif opcode.startswith("mbarrier.try_wait"):
+        yield "at another mbarrier", _other_object
+        flipped = r".reg .b32 other; xor.b32 other, \1, 1;\nmbarrier.try_wait\2, other;"
+        yield "with the other parity", put(r"mbarrier\.try_wait(?=.*, (\S+);)(.*), \S+;", flipped)
+    elif opcode.startswith("mbarrier.inval"):
+        yield "elsewhere", _other_object
+    elif opcode.startswith("setmaxnreg") and operand is not None:
+        yield "with more registers", last(operand + 8)
+    elif COUNTED_COPY.search(text):
+        yield "at another mbarrier", _other_object
+
+
+def _other_object(line: str) -> str:
+    """The last address in brackets 8 bytes further."""
+    start, end = line.rindex("["), line.rindex("]")
+    return f"{line[:end]}+8{line[end:]}" if "+" not in line[start:end] else _further(line, start, end)
+
+
+def _further(line: str, start: int, end: int) -> str:
+    base, offset = line[start + 1 : end].split("+")
+    return f"{line[: start + 1]}{base}+{int(offset) + 8}{line[end:]}"
