@@ -5,6 +5,7 @@
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, libdevice, tt_ops
+#   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
 #   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
 #   make bench      benchmarks side by side with the peers, as ratios
@@ -26,7 +27,7 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 
-.PHONY: help venv demo docs tt-ops mutants test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
+.PHONY: help venv demo docs accuracy tt-ops mutants test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -50,6 +51,12 @@ docs: venv
 	$(RUN) docs/stubs.py
 	$(RUN) docs/libdevice.py
 	$(RUN) docs/tt_ops.py
+
+# A sample first: other dtypes, the simulator and the evaluator. Records of more operands stay.
+accuracy: venv
+	$(RUN) docs/accuracy.py
+	$(RUN) docs/accuracy.py --every
+	$(RUN) docs/generate.py
 
 tt-ops: venv
 	$(RUN) docs/tt_ops.py --conformance

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
+import runpy
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -27,6 +28,7 @@ from joinery.promotion.literals import is_scalar
 from joinery.promotion.result_rules import JOIN_FLOAT, MEAN
 
 DOCS = Path(__file__).resolve().parent
+ERRORS = runpy.run_path(str(DOCS / "measured_errors.py"))
 NOTE = "<!-- Written by docs/generate.py (make docs) from the code. Do not edit. -->"
 
 GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
@@ -44,7 +46,7 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("Indexing", ops_structural.INDEXING),
     ("Composites", ops_structural.COMPOSITES),
     ("Sources", ops_structural.SOURCES),
-    ("Approximations inside composites", ops_elementwise.APPROXIMATE),
+    ("Approximations inside composites", ops_elementwise.PARTS),
 )
 
 # How a row is reached when its public name is another one.
@@ -180,8 +182,6 @@ def facts(row: OpDef) -> list[str]:
     onnx = f"{row.onnx[0]} ({row.onnx[1]})" if row.onnx else "–"
     like = numpy_name(row.name)
     shape = "as x" if row.arity == 1 and row.shape.__name__ == "elementwise" else SHAPES[row.shape.__name__]
-    rounds = "any_dtype" not in row.traits or "rounding" in row.attrs
-    floats = rounds and "float" in kinds(row) and row.promote.name not in ("JOIN_TO_BOOL", "POSITION")
     return [
         f"`{row.name}`",
         f"`{operator}`" if operator else "",
@@ -190,11 +190,11 @@ def facts(row: OpDef) -> list[str]:
         shape,
         f"`{like}`" if like else "–",
         onnx,
-        f"{row.ulp:g}" if floats else "–",
+        ERRORS["error"](row, "float" in kinds(row)),
     ]
 
 
-HEADER = ("op", "operator", "computes with", "result", "shape", "NumPy", "ONNX (version)", "ulp")
+HEADER = ("op", "operator", "computes with", "result", "shape", "NumPy", "ONNX (version)", "error")
 
 
 def definition(row: OpDef) -> str:
@@ -230,8 +230,7 @@ Every operation of a graph is a row of the op table (`graph/ops.py`). The column
 - **shape**: "broadcast" is NumPy's rule; a symbolic size is never taken for 1, and sizes that cannot be proven equal are
   an error or a check at launch, never a guess.
 - **NumPy**: the function of the same meaning. Dtypes follow joinery's promotion, not NumPy's.
-- **ONNX**: the operator of the same meaning and the first version of it that means the same.
-- **ulp**: the largest error of compiled code in units in the last place of the result dtype; 0.5 is correctly rounded.
+- **ONNX**: the operator of the same meaning and its first such version. **error**: of compiled code, [see below](#errors).
 
 Operands are symbols, NumPy arrays (strong: they promote) or scalars of Python or NumPy (weak: they take the tensor's dtype
 where their kind allows it; rule set "numpy" takes NumPy scalars for strong). Integers wrap. Division by zero, shifts beyond
@@ -259,6 +258,7 @@ def ops_page() -> str:
             like = numpy_name(name)
             alike = f" (NumPy: `{like}`)" if like else ""
             parts.append(f"**`{signature(function, name)}`**{alike}:\n{prose(function.__doc__ or '')}")
+    parts += [ERRORS["INTRO"].strip(), table(ERRORS["HEADER"], ERRORS["measured"]())]
     return "\n\n".join(parts) + "\n"
 
 

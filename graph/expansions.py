@@ -55,16 +55,20 @@ def _mean(x: Symbol, axes: tuple[int, ...], keepdims: bool) -> Symbol:
 def softmax(symbol: Symbol, x: Symbol) -> Symbol:
     x = _cast(x, accumulator(symbol.dtype))
     axes = (symbol.attrs["axis"],)
-    powers = _apply("exp_approximate", _apply("sub", x, _reduce("reduce_max", x, axes)))
+    powers = _apply("exp_shifted", x, _reduce("reduce_max", x, axes))
     return _cast(_apply("div_approximate", powers, _reduce("reduce_sum", powers, axes)), symbol.dtype)
 
 
 def logsoftmax(symbol: Symbol, x: Symbol) -> Symbol:
+    """x - max - log(count of max + sum of the others' weights), whose two terms have one sign. log1p keeps what a largest
+    element that stands alone leaves to the others."""
     x = _cast(x, accumulator(symbol.dtype))
     axes = (symbol.attrs["axis"],)
-    shifted = _apply("sub", x, _reduce("reduce_max", x, axes))
-    total = _reduce("reduce_sum", _apply("exp", shifted), axes)
-    return _cast(_apply("sub", shifted, _apply("log", total)), symbol.dtype)
+    top = _reduce("reduce_max", x, axes)
+    others = _reduce("reduce_sum", _apply("where", _apply("less", x, top), _apply("exp_shifted", x, top), 0.0), axes)
+    ties = _reduce("reduce_sum", _apply("where", _apply("less", x, top), 0.0, 1.0), axes)
+    total = _apply("add", _apply("div", others, _apply("exp_shifted", top, top)), _apply("sub", ties, 1.0))
+    return _cast(_apply("sub", _apply("sub", x, top), _apply("log1p", total)), symbol.dtype)
 
 
 def logsumexp(symbol: Symbol, x: Symbol) -> Symbol:
@@ -92,22 +96,16 @@ def var(symbol: Symbol, x: Symbol) -> Symbol:
     return _cast(_apply("div", total, _count(x, axes, symbol.attrs["correction"])), symbol.dtype)
 
 
+_GELU = {"none": "x_phi", "tanh": "x_sigmoid_tanh", "quick": "x_sigmoid_quick"}
+
+
 def gelu(symbol: Symbol, x: Symbol) -> Symbol:
     x = _cast(x, accumulator(symbol.dtype))
-    approximate = symbol.attrs["approximate"]
-    if approximate == "quick":
-        return _cast(_apply("mul", x, _apply("sigmoid", _apply("mul", x, 1.702))), symbol.dtype)
-    if approximate == "tanh":
-        cubic = _apply("add", _apply("mul", _apply("mul", x, x), 0.044715), 1.0)
-        inner = _apply("tanh", _apply("mul", _apply("mul", x, math.sqrt(2 / math.pi)), cubic))
-    else:
-        inner = _apply("erf_approximate", _apply("mul", x, math.sqrt(0.5)))
-    return _cast(_apply("mul", _apply("mul", x, 0.5), _apply("add", inner, 1.0)), symbol.dtype)
+    return _cast(_apply(_GELU[symbol.attrs["approximate"]], x), symbol.dtype)
 
 
 def silu(symbol: Symbol, x: Symbol) -> Symbol:
-    x = _cast(x, accumulator(symbol.dtype))
-    return _cast(_apply("mul", x, _apply("sigmoid", x)), symbol.dtype)
+    return _cast(_apply("x_sigmoid", _cast(x, accumulator(symbol.dtype))), symbol.dtype)
 
 
 def layer_norm(symbol: Symbol, x: Symbol, *vectors: Symbol) -> Symbol:

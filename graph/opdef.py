@@ -41,7 +41,9 @@ class OpDef:
         expand: for composites: (symbol, *operands) → the same value from primitive ops, on the operands' graph.
         traits: of "commutative", "associative", "idempotent", "any_dtype" (moves values without looking at them) and
             "internal" (no public function: for expansions of composites).
-        ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded.
+        ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded. Infinite
+            where `bound` says what holds instead. What was measured is in docs/accuracy.json.
+        bound: the absolute error of a result in terms of its operands (docs/ops.md explains the letters), or "".
         onnx: (op type, version it exists since) of the ONNX op of the same meaning, or None.
     """
 
@@ -59,6 +61,7 @@ class OpDef:
     traits: frozenset[str] = frozenset()
     ulp: float = 0.5
     onnx: tuple[str, int] | None = None
+    bound: str = ""
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -24,7 +24,7 @@ Otherwise it names an emitter of `lowering/tile/scalar.py`:
 Rows with the trait "internal" are what expansions of composites use where the composite's own tolerance allows it; they have
 no public function:
 
-    @exp_approximate  @erf_approximate  @div_approximate   (float)
+    @exp_shifted  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh  @div_approximate   (float)
 """
 
 from __future__ import annotations
@@ -225,16 +225,20 @@ TYPE_CHANGES = (
 ACTIVATIONS = (
     _row("relu", 1, "max(x, 0); NaN stays NaN, -0.0 becomes 0.0.", JOIN, _numbers("@relu", "@relu", "@identity", "@identity"),
          traits="idempotent", onnx=("Relu", 14)),
-    _math("sigmoid", "1 / (1 + exp(-x)).", ("Sigmoid", 13), emit="@sigmoid"),
+    _math("sigmoid", "1 / (1 + exp(-x)).", ("Sigmoid", 13), emit="@sigmoid", ulp=3),
 )  # fmt: skip
 
-APPROXIMATE = (
-    _math("exp_approximate", "e ** x with a relative error of 3e-7, 0 where that is below 2 ** -126. Composites use it.",
-          ulp=8, emit="@exp_approximate", traits="internal"),
-    _math("erf_approximate", "The error function with an absolute error of 5e-7. Composites use it.",
-          ulp=8, emit="@erf_approximate", traits="internal"),
+PARTS = (
+    _row("exp_shifted", 2, "e ** (x - y) times a number that depends on y alone, for x <= y: in float32 up to |y| = 2 ** 20 "
+         "2 ** 64 e ** x / 2 ** round(y log2 e), so that no difference is rounded. Softmax divides such numbers by their sum.",
+         JOIN_FLOAT, _emit(float="@exp_shifted"), ulp=2, traits="internal"),
+    _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 at -infinity.", emit="@x_phi", ulp=7, traits="internal"),
+    _math("x_sigmoid", "x · sigmoid(x); -0 at -infinity.", emit="@x_sigmoid", ulp=4, traits="internal"),
+    _math("x_sigmoid_quick", "x · sigmoid(1.702 x); -0 at -infinity.", emit="@x_sigmoid_quick", ulp=4, traits="internal"),
+    _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³)); -0 at -infinity.", emit="@x_sigmoid_tanh", ulp=4,
+          traits="internal"),
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal"),
 )  # fmt: skip
 
-ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS, *APPROXIMATE)
+ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS, *PARTS)

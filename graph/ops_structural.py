@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..promotion.result_rules import EXPLICIT, JOIN, JOIN_FLOAT, MEAN, SAME, ResultRule
 from . import demands, expansions, shape
 from .opdef import CONTRACT, INDEXED, POSITION, VARIADIC, Demand, OpDef, OpKind, ShapeFunction
@@ -23,11 +25,12 @@ def _row(
     traits: str = "",
     ulp: float = 0.5,
     onnx: tuple[str, int] | None = None,
+    bound: str = "",
 ) -> OpDef:
     expand = getattr(expansions, name) if kind == "composite" else None
     return OpDef(
         name, kind, arity, doc, promote, infer, attrs=attrs, demand=demand, dunder=dunder, expand=expand,
-        traits=frozenset(traits.split()), ulp=ulp, onnx=onnx,
+        traits=frozenset(traits.split()), ulp=math.inf if bound else ulp, onnx=onnx, bound=bound,
     )  # fmt: skip
 
 
@@ -44,9 +47,9 @@ SOURCES = (
 REDUCTIONS = (
     _row("reduce_sum", "reduce", 1, "The sum over `axes`, accumulated in the operand's dtype; 0 of nothing. "
          "A sum of zeros may be 0.0 or -0.0.", SAME,
-         shape.reduction, _REDUCTION, ulp=2.0, onnx=("ReduceSum", 13)),
+         shape.reduction, _REDUCTION, bound="(n + 2) ε Σ|x|", onnx=("ReduceSum", 13)),
     _row("reduce_prod", "reduce", 1, "The product over `axes`, accumulated in the operand's dtype; 1 of nothing.", SAME,
-         shape.reduction, _REDUCTION, ulp=2.0, onnx=("ReduceProd", 18)),
+         shape.reduction, _REDUCTION, bound="2 n ε |Πx|", onnx=("ReduceProd", 18)),
     _row("reduce_max", "reduce", 1, "The largest element over `axes`; NaN if there is one. "
          "Of zeros of both signs it may be either.", SAME, shape.reduction, _REDUCTION,
          demand=demands.elements, onnx=("ReduceMax", 18)),
@@ -61,15 +64,16 @@ REDUCTIONS = (
 
 SCANS = (
     _row("cumsum", "scan", 1, "Running sums along `axis`, in the operand's dtype; `exclusive` leaves the element itself "
-         "out, `reverse` starts at the end.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"), ulp=2.0,
-         onnx=("CumSum", 14)),
+         "out, `reverse` starts at the end.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"),
+         bound="(n + 2) ε Σ|x|", onnx=("CumSum", 14)),
 )  # fmt: skip
 
 CONTRACTIONS = (
     _row("matmul", "contract", 2,
          "(…, M, K) @ (…, K, N) → (…, M, N), batch axes broadcast. Sums are accumulated in `accumulate` and rounded once; "
          'precision "tf32" rounds float32 operands to 10 mantissa bits first.', CONTRACT, shape.matmul,
-         ("accumulate", "precision"), demand=demands.product, dunder="matmul", ulp=2.0, onnx=("MatMul", 13)),
+         ("accumulate", "precision"), demand=demands.product, dunder="matmul", bound="(n + 4) ε Σ|a b|",
+         onnx=("MatMul", 13)),
 )  # fmt: skip
 
 VIEWS = (
@@ -103,28 +107,29 @@ INDEXING = (
 
 COMPOSITES = (
     _row("softmax", "composite", 1, "exp(x - max) / sum(exp(x - max)) along `axis`.", JOIN_FLOAT, shape.along_axis, ("axis",),
-         ulp=4.0, onnx=("Softmax", 13)),
+         bound="(n + 12) ε/2 |y|", onnx=("Softmax", 13)),
     _row("logsoftmax", "composite", 1, "log(softmax(x)) along `axis`, without leaving the log domain.", JOIN_FLOAT,
-         shape.along_axis, ("axis",), ulp=4.0, onnx=("LogSoftmax", 13)),
+         shape.along_axis, ("axis",), bound="(n + 16) ε/2 |y|", onnx=("LogSoftmax", 13)),
     _row("logsumexp", "composite", 1, "log(sum(exp(x))) over `axes`; -inf where all elements are -inf.", JOIN_FLOAT,
          shape.reduction, _REDUCTION, ulp=4.0, onnx=("ReduceLogSumExp", 18)),
     _row("mean", "composite", 1, "sum(x) / count over `axes`; of bools and integers in float32. "
          "The sum is one of float32 (of float64 for float64): infinite beyond its largest number.", MEAN, shape.reduction,
-         _REDUCTION, ulp=2.0, onnx=("ReduceMean", 18)),
+         _REDUCTION, bound="(n + 6) ε/2 Σ|x| / n", onnx=("ReduceMean", 18)),
     _row("var", "composite", 1,
          "sum((x - mean)²) / (count - correction) over `axes`, in two passes. "
          "Sums, differences and squares have the range of float32 (float64 for float64), as the sum of `mean`.", MEAN,
-         shape.reduction, (*_REDUCTION, "correction"), ulp=4.0),
-    _row("gelu", "composite", 1, 'x · Φ(x): "none" by erf, "tanh" and "quick" (x · sigmoid(1.702 x)) approximate it.',
-         JOIN_FLOAT, shape.same, ("approximate",), ulp=4.0, onnx=("Gelu", 20)),
+         shape.reduction, (*_REDUCTION, "correction"), bound="(n + 8) ε y + 2 m Σ|x - mean| / n + m²"),
+    _row("gelu", "composite", 1, 'x · Φ(x); "tanh" and "quick" (x · sigmoid(1.702 x)) approximate it.',
+         JOIN_FLOAT, shape.same, ("approximate",), ulp=7.0, onnx=("Gelu", 20)),
     _row("silu", "composite", 1, "x · sigmoid(x).", JOIN_FLOAT, shape.same, (), ulp=4.0),
     _row("layer_norm", "composite", VARIADIC,
          "(x - mean) / √(var + epsilon) · scale + bias over the last axis; operands x, [scale], [bias]. Mean and variance as "
          "`mean` and `var`, so values near the largest number give NaN.", JOIN_FLOAT,
-         shape.normalization, ("epsilon", "has_scale", "has_bias"), ulp=4.0, onnx=("LayerNormalization", 17)),
+         shape.normalization, ("epsilon", "has_scale", "has_bias"), bound="(2 n + 20) ε |y| + 2 m (1 + 2|y|) / √var",
+         onnx=("LayerNormalization", 17)),
     _row("rms_norm", "composite", VARIADIC, "x / √(mean(x²) + epsilon) · scale over the last axis; operands x, [scale]. "
          "Squares beyond the largest float32 (float64) are infinite, and the quotients 0.",
-         JOIN_FLOAT, shape.normalization, ("epsilon", "has_scale"), ulp=4.0, onnx=("RMSNormalization", 23)),
+         JOIN_FLOAT, shape.normalization, ("epsilon", "has_scale"), bound="(2 n + 20) ε |y|", onnx=("RMSNormalization", 23)),
 )  # fmt: skip
 
 ROWS = (

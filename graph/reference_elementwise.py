@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..promotion.dtype import DType
+from .reference_activations import logistic, two_sum, x_phi, x_sigmoid, x_sigmoid_quick, x_sigmoid_tanh
 from .reference_numerics import Array, bitcast, convert, double, to_dtype, working
 from .reference_registry import BoundSymbol, row
 
@@ -265,11 +266,6 @@ def _erf(values: Array) -> Array:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(values), np.float64)
 
 
-def logistic(values: Array) -> Array:
-    """1 / (1 + exp(-x)) in float64; exp overflows to infinity, which gives the right limit 0."""
-    return 1.0 / (1.0 + np.exp(-values))
-
-
 _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
@@ -287,9 +283,23 @@ _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": logistic,
-    "exp_approximate": np.exp,
-    "erf_approximate": _erf,
+    "x_phi": x_phi,
+    "x_sigmoid": x_sigmoid,
+    "x_sigmoid_quick": x_sigmoid_quick,
+    "x_sigmoid_tanh": x_sigmoid_tanh,
 }
+
+
+@row("exp_shifted")
+def exp_shifted(symbol: BoundSymbol, *arrays: Array) -> Array:
+    x, top = [double(array) for array in arrays]
+    if symbol.dtype.name == "float64":
+        high, low = two_sum(x, -top)
+        return to_dtype(np.exp(high) * np.where(np.isfinite(low), 1 + low, 1.0), symbol.dtype)
+    near = np.abs(top) <= 2.0**20
+    turns = np.rint(np.where(near, top, 0.0) * float(np.float32(math.log2(math.e)))) - 64
+    exponent = np.maximum(x - np.where(near, 0.0, top), (turns - 126) * math.log(2)) - turns * math.log(2)
+    return to_dtype(np.exp(exponent), symbol.dtype)
 
 
 def _elementary(name: str, function: Callable[[Array], Array]) -> None:

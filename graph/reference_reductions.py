@@ -15,7 +15,8 @@ import numpy as np
 
 from ..promotion.dtype import DType, float32
 from ..promotion.errors import UnsupportedError, UserError
-from .reference_elementwise import larger, logistic, smaller
+from .reference_activations import GELU, two_sum, x_sigmoid
+from .reference_elementwise import larger, smaller
 from .reference_numerics import Array, double, in_range, round_tensor_float32, to_dtype, working
 from .reference_registry import BoundSymbol, row
 
@@ -144,7 +145,7 @@ def softmax(symbol: BoundSymbol, a: Array) -> Array:
     axis = symbol.attrs["axis"]
     if x.shape[axis] == 0:
         return to_dtype(x, symbol.dtype)
-    weights = np.exp(x - np.max(x, axis, keepdims=True))
+    weights = _weights(x, np.max(x, axis, keepdims=True))
     return to_dtype(weights / np.sum(weights, axis, keepdims=True), symbol.dtype)
 
 
@@ -154,8 +155,17 @@ def logsoftmax(symbol: BoundSymbol, a: Array) -> Array:
     axis = symbol.attrs["axis"]
     if x.shape[axis] == 0:
         return to_dtype(x, symbol.dtype)
-    shifted = x - np.max(x, axis, keepdims=True)
-    return to_dtype(shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True)), symbol.dtype)
+    top = np.max(x, axis, keepdims=True)
+    others = np.sum(np.where(x < top, _weights(x, top), 0.0), axis, keepdims=True)
+    ties = np.sum(np.where(x < top, 0.0, 1.0), axis, keepdims=True)
+    nothing = top - top  # NaN where the largest element is no number that weights can be compared with
+    return to_dtype(x - top - np.log1p(others + (ties - 1.0) + nothing), symbol.dtype)
+
+
+def _weights(x: Array, top: Array) -> Array:
+    """exp(x - top). What the difference loses is added back."""
+    high, low = two_sum(x, -top)
+    return np.asarray(np.exp(high) * np.where(np.isfinite(low), 1.0 + low, 1.0))
 
 
 @row("logsumexp")
@@ -199,24 +209,15 @@ def variance(symbol: BoundSymbol, a: Array) -> Array:
 @row("gelu")
 def gelu(symbol: BoundSymbol, a: Array) -> Array:
     """x Φ(x) ("none"), its tanh approximation ("tanh"), or x sigmoid(1.702 x) ("quick")."""
-    x = double(a)
     approximate = symbol.attrs.get("approximate", "none")
-    if approximate == "tanh":
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
-        return to_dtype(0.5 * x * (1.0 + np.tanh(inner)), symbol.dtype)
-    if approximate == "quick":
-        return to_dtype(x * logistic(1.702 * x), symbol.dtype)
-    if approximate != "none":
+    if approximate not in GELU:
         raise UnsupportedError(f'gelu: approximate={approximate!r}; known: "none", "tanh", "quick"')
-    # erfc, not 1 + erf: it keeps the digits of the negative tail
-    tail = np.asarray(np.frompyfunc(math.erfc, 1, 1)(-x * math.sqrt(0.5)), np.float64)
-    return to_dtype(0.5 * x * tail, symbol.dtype)
+    return to_dtype(GELU[approximate](double(a)), symbol.dtype)
 
 
 @row("silu")
 def silu(symbol: BoundSymbol, a: Array) -> Array:
-    x = double(a)
-    return to_dtype(x * logistic(x), symbol.dtype)
+    return to_dtype(x_sigmoid(double(a)), symbol.dtype)
 
 
 @row("layer_norm")

@@ -39,8 +39,9 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """The laws of a join table: a sequence of `Law`; true when the join itself keeps all of its own. Whether chains of operators
-    decide as one join of all operands is a further law, which has no say in that: `laws["associative by operators"].holds`."""
+    """The laws of a join table: a sequence of `Law`; true when the join itself keeps all of its own. Whether chains of
+    operators decide as one join of all operands is a further law, which has no say in that:
+    `laws["associative by operators"].holds`."""
 
     laws: tuple[Law, ...]
 

@@ -21,7 +21,7 @@ def softmax(x: Any, axis: int = -1) -> Symbol:
 
 
 def logsoftmax(x: Any, axis: int = -1) -> Symbol:
-    """log(softmax(x)) along `axis`, computed as x - max(x) - log(sum(exp(x - max(x))))."""
+    """log(softmax(x)) along `axis`: x - max(x) - log(sum(exp(x - max(x)))), also accurate where it is close to 0."""
     return _along("logsoftmax", x, axis)
 
 
@@ -35,7 +35,8 @@ def _along(op: str, x: Any, axis: int) -> Symbol:
 def gelu(x: Any, approximate: str = "none") -> Symbol:
     """x · Φ(x), Φ the normal distribution function (Hendrycks and Gimpel, 2016).
 
-    approximate: "none" uses erf; "tanh" x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); "quick" x · sigmoid(1.702 x).
+    approximate: "none" is that; "tanh" x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); "quick" x · sigmoid(1.702 x). All keep
+    their relative accuracy down to the smallest results, and are -0 at -infinity, their limit.
     """
     if approximate not in ("none", "tanh", "quick"):
         raise mistake(
@@ -49,7 +50,7 @@ def gelu(x: Any, approximate: str = "none") -> Symbol:
 
 
 def silu(x: Any) -> Symbol:
-    """x · sigmoid(x), also called swish."""
+    """x · sigmoid(x), also called swish; -0 at -infinity, its limit."""
     return apply("silu", x)
 
 
@@ -85,21 +86,20 @@ def celu(x: Symbol, alpha: float = 1.0) -> Symbol:
     return apply("where", apply("greater", x, 0.0), x, negative)
 
 
-def _softplus(x: Symbol) -> Symbol:
+@in_float
+def softplus(x: Symbol) -> Symbol:
+    """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|))."""
     tail = apply("log1p", apply("exp", apply("negate", apply("abs", x))))
     return apply("add", apply("maximum", x, 0.0), tail)
 
 
 @in_float
-def softplus(x: Symbol) -> Symbol:
-    """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|))."""
-    return _softplus(x)
-
-
-@in_float
 def mish(x: Symbol) -> Symbol:
-    """x · tanh(softplus(x)) (Misra, 2019)."""
-    return apply("mul", x, apply("tanh", _softplus(x)))
+    """x · tanh(softplus(x)) (Misra, 2019), as x · n / (n + 2) with n = e^x (e^x + 2), and x · sigmoid(x) far below 0."""
+    power = apply("exp", apply("minimum", x, 20.0))
+    n = apply("mul", power, apply("add", power, 2.0))
+    result = apply("mul", x, apply("div", n, apply("add", n, 2.0)))
+    return apply("where", apply("less", x, -40.0), apply("silu", x), result)
 
 
 @in_float

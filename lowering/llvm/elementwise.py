@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...promotion.errors import UnsupportedError
-from ..tt.fast_math import APPROXIMATE, CONTRACT, SHORT, TAME, WEIGHT, allows
+from ..tt.fast_math import APPROXIMATE, CONTRACT, REDUCED, SHORT, TAME, WEIGHT, allows
 from ..tt.numerics import numpy_dtype
 from ..tt.reproducible import PORTABLE
 from ..tt.types import scalar_type
@@ -288,6 +288,8 @@ CASTS = frozenset(
 
 def math_form(attrs: Mapping[str, Any]) -> Form:
     """Which form of a function an operation asks for."""
+    if REDUCED in attrs:
+        return "reduced"
     if allows(attrs, APPROXIMATE):
         return "approximate"
     if PORTABLE in attrs:

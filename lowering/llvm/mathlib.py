@@ -25,7 +25,7 @@ from .lanes import Lanes
 from .mathlib_fmod import fmod_f32, fmod_f64
 
 Unary = Callable[[Lanes, V], V]
-Form = Literal["accurate", "short", "weight", "approximate", "portable"]
+Form = Literal["accurate", "short", "weight", "approximate", "reduced", "portable"]
 
 REQUIRED_X86_FEATURES = ("f16c", "fma", "sse4.1")
 
@@ -85,6 +85,8 @@ _FLOAT_SHORT: dict[str, Unary] = {
 
 _FLOAT_WEIGHT: dict[str, Unary] = {**_FLOAT_SHORT, "exp": approximate.exp_weight, "exp2": approximate.exp2}
 
+_FLOAT_REDUCED: dict[str, Unary] = {"exp2": f32.exp2_reduced}
+
 _FLOAT_APPROXIMATE: dict[str, Unary] = {
     "exp": approximate.exp,
     "exp2": approximate.exp2,
@@ -115,7 +117,12 @@ _DOUBLE: dict[str, Unary] = {
 }
 
 _NONE: dict[str, Unary] = {}
-_CHEAPER = {"short": _FLOAT_SHORT, "weight": _FLOAT_WEIGHT, "approximate": _FLOAT_APPROXIMATE}
+_CHEAPER = {
+    "short": _FLOAT_SHORT,
+    "weight": _FLOAT_WEIGHT,
+    "approximate": _FLOAT_APPROXIMATE,
+    "reduced": _FLOAT_REDUCED,
+}
 UNARY = frozenset({*_COMMON, *_FLOAT})
 BINARY = frozenset({"pow", "copysign", "fmod"})
 MATH_NAMES = UNARY | BINARY | {"fma"}
@@ -142,7 +149,8 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     composites: erf: absolute error below 5e-7, exactly +-1 from 3.72 on; tanh: 6
     ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above (GPUs: accurate);
     sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all. "weight" is "short" but for exp on GPUs,
-    which has a relative error of 2^-22 + |x| 2^-23 up to 0.
+    which has a relative error of 2^-22 + |x| 2^-23 up to 0. "reduced" is exp2 on [-0.55, 0.55]: the polynomial or the
+    instruction alone, within 1 (GPUs: 2) ulp.
     "portable" is "accurate" without the instructions that only some targets have: the same bits on all of them.
     """
     kind = element(x.type)

@@ -100,6 +100,13 @@ def exp2(lane: Lanes, x: V) -> V:
     return _scale(lane, lane.poly(r, table.EXP2_32), lane.bits(shifted))
 
 
+def exp2_reduced(lane: Lanes, x: V) -> V:
+    """2^x for |x| <= 0.55; NaN stays."""
+    if lane.is_ptx:
+        return lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.ftz.f", [x], lane.type)
+    return lane.poly(x, table.EXP2_32)
+
+
 def expm1(lane: Lanes, x: V) -> V:
     clamped = lane.at_least(lane.at_most(x, 88.8), -20.0)
     biased, r = _exp_reduce(lane, clamped, 126.0)

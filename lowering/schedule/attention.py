@@ -52,12 +52,12 @@ def _match(values: Symbol, consumers: Sequence[Sequence[int]], outputs: Collecti
     if probability.op.name not in ("div", "div_approximate") or rank < 2 or len(values.shape) != rank:
         return None
     numerator, denominator = _exact(probability.inputs[0]), _unbroadcast(probability.inputs[1])
-    if numerator.op.name not in ("exp", "exp_approximate") or not _reduces_last(denominator, "reduce_sum", rank):
+    if not _reduces_last(denominator, "reduce_sum", rank):
         return None
     if _exact(denominator.inputs[0]) is not numerator:
         return None
-    difference = _exact(numerator.inputs[0])
-    if difference.op.name != "sub":
+    difference = _exact(numerator.inputs[0]) if numerator.op.name == "exp" else numerator
+    if difference.op.name != ("sub" if numerator.op.name == "exp" else "exp_shifted"):
         return None
     working = {symbol.dtype for symbol in (probability, numerator, denominator, difference)}
     if len(working) > 1 or difference.dtype.name not in ("float32", "float64"):

@@ -266,31 +266,13 @@ def identity(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return operands[0]
 
 
-def _short(b: BlockBuilder, name: str, x: Any) -> OpResult:
-    result = b.unary(name, x)
-    assert isinstance(result, OpResult)
-    result.op.attributes[SHORT] = UnitAttr()
-    return result
-
-
-def exp_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """math.exp in the short form of the back end."""
-    del dtype
-    return _short(b, "math.exp", operands[0])
-
-
 def exp_weight(b: BlockBuilder, x: Any) -> Any:
     """exp of numbers up to 0, for the weights of a sum that is divided by theirs: relative error 2^-22 + |x| 2^-23 on GPUs,
     less elsewhere; 0 below -88."""
-    result = _short(b, "math.exp", x)
-    result.op.attributes[WEIGHT] = UnitAttr()
+    result = b.unary("math.exp", x)
+    assert isinstance(result, OpResult)
+    result.op.attributes |= {SHORT: UnitAttr(), WEIGHT: UnitAttr()}
     return result
-
-
-def erf_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """math.erf in the short form of the back end."""
-    del dtype
-    return _short(b, "math.erf", operands[0])
 
 
 def div_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:

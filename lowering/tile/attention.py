@@ -108,12 +108,10 @@ def find_softmax(nest: Nest, values: Product) -> Softmax | None:
     if body[weights].op not in ("div", "div_approximate"):
         return None
     powers, total = (exact(number) for number in body[weights].operands)
-    if body[powers].op not in ("exp", "exp_approximate"):
-        return None
     if not reduces(total, "sum") or exact(body[total].operands[0]) != powers:
         return None
-    difference = exact(body[powers].operands[0])
-    if body[difference].op != "sub":
+    difference = exact(body[powers].operands[0]) if body[powers].op == "exp" else powers
+    if body[difference].op != ("sub" if body[powers].op == "exp" else "exp_shifted"):
         return None
     if len({body[number].dtype for number in (weights, powers, total, difference)}) > 1:
         return None

@@ -19,6 +19,7 @@ from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UnsupportedError
 from ..tt.builder import BlockBuilder
 from ..tt.types import F32
+from . import activations
 from . import arithmetic as a
 from .blocks import register_type
 from .conversions import bitcast, cast, from_memory, round_tensor_float32, to_memory
@@ -53,8 +54,11 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@trunc_div": {**dict.fromkeys(_INTEGERS, a.trunc_div_integer), "float": a.trunc_div_float},
     "@rem": dict.fromkeys(_INTEGERS, a.rem_integer),
     "@pow": {**dict.fromkeys(_INTEGERS, a.pow_integer), "float": a.pow_float},
-    "@exp_approximate": {"float": a.exp_approximate},
-    "@erf_approximate": {"float": a.erf_approximate},
+    "@exp_shifted": {"float": activations.exp_shifted},
+    "@x_phi": {"float": activations.x_phi},
+    "@x_sigmoid": {"float": activations.x_sigmoid},
+    "@x_sigmoid_quick": {"float": activations.x_sigmoid_quick},
+    "@x_sigmoid_tanh": {"float": activations.x_sigmoid_tanh},
     "@div_approximate": {"float": a.div_approximate},
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
@@ -62,7 +66,10 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
 """Emitters by the name the op table gives them and the kind of the operands. @cast and @bitcast are
 `conversions.py`."""
 
-_WIDENED = frozenset({"@sigmoid", "@floor_div", "@mod", "@trunc_div"})
+_WIDENED = frozenset(
+    {"@sigmoid", "@floor_div", "@mod", "@trunc_div"}
+    | {"@exp_shifted", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh"}
+)
 """Emitters of more than one rounding: 16-bit operands are computed in float32."""
 
 _EXACT = frozenset(

@@ -28,7 +28,10 @@ WEIGHT = "joinery.weight"
 """Unit attribute beside it of exponentials that weight a sum and are divided out again: their absolute error counts."""
 
 TAME = "joinery.tame"
-"""Unit attribute of quotients of numbers from 0 to 1 by numbers from 1 to 2^24 (or of and by NaN)."""
+"""Unit attribute of quotients of numbers from 0 to 2 by numbers from 1 to 2^24 (or of and by NaN)."""
+
+REDUCED = "joinery.reduced"
+"""Unit attribute of `math.exp2` of float32 numbers in [-0.55, 0.55] (or NaN): what is left of an exponent after rounding it."""
 
 _ARITHMETIC = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf"})
 _SUMS = frozenset({"arith.addf", "arith.subf"})
@@ -156,6 +159,6 @@ def _negative(b: BlockBuilder, value: SSAValue) -> SSAValue:
 
 
 __all__ = [
-    "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "SHORT", "TAME", "WEIGHT", "allow_fast_math", "allows",
+    "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "REDUCED", "SHORT", "TAME", "WEIGHT", "allow_fast_math", "allows",
     "contract_products",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from ...promotion.errors import UnsupportedError
 from . import types as t
 from .attributes import enum_name
 from .dialect_atomics import RMW_OPERATIONS
-from .fast_math import SHORT, TAME, WEIGHT
+from .fast_math import REDUCED, SHORT, TAME, WEIGHT
 from .sources import line_of
 
 ORDERED = "joinery.ordered"
@@ -51,7 +51,7 @@ def fix_order(func: Operation) -> None:
     """
     for op in func.walk():
         op.properties.pop("fastmath", None)
-        for mark in (SHORT, WEIGHT, TAME):
+        for mark in (REDUCED, SHORT, WEIGHT, TAME):
             op.attributes.pop(mark, None)
         if op.name.startswith("math.") and op.name not in _SINGLE_ROUNDING:
             op.attributes[PORTABLE] = UnitAttr()

@@ -127,21 +127,11 @@ def rms_norm(node: Node, x: Bound, *factors: Bound) -> Any:
 
 
 def gelu(node: Node, x: Bound) -> Any:
-    value, e = x
-    u = unit(node.dtype)
-    tail = {"none": 6e-7 if u > 2.0**-40 else 1e-14, "tanh": u * (12 * np.abs(value) + 40), "quick": 0.0}
-    own = 0.5 * np.abs(value) * tail[node.attrs["approximate"]]
-    return (
-        2 * e
-        + np.where(np.isfinite(own), own, 0.0)
-        + np.abs(node.wide) * u * (8 * np.abs(value) + 32)
-        + 1e-37
-    )
+    return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 16 + 1e-44
 
 
 def silu(node: Node, x: Bound) -> Any:
-    value, e = x
-    return 2 * e + np.abs(node.wide) * unit(node.dtype) * (8 * np.abs(value) + 32) + 1e-37
+    return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 12 + 1e-44
 
 
 COMPOSITES: dict[str, Callable[..., Any]] = {

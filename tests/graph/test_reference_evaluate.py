@@ -255,7 +255,7 @@ COMPOSITES = {
 @pytest.mark.parametrize("name", COMPOSITES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_expansions_compute_what_composites_mean(name, dtype):
-    """The definition of a composite and its expansion into primitive ops, both evaluated, within the row's ulp."""
+    """The definition of a composite and its expansion into primitive ops, both evaluated."""
     vectors = {"layer_norm": 2, "rms_norm": 1}.get(name, 0)
     g = Graph(
         "g",
@@ -272,7 +272,7 @@ def test_expansions_compute_what_composites_mean(name, dtype):
     assert meant.dtype == expanded.dtype
     meant, expanded = meant.astype(np.float64), expanded.astype(np.float64)
     unit = 2.0**-whole.dtype.mantissa_bits
-    np.testing.assert_allclose(expanded, meant, rtol=whole.op.ulp * 2 * unit, atol=4 * unit)
+    np.testing.assert_allclose(expanded, meant, rtol=8 * unit, atol=4 * unit)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "float16"])
