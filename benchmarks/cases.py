@@ -116,6 +116,23 @@ def softmax(peers: Peers) -> Case:
     return Case("softmax 4096x4096", contenders, with_numpy(wide(x)), 1e-5, Work(2 * x.nbytes))
 
 
+def logsoftmax(peers: Peers) -> Case:
+    x = random(SIDE, SIDE, seed=1)
+
+    def with_numpy(x: np.ndarray) -> np.ndarray:
+        below = x - x.max(axis=1, keepdims=True)
+        return below - np.log(np.exp(below).sum(axis=1, keepdims=True))
+
+    contenders = [
+        *peers.joinery(lambda jn, x: jn.logsoftmax(x, axis=-1), x),
+        *onnx_single(peers, [("LogSoftmax", ["x"], {"axis": -1})], {"x": x}),
+        *peers.torch(lambda torch, x: torch.log_softmax(x, dim=-1), x),
+        *peers.jax(lambda jax, x: jax.nn.log_softmax(x, axis=-1), x),
+        *peers.numpy(with_numpy, x),
+    ]
+    return Case("log softmax 4096x4096", contenders, with_numpy(wide(x)), 1e-5, Work(2 * x.nbytes))
+
+
 def layer_norm(peers: Peers) -> Case:
     x, scale, bias = random(SIDE, SIDE, seed=2), random(SIDE, seed=3), random(SIDE, seed=4)
 
@@ -157,6 +174,21 @@ def gelu(peers: Peers) -> Case:
         *peers.jax(lambda jax, x: jax.nn.gelu(x * scale + bias, approximate=False), x),
     ]
     return Case("gelu(x*w+b) 4096x4096", contenders, with_float64(wide(x)), 1e-5, Work(2 * x.nbytes))
+
+
+def silu(peers: Peers) -> Case:
+    x = random(SIDE, SIDE, seed=5)
+
+    def with_numpy(x: np.ndarray) -> np.ndarray:
+        return x / (1.0 + np.exp(-x))
+
+    contenders = [
+        *peers.joinery(lambda jn, x: jn.silu(x), x),
+        *peers.torch(lambda torch, x: torch.nn.functional.silu(x), x),
+        *peers.jax(lambda jax, x: jax.nn.silu(x), x),
+        *peers.numpy(with_numpy, x),
+    ]
+    return Case("silu 4096x4096", contenders, with_numpy(wide(x)), 1e-5, Work(2 * x.nbytes))
 
 
 def sum_axis_0(peers: Peers) -> Case:
@@ -348,8 +380,10 @@ CASES: dict[str, Callable[[Peers], Case]] = {
     "minilm-8x128": minilm(8, 128),
     "minilm-32x128": minilm(32, 128),
     "softmax": softmax,
+    "log-softmax": logsoftmax,
     "layer-norm": layer_norm,
     "gelu": gelu,
+    "silu": silu,
     "sum-axis-0": sum_axis_0,
     "transpose-add": transpose_add,
     "matmul-256": matmul(256, constant=False),
