@@ -104,6 +104,13 @@ def product_error(node: Node, operand: Node, over: Callable[..., Any], count: in
     return np.asarray(np.where(fine, error, np.where(settled & (exponents < 100), 0.0, np.inf)))
 
 
+def rounds_weights(node: Node) -> bool:
+    """Whether these may be weights of attention, of which the one rounding to 16 bits comes before their division by the sum."""
+    quotients = ("div", "softmax")
+    source = node.symbol.inputs[0].op.name if node.op.name == "cast" else ""
+    return node.dtype.name in ("float16", "bfloat16") and (node.op.name == "softmax" or source in quotients)
+
+
 def contracted(node: Node) -> None:
     a, b = node.inputs
     exact = a.all_exact and b.all_exact
@@ -111,6 +118,9 @@ def contracted(node: Node) -> None:
         return
     sizes = [np.abs(np.where(np.isfinite(operand.wide), operand.wide, 0.0)) for operand in (a, b)]
     errors = [operand.error for operand in (a, b)]
+    if rounds_weights(a):  # before the division, as docs/design/011-numerics.md allows: by as much as the cast itself
+        exact = False
+        errors[0] = errors[0] + a.rounding()
     if node.attrs["precision"] == "tf32":
         exact = False
         errors = [error + size * 2.0**-10 for error, size in zip(errors, sizes, strict=True)]
