@@ -21,6 +21,7 @@ from .lowering.numerics import checked_numerics
 from .lowering.target import HostTarget
 from .promotion.dtype import DType
 from .promotion.errors import InternalError, UserError
+from .promotion.float_modes import default_modes
 from .runtime import artifact_file
 from .runtime.artifact_file import StoredWeight
 from .runtime.cache import CacheOption, CompileCache, cache_of
@@ -30,7 +31,6 @@ from .runtime.host import HostDevice
 from .runtime.layouts import pack
 from .runtime.memory import address, aligned_copy, is_aligned
 from .runtime.model import Model
-from .runtime.modes import default_modes
 
 if TYPE_CHECKING:
     from .lowering.state import OwnStages

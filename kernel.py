@@ -41,8 +41,8 @@ from .lowering.tt.sanitize import sanitize
 from .lowering.tt.text import parse, print_module
 from .lowering.tt.trace import Step
 from .promotion.errors import UnsupportedError, UserError
+from .promotion.float_modes import default_modes
 from .runtime.cache import CacheOption, CompileCache, cache_of
-from .runtime.modes import default_modes
 from .runtime.threads import resolve_threads
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import UserError
+from ..promotion.float_modes import default_modes
 from .errors import describe
 
 Array = npt.NDArray[Any]
@@ -37,8 +38,9 @@ def nearest(value: int | float, dtype: DType) -> float:
 
 def scalar_array(value: bool | int | float, dtype: DType) -> Array:
     """A Python scalar that fits (see `promotion.literals`) as a read-only rank-0 array of `dtype`."""
-    exact: Any = nearest(value, dtype) if dtype.is_float else value
-    array = np.asarray(exact, dtype=np.float64 if dtype.is_float else None).astype(dtype.numpy)
+    with default_modes():  # a caller that flushes denormal numbers would lose them here
+        exact: Any = nearest(value, dtype) if dtype.is_float else value
+        array = np.asarray(exact, dtype=np.float64 if dtype.is_float else None).astype(dtype.numpy)
     array.flags.writeable = False
     return array
 

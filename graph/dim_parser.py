@@ -14,6 +14,8 @@ _MAX_DEPTH = 64
 _MAX_POWER = 64
 _MAX_DIGITS = 40
 _MAX_BITS = 256
+RESERVED = ("min", "max", "floordiv", "mod")
+"""What no dim is called."""
 
 
 def parse_expression(
@@ -121,7 +123,7 @@ class _Parser:
                 values.append(self.sum(depth + 1))
             self.close()
             return self.maximum(*values) if token == "max" else self.minimum(*values)
-        if not (token[0].isalpha() or token[0] == "_"):
+        if not (token[0].isalpha() or token[0] == "_") or token in RESERVED:
             self.fail(f"unexpected {token!r}")
         return self.name(token)
 

@@ -22,16 +22,17 @@ from typing import Literal, NoReturn, TypeAlias
 
 from ..promotion.errors import UserError
 from .dim_bounds import lower
-from .dim_parser import parse_expression
+from .dim_parser import RESERVED, parse_expression
 
 AtomKind = Literal["floordiv", "mod", "max"]
 Extent: TypeAlias = "int | Dim"
 Monomial: TypeAlias = "tuple[tuple[str | Atom, int], ...]"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_RESERVED = ("min", "max", "floordiv", "mod")
 _MAX_POWER = 64
 _MAX_TERMS = 1024
+_MAX_ATOM = 2048
+"""Characters of a factor: nested choices between sizes double it each time."""
 _BOUND_DEPTH = 6
 
 
@@ -50,7 +51,13 @@ class Atom:
         put(self, "kind", kind)
         put(self, "args", args)
         put(self, "_hash", hash((kind, args)))
-        put(self, "_key", (1, str(self)))
+        text = str(self)
+        if len(text) > _MAX_ATOM:
+            raise UserError(
+                f"a size whose {kind} takes {len(text)} characters, more than {_MAX_ATOM}: {text:.60}…; fix: give parts of it "
+                "dims of their own, and state what they equal with joinery.rebind"
+            )
+        put(self, "_key", (1, text))
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"Atom is immutable: cannot set {attribute!r}")
@@ -99,7 +106,7 @@ class Dim:
     _text: str | None
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
             if _is_expression(name):
                 raise UserError(
                     f"{name!r} is not a dim name but an expression; fix: compute with dims, as in dim('batch') - 1, or write "
@@ -107,7 +114,7 @@ class Dim:
                 )
             raise UserError(
                 f"{name!r} is not a dim name; expected letters, digits, '_' or '.' not starting with a digit, and none of "
-                f"{', '.join(_RESERVED)}; fix: rename it, or use Dim.parse for an expression such as '2*batch + 1'"
+                f"{', '.join(RESERVED)}; fix: rename it, or use Dim.parse for an expression such as '2*batch + 1'"
             )
         _fill(self, ((((name, 1),), 1),))
 

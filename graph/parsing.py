@@ -48,8 +48,11 @@ def from_text(text: str, arrays: Mapping[str, Array] | None = None, budget: Budg
 
     Raises `UserError` for anything malformed or beyond the budget.
     """
-    if not isinstance(text, str) or len(text) > _MAX_TEXT:
-        raise UserError(f"graph text: expected text of at most {_MAX_TEXT} characters")
+    if not isinstance(text, str):
+        fix = "from_text(*pair), as to_text returns text and arrays" if isinstance(text, tuple) else "pass the text of a graph"
+        raise UserError(f"graph text: expected text, not {type(text).__name__}; fix: {fix}")
+    if len(text) > _MAX_TEXT:
+        raise UserError(f"graph text: {len(text)} characters, more than {_MAX_TEXT}")
     lines = [
         (number, line)
         for number, line in enumerate(text.split("\n"), 1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, UnsupportedError, UserError
+from ..promotion.float_modes import default_modes
 from ..promotion.literals import is_scalar, rank, scalar_rank
 from . import reference_elementwise, reference_reductions, reference_structure
 from .budget import MOST_SIZE
@@ -44,7 +45,14 @@ def evaluate(graph: Graph, *arrays: Any) -> Array | tuple[Array, ...]:
     Returns the output array, or a tuple of them when the graph has several. They are new, C-contiguous
     arrays. Raises `UserError` when count, dtypes, shapes or symbolic dims do not agree, or a runtime check of
     the graph fails.
+
+    The caller's floating-point modes make no difference.
     """
+    with default_modes():
+        return _evaluate(graph, arrays)
+
+
+def _evaluate(graph: Graph, arrays: Sequence[Any]) -> Array | tuple[Array, ...]:
     inputs, dims = bind_inputs(graph, arrays)
     outputs = tuple(graph.outputs)
     if not outputs:

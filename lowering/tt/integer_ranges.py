@@ -27,6 +27,8 @@ MOST_PROGRAMS = (1 << 31) - 1
 """Along an axis of a grid."""
 _BUDGET = 4096
 _DEPTH = 60
+_MOST_CONDITIONS = 64
+"""Of one condition that are looked at."""
 _SAME = frozenset(
     {"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "arith.extsi", "arith.trunci",
      "arith.index_cast"}
@@ -219,19 +221,27 @@ def _assumptions(value: SSAValue) -> Mapping[SSAValue, Sequence[tuple[str, SSAVa
 
 def _facts(condition: SSAValue) -> Iterator[tuple[SSAValue, str, SSAValue]]:
     """The comparisons that all hold where a condition does, each of them from both sides."""
-    pending = [condition]
-    while pending:
-        op = pending.pop().owner
-        if not isinstance(op, Operation):
-            continue
-        if op.name == "arith.andi":
-            pending += op.operands
-        elif op.name == "arith.cmpi":
+    for op in _joined(condition, "arith.andi"):
+        if op.name == "arith.cmpi":
             predicate = _predicate(op)
             if predicate in _MIRRORED:
                 left, right = op.operands
                 yield left, predicate, right
                 yield right, _MIRRORED[predicate], left
+
+
+def _joined(condition: SSAValue, by: str) -> Iterator[Operation]:
+    """The operations that a condition is made of by `andi` or `ori`, each of them once, and not more than count."""
+    pending, seen = [condition], {condition}
+    while pending and len(seen) <= _MOST_CONDITIONS:
+        op = pending.pop().owner
+        if not isinstance(op, Operation):
+            continue
+        if op.name == by:
+            new = [operand for operand in op.operands if operand not in seen]
+            seen.update(new)
+            pending += new
+        yield op
 
 
 def _predicate(op: Operation) -> str:
@@ -412,11 +422,23 @@ def _select(ranges: IntegerRanges, op: Operation) -> Range | None:
 
 def _decided(ranges: IntegerRanges, condition: SSAValue) -> bool | None:
     """What a condition always is; None where it may be either."""
+    return _decision(ranges, condition, {})
+
+
+def _decision(ranges: IntegerRanges, condition: SSAValue, known: dict[SSAValue, bool | None]) -> bool | None:
+    if condition not in known:
+        known[condition] = None  # what is nested too deeply is left open
+        if len(known) <= _MOST_CONDITIONS:
+            known[condition] = _decide(ranges, condition, known)
+    return known[condition]
+
+
+def _decide(ranges: IntegerRanges, condition: SSAValue, known: dict[SSAValue, bool | None]) -> bool | None:
     op = condition.owner
     if not isinstance(op, Operation):
         return None
     if op.name in ("arith.andi", "arith.ori"):
-        both = [_decided(ranges, operand) for operand in op.operands]
+        both = [_decision(ranges, operand, known) for operand in op.operands]
         ends = op.name == "arith.ori"  # what either alone decides
         return ends if ends in both else None if None in both else not ends
     if op.name != "arith.cmpi" or not t.is_integer(op.operands[0].type) or t.bit_width(op.operands[0].type) == 1:
@@ -437,14 +459,9 @@ def _decided(ranges: IntegerRanges, condition: SSAValue) -> bool | None:
 def _refuted(condition: SSAValue) -> Iterator[tuple[SSAValue, str, SSAValue]]:
     """The comparisons that all hold where a condition does not. Of `x = 0 or x = -1` the one with the higher number comes
     first: each takes an end of a range away."""
-    pending, found = [condition], []
-    while pending:
-        op = pending.pop().owner
-        if not isinstance(op, Operation):
-            continue
-        if op.name == "arith.ori":
-            pending += op.operands
-        elif op.name == "arith.cmpi" and _predicate(op) in _NEGATED:
+    found = []
+    for op in _joined(condition, "arith.ori"):
+        if op.name == "arith.cmpi" and _predicate(op) in _NEGATED:
             left, right = op.operands
             predicate = _NEGATED[_predicate(op)]
             found += [(left, predicate, right), (right, _MIRRORED[predicate], left)]

@@ -19,8 +19,9 @@ from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import Operation
+from xdsl.ir import Operation, Region
 
 from ...promotion.errors import UnsupportedError
 from . import types as t
@@ -38,6 +39,7 @@ _SINGLE_ROUNDING = frozenset(
     f"math.{name}" for name in ("absf", "absi", "ceil", "copysign", "ctlz", "ctpop", "cttz", "floor", "fma", "roundeven",
                                 "sqrt", "trunc")
 )  # fmt: skip
+_NO_FLAGS = FastMathFlagsAttr("none")
 _ANY_ORDER = frozenset(
     f"arith.{name}" for name in ("addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui")
 )
@@ -50,7 +52,8 @@ def fix_order(func: Operation) -> None:
     Raises `UnsupportedError` for float atomics, whose order is that in which programs run.
     """
     for op in func.walk():
-        op.properties.pop("fastmath", None)
+        if "fastmath" in op.properties:
+            op.properties["fastmath"] = _NO_FLAGS
         for mark in (REDUCED, SHORT, WEIGHT, TAME):
             op.attributes.pop(mark, None)
         if op.name.startswith("math.") and op.name not in _SINGLE_ROUNDING:
@@ -68,9 +71,20 @@ def prefix_moves(count: int, length: int) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def _is_exact(op: Operation) -> bool:
-    """Whether the region is one operation that gives the same bits in any order."""
-    operations = [each for block in op.regions[0].blocks for each in block.ops]
-    return len(operations) == 2 and operations[0].name in _ANY_ORDER
+    """Whether the region gives the same bits in any order."""
+    single = single_operation(op.regions[0])
+    return single is not None and single.name in _ANY_ORDER
+
+
+def single_operation(region: Region) -> Operation | None:
+    """The operation that is all a region does: it takes both arguments, in either order, and what it gives is returned."""
+    operations = [each for block in region.blocks for each in block.ops]
+    if len(region.blocks) != 1 or len(operations) != 2 or len(region.block.args) != 2:
+        return None
+    inner, end = operations
+    takes, gives = list(inner.operands), list(end.operands)
+    arguments = list(region.block.args)
+    return inner if takes in (arguments, arguments[::-1]) and gives == list(inner.results) else None
 
 
 def _adds_floats(op: Operation) -> bool:
@@ -86,4 +100,4 @@ def _refuse(op: Operation) -> NoReturn:
     )
 
 
-__all__ = ["ORDERED", "PORTABLE", "fix_order", "prefix_moves"]
+__all__ = ["ORDERED", "PORTABLE", "fix_order", "prefix_moves", "single_operation"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...lowering.ptx.module_parser import parse_module
 from ...lowering.ptx.modules import Function, PtxModule
 from ...promotion.errors import UserError
-from ..modes import default_modes
+from ...promotion.float_modes import default_modes
 from .arguments import Arena, lay_out, place_words
 from .binder import bind
 from .findings import Finding, PtxCheckError

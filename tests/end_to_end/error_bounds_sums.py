@@ -105,7 +105,7 @@ def product_error(node: Node, operand: Node, over: Callable[..., Any], count: in
 
 
 def rounds_weights(node: Node) -> bool:
-    """Whether these may be weights of attention, of which the one rounding to 16 bits comes before their division by the sum."""
+    """Whether these may be weights of attention, of which the rounding to 16 bits comes before their division by the sum."""
     quotients = ("div", "softmax")
     source = node.symbol.inputs[0].op.name if node.op.name == "cast" else ""
     return node.dtype.name in ("float16", "bfloat16") and (node.op.name == "softmax" or source in quotients)

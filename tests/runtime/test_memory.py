@@ -53,6 +53,7 @@ def test_neighbouring_blocks_do_not_overlap():
 
 
 def test_the_cache_is_bounded():
+    gc.collect()  # what other tests have left in cycles
     memory.trim()
     limit = native_library().entry.cached_limit
     before, limit.value = limit.value, 10 << 20

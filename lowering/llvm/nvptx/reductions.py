@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ...linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
-from ...tt.reproducible import ORDERED
+from ...tt.reproducible import ORDERED, single_operation
 from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, constant_value, element_name, is_tensor, shape_of
@@ -141,8 +141,8 @@ _COMMUTATIVE = frozenset(
 
 def _commutes(op: Any) -> bool:
     """Whether the region is one operation that gives the same bits either way round."""
-    operations = list(op.regions[0].blocks[0].ops)
-    return len(operations) == 2 and operations[0].name in _COMMUTATIVE
+    single = single_operation(op.regions[0])
+    return single is not None and single.name in _COMMUTATIVE
 
 
 def _between_warps(
