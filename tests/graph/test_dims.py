@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import joinery as jn
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -272,3 +273,16 @@ def test_static_division_by_zero_is_refused() -> None:
         B // 0
     with pytest.raises(UserError, match="remainder by zero"):
         B % 0
+
+
+@pytest.mark.parametrize("count", [12, 40, 400])
+def test_choices_among_many_sizes_end(count: int) -> None:
+    with pytest.raises(jn.UserError, match="characters"):
+        jn.Dim.parse(f"min({', '.join(f'a{number}' for number in range(count))})")
+
+
+@pytest.mark.parametrize("word", ["min", "max", "mod", "floordiv"])
+def test_words_of_expressions_are_no_names(word: str) -> None:
+    for read in (jn.dim, jn.Dim.parse, lambda name: jn.TensorType(jn.float32, (name,))):
+        with pytest.raises(jn.UserError, match="expected"):
+            read(word)

@@ -194,3 +194,29 @@ def test_conditions_that_are_decided(predicate: str, high: int) -> None:
         assert found[0] <= min(outcomes)
         assert found[1] >= max(outcomes)
         assert predicate[0] == "u" or found == (min(outcomes), max(outcomes))
+
+
+def test_conditions_that_share_their_parts_are_looked_at_once() -> None:
+    """Thirty levels that use the one before twice: 2^30 ways through them."""
+    lines = ["%c0 = arith.cmpi slt, %n, %m : i32", "%d0 = arith.cmpi slt, %m, %n : i32"]
+    for level in range(30):
+        lines += [
+            f"%g{level} = arith.andi %c{level}, %d{level} : i1",
+            f"%h{level} = arith.ori %c{level}, %d{level} : i1",
+            f"%c{level + 1} = arith.andi %g{level}, %h{level} : i1",
+            f"%d{level + 1} = arith.ori %g{level}, %h{level} : i1",
+        ]
+    body = "\n".join(lines)
+    text = f"""tt.func @k(%p: !tt.ptr<i32>, %n: i32, %m: i32) {{
+{body}
+%s = arith.select %c30, %n, %m : i32
+%k16 = arith.constant 16 : i32
+%r = arith.remsi %s, %k16 : i32
+tt.store %p, %r : !tt.ptr<i32>
+tt.return
+}}"""
+    k = jn.kernel.from_ttir(text, cache=False)
+    results = [np.zeros(1, np.int32), np.zeros(1, np.int32)]
+    k.interpret(1, results[0], 21, 39)
+    k.launch(1, results[1], 21, 39, device="ptxsim", target="sm_80")
+    assert results[0] == results[1] != 0
