@@ -114,13 +114,19 @@ def lower_to_threads(
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
-    with no_collection():
-        function = with_natural(function, Dividends(function).always if natural is None else natural)
-        function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
-        has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
-        kernel = _lowered(function, target, warps, multiples, has_producer)
-        if kernel.producer is not None and not kernel.producer.is_busy:
-            kernel = _lowered(function, target, warps, multiples, False)
+    try:
+        with no_collection():
+            function = with_natural(function, Dividends(function).always if natural is None else natural)
+            function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
+            has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
+            kernel = _lowered(function, target, warps, multiples, has_producer)
+            if kernel.producer is not None and not kernel.producer.is_busy:
+                kernel = _lowered(function, target, warps, multiples, False)
+    except RecursionError:
+        raise UnsupportedError(
+            f"@{function.sym_name.data}: a chain of operations on blocks that is too long for one expression; fix: store what "
+            "it has come to halfway, or carry it through a loop"
+        ) from None
     if kernel.shared.bytes > target.shared_bytes:
         raise UnsupportedError(
             f"@{kernel.name} needs {kernel.shared.bytes} bytes of shared memory, {target.name} has {target.shared_bytes}; fix: "
