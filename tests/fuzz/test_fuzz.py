@@ -67,7 +67,8 @@ def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_pat
     number = 0
     while not run.found and number < 200:  # until a graph has that op
         case = Choices(f"plant/{number}")
-        if "= sign(" in kind_named("graph").generate(case, HOST)["text"]:
+        text = kind_named("graph").generate(case, HOST)["text"]
+        if "= sign(" in text and "bitcast(" not in text:  # functions of many operations (atan2) are one step, which stays whole
             run.attempt(kind_named("graph"), f"plant/{number}")
         number += 1
     found = run.found[0]
