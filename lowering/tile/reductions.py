@@ -9,11 +9,13 @@ from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
+from ..nest import Nest
 from ..tt.builder import BlockBuilder, Combine
 from ..tt.types import I64
 from .blocks import Block, Dimension, register_type, shape, union
 from .conversions import round_tensor_float32
 from .emit import Frame
+from .structure import reach
 
 INDEX_PAST_END = 2**63 - 1
 
@@ -120,6 +122,15 @@ class Reduction:
     def partial(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...]]:
         """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar
         positions."""
+        values, dims, over = self.masked(frame)
+        left = dims
+        for dim in over:
+            values = frame.builder.reduce(values, left.index(dim), self.combine)
+            left = tuple([other for other in left if other is not dim])
+        return values, left
+
+    def masked(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...], tuple[Dimension, ...]]:
+        """The operand with neutral numbers where it is not defined, its block dimensions and those of `over`."""
         b = frame.builder
         block = frame.block(self.operand)
         over = tuple([place for axis in self.over if isinstance(place := frame.places[axis], Dimension)])
@@ -133,11 +144,7 @@ class Reduction:
             if mask is not None:
                 positions = b.select(mask, positions, b.const(INDEX_PAST_END, I64, shape(dims)))
             values.append(positions)
-        left = dims
-        for dim in over:
-            values = b.reduce(values, left.index(dim), self.combine)
-            left = tuple([other for other in left if other is not dim])
-        return values, left
+        return values, dims, over
 
     def _positions(self, frame: Frame, dims: tuple[Dimension, ...]) -> Any:
         """The row-major position within `over`."""
@@ -162,9 +169,41 @@ class Reduction:
 
 
 def reduce_whole(frame: Frame, number: int) -> None:
-    """Defines a reduction whose axes lie whole in the block dimensions of the frame."""
-    if not frame.kernel.nest.body[number].attrs["over"]:
+    """Defines a reduction whose axes lie whole in the block dimensions of the frame, and with it the sums along the same axes
+    that could come next: one pass over what they share, and one exchange between threads."""
+    body = frame.kernel.nest.body
+    if frame.known(number) is not None or not body[number].attrs["over"]:
         return  # `Frame.block` gives the operand
-    reduction = Reduction(frame, number)
-    values, dims = reduction.partial(frame)
-    frame.define(number, reduction.result(frame, values, dims))
+    reductions = [Reduction(frame, number), *[Reduction(frame, other) for other in _beside(frame.kernel.nest, number)]]
+    parts = [reduction.masked(frame) for reduction in reductions]
+    values, dims, over = parts[0]
+    together = [r for r, part in zip(reductions, parts, strict=True) if part[1:] == (dims, over)]
+    values = [value for own, *where in parts if tuple(where) == (dims, over) for value in own]
+    for dim in over:
+        values = frame.builder.reduce(values, dims.index(dim), reductions[0].combine if len(together) == 1 else _sums)
+        dims = tuple([other for other in dims if other is not dim])
+    if len(together) == 1:
+        frame.define(number, reductions[0].result(frame, values, dims))
+        return
+    for reduction, value in zip(together, values, strict=True):
+        frame.define(reduction.number, reduction.result(frame, [value], dims))
+
+
+def _sums(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:
+    return [b.binary("arith.addf", x, y) for x, y in zip(left, right, strict=True)]
+
+
+def _beside(nest: Nest, number: int) -> list[int]:
+    """Later sums of floats of the same type along the same axes which wait for nothing that comes from here on."""
+    first = nest.body[number]
+    dtype = nest.body[first.operands[0]].dtype
+    if first.attrs["kind"] != "sum" or not dtype.is_float:
+        return []
+    found = []
+    for other, value in enumerate(nest.body[number + 1 :], number + 1):
+        alike = value.op == "reduce" and value.axes == first.axes and value.attrs == first.attrs
+        if alike and nest.body[value.operands[0]].dtype == dtype:
+            before = reach(nest, value.operands)
+            if not any(n >= number and nest.body[n].op in ("reduce", "scan") for n in before):
+                found.append(other)
+    return found

@@ -181,3 +181,44 @@ def test_float_and_bool_of_a_mixed_row(body, rng):
     positive = b.op("greater", b.load(x, ["i", "j"]), b.const(0.0, float32), dtype=bool_)
     b.store(b.reduce("sum", b.op("cast", positive, dtype=int32), "j"), ["i"])
     np.testing.assert_array_equal(b.run()[0], (x > 0).sum(1))
+
+
+def count_reductions(b):
+    return sum(op.name == "tt.reduce" for op in b.program.func.walk())
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (5, 33), (3, 1000)])
+def test_sums_that_do_not_wait_for_each_other_are_one_reduction(body, rng, shape):
+    x = rng.standard_normal(shape).astype(np.float32)
+    b = body(i=shape[0], j=shape[1])
+    value = b.load(x, ["i", "j"])
+    total, squares = b.reduce("sum", value, "j"), b.reduce("sum", b.op("mul", value, value), "j")
+    b.store(b.op("add", total, squares), ["i"])
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(b.run()[0], wide.sum(1) + (wide * wide).sum(1), rtol=1e-5, atol=1e-5)
+    assert count_reductions(b) == 1
+
+
+def test_a_sum_that_waits_for_another_is_a_reduction_of_its_own(body, rng):
+    x = rng.standard_normal((5, 33)).astype(np.float32)
+    b = body(i=5, j=33)
+    value = b.load(x, ["i", "j"])
+    centred = b.op("sub", value, b.reduce("sum", value, "j"))
+    b.store(b.reduce("sum", centred, "j"), ["i"])
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(b.run()[0], wide.sum(1) - 33 * wide.sum(1), rtol=1e-5, atol=1e-4)
+    assert count_reductions(b) == 2
+
+
+def test_sums_of_different_types_and_other_reductions_stay_apart(body, rng):
+    x = rng.standard_normal((5, 33)).astype(np.float32)
+    b = body(i=5, j=33)
+    value = b.load(x, ["i", "j"])
+    b.store(b.reduce("sum", value, "j"), ["i"])
+    b.store(b.reduce("sum", b.op("cast", value, dtype=float64), "j"), ["i"])
+    b.store(b.reduce("max", value, "j"), ["i"])
+    results = b.run()
+    assert count_reductions(b) == 3
+    np.testing.assert_allclose(results[0], x.sum(1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(results[1], x.astype(np.float64).sum(1), rtol=1e-12)
+    np.testing.assert_array_equal(results[2], x.max(1))
