@@ -232,7 +232,7 @@ PARTS = (
     _row("exp_shifted", 2, "e ** (x - y) times a number that depends on y alone, for x <= y: in float32 up to |y| = 2 ** 20 "
          "2 ** 64 e ** x / 2 ** round(y log2 e), so that no difference is rounded. Softmax divides such numbers by their sum.",
          JOIN_FLOAT, _emit(float="@exp_shifted"), ulp=2, traits="internal"),
-    _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 at -infinity.", emit="@x_phi", ulp=7, traits="internal"),
+    _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 at -infinity.", emit="@x_phi", ulp=12, traits="internal"),
     _math("x_sigmoid", "x · sigmoid(x); -0 at -infinity.", emit="@x_sigmoid", ulp=4, traits="internal"),
     _math("x_sigmoid_quick", "x · sigmoid(1.702 x); -0 at -infinity.", emit="@x_sigmoid_quick", ulp=4, traits="internal"),
     _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³)); -0 at -infinity.", emit="@x_sigmoid_tanh", ulp=4,

@@ -58,9 +58,9 @@ def divide(f: Function, a: V, b: V, y: V) -> V:
 
 
 def divide_tame(f: Function, a: V, b: V) -> V:
-    """a/b of float32 registers, 0 <= a <= 2, 1 <= b <= 2^24 (PTX): one approximate reciprocal, one correction, no branch. The
-    IEEE quotient from 2^-100 on (all that were tried); below, where the remainder is denormal, that or one next to it, and off
-    by up to 2^-148 where it is denormal itself."""
+    """a/b of float32 registers, 0 <= a <= 2, 1 <= b <= 2^24, or 1/b, 2^-40 <= b <= 2^120 (PTX): one approximate reciprocal, one
+    correction, no branch. The IEEE quotient from 2^-100 on (all that were tried); below, where the remainder is denormal, that
+    or one next to it, and off by up to 2^-148 where it is denormal itself."""
     f.module.declare("llvm.nvvm.rcp.approx.ftz.f", b.type, [b.type])
     y = f.pure(f"call {b.type} @llvm.nvvm.rcp.approx.ftz.f({b.type} {b.ref})", b.type)
     start = f.binary("fmul", a, y)

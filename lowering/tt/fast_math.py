@@ -28,7 +28,8 @@ WEIGHT = "joinery.weight"
 """Unit attribute beside it of exponentials that weight a sum and are divided out again: their absolute error counts."""
 
 TAME = "joinery.tame"
-"""Unit attribute of quotients of numbers from 0 to 2 by numbers from 1 to 2^24 (or of and by NaN)."""
+"""Unit attribute of quotients of numbers from 0 to 2 by numbers from 1 to 2^24, and of 1 by numbers from 2^-40 to 2^120 (or of
+and by NaN)."""
 
 REDUCED = "joinery.reduced"
 """Unit attribute of `math.exp2` of float32 numbers in [-0.55, 0.55] (or NaN): what is left of an exponent after rounding it."""
