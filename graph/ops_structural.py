@@ -46,7 +46,7 @@ SOURCES = (
 
 REDUCTIONS = (
     _row("reduce_sum", "reduce", 1, "The sum over `axes`, accumulated in the operand's dtype; 0 of nothing. "
-         "A sum of zeros may be 0.0 or -0.0.", SAME,
+         "It begins with 0, so that it is never -0.0.", SAME,
          shape.reduction, _REDUCTION, bound="(n + 2) ε Σ|x|", onnx=("ReduceSum", 13)),
     _row("reduce_prod", "reduce", 1, "The product over `axes`, accumulated in the operand's dtype; 1 of nothing.", SAME,
          shape.reduction, _REDUCTION, bound="2 n ε |Πx|", onnx=("ReduceProd", 18)),
@@ -64,7 +64,8 @@ REDUCTIONS = (
 
 SCANS = (
     _row("cumsum", "scan", 1, "Running sums along `axis`, in the operand's dtype; `exclusive` leaves the element itself "
-         "out, `reverse` starts at the end.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"),
+         "out, `reverse` starts at the end. Sums of nothing but -0.0 are -0.0; exclusive ones begin with 0.", SAME,
+         shape.along_axis, ("axis", "exclusive", "reverse"),
          bound="(n + 2) ε Σ|x|", onnx=("CumSum", 14)),
 )  # fmt: skip
 

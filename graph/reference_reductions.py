@@ -35,8 +35,10 @@ def _accumulator(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("reduce_sum")
 def reduce_sum(symbol: BoundSymbol, a: Array) -> Array:
-    total = _accumulator(symbol, a)
-    return to_dtype(np.sum(total, _axes(symbol), total.dtype, keepdims=_keepdims(symbol)), symbol.dtype)
+    """The sum, which begins with 0 and is therefore never -0."""
+    terms = _accumulator(symbol, a)
+    total = np.sum(terms, _axes(symbol), terms.dtype, keepdims=_keepdims(symbol))
+    return to_dtype(total + terms.dtype.type(0), symbol.dtype)
 
 
 @row("reduce_prod")
@@ -103,7 +105,8 @@ def _flatten_axes(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("cumsum")
 def cumsum(symbol: BoundSymbol, a: Array) -> Array:
-    """Running sum along an axis; `exclusive` leaves each own value out, `reverse` runs from the end."""
+    """Running sum along an axis; `exclusive` leaves each own value out, `reverse` runs from the end. Sums of nothing but -0
+    are -0, exclusive ones begin with 0."""
     axis = symbol.attrs["axis"]
     values = _accumulator(symbol, a)
     if symbol.attrs.get("reverse", False):
@@ -115,7 +118,7 @@ def cumsum(symbol: BoundSymbol, a: Array) -> Array:
         source = list(target)
         target[axis], source[axis] = slice(1, None), slice(None, -1)
         shifted[tuple(target)] = total[tuple(source)]
-        total = shifted
+        total = shifted + shifted.dtype.type(0)
     if symbol.attrs.get("reverse", False):
         total = np.flip(total, axis)
     return to_dtype(total, symbol.dtype)
@@ -135,7 +138,7 @@ def matmul(symbol: BoundSymbol, a: Array, b: Array) -> Array:
         return to_dtype(np.matmul(a.astype(wide), b.astype(wide)), symbol.dtype)
     if precision == "tf32" and symbol.inputs[0].dtype is float32:
         a, b = round_tensor_float32(a), round_tensor_float32(b)
-    return to_dtype(np.matmul(double(a), double(b)), symbol.dtype)
+    return to_dtype(np.matmul(double(a), double(b)) + 0.0, symbol.dtype)
 
 
 @row("softmax")
@@ -187,7 +190,7 @@ def mean(symbol: BoundSymbol, a: Array) -> Array:
 
 def _mean(x: Array, axes: tuple[int, ...], dtype: DType) -> Array:
     count = math.prod(x.shape[axis] for axis in axes)
-    return in_range(in_range(np.sum(x, axes, keepdims=True), dtype) / np.float64(count), dtype)
+    return in_range(in_range(np.sum(x, axes, keepdims=True) + 0.0, dtype) / np.float64(count), dtype)
 
 
 def _distances(x: Array, axes: tuple[int, ...], dtype: DType) -> tuple[Array, Array]:

@@ -367,7 +367,9 @@ def emit_map(
 def identity(op: str, elem: str) -> float | int | None:
     """The neutral element of a combining operation, or None."""
     el = register_element(elem)
-    if op in ("arith.addf", "arith.addi", "arith.ori", "arith.xori"):
+    if op == "arith.addf":
+        return -0.0
+    if op in ("arith.addi", "arith.ori", "arith.xori"):
         return 0
     if op in ("arith.mulf", "arith.muli"):
         return 1

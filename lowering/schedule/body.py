@@ -464,6 +464,8 @@ class BodyBuilder:
         over = tuple([axis for d in attrs["axes"] for axis in reads[0][d]])
         name = _REDUCE_KINDS[symbol.op.name]
         if not over:
+            if name == "sum" and symbol.dtype.is_float:  # of one element; sums begin with 0, also where that is -0
+                return self.emit("add", symbol.dtype, (value, self.constant(0, symbol.dtype)))
             return self.constant(0, symbol.dtype) if name in ("argmax", "argmin") else value
         mask = self.mask_of((over,))
         value = self.spread(value, mask)

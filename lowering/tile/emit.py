@@ -422,7 +422,13 @@ class Frame:
             case "reduce" if not value.attrs["over"]:  # over nothing: every axis had extent 1
                 if value.attrs["kind"] in ("argmax", "argmin"):
                     return Block(None, (), I64, 0)
-                return self.block(value.operands[0])
+                only = self.block(value.operands[0])
+                if value.attrs["kind"] != "sum" or not value.dtype.is_float:
+                    return only
+                if only.literal is not None:
+                    return Block(None, (), only.elem, only.literal + 0.0)
+                start = self.builder.const(0.0, only.elem, shape(only.dims))  # sums begin with 0
+                return Block(self.builder.binary("arith.addf", only.value, start), only.dims, only.elem)
             case "reduce" | "scan" | "contract":
                 raise InternalError(
                     f"tile: {value.op} %{number} is needed before its template has computed it"

@@ -15,7 +15,7 @@ from ..tt.types import I64
 from .blocks import Block, Dimension, register_type, shape, union
 from .conversions import round_tensor_float32
 from .emit import Frame
-from .structure import reach
+from .structure import may_be_negative_zero, reach
 
 INDEX_PAST_END = 2**63 - 1
 
@@ -121,7 +121,7 @@ class Reduction:
 
     def partial(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...]]:
         """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar
-        positions."""
+        positions. A sum of nothing but -0.0 may be -0.0: it did not begin with 0."""
         values, dims, over = self.masked(frame)
         left = dims
         for dim in over:
@@ -145,6 +145,13 @@ class Reduction:
                 positions = b.select(mask, positions, b.const(INDEX_PAST_END, I64, shape(dims)))
             values.append(positions)
         return values, dims, over
+
+    def begun(self, frame: Frame, values: list[Any], dims: tuple[Dimension, ...]) -> list[Any]:
+        """The partial results, with the 0 that a sum of floats begins with where that may matter."""
+        if self.kind != "sum" or not self.dtype.is_float or not may_be_negative_zero(frame.kernel.nest, self.operand):
+            return values
+        start = frame.builder.const(self.neutral, self.elems[0], shape(dims))
+        return [frame.builder.binary("arith.addf", values[0], start)]
 
     def _positions(self, frame: Frame, dims: tuple[Dimension, ...]) -> Any:
         """The row-major position within `over`."""
@@ -176,17 +183,15 @@ def reduce_whole(frame: Frame, number: int) -> None:
         return  # `Frame.block` gives the operand
     reductions = [Reduction(frame, number), *[Reduction(frame, other) for other in _beside(frame.kernel.nest, number)]]
     parts = [reduction.masked(frame) for reduction in reductions]
-    values, dims, over = parts[0]
+    _, dims, over = parts[0]
     together = [r for r, part in zip(reductions, parts, strict=True) if part[1:] == (dims, over)]
     values = [value for own, *where in parts if tuple(where) == (dims, over) for value in own]
     for dim in over:
         values = frame.builder.reduce(values, dims.index(dim), reductions[0].combine if len(together) == 1 else _sums)
         dims = tuple([other for other in dims if other is not dim])
-    if len(together) == 1:
-        frame.define(number, reductions[0].result(frame, values, dims))
-        return
-    for reduction, value in zip(together, values, strict=True):
-        frame.define(reduction.number, reduction.result(frame, [value], dims))
+    for place, reduction in enumerate(together):
+        own = values if len(together) == 1 else [values[place]]
+        frame.define(reduction.number, reduction.result(frame, reduction.begun(frame, own, dims), dims))
 
 
 def _sums(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:

@@ -2,7 +2,8 @@
 
 The carry enters the sum at the chunk's first position, so that a chunked scan adds in the same order as one
 that is not chunked. An exclusive scan is an inclusive scan of the operand one position earlier, which needs
-no subtraction and is therefore right for infinities too.
+no subtraction and is therefore right for infinities too. What stands for no element is 0 there, with which an
+exclusive sum begins, and -0.0 elsewhere, which leaves the sign of a zero alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Scan:
         self.dtype = self.value.dtype
         self.elem = register_type(self.dtype)
         self.combine = combiner("sum", self.dtype)
-        self.neutral = neutral("sum", self.dtype)
+        self.neutral = -0.0 if self.dtype.is_float and not self.exclusive else neutral("sum", self.dtype)
         if self.exclusive and set(values_of(nest, "scan")) & reach(nest, [self.operand]):
             raise UnsupportedError("tile: an exclusive scan of another scan in one nest")
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...promotion.errors import UnsupportedError
 from ..nest import Affine, Nest, Value
 
@@ -127,3 +129,19 @@ def attention_products(nest: Nest) -> tuple[Product, Product]:
     if second.number in reach(nest, nest.body[first.number].operands):
         first, second = second, first
     return first, second
+
+
+def may_be_negative_zero(nest: Nest, number: int) -> bool:
+    """Whether a float value of the nest may be -0.0, as far as its operation says."""
+    value = nest.body[number]
+    match value.op:
+        case "const":
+            return bool(np.signbit(np.float64(value.attrs["value"])))
+        case "mul" if value.operands[0] == value.operands[1]:
+            return False
+        case "where":
+            return any(may_be_negative_zero(nest, operand) for operand in value.operands[1:])
+        case "cast":
+            source = nest.body[value.operands[0]].dtype
+            return source.is_float and may_be_negative_zero(nest, value.operands[0])
+    return value.op not in ("abs", "exp", "exp2", "exp_shifted", "sigmoid")

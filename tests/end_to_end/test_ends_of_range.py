@@ -93,6 +93,35 @@ def test_signs_of_zeros(dtype: str, device: str) -> None:
         assert not differ.any(), (name, a[number][differ], b[number][differ])
 
 
+def sums(x: Any) -> dict[str, Any]:
+    ones = jn.ones(x.graph, (x.shape[-1], 3), dtype=x.dtype)
+    return {
+        "rows": jn.sum(x, axis=-1), "columns": jn.sum(x, axis=0), "all": jn.sum(x), "mean": jn.mean(x, axis=-1),
+        "product": x @ ones, "of a product": jn.sum(x * 0.5, axis=-1), "running": jn.cumsum(x, axis=-1),
+        "down": jn.cumsum(x, axis=0), "backward": jn.cumsum(x, axis=-1, reverse=True),
+        "exclusive": jn.cumsum(x, axis=-1, exclusive=True),
+        "exclusive backward": jn.cumsum(x, axis=0, exclusive=True, reverse=True),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("device", "target"), [("cpu", None), ("ptxsim", "sm_80"), ("ptxsim", "sm_90a")])
+@pytest.mark.parametrize("numerics", ["strict", "fast", "reproducible"])
+def test_signs_of_sums_of_zeros(device: str, target: str | None, numerics: str) -> None:
+    """As in NumPy: sums and products begin with 0 and are never -0.0; running sums begin with their first element."""
+    shapes = [(1, 1), (2, 3), (3, 8), (40, 20), *([(3, 5000)] if device == "cpu" else [])]
+    graph = jn.Graph("g", [jn.TensorType("float32", shape) for shape in shapes])
+    outputs = {(name, x.shape): y for x in graph.inputs for name, y in sums(x).items()}
+    graph.output(*outputs.values())
+    arrays = [np.full(shape, -0.0, np.float32) for shape in shapes]
+    expected = jn.evaluate(graph, *arrays)
+    found = jn.compile(graph, device, target=target, numerics=numerics, cache=False)(*arrays)
+    for (name, shape), ours, theirs in zip(outputs, found, expected, strict=True):
+        np.testing.assert_array_equal(ours, 0.0, err_msg=f"{name} of {shape}")
+        for values in (ours, theirs):
+            negative = name in ("running", "down", "backward")
+            np.testing.assert_array_equal(np.signbit(values), negative, err_msg=f"{name} of {shape}")
+
+
 @pytest.mark.parametrize("extent", [0, "n"])
 def test_hardmax_has_no_largest_of_nothing(extent: Any) -> None:
     graph = jn.Graph("g", [jn.TensorType("int32", (extent, 3), "x")])

@@ -33,27 +33,33 @@ def reduce(
     neutral = identity(kind, operands[0].elem) if kind is not None else None
     source = operands[0]
     bounds: list[Bound] = []
+    zero = constant(0.0, operands[0].elem) if kind == "arith.addf" else None
+    zeros = False  # whether a mask leaves +0.0, which counts beside nothing but zeros: a sum of -0.0 is -0.0
     if kind is not None and neutral is not None:
-        source, bounds = _strip_neutral(operands[0], neutral)
+        source, bounds, zeros = _strip_neutral(operands[0], constant(neutral, operands[0].elem), zero)
     sources = [source, *operands[1:]]
     shape = operands[0].shape
     rest = None
     if neutral is not None and kind is not None and not any(b.dim == axis for b in bounds):
-        rest = _beyond_masks(roots, source, axis, kind, neutral)
+        rest = _beyond_masks(roots, source, axis, constant(neutral, operands[0].elem), zero)
         bounds += [] if rest is None else [Bound(axis, rest.limit)]
     kept = tuple(d for d in range(len(shape)) if d != axis)
     result_shape = tuple(shape[d] for d in kept)
     memories = [roots.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
     limits = {(b.dim, b.limit.ref) for b in wanted}
     cut = any(b.dim != axis and (b.dim, b.limit.ref) not in limits for b in bounds)
-    if cut and memories and neutral is not None:
-        fill = Splat(result_shape, operands[0].elem, constant(neutral, operands[0].elem))
-        roots.materialize(fill, memories[0])
-    starts = [constant(neutral, operands[0].elem)] if neutral is not None else None
+    starts = fills = None
+    if neutral is not None:
+        starts = [constant(neutral, operands[0].elem)]
+        fills = [zero] if zeros and zero is not None else starts
+        if zero is not None and (zeros or (rest is not None and rest.is_zero)):
+            starts = [_start(roots, [b for b in bounds if b.dim == axis], shape[axis], starts[0], zero)]
+    if cut and memories and fills is not None:
+        roots.materialize(Splat(result_shape, operands[0].elem, fills[0]), memories[0])
     if axis == roots.inner_dim(shape) or all(shape[d] == 1 for d in kept):
         scalars = _reduce_inner(roots, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
-        scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, memories, kept, rest)
+        scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest)
     if memories:
         return list(memories)
     pointer = roots.ev.s.pointer
@@ -76,28 +82,48 @@ def _propagates(kind: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What a block holds from `limit` on along the reduced axis. `neutral`: what would not count."""
+    """What a block holds from `limit` on along the reduced axis. `neutral`: what would not count. `zero`: the +0.0 of a sum of
+    floats, which counts once at most."""
 
     value: Node
     limit: V
     neutral: V
 
+    zero: V | None
 
-def _beyond_masks(roots: Roots, source: Node, axis: int, kind: str, neutral: float | int) -> _Rest | None:
+    @property
+    def is_neutral(self) -> bool:
+        return isinstance(self.value, Splat) and self.value.value.ref == self.neutral.ref
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is the +0.0 that a sum starts with then."""
+        return isinstance(self.value, Splat) and self.zero is not None and self.value.value.ref == self.zero.ref
+
+
+def _start(roots: Roots, bounds: Sequence[Bound], size: int, neutral: V, zero: V) -> V:
+    """What a sum starts with whose terms beyond the bounds are +0.0."""
+    f, start = roots.ev.f, neutral
+    for bound in bounds:
+        start = f.select(f.icmp("slt", bound.limit, roots.ev.s.constant(size)), zero, start)
+    return start
+
+
+def _beyond_masks(roots: Roots, source: Node, axis: int, neutral: V, zero: V | None) -> _Rest | None:
     """Where the masks inside a block leave one value for the rest of the axis, so that it need not be visited."""
     if source.shape[axis] <= UNROLLED and axis != roots.inner_dim(source.shape):
         return None
     for limit in limits_along([source], axis):
         value = outside(source, Bound(axis, limit), roots.ev.depends)
         if value is not None:
-            return _Rest(value, limit, constant(neutral, source.elem))
+            return _Rest(value, limit, neutral, zero)
     return None
 
 
 def _absorb(roots: Roots, total: V, rest: _Rest, size: int, at: Coordinates, combine: Combine) -> V:
     """Combine a total with all positions from the limit on."""
     ev, f = roots.ev, roots.ev.f
-    if isinstance(rest.value, Splat) and rest.value.value.ref == rest.neutral.ref:
+    if rest.is_neutral or rest.is_zero:
         return total
     n = lanes(total.type)
     value = f.splat(ev.at(rest.value, at), n)
@@ -109,21 +135,23 @@ def _absorb(roots: Roots, total: V, rest: _Rest, size: int, at: Coordinates, com
     counts = f.fcmp("une", value, neutral) if is_float(value.type) else f.icmp("ne", value, neutral)
     if n > 1:
         counts = f.intrinsic("vector.reduce.or", [counts], "i1")
-    times = f.select(counts, left, ZERO)
+    times = f.select(counts, left, ZERO if rest.zero is None else roots.ev.s.min(left, roots.ev.s.constant(1)))
     with f.loop(0, times, 1, [total]) as state, ev.scope():
         state.next = combine.emit(ev, list(state.values), [value])
     return state.results[0]
 
 
-def _strip_neutral(node: Node, neutral: float | int) -> tuple[Node, list[Bound]]:
-    """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds."""
+def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[Bound], bool]:
+    """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds; so with +0.0 in sums of floats,
+    which the last result tells."""
     if isinstance(node, Map) and node.op == "arith.select":
         mask, inside, outside = node.operands
-        if isinstance(outside, Splat) and outside.value.ref == constant(neutral, node.elem).ref:
+        zeros = isinstance(outside, Splat) and zero is not None and outside.value.ref == zero.ref
+        if zeros or (isinstance(outside, Splat) and outside.value.ref == neutral.ref):
             bounds, rest = decompose_mask(mask)
             if not rest:
-                return inside, bounds
-    return node, []
+                return inside, bounds, zeros
+    return node, [], False
 
 
 def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
@@ -209,7 +237,7 @@ def _across_lanes(roots: Roots, values: list[V], combine: Combine) -> list[V]:
 
 
 def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
-                  starts: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
+                  starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
                   rest: _Rest | None) -> list[V]:  # fmt: skip
     """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
     ev, f = roots.ev, roots.ev.f
@@ -263,8 +291,8 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
             if rest is not None:
                 here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
                 acc = [_absorb(roots, acc[0], rest, shape[axis], here, combine)]
-            if mask is not None and starts is not None:  # a later reduction may read the lanes outside
-                acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, starts, strict=True)]
+            if mask is not None and fills is not None:  # a later reduction may read the lanes outside
+                acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, fills, strict=True)]
             here = tuple(coordinate if d == inner else outer[d] for d in kept)
             for memory, value in zip(memories, acc, strict=True):
                 ev.write_scratch(memory, here, value)

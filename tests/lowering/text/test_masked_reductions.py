@@ -134,3 +134,25 @@ def test_a_select_beyond_the_mask(agree) -> None:
     for n in (0, 10, 64):
         found = agree(kernel("addf", 1, 9.0, function), 1, x, np.zeros(ROWS, x.dtype), n)[1]
         np.testing.assert_array_equal(found, masked(x, 1, n, 0.5).sum(1))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("other", [0.0, -0.0])
+def test_signs_of_sums_of_zeros(agree, axis: int, other: float) -> None:
+    """Terms that are all -0.0 add up to -0.0, and one +0.0 among them, beyond the mask too, makes that 0.0."""
+    block = f"tensor<{ROWS}x{COLUMNS}x"
+    functions = {
+        "": "the load's own",
+        f"%k = arith.constant dense<2.0> : {block}f32>\n %y = arith.mulf %v, %k : {block}f32>": "computed",
+        f"%k = arith.constant dense<0.0> : {block}f32>\n %y = arith.select %mask, %v, %k : {block}i1>, {block}f32>": "chosen",
+        f"%k = arith.constant dense<-0.0> : {block}f32>\n %y = arith.select %mask, %v, %k : {block}i1>, {block}f32>": "neutral",
+    }
+    x = np.full((ROWS, COLUMNS), -0.0, np.float32)
+    length = (ROWS, COLUMNS)[1 - axis]
+    for function, what in functions.items():
+        text = kernel("addf", axis, other, function)
+        beyond = {"chosen": 0.0, "neutral": -0.0}.get(what, other)
+        for n in (0, 1, 16, 31, 32, 64):
+            found = agree(text, 1, x, np.ones(length, x.dtype), n)[1]
+            only = n >= x.shape[axis] or math.copysign(1, beyond) < 0
+            np.testing.assert_array_equal(np.signbit(found), only, err_msg=f"{what}, n {n}")
