@@ -73,8 +73,9 @@ def _signed_mean(x: Symbol, source: DType, axes: tuple[int, ...], keepdims: bool
     share, count = _share(x, axes), _count(x, axes)
     if source.max_value < 2.0**100 or (isinstance(share, float) and share == 1.0):
         return _mean(x, axes, keepdims)
+    total = _reduce("reduce_sum", _apply("scaled", x, share), axes, keepdims)
     divisor = count * share if isinstance(count, float) and isinstance(share, float) else _apply("mul", count, share)
-    return _apply("div", _reduce("reduce_sum", _apply("scaled", x, share), axes, keepdims), divisor)
+    return total if isinstance(divisor, float) and divisor == 1.0 else _apply("div", total, divisor)
 
 
 def softmax(symbol: Symbol, x: Symbol) -> Symbol:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...tt.integer_ranges import IntegerRanges
+from ...tt.types import bit_width
 from ..elementwise import register_element
 from ..ir import V
 from ..syntax import element_name, is_tensor, shape_of
@@ -77,6 +79,25 @@ def _quotient(k: KernelLowering, a: V, b: V) -> V:
     return a if b.ref == "1" else k.f.binary("sdiv", a, b)
 
 
+def _may_pass_the_end(op: Any) -> bool:
+    """Whether the counter, in 64 bits, may pass the largest number by its last step and be small again."""
+    if bit_width(op.operands[0].type) < 64:
+        return False
+    ranges = IntegerRanges()
+    return ranges.of(op.operands[1])[1] - 1 + ranges.of(op.operands[2])[1] >= 1 << 63
+
+
+def _turns(k: KernelLowering, low: V, high: V, stride: V, passes: bool) -> V:
+    """How many turns a loop has. passes: what is a stride beyond the end may be no number of 64 bits."""
+    s = k.ev.s
+    if not passes:
+        return s.max(_quotient(k, s.add(s.sub(high, low), s.sub(stride, ONE)), stride), ZERO)
+    last = s.sub(s.sub(high, low), ONE)
+    last = last if stride.ref == "1" else k.f.binary("udiv", last, stride)
+    count = k.f.select(k.f.icmp("slt", last, ZERO), V(str((1 << 63) - 1), "i64"), s.add(last, ONE))  # longer than anybody waits
+    return k.f.select(k.f.icmp("slt", low, high), count, ZERO)
+
+
 def lower_for(k: KernelLowering, op: Any) -> None:
     low, high, step = (k.integer(o) for o in op.operands[:3])
     body = op.regions[0].blocks[0]
@@ -100,17 +121,20 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         k.roots.materialize(node, memory)
         k.define(argument, memory)
         k.carried[yielded[i]] = memory
-    distance = k.ev.s.add(k.ev.s.sub(high, low), k.ev.s.sub(step, ONE))
-    turns = k.ev.s.max(_quotient(k, distance, stride), ZERO) if advancing else ZERO
+    passes = _may_pass_the_end(op)
+    turns = _turns(k, low, high, stride, passes) if advancing or passes else ZERO
     loop = product_loop(k, op, advancing) if advancing else None
     if loop is not None and lower_product_loop(k, loop, advancing, turns, low, stride):
         _carry_out(k, loop, advancing, turns)
         return
     first = [k.scalar(inits[i]) for i in carried_scalars]
     replaced = dict(k.ev.replacement)
-    with k.f.loop(low, high, step, first) as state, k.ev.scope():
+    bounds = (ZERO, turns, ONE) if passes else (low, high, step)
+    with k.f.loop(*bounds, first) as state, k.ev.scope():
         k.leave_if_stopped()
-        if element_name(induction.type) == "i64":
+        if passes:
+            k.scalars[induction] = k.ev.s.add(low, k.ev.s.mul(state.index, step))
+        elif element_name(induction.type) == "i64":
             k.scalars[induction] = state.index
         else:
             k.wide[induction] = state.index
@@ -120,7 +144,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         for i, value in zip(carried_scalars, state.values, strict=True):
             k.scalars[arguments[i]] = value
         if advancing:
-            turn = _quotient(k, k.ev.s.sub(state.index, low), stride)
+            turn = state.index if passes else _quotient(k, k.ev.s.sub(state.index, low), stride)
             for i, advance in advancing.items():
                 k.define(arguments[i], advance.after(k, turn))
         k.block(body)

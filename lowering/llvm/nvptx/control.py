@@ -16,6 +16,7 @@ from ..elementwise import register_element
 from ..ir import V
 from ..syntax import element_name, is_tensor
 from .carried import Layouts, bind, flat, types
+from .counting import counting
 from .dots import prepare
 from .nodes import own_layout
 from .pipelining import Stream, make_pipeline, plan_stream
@@ -101,16 +102,14 @@ def _carried_layouts(
 
 def _for(k: KernelLowering, op: Any) -> None:
     f, body = k.f, op.body.blocks[0]
-    low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))
     index, *arguments = body.args
-    unsigned = bool(op.attributes.get("unsignedCmp") or op.properties.get("unsignedCmp"))
 
     def run() -> Sequence[Any]:
         k.block(body)
         return list(body.last_op.operands)
 
     def on_trial() -> Sequence[Any]:
-        k.scalars[index] = V(f.fresh("i"), low.type)
+        k.scalars[index] = V(f.fresh("i"), register_element(element_name(index.type)))
         return run()
 
     with k.order.several_ways(op), ExitStack() as stack:
@@ -120,32 +119,33 @@ def _for(k: KernelLowering, op: Any) -> None:
         start = flat(k, op.iter_args, layouts)
         k.shared.several_ways(copies)
         prepare(k, body)
-        ahead = None if k.ev.only_layouts else _ahead(k, op, layouts, unsigned)
+        ahead = None if k.ev.only_layouts else _ahead(k, op, layouts)
+        count = counting(k, op, 1 if ahead is None else ahead.reach)
         more: list[V] = []
         if ahead is not None:
             stack.enter_context(ahead)
-            more = ahead.begin(low, high, step, start)
+            more = ahead.begin(count, start)
         around = stack.enter_context(k.ev.loop())
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         f.branch(head)
         f.start(head, True)
-        counter = f.carried(low.type)
+        counter = f.carried(count.low.type)
         registers = [f.carried(type_) for type_ in types(arguments, layouts)]
         own = [f.carried(value.type) for value in more]
         slot = len(f.lines)
         f.lines.append("")
-        f.cond_branch(f.icmp("ult" if unsigned else "slt", counter, high), inside, done)
+        f.cond_branch(count.goes_on(f, counter), inside, done)
         f.start(inside, True)
         with k.ev.scope():
-            following = [] if ahead is None else ahead.turn(counter, high, step, own)
-            k.scalars[index] = counter
+            following = [] if ahead is None else ahead.turn(counter, own)
+            k.scalars[index] = count.index(f, counter)
             bind(k, arguments, layouts, registers)
             following = [*flat(k, run(), layouts), *following]
-            following += [] if ahead is None else ahead.finish(counter, high, step, own)
-            after = f.add(counter, step)
+            following += [] if ahead is None else ahead.finish(counter, own)
+            after = f.add(counter, count.step)
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
-        values = zip([counter, *registers, *own], [low, *start, *more], [after, *following], strict=True)
+        values = zip([counter, *registers, *own], [count.low, *start, *more], [after, *following], strict=True)
         f.join(slot, values, around.block, latch)
         f.start(done, True)
         results = registers if ahead is None else ahead.end(registers)
@@ -153,7 +153,7 @@ def _for(k: KernelLowering, op: Any) -> None:
         k.shared.several_ways(copies)
 
 
-def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahead | Rounds | None:
+def _ahead(k: KernelLowering, op: Any, layouts: Layouts) -> Ahead | Rounds | None:
     """The loads of a loop that can be done ahead, looked at on trial."""
     loads = loads_ahead(op)
     streams: list[Stream] = []
@@ -171,7 +171,7 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts, unsigned: bool) -> Ahea
                     streams.append(stream)
                     offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
     pipeline = make_pipeline(k, op, streams, layouts)
-    return rounds(k, op) if pipeline is None else loop_ahead(k, op, pipeline, layouts, unsigned)
+    return rounds(k, op) if pipeline is None else loop_ahead(k, op, pipeline, layouts)
 
 
 def _while(k: KernelLowering, op: Any) -> None:

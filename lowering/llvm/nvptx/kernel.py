@@ -18,6 +18,7 @@ from ...libdevice.signatures import SIGNATURES
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...tt.advancing import with_distances
 from ...tt.descriptor_types import TensorDescType
+from ...tt.integer_ranges import Range as IntegerRange
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
@@ -189,6 +190,7 @@ class KernelLowering:
         self.promised = AxisAnalysis(function, multiples, True) if has_promises(function) else self.axes
         self.order = MemoryOrder(function, self.shared)
         self.scalars: dict[Any, V] = {}
+        self.loop_bounds: dict[Any, tuple[IntegerRange, ...]] = {}
         self.single_combines: dict[Any, Callable[[V, V], V] | None] = {}
         self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has done ahead
         self.resident: dict[Any, tuple[Placed | tuple[V, ...], ...]] = {}  # operands that a loop has stored before it starts

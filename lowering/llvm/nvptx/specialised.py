@@ -21,8 +21,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..elementwise import register_element
 from ..ir import V
-from ..syntax import is_tensor
+from ..syntax import element_name, is_tensor
+from .counting import Counting, counting
 from .shared import ALIGNMENT
 from .stages import Ahead
 from .targets import REGISTERS, WARP_SIZE
@@ -217,14 +219,18 @@ class Rounds:
     def __exit__(self, *failure: Any) -> None:
         pass
 
-    def begin(self, low: V, high: V, step: V, start: Sequence[V]) -> list[V]:
+    @property
+    def reach(self) -> int:
+        return 1
+
+    def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
         return self._producer.ring
 
-    def turn(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
         self._producer.ring = list(own)
         return []
 
-    def finish(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+    def finish(self, counter: V, own: Sequence[V]) -> list[V]:
         return self._producer.ring
 
     def end(self, registers: Sequence[V]) -> list[V]:
@@ -243,7 +249,7 @@ class Consumed(Ahead):
     the stage before."""
 
     def __init__(
-        self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, unsigned: bool, slice_: Slice
+        self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, slice_: Slice
     ) -> None:
         assert k.producer is not None
         self._producer, self._slice = k.producer, slice_
@@ -252,8 +258,7 @@ class Consumed(Ahead):
             pipeline = replace(pipeline, stages=k.reserved // pipeline.stage_bytes)
         elif slice_.around is not None:
             k.producer.wanted = pipeline
-        super().__init__(k, op, pipeline, layouts, unsigned)
-        self._bounds: tuple[V, V] | None = None
+        super().__init__(k, op, pipeline, layouts)
         self._own: Sequence[V] = ()
         self._is_taken = k.shared.is_used and not self._has_room
 
@@ -271,9 +276,13 @@ class Consumed(Ahead):
         if not self._has_room:
             super().__exit__(*failure)
 
-    def begin(self, low: V, high: V, step: V, start: Sequence[V]) -> list[V]:
+    @property
+    def reach(self) -> int:
+        return 1  # the producer runs ahead, and counts by itself
+
+    def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
         k, pipeline = self.k, self.pipeline
-        self._bounds = low, high
+        self._count = count
         self._producer.make_barriers(pipeline.stages)
         with self._producer.code() as end:
             for each in self._slice.before:
@@ -301,7 +310,7 @@ class Consumed(Ahead):
         index, *arguments = around.body.blocks[0].args
         first = [*(k.scalar(around.iter_args[number]) for number in numbers), *ring]
         with self._loop(around, first) as (counter, own, following):
-            k.scalars[index] = counter
+            k.scalars[index] = k.f.cast("trunc", counter, register_element(element_name(index.type)))
             for number, value in zip(numbers, own, strict=False):
                 k.scalars[arguments[number]] = value
             for each in self._slice.inside:
@@ -325,26 +334,25 @@ class Consumed(Ahead):
     def _loop(self, op: Any, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
         """A loop of the producer: its index, what it carries, and a list for what it carries on."""
         k, f = self.k, self.k.f
-        low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))
-        unsigned = bool(op.attributes.get("unsignedCmp") or op.properties.get("unsignedCmp"))
+        count = counting(k, op)
         head, body, done = f.label("head"), f.label("body"), f.label("done")
         before = f.block
         f.branch(head)
         f.start(head)
-        counter, own = V(f.fresh("i"), low.type), [V(f.fresh("c"), value.type) for value in first]
+        counter, own = V(f.fresh("i"), count.low.type), [V(f.fresh("c"), value.type) for value in first]
         slot = len(f.lines)
         f.lines.append("")
-        f.cond_branch(f.icmp("ult" if unsigned else "slt", counter, high), body, done)
+        f.cond_branch(count.goes_on(f, counter), body, done)
         f.start(body)
         following: list[V] = []
         with k.ev.scope():
             yield counter, own, following
-            following = [f.add(counter, step), *following]
+            following = [f.add(counter, count.step), *following]
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
         f.lines[slot] = "\n".join(
             f"  {value.ref} = phi {value.type} [ {start.ref}, %{before} ], [ {new.ref}, %{latch} ]"
-            for value, start, new in zip([counter, *own], [low, *first], following, strict=True)
+            for value, start, new in zip([counter, *own], [count.low, *first], following, strict=True)
         )
         f.start(done)
 
@@ -354,13 +362,13 @@ class Consumed(Ahead):
         again = f.cast("zext", f.icmp("eq", following, i32(0)), "i32")
         return [following, f.binary("xor", parity, again)]
 
-    def turn(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
         read, place, parity, _ = self._own = own
         wait_for_phase(self.k, self._producer.full(place), parity)
         self._offer(read)
         return []
 
-    def finish(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+    def finish(self, counter: V, own: Sequence[V]) -> list[V]:
         """Say which stage may be overwritten: the last turn's when its products are done, or this one's."""
         k, f = self.k, self.k.f
         read, place, parity, last = own
@@ -369,8 +377,7 @@ class Consumed(Ahead):
         done = f.icmp("eq", k.t.lane, i32(0))
         if self.pipeline.sums:
             self._wait_for_last_turn()
-            assert self._bounds is not None
-            done = f.binary("and", done, f.icmp("ne", counter, self._bounds[0]))
+            done = f.binary("and", done, f.icmp("ne", counter, self.count.low))
         with f.when(done):
             self._release(last if self.pipeline.sums else place)
         following, phase = self._next_phase(place, parity)
@@ -382,9 +389,8 @@ class Consumed(Ahead):
         found = super().end(registers)
         k, f = self.k, self.k.f
         if self._slice.around is not None:
-            assert self._bounds is not None
             if self.pipeline.sums:  # the last turn's stage, if there was a turn
-                any_turn = f.icmp(self.less, *self._bounds)
+                any_turn = self.count.goes_on(f, self.count.low)
                 with f.when(f.binary("and", any_turn, f.icmp("eq", k.t.lane, i32(0)))):
                     self._release(self._own[3])
             self._producer.ring = list(self._own)
@@ -400,7 +406,7 @@ class Consumed(Ahead):
         self.k.t.call("mbarrier.arrive.shared", [self._producer.free(place)], "i64")
 
 
-def loop_ahead(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, unsigned: bool) -> Ahead:
+def loop_ahead(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> Ahead:
     """A loop that loads ahead: with the producer's help where there is one that has nothing to do yet, else by itself."""
     if k.producer is not None and not k.producer.is_busy and not pipeline.copied:
         streams = [stream.op for stream, _ in pipeline.mapped]
@@ -412,5 +418,5 @@ def loop_ahead(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts,
         described = {stream.desc for stream in streams}
         slice_ = _slice(k, op, [value for value in roots if value not in described])
         if slice_ is not None:
-            return Consumed(k, op, pipeline, layouts, unsigned, slice_)
-    return Ahead(k, op, pipeline, layouts, unsigned)
+            return Consumed(k, op, pipeline, layouts, slice_)
+    return Ahead(k, op, pipeline, layouts)

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import Elected
 from ...linear_layouts.matching import offsets, vector_accesses
+from ..elementwise import register_element
 from ..ir import V, const
 from ..syntax import element_name, shape_of
 from .carried import Layouts, bind, flat
+from .counting import Counting
 from .nodes import Staged
 from .pipelining import Pipeline, Stream
 from .threads import bits_of, i32
@@ -90,14 +92,14 @@ class Ahead:
     and the byte offsets of the stages to be read and to be written; with TMA also those of their mbarriers, and the parity of
     the phase to wait for."""
 
-    def __init__(self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, unsigned: bool) -> None:
+    def __init__(self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> None:
         self.k, self.op, self.pipeline = k, op, pipeline
         index, *arguments = op.body.blocks[0].args
         self.index = index
         self.arguments = [arguments[number] for number in pipeline.carried]
         self.layouts = [layouts[number] for number in pipeline.carried]
         self.all_layouts = layouts
-        self.less = "ult" if unsigned else "slt"
+        self._count: Counting | None = None
         self._bytes = pipeline.stages * pipeline.stage_bytes
         own_barriers = pipeline.stages if self.has_barriers else 0
         self._kept = k.shared.kept(self._bytes + BARRIER_BYTES * own_barriers)
@@ -124,19 +126,29 @@ class Ahead:
     def _barriers(self) -> list[V]:
         return [self._barrier(i32(BARRIER_BYTES * stage)) for stage in range(self.pipeline.stages)]
 
-    def begin(self, low: V, high: V, step: V, start: Sequence[V]) -> list[V]:
+    @property
+    def reach(self) -> int:
+        """How many steps ahead it is looked whether there is a turn."""
+        return self.pipeline.ahead
+
+    @property
+    def count(self) -> Counting:
+        assert self._count is not None
+        return self._count
+
+    def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
         """Load the first turns. The first values of what is carried besides."""
         k, pipeline = self.k, self.pipeline
         values = self._of(start)
-        index = low
+        self._count, index = count, count.low
         k.shared.barrier()  # what lay in the stages has been read
         if pipeline.mapped:
             make_barriers(k, self._barriers)
         for turn in range(pipeline.ahead):
-            goes_on = k.f.icmp(self.less, index, high)
+            goes_on = count.goes_on(k.f, index)
             stage, barrier = i32(turn * pipeline.stage_bytes), self._barrier(i32(turn * BARRIER_BYTES))
             values = self._load(values, index, goes_on, stage, barrier)
-            index = k.f.add(index, step)
+            index = k.f.add(index, count.step)
         ring = [i32(0), i32(pipeline.ahead * pipeline.stage_bytes)]
         if pipeline.mapped:
             ring += [i32(0), i32(pipeline.ahead * BARRIER_BYTES), i32(0)]
@@ -147,7 +159,7 @@ class Ahead:
         size = 5 if self.pipeline.mapped else 2
         return list(own[:-size]), list(own[-size:])
 
-    def turn(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
         """Wait for the turn's blocks, and load later ones unless `finish` does. What is carried on besides."""
         k, pipeline = self.k, self.pipeline
         _, (read, _, *barriers) = self._ring(own)
@@ -159,7 +171,7 @@ class Ahead:
             wait_for_phase(k, self._barrier(barriers[0]), barriers[2])
         if pipeline.copied or not pipeline.sums:
             k.shared.barrier()
-        following = [] if pipeline.sums else self._later(counter, high, step, own)
+        following = [] if pipeline.sums else self._later(counter, own)
         self._offer(k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4))))
         return following
 
@@ -174,27 +186,27 @@ class Ahead:
             k.staged[stream.op] = Staged(shape_of(stream.op.results[0].type), operand.elem, operand, place)
         k.on_their_way.update(pipeline.sums.values())
 
-    def finish(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+    def finish(self, counter: V, own: Sequence[V]) -> list[V]:
         """At the end of a turn whose products are on their way: when those of the last turn are done, load later blocks."""
         if not self.pipeline.sums:
             return []
         self._wait_for_last_turn()
         self.k.shared.barrier()
-        return self._later(counter, high, step, own)
+        return self._later(counter, own)
 
     def _wait_for_last_turn(self) -> None:
         """Until only the products of this turn are on their way."""
         self.k.t.call("wgmma.wait_group.sync.aligned", [V(str(len(self.pipeline.sums)), "i64")], "void")
 
-    def _later(self, counter: V, high: V, step: V, own: Sequence[V]) -> list[V]:
+    def _later(self, counter: V, own: Sequence[V]) -> list[V]:
         """Start the copies of a later turn; what is carried on besides."""
         f, size = self.k.f, self.pipeline.stage_bytes
         values, ring = self._ring(own)
         read, write, *barriers = ring
-        distance = f.mul(step, const(self.pipeline.ahead, step.type))
+        distance = f.mul(self.count.step, const(self.pipeline.ahead, self.count.step.type))
         index = f.add(counter, distance)
         barrier = self._barrier(barriers[1] if barriers else i32(0))
-        following = self._load(values, index, f.icmp(self.less, index, high), write, barrier)
+        following = self._load(values, index, self.count.goes_on(f, index), write, barrier)
         found = [self._next(read, size), self._next(write, size)]
         if barriers:
             found += [self._next(each, BARRIER_BYTES) for each in barriers[:2]]
@@ -230,13 +242,13 @@ class Ahead:
             rest = rest[count:]
         return found
 
-    def _load(self, values: Sequence[V], index: V, goes_on: V | None, stage: V, barrier: V) -> list[V]:
+    def _load(self, values: Sequence[V], counter: V, goes_on: V | None, stage: V, barrier: V) -> list[V]:
         """Start the copies of one turn; the values of the turn after it. goes_on: whether there is such a turn; None: there is,
         and one thread is here."""
         k = self.k
         nodes, scalars = dict(k.nodes), dict(k.scalars)
         with k.ev.scope(dominates=True):
-            k.scalars[self.index] = index
+            k.scalars[self.index] = k.f.cast("trunc", counter, register_element(element_name(self.index.type)))
             bind(k, self.arguments, self.layouts, values)
             for each in self.pipeline.addresses:
                 k.operation(each)

@@ -81,6 +81,19 @@ def test_any_number_of_turns(turns: int, delivery: str) -> None:
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
 
 
+@pytest.mark.parametrize("step", [2**30, 2**31 - 2])
+def test_turns_looked_at_ahead_do_not_wrap_around(step: int) -> None:
+    """The loop's blocks are not masked, so that loads for a turn that is none leave the matrices."""
+    text = TEXT.replace("scf.for %_ = %c0_i32 to %1 step %c1_i32", "scf.for %_ = %c0_i32 to %far step %stride")
+    constants = f"%far = arith.constant {2**31 - 1} : i32\n    %stride = arith.constant {step} : i32\n    %0 ="
+    text = text.replace("%0 =", constants, 1).replace("tt.splat %left_28", "tt.splat %c64_i32")
+    a, b, c = matrices(TILE, TILE, 128)
+    code = jn.kernel.from_ttir(text).gpu_code("sm_80")
+    assert "cp.async" in code.ptx
+    Module(code.ptx).kernel().launch((1, 1), None, arguments(a, b, c), shared=code.lowered.shared_bytes, level=3)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
 @pytest.mark.parametrize("shape", [(144, 160, 80), (16, 48, 16)])
 def test_masked_tiles(shape: tuple[int, int, int]) -> None:
     a, b, c = matrices(*shape)
