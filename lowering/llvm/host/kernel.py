@@ -39,7 +39,7 @@ from .elements import lower_gather, lower_histogram
 from .evaluate import Evaluator
 from .liveness import ROOTS, Liveness, all_operations, reachable
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
-from .offsets import LOWEST, is_exact
+from .offsets import LOWEST, is_static, may_bound, may_widen
 from .ordering import Ordering
 from .reductions import lower_dot, lower_reduce, lower_scan
 from .regions import lower_map_elementwise
@@ -90,6 +90,7 @@ class KernelLowering:
         self._demands = Demands(func) if len(self.blocks) == 1 else None
         self._current_root = -1
         self.wide: dict[Any, V] = {}
+        self.becomes_address: dict[Any, bool] = {}
         self.carried: dict[Any, Stored] = {}
         self.grid: list[V] = []
         self._depths: dict[int, int] = {}
@@ -302,7 +303,7 @@ class KernelLowering:
             return Splat(shape, elem, s.pointer(value) if elem == "ptr" else value)
         if op.name == "arith.cmpi":
             bound = bound_of(self.ev.s, facts["predicate"], *operands)
-            if bound is not None and self.exact_operands(op, operands):
+            if bound is not None and (not self.from_text or may_bound(self, op, operands)):
                 facts["bound"] = bound
                 if self._demands is not None and bound.dim == wide_dim(shape):
                     self.ev.s.remember(self._compared(result), bound.limit)
@@ -344,12 +345,9 @@ class KernelLowering:
             return folded
         source = operands[0]
         lowest = 0 if name == "arith.extui" else LOWEST
-        if lowest == 0 and not (isinstance(source, Affine) and _is_static(source)):
+        if lowest == 0 and not (isinstance(source, Affine) and is_static(source)):
             return None
-        return folded if not isinstance(source, Affine) or is_exact(self, source, op, lowest) else None
-
-    def exact_operands(self, op: Any, operands: Sequence[Node]) -> bool:
-        return not self.from_text or all(is_exact(self, o, op) for o in operands if isinstance(o, Affine))
+        return folded if not isinstance(source, Affine) or may_widen(self, source, op, lowest) else None
 
     # -- handlers -----------------------------------------------------------------------
 
@@ -398,10 +396,6 @@ def _inverse(divisor: Node) -> Node | None:
             source = divisor.source
             return View(divisor.shape, divisor.elem, Map(source.shape, "f32", division.RECIPROCAL, (source,)), divisor.dims)
     return None
-
-
-def _is_static(affine: Affine) -> bool:
-    return all(is_constant(v) for v in (affine.base, *affine.coefficients) if v is not None)
 
 
 
