@@ -126,7 +126,8 @@ def _becomes_address(k: KernelLowering, value: Any) -> bool:
     found = False
     while pending and not found:
         for use in pending.pop().uses:
-            user, new = use.operation, ()
+            user = use.operation
+            new: Sequence[Any] = ()
             if user.name == "tt.addptr" and use.index == 1:
                 found = True
             elif user.name in _MOVED:
