@@ -126,7 +126,8 @@ def _poll(k: KernelLowering, op: Any) -> None:
     deadline = None if op.timeout is None else f.add(_nanoseconds(k), k.scalar(op.timeout))
     found = []
     for address, expected in zip(addresses, wanted, strict=True):
-        before, elected = f.block, _elected(k, layout)
+        elected = _elected(k, layout)
+        before = f.block
         poll, again, done = f.label("poll"), f.label("again"), f.label("polled")
         if elected is None:
             f.branch(poll)

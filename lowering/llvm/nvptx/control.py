@@ -348,7 +348,8 @@ def _branch(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: A
     f = k.f
 
     def go(block: Any, values: Sequence[Any]) -> str:
-        incoming[block].append((f.block, flat(k, values, layouts[block])))
+        found = flat(k, values, layouts[block])
+        incoming[block].append((f.block, found))  # where computing them ends, which may be another block
         return str(labels[block])
 
     match last.name:

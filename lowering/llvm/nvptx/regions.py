@@ -46,7 +46,8 @@ def region_values(k: KernelLowering, region: Any, arguments: Sequence[V]) -> lis
         done = f.label("done")
 
         def leave(last: Any) -> None:
-            ends.append((f.block, [k.scalar(value) for value in last.operands]))
+            values = [k.scalar(value) for value in last.operands]
+            ends.append((f.block, values))
             f.branch(done)
 
         with k.ev.scope():

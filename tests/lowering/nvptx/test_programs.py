@@ -33,6 +33,12 @@ def test_random_programs(seeds: list[int], memory: int, target: str) -> None:
     simulated(Checked(program(seeds), memory), target)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_arguments_of_blocks_may_take_blocks_to_compute(target: str) -> None:
+    """One that goes through shared memory on its way to the argument's layout ends in another block than it began in."""
+    simulated(Checked(program([1529, 8, 20659, 302]), 0), target)
+
+
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(SEEDS, st.sampled_from([0, 0, 0, 1]), st.integers(0, 2**30), st.sampled_from(["sm_80", "sm_86", "sm_89", "sm_90a"]))
