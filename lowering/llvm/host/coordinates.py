@@ -58,27 +58,43 @@ def dependencies(node: Node, of: Callable[[Node], frozenset[int]]) -> frozenset[
 
 
 def decompose_mask(mask: Node | None) -> tuple[list[Bound], list[Node]]:
-    """A mask as bounds on single coordinates and what remains."""
-    match mask:
-        case None:
-            return [], []
-        case Map(op="arith.andi"):
-            bounds: list[Bound] = []
-            rest: list[Node] = []
-            for operand in mask.operands:
-                more, other = decompose_mask(operand)
-                bounds += more
-                rest += other
-            return bounds, rest
-        case Map(op="arith.cmpi") if "bound" in mask.attrs:
-            return [mask.attrs["bound"]], []
-        case View():
-            inner, other = decompose_mask(mask.source)
-            if not other and all(mask.dims[b.dim] is not None for b in inner):
-                return [Bound(d, b.limit) for b in inner if (d := mask.dims[b.dim]) is not None], []
-        case Splat() if mask.value.ref in ("true", "1"):
-            return [], []
-    return [], [mask] if mask is not None else []
+    """A mask as bounds on single coordinates and what remains, each of them once: masks may share parts over many levels."""
+    return ([], []) if mask is None else _decomposed(mask, {})
+
+
+def _decomposed(mask: Node, known: dict[int, tuple[list[Bound], list[Node]]]) -> tuple[list[Bound], list[Node]]:
+    """known: by the ids of views."""
+    bounds: dict[tuple[int, str], Bound] = {}
+    rest: list[Node] = []
+    pending, seen = [mask], set[int]()
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        match part:
+            case Map(op="arith.andi"):
+                pending += reversed(part.operands)
+            case Map(op="arith.cmpi") if "bound" in part.attrs:
+                bound = part.attrs["bound"]
+                bounds.setdefault((bound.dim, bound.limit.ref), bound)
+            case View():
+                if id(part) not in known:
+                    known[id(part)] = _of_view(part, *_decomposed(part.source, known))
+                inner, other = known[id(part)]
+                bounds |= {key: bound for bound in inner if (key := (bound.dim, bound.limit.ref)) not in bounds}
+                rest += [node for node in other if node not in rest]
+            case Splat() if part.value.ref in ("true", "1"):
+                pass
+            case _:
+                rest.append(part)
+    return list(bounds.values()), rest
+
+
+def _of_view(view: View, inner: list[Bound], other: list[Node]) -> tuple[list[Bound], list[Node]]:
+    if not other and all(view.dims[bound.dim] is not None for bound in inner):
+        return [Bound(d, bound.limit) for bound in inner if (d := view.dims[bound.dim]) is not None], []
+    return [], [view]
 
 
 def reads_memory(node: Node, scratch: bool = True, kept: Collection[int] = ()) -> bool:

@@ -46,6 +46,7 @@ class Demands:
         body = function.body.blocks[0]
         self._found: dict[Any, Demand] = {}
         self.comparisons = Comparisons(body)
+        self._known_limits: dict[Any, Demand] = {}
         self._changed = False
         self._block(body)
 
@@ -56,7 +57,13 @@ class Demands:
                 yield dim, where
 
     def _limits(self, mask: Any) -> Demand:
-        """By dimension of a mask: a comparison that must hold where the mask is true, or ALL."""
+        """By dimension of a mask: a comparison that must hold where the mask is true, or ALL. Masks may share parts."""
+        found = self._known_limits.get(mask)
+        if found is None:
+            found = self._known_limits[mask] = self._limits_of(mask)
+        return found
+
+    def _limits_of(self, mask: Any) -> Demand:
         sizes = shape_of(mask.type)
         op: Any = getattr(mask, "op", None)
         match None if op is None else op.name:

@@ -269,15 +269,21 @@ class Evaluator:
             self.s.remember(key, found)
         return found
 
+    def _implies(self, bound: Bound, coordinates: Coordinates) -> bool:
+        """Whether the surrounding loops go no further than the bound."""
+        coordinate = coordinates[bound.dim]
+        return coordinate is not None and bound.limit.ref in self._implied.get(coordinate.loop, ())
+
     def _always(self, node: Node, coordinates: Coordinates) -> bool:
         """Whether a condition holds wherever the surrounding loops go (but for lanes that they mask off)."""
         match node:
             case Map(op="arith.cmpi") if "bound" in node.attrs:
-                bound = node.attrs["bound"]
-                coordinate = coordinates[bound.dim]
-                return coordinate is not None and bound.limit.ref in self._implied.get(coordinate.loop, ())
+                return self._implies(node.attrs["bound"], coordinates)
             case Map(op="arith.andi"):
-                return all(self._always(operand, coordinates) for operand in node.operands)
+                bounds, rest = decompose_mask(node)
+                return all(self._implies(bound, coordinates) for bound in bounds) and all(
+                    self._always(part, coordinates) for part in rest
+                )
             case View():
                 return self._always(node.source, self.through(node, coordinates))
         return False
