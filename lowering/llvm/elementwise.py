@@ -69,12 +69,12 @@ def narrowed(f: Function, value: V, elem: str) -> V:
     narrow = NARROW[elem]
     if isinstance(value, Deferred) and isinstance(value.origin, V) and value.origin.type == narrow:
         return value.origin
-    return f.deferred(narrow, lambda: f.cast("fptrunc", value, narrow), Rounded(value))
+    return f.deferred(narrow, lambda: f.cast("fptrunc", value, narrow), Rounded(value), [value])
 
 
 def widened(f: Function, value: V) -> V:
     """The float32 register of a 16-bit float (PTX)."""
-    return f.deferred("float", lambda: f.cast("fpext", value, "float"), value)
+    return f.deferred("float", lambda: f.cast("fpext", value, "float"), value, [value])
 
 
 def reinterpreted(f: Function, value: V, type_: str) -> V:
@@ -83,7 +83,7 @@ def reinterpreted(f: Function, value: V, type_: str) -> V:
         return value
     if isinstance(value, Deferred) and isinstance(value.origin, Bits) and value.origin.value.type == type_:
         return value.origin.value
-    return f.deferred(type_, lambda: f.bitcast(value, type_), Bits(value))
+    return f.deferred(type_, lambda: f.bitcast(value, type_), Bits(value), [value])
 
 
 class Extended(V):

@@ -25,10 +25,15 @@ class V(NamedTuple):
     type: str
 
 
+_MOST_DEFERRED = 48
+"""Values one from another that are not printed."""
+
+
 class Deferred(V):
     """A value whose instructions are printed where it was made, and only once its text is asked for.
 
-    `origin`: what it was taken from, for those who can do with that instead.
+    `origin`: what it was taken from, for those who can do with that instead. `depth`: how many such values one from another;
+    printing the last prints them all, each inside the next.
     """
 
     function: Function
@@ -36,6 +41,7 @@ class Deferred(V):
     make: Callable[[], V]
     origin: Any
     value: V | None
+    depth: int
 
     @property
     def ref(self) -> str:
@@ -297,14 +303,17 @@ class Function:
         if self._known is not None:
             self._known.pop()
 
-    def deferred(self, type_: str, make: Callable[[], V], origin: Any = None) -> Deferred:
-        """A value that `make` prints here if it is ever used."""
+    def deferred(self, type_: str, make: Callable[[], V], origin: Any = None, of: Iterable[V] = ()) -> Deferred:
+        """A value that `make` prints here, from the values `of`, if it is ever used."""
         value = Deferred("", type_)
         value.function, value.slot, value.make, value.origin, value.value = self, len(self._all), make, origin, None
+        value.depth = 1 + max((each.depth for each in of if isinstance(each, Deferred) and each.value is None), default=0)
         if self.lines is self._all:
             self._all.append("")
         else:  # for a deferred value that is printed now
             value.value = make()
+        if value.depth >= _MOST_DEFERRED:
+            _ = value.ref
         return value
 
     def print_at(self, slot: int, make: Callable[[], V]) -> V:

@@ -28,7 +28,7 @@ from ..elementwise import (
 from ..ir import V, const
 from .functions import called
 from .moves import Moves
-from .nodes import Held, Map, Node, Range, Splat, View, holds, is_slow, own_layout, source_layout
+from .nodes import Held, Map, Node, Range, Splat, View, depth_of, holds, is_slow, own_layout, source_layout
 from .threads import Threads
 
 Registers = tuple[V, ...]
@@ -307,9 +307,9 @@ class Evaluator:
         found: dict[tuple[V, ...], V] = {}
         own, f = list(dict.fromkeys(values)), self.f
         for pair in zip(own[::2], own[1::2], strict=False):
-            both = f.deferred(f"<2 x {NARROW[elem]}>", partial(self.t.rounded, *pair, NARROW[elem]))
+            both = f.deferred(f"<2 x {NARROW[elem]}>", partial(self.t.rounded, *pair, NARROW[elem]), of=pair)
             for place, value in enumerate(pair):
-                half = f.deferred(NARROW[elem], partial(f.extract, both, place), Rounded(value))
+                half = f.deferred(NARROW[elem], partial(f.extract, both, place), Rounded(value), [both])
                 found[(value,)] = widened(f, half)
         return found
 
@@ -319,7 +319,7 @@ class Evaluator:
         if not later:
             return self.element(op, elem, row, elems, attrs)
         type_ = "i64" if elem == "ptr" else register_element(elem)
-        return self.f.deferred(type_, lambda: self.element(op, elem, row, elems, attrs))
+        return self.f.deferred(type_, lambda: self.element(op, elem, row, elems, attrs), of=row)
 
     def _offset(self, value: V, attrs: Mapping[str, Any], later: bool = False) -> V:
         """What tt.addptr adds: bytes, as i64."""
@@ -330,7 +330,7 @@ class Evaluator:
                 return self.f.pure(f'call i64 asm "mul.wide.s32 $0, $1, {size};", "=l,r"(i32 {value.ref})', "i64")
             return self.f.mul(self.f.cast("sext", value, "i64"), const(size, "i64"))
 
-        return self.f.deferred("i64", make) if later else make()
+        return self.f.deferred("i64", make, of=[value]) if later else make()
 
     def element(self, op: str, elem: str, values: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]) -> V:
         """One operation on scalars. Pointers are addresses (i64)."""
@@ -374,7 +374,8 @@ class Evaluator:
             return Splat(shape, elem, self.element(op, elem, values, [o.elem for o in operands], attrs))
         if not any(holds(operand) for operand in operands):
             slow = any(map(is_slow, operands)) or (op in _SLOW and not _is_power_of_two(operands[-1]))
-            return Map(shape, elem, op, tuple(operands), attrs, len(self._loops), slow)
+            depth = 1 + max(map(depth_of, operands))
+            return Map(shape, elem, op, tuple(operands), attrs, len(self._loops), slow, depth)
         layout = self.choose_layout(operands)
         assert layout is not None
         weak = all(operand.weak for operand in operands if isinstance(operand, Held))

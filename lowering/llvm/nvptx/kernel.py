@@ -44,7 +44,7 @@ from .joins import JOINS
 from .maps import MAPS
 from .moves import Moves
 from .natural_numbers import Dividends, with_natural
-from .nodes import Held, Node, Range, Shape, Splat, Staged, holds, own_layout, viewed
+from .nodes import DEEPEST, Held, Node, Range, Shape, Splat, Staged, depth_of, holds, own_layout, viewed
 from .occupancy import holds_many_elements
 from .ordering import MemoryOrder
 from .pipelining import MOST_STAGES
@@ -267,6 +267,9 @@ class KernelLowering:
         raise InternalError(f"nvptx lowering: value of type {value.type} has no definition yet")
 
     def define(self, value: Any, node: Node) -> None:
+        if depth_of(node) >= DEEPEST:  # evaluation descends through all of it
+            own = own_layout(node)
+            node = self.ev.held(node, self.preferred(value) if own is None else own[0])
         self.nodes[value] = node
 
     def held(self, value: Any, layout: LinearLayout) -> tuple[V, ...]:

@@ -15,6 +15,8 @@ from ...linear_layouts.layout import LinearLayout
 from ..ir import V
 
 Shape = tuple[int, ...]
+DEEPEST = 96
+"""Operations one after the other that may be one expression."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +42,7 @@ class Map:
     """An operation on elements with equal places; its operands hold nothing.
 
     loops: how many loops are around the operation. is_slow: whether it, or what it takes, is worth keeping through a loop that
-    does not change it however many registers that needs.
+    does not change it however many registers that needs.  depth: operations one after the other.
     """
 
     shape: Shape
@@ -50,6 +52,7 @@ class Map:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     loops: int = 0
     is_slow: bool = False
+    depth: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +109,14 @@ def holds(node: Node) -> bool:
     while isinstance(node, View):
         node = node.source
     return isinstance(node, Held | Staged)
+
+
+def depth_of(node: Node) -> int:
+    """Through how many nodes evaluation descends."""
+    views = 0
+    while isinstance(node, View):
+        node, views = node.source, views + 1
+    return views + (node.depth if isinstance(node, Map) else 0)
 
 
 def is_slow(node: Node) -> bool:

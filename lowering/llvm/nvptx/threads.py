@@ -230,7 +230,7 @@ class Threads:
         if not constant:
             return address
         step = const(constant, address.type)
-        return self.f.deferred(address.type, lambda: self.f.add(address, step), Moved(address, constant))
+        return self.f.deferred(address.type, lambda: self.f.add(address, step), Moved(address, constant), [address])
 
     # -- elements as bits ------------------------------------------------------------
 
@@ -293,10 +293,10 @@ class Threads:
             return [piece for word in words for piece in self.unpack(word, 32 // width, width)]
 
         f, type_ = self.f, f"<{count} x i{width}>"
-        whole = value if value.type == type_ else f.deferred(type_, lambda: f.bitcast(value, type_))
+        whole = value if value.type == type_ else f.deferred(type_, lambda: f.bitcast(value, type_), of=[value])
 
         def piece(place: int) -> V:
-            return f.deferred(f"i{width}", lambda: f.extract(whole, place), Piece(value, place, count))
+            return f.deferred(f"i{width}", lambda: f.extract(whole, place), Piece(value, place, count), [whole])
 
         return [piece(place) for place in range(count)]
 
