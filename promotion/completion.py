@@ -9,14 +9,24 @@ float16 is float16. Where a computation ends in one, it takes the bound that sta
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from .dtype import DType, cut
+from .errors import UserError
 from .lattice import Lattice
 
 
-def complete(dtypes: Sequence[DType], leq: Callable[[DType, DType], bool]) -> tuple[Lattice[DType], Mapping[DType, DType]]:
-    """The completed order of `dtypes` under the partial order `leq`, and the dtype every added element stands for."""
+def complete(
+    name: str, dtypes: Sequence[DType], leq: Callable[[DType, DType], bool]
+) -> tuple[Lattice[DType], Mapping[DType, DType]]:
+    """The completed order of `dtypes` under `leq`, and the dtype every added element stands for. `name`: of the rule set."""
+    for a, b in itertools.combinations(dtypes, 2):
+        if leq(a, b) and leq(b, a):
+            raise UserError(
+                f"rule set {name!r}: 'order': {a} and {b} hold the same values; expected one of them in 'never_above', so that "
+                f"their join is the other; fix: 'never_above': [\"{b}\"]"
+            )
     count = len(dtypes)
     upsets = [sum(1 << j for j in range(count) if i == j or leq(dtypes[i], dtypes[j])) for i in range(count)]
     own = {upset: dtype for upset, dtype in zip(upsets, dtypes, strict=True)}

@@ -551,7 +551,7 @@ def _order(
     if definition.order:
         never = set(definition.never_above)
         lattice, hidden = complete(
-            definition.dtypes, lambda a, b: a is not b and b not in never and _keeps_values(a, b)
+            definition.name, definition.dtypes, lambda a, b: a is not b and b not in never and _keeps_values(a, b)
         )
         return lattice, lattice.joins, (*definition.dtypes, *hidden), hidden
     lattice = Lattice(definition.edges, definition.dtypes)

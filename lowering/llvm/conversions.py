@@ -17,6 +17,7 @@ from ...promotion.errors import InternalError
 from . import conversions_fp8 as fp8
 from . import ir
 from .ir import Function, V, const, iconst, lanes, with_element
+from .sign_masks import lowest_bit
 
 
 def _expect(x: V, *elements: str) -> None:
@@ -257,7 +258,8 @@ def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
         x = fn.select(fn.fcmp("ogt", x, top), top, x)
         x = fn.select(fn.fcmp("olt", x, bottom), bottom, x)
         x = fn.select(fn.fcmp("ord", x, x), x, ir.const(0, x.type))
-        return fn.cast("trunc", fn.cast("fptosi", x, with_element(x.type, "i32")), target)
+        whole = fn.cast("fptosi", x, with_element(x.type, "i32"))
+        return lowest_bit(fn, whole) if bits == 1 else fn.cast("trunc", whole, target)
     limit = ir.const(math.ldexp(1.0, bits - 1 if signed else bits), x.type)
     below = fn.fcmp("olt", x, limit)
     # Unsigned: everything above -1 truncates to 0 or more.

@@ -21,6 +21,7 @@ from . import approximate, conversions, division
 from .calls import emit_call
 from .ir import Deferred, Function, V, const, element, lanes, mangle, vector, with_element
 from .mathlib import Form, emit_math
+from .sign_masks import compared, lowest_bit
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {
@@ -258,7 +259,7 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
         case "arith.extui":
             return f.cast("zext", x, out)
         case "arith.trunci":
-            return f.cast("trunc", x, out)
+            return lowest_bit(f, x) if target == "i1" else f.cast("trunc", x, out)
         case "arith.bitcast" | "tt.bitcast" if source == "ptr" and target == "ptr":
             return x
         case "arith.bitcast" | "tt.bitcast":
@@ -324,7 +325,7 @@ def emit_map(
             c, a, b = xs
             return f.select(operands[0] if lanes(operands[0].type) == 1 else c, a, b)
         case "arith.cmpi":
-            return f.icmp(str(attrs["predicate"]), xs[0], xs[1])
+            return compared(f, str(attrs["predicate"]), xs[0], xs[1])
         case "arith.cmpf":
             return f.fcmp(str(attrs["predicate"]), xs[0], xs[1])
         case "joinery.round_tf32":

@@ -14,6 +14,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 from joinery.graph.dims import evaluate_dim
+from joinery.graph.reference_numerics import convert
 
 from .graph_steps import Steps
 
@@ -153,7 +154,8 @@ def input_array(draw: Any, shape: list[int], dtype: jn.DType, number: int, large
         values = np.where(
             rng.random(shape) < (0.1 if dtype.is_float else 0.3), rng.choice(special, shape), values
         )
-    return np.array(values, dtype.numpy, order="C")
+    values = np.array(values, dtype.numpy, order="C")
+    return values if dtype.name != "tensor_float32" else convert(values, jn.float32, dtype)  # of ten bits, as it says
 
 
 def drawn(

@@ -370,6 +370,8 @@ BAD = [
     ("unknown order", STEPS | {"order": "alphabetical"}, "'order' is 'alphabetical'; expected 'value-preserving'"),
     ("empty order", STEPS | {"order": ""}, "'order' is ''"),
     ("order of weak", {"name": "mine", "elements": ["weak_int"], "order": "value-preserving"}, "'order': weak_int has no"),
+    ("twins", {"name": "mine", "elements": ["uint64", "index"], "order": "value-preserving"},
+     "'order': uint64 and index hold the same values"),
     ("never_above what", STEPS | {"order": "value-preserving", "never_above": ["int16"]}, "'never_above': int16 is not among"),
     ("literals as list", EDGES | {"literals": []}, "'literals' has the wrong type: list"),
     ("unknown literals", EDGES | {"literals": {"ints": []}}, "'literals' has unknown keys: ints"),

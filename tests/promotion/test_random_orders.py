@@ -175,7 +175,7 @@ def upper_cuts(elements, order):
 def test_completions(graph):
     elements, edges = graph
     order = reach_fully(elements, edges)
-    lattice, stands_for = complete(elements, lambda a, b: (a, b) in order)
+    lattice, stands_for = complete("mine", elements, lambda a, b: (a, b) in order)
     added = [element for element in lattice.elements if element not in elements]
     assert set(stands_for) == set(added)
     assert not any(element in elements for element in added)
@@ -213,7 +213,7 @@ def test_completions(graph):
 def test_the_completion_of_the_smallest_ambiguous_order():
     small = [DTYPES[name] for name in ("int8", "uint8", "int16", "float16")]
     low, high = small[:2], small[2:]
-    lattice, stands_for = complete(small, lambda a, b: a is b or (a in low and b in high))
+    lattice, stands_for = complete("mine", small, lambda a, b: a is b or (a in low and b in high))
     (added,) = stands_for
     assert str(added) == "int8|uint8"
     assert stands_for[added] is DTYPES["int16"]

@@ -305,3 +305,39 @@ def test_recursion_through_branches_is_refused() -> None:
     kernel = jn.kernel.from_ttir("module {\n" + callee + HEAD + lines + "\n }\n}\n")
     with pytest.raises(jn.UserError, match="recursion through @choose"):
         kernel.launch(1, np.zeros(N, np.float32), np.zeros(N, np.float32), 0)
+
+
+def test_what_a_branch_passes_on_may_need_code_of_several_blocks() -> None:
+    """A product is multiplied, and moved between threads, where its registers are wanted: in the block that ends."""
+    text = """module {
+tt.func public @f(%x: !tt.ptr<f16>, %y: !tt.ptr<f32>) {
+  %n = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %at = tt.reshape %n : tensor<64xi32> -> tensor<8x8xi32>
+  %px = tt.splat %x : !tt.ptr<f16> -> tensor<8x8x!tt.ptr<f16>>
+  %qx = tt.addptr %px, %at : tensor<8x8x!tt.ptr<f16>>, tensor<8x8xi32>
+  %a = tt.load %qx : tensor<8x8x!tt.ptr<f16>>
+  %zero = arith.constant dense<0.0> : tensor<8x8xf32>
+  %product = tt.dot %a, %a, %zero : tensor<8x8xf16> * tensor<8x8xf16> -> tensor<8x8xf32>
+  %turned = tt.reshape %product : tensor<8x8xf32> -> tensor<4x4x4xf32>
+  %none = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %turns = arith.constant 2 : i32
+  cf.br ^head(%none, %turned : i32, tensor<4x4x4xf32>)
+^head(%i: i32, %sum: tensor<4x4x4xf32>):
+  %again = arith.cmpi slt, %i, %turns : i32
+  cf.cond_br %again, ^body, ^end(%sum : tensor<4x4x4xf32>)
+^body:
+  %next = arith.addi %i, %one : i32
+  cf.br ^head(%next, %turned : i32, tensor<4x4x4xf32>)
+^end(%last: tensor<4x4x4xf32>):
+  %flat = tt.reshape %last : tensor<4x4x4xf32> -> tensor<64xf32>
+  %py = tt.splat %y : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %qy = tt.addptr %py, %n : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  tt.store %qy, %flat : tensor<64x!tt.ptr<f32>>
+  tt.return
+}
+}
+"""
+    x, y = (np.arange(64) % 7).astype(np.float16), np.zeros(64, np.float32)
+    jn.kernel.from_ttir(text).launch(1, x, y, device="ptxsim", target="sm_80", sanitize=True)
+    assert np.array_equal(y.reshape(8, 8), np.linalg.matrix_power(x.reshape(8, 8).astype(np.float32), 2))
