@@ -1,7 +1,8 @@
 """Where compiled values may lie beside the reference evaluator's: interval arithmetic over a whole graph.
 
 Every element of every symbol gets the least and the largest value that a back end which keeps the numeric contract may
-compute. Where the two are one, it must be that value, bit for bit (up to the sign of zeros). An operation that is monotone
+compute. Where the two are one, it must be that value, bit for bit (but for zeros of either sign, `error_bounds_zeros`). An
+operation that is monotone
 in each operand takes the ends of its operands' intervals to the ends of its own, through the reference implementation, so
 that what is rounded correctly stays as narrow as it came; what is not is widened by its error. Sums and products have the
 bounds of Higham, "Accuracy and Stability of Numerical Algorithms" (2002), with room to spare; those of values that are
@@ -21,6 +22,7 @@ from .error_bounds_composites import COMPOSITES
 from .error_bounds_maps import mapped
 from .error_bounds_nodes import Array, Node, is_nan, reference
 from .error_bounds_sums import contracted, reduced
+from .error_bounds_zeros import loose_zeros
 
 FAST_FACTOR = 80.0
 """How much worse composites may be there: their exponentials have 67 ulp instead of about one."""
@@ -50,6 +52,7 @@ def propagate(graph: jn.Graph, *arrays: Array, numerics: str = "strict") -> dict
             node = nodes[symbol.id] = Node(symbol, value, operands, attrs, numerics == "fast")
             if operands and value.size:
                 enclose(node)
+                node.loose = loose_zeros(node)
     return nodes
 
 

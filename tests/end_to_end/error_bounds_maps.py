@@ -177,7 +177,7 @@ def same_bits(node: Node, free: Array) -> None:
 
 
 def bitwise(node: Node, free: Array) -> None:
-    """With a constant that keeps all bits in which an interval's ends differ, the ends say it all."""
+    """With a constant that keeps all bits in which an interval's ends differ, or none, the ends say it all."""
     x, y = node.inputs if node.inputs[1].all_exact else node.inputs[::-1]
     if node.dtype.is_bool or not y.all_exact:
         anything(node, free)
@@ -189,6 +189,8 @@ def bitwise(node: Node, free: Array) -> None:
         varied = varied | (varied >> word.type(shift))
     constant = np.ascontiguousarray(y.value).view(word).reshape(y.value.shape)
     kept = (constant & varied) == (varied if node.op.name == "bitwise_and" else 0)
+    if node.op.name != "bitwise_xor":
+        kept = kept | ((constant & varied) == (0 if node.op.name == "bitwise_and" else varied))
     low, high, _ = hull([reference(node, operands) for operands in ends(node)])
     node.put(low, high, free | (~x.exact & (~kept | ((x.low < 0) != (x.high < 0)))))
 

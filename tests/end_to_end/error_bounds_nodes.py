@@ -34,7 +34,10 @@ class Node:
         free: elements that may be anything.
         exact: elements of one value only.
         wide: the value as float64.
+        loose: elements that are zeros of either sign (`error_bounds_zeros`), or None.
     """
+
+    loose: Array | None = None
 
     def __init__(
         self, symbol: Any, value: Array, inputs: Sequence[Node], attrs: dict[str, Any], fast: bool = False
@@ -112,10 +115,14 @@ class Node:
         )
 
     def holds(self, values: Array) -> Array:
-        """Which of the values, one per element, lie in the interval."""
+        """Which of the values, one per element, lie in the interval; of zeros that are known the sign counts."""
         missing = is_nan(values)
         with np.errstate(all="ignore"):
-            return self.free | (is_nan(self.low) & missing) | ((values >= self.low) & (values <= self.high))
+            inside = self.free | (is_nan(self.low) & missing) | ((values >= self.low) & (values <= self.high))
+        if self.dtype.is_float:
+            other = (self.wide == 0) & self.exact & (np.signbit(values.astype(np.float64)) != np.signbit(self.wide))
+            inside &= ~other if self.loose is None else ~other | self.loose
+        return inside
 
     def spacing(self, values: Array) -> Array:
         """One unit in the last place of the type the node is computed in, at float64 values."""

@@ -4,7 +4,6 @@
     --cases N                instead of --minutes: that many
     --first N                begin with case N of the seed
     --kind NAME              only that kind; may be repeated
-    --avoid NAME             keep generators away from a known fault; "all" for every one
     --no-ptxsim              leave the simulated GPUs out
     --folder PATH            where failures are written (default: out/fuzz)
     --replay FILE            run the case of such a file again
@@ -35,7 +34,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--kind", action="append", default=[])
-    parser.add_argument("--avoid", action="append", default=[])
     parser.add_argument("--no-ptxsim", action="store_true")
     parser.add_argument("--shrink-seconds", type=float, default=120.0)
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "fuzz")
@@ -44,16 +42,11 @@ def main(arguments: list[str]) -> int:
 
     import joinery
 
-    from .avoid import AVOIDABLE
     from .cases import Settings
     from .kinds import KINDS, kind_named
     from .session import Session, replay
 
-    unknown = sorted(set(options.avoid) - {*AVOIDABLE, "all"})
-    if unknown:
-        parser.error(f"--avoid {unknown[0]}: known are {', '.join(AVOIDABLE)}")
-    avoid = frozenset(AVOIDABLE if "all" in options.avoid else options.avoid)
-    settings = Settings(avoid, not options.no_ptxsim)
+    settings = Settings(not options.no_ptxsim)
     print(f"testing joinery at {Path(joinery.__file__ or '').parent}", flush=True)
     if options.replay:
         outcome = replay(options.replay, settings)

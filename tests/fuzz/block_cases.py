@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import zlib
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,29 +12,36 @@ import numpy as np
 
 from ..lowering.text.random_checks import differing
 from ..lowering.text.random_control import program
+from . import block_witness
 from .block_statements import STATEMENTS
 from .cases import Data, Fault, Kind, Outcome, Settings, packed, unpacked
 from .choices import Choices
 from .fences import fenced
 from .graph_cases import NUMERICS, REFUSALS, TARGETS, fault_of
 
-INEXACT_IF_FAST = re.compile(
-    r"arith\.(mulf|divf)|math\.(?!abs|floor|ceil|trunc|round|copysign)|tt\.dot|tt\.precise"
-)
-"""Operations whose results `numerics="fast"` may change; a program without them must give the same bits."""
-
 
 def generate(choices: Choices, settings: Settings) -> Data:
     size = int(choices.flag(12))
     seeds = [choices.seed() for _ in range(choices.integer(1, 8))]
-    made = program(seeds, size, STATEMENTS)
+    names: set[str] = set()
+    made = program(seeds, size, [(weight, _noted(each, names)) for weight, each in STATEMENTS])
     arguments = made.arguments(choices.seed())
     for place, elem in enumerate(made.scalars, len(made.arrays)):
         if elem != "f32":
             arguments[place] = choices.one(arguments[place], 0, 1, 16, -16, 4096, (1 << 31) - 1, -(1 << 31))
     arrays = [[array.name, array.kind, array.elem] for array in made.arrays.values()]
     return {"kind": "block", "text": made.text(), "grid": list(made.grid), "arrays": arrays,
-            "arguments": [packed(argument) for argument in arguments]}  # fmt: skip
+            "arguments": [packed(argument) for argument in arguments], "made": sorted(names)}  # fmt: skip
+
+
+def _noted(statement: Callable[..., None], names: set[str]) -> Callable[..., None]:
+    """The statement, which leaves its name when it is made."""
+
+    def run(*arguments: Any) -> None:
+        names.add(statement.__name__)
+        statement(*arguments)
+
+    return run
 
 
 def run(data: Data, settings: Settings) -> Outcome:
@@ -52,9 +59,10 @@ def launches(
     described: Any,
     settings: Settings,
     outcome: Outcome,
-    exact: bool = True,
+    mutated: bool = False,
 ) -> None:
-    """Runs a kernel everywhere and adds what is found to the outcome. exact: whether the values must agree as well."""
+    """Runs a kernel everywhere and adds what is found to the outcome. mutated: it may be anything, so that its values are
+    compared where its operations have one result only, and what the sanitizer finds is no fault."""
     try:
         kernel = jn.kernel.from_ttir(text)
         expected = _run(arguments, lambda own: kernel.interpret(grid, *own))
@@ -67,38 +75,74 @@ def launches(
     ]  # hashes wrap on purpose
     if mistakes:  # what it does natively is anything
         outcome.refused = True
-        if exact:
+        if not mutated:
             outcome.faults.append(
                 Fault("sanitize", f"{mistakes[0].kind}: {mistakes[0].message}", str(report))
             )
         return
-
-    def compare(place: str, found: list[Any], same: bool) -> None:
-        if not same or not exact:
-            outcome.unlike += 1
-            return
-        outcome.runs += 1
-        outcome.elements += sum(array.size for array in found if isinstance(array, np.ndarray))
-        wrong = differing(described, found, expected)
-        if wrong is not None:
-            outcome.faults.append(
-                Fault(place, f"wrong values in {wrong.partition(':')[0].lstrip('%')}", wrong)
-            )
-
+    if mutated and not block_witness.is_exact(text):
+        runs = _Launches(text, grid, arguments, described, {}, settings, outcome)
+    else:
+        wanted = {"strict": expected, "reproducible": expected}
+        runs = _Launches(text, grid, arguments, described, wanted, settings, outcome)
+        runs.expect_fast(kernel.name, expected)
     for numerics in NUMERICS:
-        same = numerics != "fast" or not INEXACT_IF_FAST.search(text)
-        other = jn.kernel.from_ttir(text, numerics=numerics, cache=False)
-        for threads, at_end in ((1, True), (2, True), (1, False)):
-            if numerics != "strict" and not at_end:
-                continue
+        runs.everywhere(numerics)
+
+
+class _Launches:
+    """A kernel at one place after the other. wanted: numerics → what the arguments become, where that is known."""
+
+    def __init__(
+        self, text: str, grid: Sequence[int], arguments: list[Any], described: Any, wanted: dict[str, list[Any]],
+        settings: Settings, outcome: Outcome,
+    ) -> None:  # fmt: skip
+        self.text, self.grid, self.arguments, self.described = text, grid, arguments, described
+        self.wanted, self.settings, self.outcome = wanted, settings, outcome
+
+    def expect_fast(self, name: str, expected: list[Any]) -> None:
+        own, apart = _copies(self.arguments), _copies(self.arguments)
+        block_witness.fused(self.text, name, self.grid, own, apart)
+        self.wanted["fast"] = own
+        wrong = differing(self.described, apart, expected)
+        if wrong is not None:
+            self.outcome.faults.append(Fault("contract", f"wrong values in {_place(wrong)}", wrong))
+
+    def compare(self, place: str, numerics: str, found: list[Any], known: bool = True) -> None:
+        expected = self.wanted.get(numerics)
+        if expected is None or not known:
+            self.outcome.unlike += 1
+            return
+        self.outcome.runs += 1
+        self.outcome.elements += sum(array.size for array in found if isinstance(array, np.ndarray))
+        described = self.described
+        wrong = None
+        if numerics == "fast":
+            arrays = list(described.arrays.values())
+            wrong = block_witness.beyond_fast(arrays, found, expected)
+            rest = [i for i, array in enumerate(arrays) if not array.kind.startswith("near")]
+            described = SimpleNamespace(arrays={i: arrays[i] for i in rest})
+            found, expected = [found[i] for i in rest], [expected[i] for i in rest]
+        wrong = wrong or differing(described, found, expected)
+        if wrong is not None:
+            self.outcome.faults.append(Fault(place, f"wrong values in {_place(wrong)}", wrong))
+
+    def everywhere(self, numerics: str) -> None:
+        settings, outcome, text, grid = self.settings, self.outcome, self.text, self.grid
+        kernel = jn.kernel.from_ttir(text, numerics=numerics, cache=False)
+        drawn = zlib.crc32(text.encode())
+        ways = ((1, True), (2, True), (1, False)) if numerics == "strict" else ((1, True), (2, False))
+        for threads, at_end in ways:
             place = f"cpu {numerics} {threads} thread{'s' * (threads > 1)}"
             if not settings.wants(place):
                 continue
             with fenced(at_end) as fence:
-                own = [fence.copy(each, 16) if isinstance(each, np.ndarray) else each for each in arguments]
+                own = [
+                    fence.copy(each, 16) if isinstance(each, np.ndarray) else each for each in self.arguments
+                ]
                 try:
                     with np.errstate(all="ignore"):
-                        other.launch(grid, *own, threads=threads)
+                        kernel.launch(grid, *own, threads=threads)
                 except jn.UnsupportedError:
                     continue
                 except Exception as error:
@@ -106,19 +150,25 @@ def launches(
                     continue
                 if fence.damaged():
                     outcome.faults.append(Fault(place, "bytes beside an array were written to"))
-                compare(place, own, same)
-        if settings.simulate and same and (numerics != "reproducible" or len(text) % 4 == 0):
-            for target in TARGETS:
-                if not settings.wants(f"ptxsim {target} {numerics}"):
-                    continue
-                try:
-                    found = _copies(arguments)
-                    other.launch(grid, *found, device="ptxsim", target=target, sanitize=True)
-                    compare(f"ptxsim {target} {numerics}", found, same)
-                except jn.UnsupportedError:
-                    continue
-                except Exception as error:
-                    outcome.faults.append(fault_of(f"ptxsim {target} {numerics}", error))
+                self.compare(place, numerics, own)
+        known = numerics != "fast" or not block_witness.APPROXIMATED_ON_GPUS.search(text)
+        for at, target in enumerate(TARGETS if settings.simulate else ()):  # more cases find more than more runs of one
+            place = f"ptxsim {target} {numerics}"
+            one = drawn // 2 % 2 == at if numerics != "fast" else drawn // 2 % 2 != at
+            if not settings.wants(place, one and (numerics != "reproducible" or drawn // 4 % 4 == 0)):
+                continue
+            try:
+                found = _copies(self.arguments)
+                kernel.launch(grid, *found, device="ptxsim", target=target, sanitize=True)
+                self.compare(place, numerics, found, known)
+            except jn.UnsupportedError:
+                continue
+            except Exception as error:
+                outcome.faults.append(fault_of(place, error))
+
+
+def _place(wrong: str) -> str:
+    return wrong.partition(":")[0].lstrip("%")
 
 
 def _copies(arguments: list[Any]) -> list[Any]:

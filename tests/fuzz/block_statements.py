@@ -1,12 +1,14 @@
 """Statements of block programs beside those of `tests/lowering/text/random_statements.py`: addresses from hashes and from
-sums that wrap, products of which one operand is masked, results of 16 bits, loops over products."""
+sums that wrap, products of which one operand is masked, results of 16 bits, loops over products, products that sums take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
-from ..lowering.text.random_programs import WIDTH, Program, Shape, Value, type_text
+from ..lowering.text.random_control import call
+from ..lowering.text.random_programs import FLOATS, WIDTH, Program, Shape, Value, type_text
+from ..lowering.text.random_statements import near
 
 LARGE = (64 * 22369621, 0x7FFFFFFF, 2654435761, 1664525, 1013904223, 0x9E3779B9, 1 << 30, 3 << 29, -64, -1)
 
@@ -222,6 +224,18 @@ def dot_loop(r: Random, p: Program) -> None:
     p.scope.append(Value(name, "f32", (m, n)))
 
 
+def fusable(r: Random, p: Program) -> None:
+    """Products that sums and differences take, once or more than once: what fast numerics rounds one time less."""
+    elem, shape = p.element(r, FLOATS), p.shape(r)
+    x, y, total = (p.value(r, elem, shape) for _ in range(3))
+    for _ in range(r.randrange(1, 4)):
+        product = p.map("arith.mulf", x, y, keep=r.random() < 0.2)
+        operands = (product, total) if r.random() < 0.5 else (total, product)
+        total = p.map(r.choice(("arith.addf", "arith.subf")), *operands, keep=r.random() < 0.3)
+        y = r.choice((total, y, p.value(r, elem, shape)))
+    p.scope.append(total)
+
+
 def assumed(r: Random, p: Program) -> None:
     """A fact that holds, told to the compiler, about an index that is used afterwards."""
     x = p.map("arith.andi", p.value(r, "i32", ()), p.constant(7, "i32"))
@@ -232,4 +246,5 @@ def assumed(r: Random, p: Program) -> None:
 
 STATEMENTS: tuple[tuple[int, Callable[[Random, Program], None]], ...] = (
     (6, hash_loads), (5, hash_scalar_loads), (4, hash_stores), (4, masked_dot), (4, half_dot), (3, dot_loop), (2, assumed),
+    (4, fusable), (2, call), (2, near),
 )  # fmt: skip

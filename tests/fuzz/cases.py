@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,18 +62,18 @@ class Settings:
     """How cases are made and run.
 
     Attributes:
-        avoid: names of `avoid.AVOIDABLE`.
         simulate: whether the simulator is tried too.
         only: the place of a fault that is being shrunk: other places are left out.
     """
 
-    avoid: Collection[str] = ()
     simulate: bool = True
     only: str = ""
 
-    def wants(self, place: str) -> bool:
-        """Whether to run at a place such as "cpu strict 1 thread"."""
-        return not any(device in self.only for device in ("cpu", "ptxsim")) or self.only.endswith(place)
+    def wants(self, place: str, drawn: bool = True) -> bool:
+        """Whether to run at a place such as "cpu strict 1 thread". drawn: whether the case is one of those that try it."""
+        if any(device in self.only for device in ("cpu", "ptxsim")):
+            return self.only.endswith(place)
+        return drawn
 
 
 @dataclass(frozen=True, slots=True)

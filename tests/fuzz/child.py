@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import os
 import pickle
 import resource
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 SECONDS = 60.0
+PATIENCE = 6.0
+"""How many times its processor time a child may take by the clock: other processes may be busy, and it may wait for ever."""
 MEMORY = 6 << 30
 """Bytes of address space that a child may use beyond what it starts with."""
 SHOWN = 3000
@@ -39,7 +42,7 @@ class Ended:
 
 
 def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int = MEMORY) -> Ended:
-    """What `function` returns, computed by a forked child. Its value must be picklable."""
+    """What `function` returns, computed by a forked child. Its value must be picklable. seconds: of processor time."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -50,7 +53,7 @@ def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int 
             _child(function, writing, errors, seconds, memory)
         os.close(writing)
         try:
-            data, late = _read(reading, seconds)
+            data, late = _read(reading, PATIENCE * seconds)
         finally:
             os.close(reading)
         if late:
@@ -60,7 +63,7 @@ def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int 
         errors.seek(0)
         said = errors.read().decode(errors="replace")[-SHOWN:]
     if late:
-        return Ended("hung", text=f"no result after {seconds:g} s\n{said}")
+        return Ended("hung", text=f"no result after {PATIENCE * seconds:g} s\n{said}")
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
         how = "hung" if name == "SIGXCPU" else "crashed"
@@ -91,8 +94,10 @@ def _child(function: Callable[[], Any], writing: int, errors: BinaryIO, seconds:
         os.dup2(errors.fileno(), 2)
         os.dup2(errors.fileno(), 1)
         faulthandler.enable(file=2, all_threads=False)
+        faulthandler.dump_traceback_later(0.9 * PATIENCE * seconds, file=2)  # where it is, if it hangs
+        faulthandler.register(signal.SIGXCPU, file=2, chain=True)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        limit = int(seconds * 4) + 1
+        limit = math.ceil(seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
         with open("/proc/self/statm") as statm:
             used = int(statm.read().split()[0]) * resource.getpagesize()

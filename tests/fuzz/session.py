@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from .cases import Data, Fault, Kind, Outcome, Settings, as_json
 from .child import Ended, in_child
 from .choices import Choices, Record
+from .features import WANTED, features
 from .graph_cases import warm_up
 from .kinds import KINDS, kind_named
 from .shrinking import Budget, shorter, shrunk
@@ -47,29 +48,58 @@ class Totals:
     unbounded: int = 0
     seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    busy: Counter[str] = field(default_factory=Counter)
+    compared: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    features: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def add(self, kind: str, outcome: Outcome) -> None:
+    def add(self, kind: str, outcome: Outcome, found: Collection[str] = (), seconds: float = 0.0) -> None:
         self.programs[kind] += 1
         self.refused[kind] += outcome.refused
+        self.busy[kind] += seconds
+        self.compared[kind] += outcome.runs
+        self.others[kind] += outcome.unlike
+        self.features.setdefault(kind, Counter()).update(found)
         self.runs += outcome.runs
         self.unlike += outcome.unlike
         self.elements += outcome.elements
         self.unbounded += outcome.unbounded
 
     def report(self) -> str:
-        kinds = ", ".join(
-            f"{count} {kind} ({self.refused[kind]} refused)" for kind, count in sorted(self.programs.items())
-        )
         share = 100 * self.unbounded / self.elements if self.elements else 0.0
-        lines = [
-            f"programs: {kinds or 'none'}, in {self.seconds:.0f} s",
-            f"runs compared: {self.runs}, others: {self.unlike}",
+        lines = [f"{'kind':11} {'programs':>9} {'refused':>8} {'compared':>9} {'other runs':>11} {'seconds':>8}"]
+        rows = sorted(self.programs)
+        for kind in rows:
+            numbers = self.programs[kind], self.refused[kind], self.compared[kind], self.others[kind]
+            lines.append(_row(kind, *numbers, self.busy[kind]))
+        lines += [
+            _row("in all", sum(self.programs.values()), sum(self.refused.values()), self.runs, self.unlike, self.seconds),
             f"elements compared: {self.elements}, of these without a bound: {self.unbounded} ({share:.3f} %)",
+            *[line for kind in rows for line in self._occurrences(kind)],
             f"faults: {sum(self.faults.values())}, of {len(self.faults)} sorts",
         ]
         return "\n".join(
             [*lines, *[f"  {count:4} × {signature}" for signature, count in self.faults.most_common()]]
         )
+
+    def _occurrences(self, kind: str) -> list[str]:
+        """In how many cases there is what a run is to try, what is rare of that, and which ops there were at all."""
+        counts, wanted = self.features.get(kind, Counter()), WANTED.get(kind, ())
+        told = wanted or sorted(counts)
+        if not told:
+            return []
+        lines = [f"{kind}, cases with: " + ", ".join(f"{name.removeprefix('step ')} {counts[name]}" for name in told)]
+        thin = [name for name in wanted if 100 * counts[name] < self.programs[kind]]
+        if thin:
+            lines.append(f"{kind}, in less than a hundredth of cases: {', '.join(thin)}")
+        ops = {name: count for name, count in counts.items() if name.startswith("op ")}
+        if ops:
+            lines.append(f"{kind}, different ops: {len(ops)}, at least three times: {sum(n > 2 for n in ops.values())}")
+        return lines
+
+
+def _row(name: str, programs: int, refused: int, compared: int, others: int, seconds: float) -> str:
+    return f"{name:11} {programs:9} {refused:8} {compared:9} {others:11} {seconds:8.0f}"
 
 
 class Session:
@@ -108,8 +138,9 @@ class Session:
 
     def attempt(self, kind: Kind, seed: str) -> list[Fault]:
         """One case; its faults are counted, and new sorts shrunk and written."""
+        start = time.monotonic()
         record, data, outcome = self._generated(kind, Choices(seed))
-        self.totals.add(kind.name, outcome)
+        self.totals.add(kind.name, outcome, features(data) if data else (), time.monotonic() - start)
         sorts = {fault.signature: fault for fault in reversed(outcome.faults)}
         for signature, fault in sorts.items():
             self.totals.faults[f"{kind.name}: {signature}"] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,21 +18,22 @@ import numpy as np
 import pytest
 from joinery.lowering.llvm import elementwise
 from joinery.lowering.tile import arithmetic, emit, scalar
+from joinery.lowering.tt import fast_math
 from joinery.lowering.tt.builder import BlockBuilder
 
 from ..end_to_end import error_bounds
 from . import graphs, text_cases
-from .avoid import AVOIDABLE
 from .cases import Settings
 from .child import in_child
 from .choices import Choices
+from .features import of_floats
 from .fences import PAGE, fenced
 from .kinds import KINDS, kind_named
 from .mutations import mutated_text, mutated_tree
 from .session import Session, replay
 from .shrinking import Budget, shrunk
 
-HOST = Settings(AVOIDABLE, simulate=False)
+HOST = Settings(simulate=False)
 
 
 def session(
@@ -47,7 +49,7 @@ CASES = {"graph": 4, "block": 2, "graph-text": 8, "block-text": 4, "rules": 4, "
 
 @pytest.mark.parametrize("kind", CASES)
 def test_a_few_cases_of_every_kind(kind: str) -> None:
-    run = session(kind, settings=Settings(AVOIDABLE, simulate=kind == "graph"), seconds=0.0)
+    run = session(kind, settings=Settings(simulate=kind == "graph"), seconds=0.0)
     totals = run.run(20, cases=CASES[kind])
     assert not run.found, run.found[0].fault.text
     assert sum(totals.programs.values()) == CASES[kind]
@@ -62,17 +64,17 @@ def test_every_kind_has_a_short_run() -> None:
 
 
 def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(scalar.EMITTERS["@sign"], "float", arithmetic.identity)
-    run = session("graph", tmp_path)
+    monkeypatch.setitem(scalar.EMITTERS["@relu"], "float", arithmetic.identity)
+    run = session("graph", tmp_path, seconds=4.0)
     number = 0
-    while not run.found and number < 200:  # until a graph has that op
+    while not run.found and number < 450:  # until a graph has that op
         case = Choices(f"other/{number}")
-        if "= sign(" in kind_named("graph").generate(case, HOST)["text"]:
+        if "= relu(" in kind_named("graph").generate(case, HOST)["text"]:
             run.attempt(kind_named("graph"), f"other/{number}")
         number += 1
     found = run.found[0]
     assert found.data is not None
-    assert "= sign(" in found.data["text"]
+    assert "= relu(" in found.data["text"]
     assert len(found.data["text"].splitlines()) <= 10, found.data["text"]
     (path,) = tmp_path.glob("*.json")
     assert replay(path, HOST).faults
@@ -121,6 +123,31 @@ def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.Mon
     assert len(found.record) <= 12
 
 
+def test_a_product_that_is_fused_with_the_wrong_sign_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which strict numerics never shows."""
+    monkeypatch.setattr(fast_math, "_negative", lambda _, value: value)
+    run, kind = session("block", seconds=0.0), kind_named("block")
+    for number in range(200):
+        if re.search(r"mulf[^\n]*\n[^\n]*subf", kind.generate(Choices(f"fused/{number}"), HOST)["text"]):
+            run.attempt(kind, f"fused/{number}")
+        if run.found:
+            break
+    assert {found.fault.where for found in run.found} == {"contract"}
+
+
+def test_the_sign_of_a_zero_counts_where_it_is_defined() -> None:
+    x = np.array([0.0, 1.0], np.float32)
+    graph = jn.Graph("g", inputs=[jn.TensorType("float32", (2,))])
+    (a,) = graph.inputs
+    graph.output(-a, jn.maximum(-a, 0.0), jn.sum(-a * 0, axis=0), jn.flip(-a, 0))
+    negated, larger, total, flipped = (error_bounds.propagate(graph, x)[symbol.id] for symbol in graph.outputs)
+    for node in (negated, larger, flipped):
+        assert node.holds(node.value).all()
+        assert not node.holds(np.where(node.value == 0, -node.value, node.value)).all()
+    assert total.holds(total.value)
+    assert total.holds(-total.value)
+
+
 def test_errors_that_are_not_documented_crashes_and_hangs_of_texts_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -129,7 +156,7 @@ def test_errors_that_are_not_documented_crashes_and_hangs_of_texts_are_found(
                           (lambda: time.sleep(60), "no result")):  # fmt: skip
         with monkeypatch.context() as context:
             context.setattr(text_cases, "from_text", lambda *_, run=planted: run())
-            run = Session(HOST, [kind], None, lambda text: None, shrink_seconds=0, case_seconds=2.0)
+            run = Session(HOST, [kind], None, lambda text: None, shrink_seconds=0, case_seconds=0.5)
             run.attempt(kind, "planted")
         assert what in run.found[0].fault.what + run.found[0].fault.text
 
@@ -199,10 +226,12 @@ def test_mutations_change_something() -> None:
 def test_most_bounds_say_something() -> None:
     """Of what random graphs give, less than half a percent may be anything."""
     elements = unbounded = 0
-    for number in range(60):
+    for number in range(200):
         choices = Choices(f"bounds/{number}")
-        builder = graphs.drawn(choices, bool(number % 2), AVOIDABLE, 400, 9)
+        builder = graphs.drawn(choices, bool(number % 2), 400, 9)
         arrays = graphs.arrays_of(choices, builder)
+        if any("overflowing" in of_floats(array) for array in arrays if array.dtype.kind not in "biu"):
+            continue  # sums of these are infinite or not, as their order is
         try:
             nodes = error_bounds.propagate(builder.graph, *arrays)
         except jn.UserError:
@@ -223,4 +252,4 @@ def test_the_command_uses_the_installed_package_once() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "programs: 1 rules" in done.stdout
+    assert re.search(r"^rules +1 ", done.stdout, re.MULTILINE), done.stdout

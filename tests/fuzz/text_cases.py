@@ -36,7 +36,7 @@ MOST_ELEMENTS = 100_000
 
 
 def small_graph(choices: Choices, settings: Settings) -> jn.Graph:
-    return graphs.drawn(choices, choices.flag(), settings.avoid, 60, steps=choices.one(2, 5, 9)).graph
+    return graphs.drawn(choices, choices.flag(), 60, steps=choices.one(2, 5, 9)).graph
 
 
 def generate_graph_text(choices: Choices, settings: Settings) -> Data:
@@ -128,10 +128,10 @@ def run_block_text(data: Data, settings: Settings) -> Outcome:
     outcome.refused = False
     arrays = {name: SimpleNamespace(name=name, kind=kind, elem=elem) for name, kind, elem in data["arrays"]}
     arguments = [unpacked(argument) for argument in data["arguments"]]
-    own = Settings(settings.avoid, False, settings.only)
+    own = Settings(False, settings.only)
     try:
         launches(
-            data["text"], data["grid"], arguments, SimpleNamespace(arrays=arrays), own, outcome, exact=False
+            data["text"], data["grid"], arguments, SimpleNamespace(arrays=arrays), own, outcome, mutated=True
         )
     except Exception as error:
         outcome.faults.append(fault_of("interpret", error))

@@ -29,7 +29,7 @@ def differing(program: Program, found: list[Any], expected: list[Any]) -> str | 
         if one.dtype.kind not in "iub":
             wide, wanted = one.astype(np.float64), two.astype(np.float64)
             good |= np.isnan(wide) & np.isnan(wanted)
-            if array.kind == "near":
+            if array.kind.startswith("near"):
                 ordered = [np.where(x < 0, np.iinfo(bits).min - x, x) for x in (one.view(bits), two.view(bits))]
                 apart = np.abs(ordered[0] - ordered[1])  # wraps to large numbers where the signs differ
                 good |= (apart >= 0) & (apart <= ULPS[array.elem]) & ~np.isnan(wide) & ~np.isnan(wanted)

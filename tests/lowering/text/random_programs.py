@@ -6,7 +6,7 @@ the values that the statements before it left: any part of the list is a program
 Clean means: every access lies inside its array; programs of a grid share no memory that one of them writes, except cells
 that only atomics touch; undefined lanes are replaced before anything depends on them; the bits of NaNs are never looked
 at. Reductions are over values whose combination is exact in any order. What a back end may compute differently (elementary
-functions) is stored to arrays of its own (`near`) and not used further.
+functions) is stored to arrays of its own (`near_…`) and not used further.
 """
 
 from __future__ import annotations

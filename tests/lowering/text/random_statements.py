@@ -80,7 +80,8 @@ def near(r: Random, p: Program) -> None:
     if elem == "f64" or r.random() < 0.5:  # of ordinary numbers
         low, high = p.constant(-3.0, elem, shape), p.constant(3.0, elem, shape)
         x = p.op(f"tt.clampf {x}, {low}, {high}, propagateNan = none : {x.type}", elem, shape)
-    p.keep(p.map(f"math.{r.choice(NEAR)}", x), "near")
+    name = r.choice(NEAR)
+    p.keep(p.map(f"math.{name}", x), f"near_{name}")
 
 
 def compare(r: Random, p: Program) -> None:

@@ -1,0 +1,77 @@
+"""What a block program must give under each numerics, and where nothing says it to the bit.
+
+Under "fast" it is what the interpreter makes of the program after its products were fused with sums; and with each of those
+fused operations taken apart again the program must give the bits that it gives as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from joinery.lowering.tt.fast_math import contract_products
+from joinery.lowering.tt.interpret import find_function, interpret
+from joinery.lowering.tt.pass_pipeline import run_passes
+from joinery.lowering.tt.rewriting import Rewriter
+from joinery.lowering.tt.text import parse
+
+from ..end_to_end.error_bounds_maps import FAST_ABSOLUTE, FAST_ULPS
+from ..lowering.text.random_checks import ULPS
+
+APPROXIMATED_ON_GPUS = re.compile(r"(arith\.divf|math\.sqrt) .*(f32|f16|bf16)>?$", re.MULTILINE)
+"""Whose results `numerics="fast"` changes there, and which programs use further."""
+FREE = re.compile(
+    r"arith\.(maximumf|minimumf|maxnumf|minnumf)|tt\.clampf|copysign|bitcast .*: (tensor<[0-9x]*)?b?f\d"  # zeros, bits of NaN
+    r"|math\.(?!abs|floor|ceil|trunc|round|sqrt|fma|ct)|tt\.(dot|precise|extern|inline|elementwise_inline)|tt\.atomic"
+)
+"""Operations whose results are not the same bits everywhere for any operands: mutated programs with them are not compared."""
+ORDERED = re.compile(r'"tt\.(reduce|scan)".*?\}\)', re.DOTALL)
+
+
+def is_exact(text: str) -> bool:
+    """Whether every operation of a program that may be anything has one result, to the bit."""
+    return not FREE.search(text) and not any("f16" in part or "f32" in part or "f64" in part for part in ORDERED.findall(text))
+
+
+def fused(text: str, name: str, grid: Sequence[int], own: list[Any], apart: list[Any]) -> None:
+    """What fast numerics gives: the arguments `own` become what the program leaves in them after its products were fused, and
+    `apart` what it leaves when these are taken apart again."""
+    function = find_function(parse(text), name)
+    before: set[int] = set()
+
+    def watch(each: Any, changed: Any) -> None:
+        if each.run is not contract_products:
+            before.clear()
+            before.update([id(op) for op in changed.walk() if op.name == "math.fma"])
+
+    run_passes(function, "contract", watch, numerics="fast")
+    with np.errstate(all="ignore"):
+        interpret(function, grid, own)
+        for op in [op for op in function.walk() if op.name == "math.fma" and id(op) not in before]:
+            builder = Rewriter(op)
+            x, y, z = op.operands
+            builder.replace([builder.binary("arith.addf", builder.binary("arith.mulf", x, y), z)])
+        interpret(function, grid, apart)
+
+
+def beyond_fast(arrays: Sequence[Any], found: list[Any], expected: list[Any]) -> str | None:
+    """The first array of results of an elementary function that is farther off than fast numerics may be."""
+    for array, one, two in zip(arrays, found, expected, strict=False):
+        if not array.kind.startswith("near"):
+            continue
+        name, wide, wanted = array.kind.partition("_")[2], one.astype(np.float64), two.astype(np.float64)
+        bits = 53 if array.elem == "f64" else 24
+        own = {"f16": 11, "bf16": 8}.get(array.elem, bits)
+        smallest = {"f16": -24, "f64": -1074}.get(array.elem, -133 if array.elem == "bf16" else -149)
+        ulps = ULPS[array.elem] * 2.0 ** (bits - own) + (FAST_ULPS.get(name, 0.0) if bits == 24 else 0.0)
+        absolute = FAST_ABSOLUTE.get(name, 0.0) if bits == 24 else 0.0
+        _, exponent = np.frexp(np.where(np.isfinite(wanted), wanted, 0.0))
+        room = ulps * np.ldexp(1.0, np.maximum(exponent - bits, smallest)) + absolute
+        flushed = (np.abs(wanted) < 2.0**-125) & (wide == 0) & (bits == 24)
+        good = (wide == wanted) | (np.isnan(wide) & np.isnan(wanted)) | (np.abs(wide - wanted) <= room) | flushed
+        if not good.all():
+            at = int(np.argmin(good))
+            return f"{array.name}: {(~good).sum()} of {good.size} differ; [{at}] is {one[at]!r}, expected {two[at]!r}"
+    return None
