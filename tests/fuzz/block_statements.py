@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from ..lowering.text.random_control import call
+from ..lowering.text.random_control import branch, call, diamond, ring
 from ..lowering.text.random_programs import FLOATS, WIDTH, Program, Shape, Value, type_text
 from ..lowering.text.random_statements import near
 
@@ -236,6 +236,11 @@ def fusable(r: Random, p: Program) -> None:
     p.scope.append(total)
 
 
+def branches(r: Random, p: Program) -> None:
+    """Blocks that branch to each other, which only stand outside of loops."""
+    (r.choice((diamond, ring)) if p.depth == 0 else branch)(r, p)
+
+
 def assumed(r: Random, p: Program) -> None:
     """A fact that holds, told to the compiler, about an index that is used afterwards."""
     x = p.map("arith.andi", p.value(r, "i32", ()), p.constant(7, "i32"))
@@ -246,5 +251,5 @@ def assumed(r: Random, p: Program) -> None:
 
 STATEMENTS: tuple[tuple[int, Callable[[Random, Program], None]], ...] = (
     (6, hash_loads), (5, hash_scalar_loads), (4, hash_stores), (4, masked_dot), (4, half_dot), (3, dot_loop), (2, assumed),
-    (4, fusable), (2, call), (2, near),
+    (4, fusable), (2, call), (2, near), (4, branches),
 )  # fmt: skip

@@ -153,10 +153,10 @@ def input_array(draw: Any, shape: list[int], dtype: jn.DType, number: int) -> np
         values = np.where((values == 0) & (rng.random(shape) < 0.5), -values, values)
     if how == 8 and dtype.is_float:  # sums and squares overflow
         values = values * (dtype.max_value / 4)
-    if how in (7, 10) or (dtype.is_integer and how == 6):
+    if how in (7, 9, 10, 11) or (dtype.is_integer and how == 6):
         special = special_values(dtype)
         values = np.where(
-            rng.random(shape) < (0.1 if dtype.is_float else 0.3), rng.choice(special, shape), values
+            rng.random(shape) < (0.1 if how % 2 else 0.02) * (1 if dtype.is_float else 3), rng.choice(special, shape), values
         )
     values = np.array(values, dtype.numpy, order="C")
     return values if dtype.name != "tensor_float32" else convert(values, jn.float32, dtype)  # of ten bits, as it says

@@ -40,13 +40,30 @@ TREES: tuple[Any, ...] = (
     "n*m", "2*n - 7", "é\n\"", "x" * 5000, [], {}, [0], [[]], {"": None}, ["float32"],
 )  # fmt: skip
 DEEP = 400
+FAMILIES: tuple[tuple[str, ...], ...] = (
+    tuple([f"arith.{name}" for name in (
+        "addi", "subi", "muli", "andi", "ori", "xori", "divsi", "divui", "remsi", "remui", "shli", "shrsi", "shrui", "maxsi",
+        "maxui", "minsi", "minui",
+    )]),
+    tuple([f"arith.{name}" for name in ("addf", "subf", "mulf", "divf")]),
+    ("arith.negf", "math.absf", "math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.roundeven"),
+    ("arith.extsi", "arith.extui"), ("arith.sitofp", "arith.uitofp"), ("arith.fptosi", "arith.fptoui"),
+    tuple([f"arith.cmpi {name}," for name in ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")]),
+    tuple([f"arith.cmpf {name}," for name in ("oeq", "olt", "ole", "one", "ord", "ueq", "ult", "uge", "une", "uno")]),
+    tuple([f" = {name}(" for name in ("add", "sub", "mul", "div", "minimum", "maximum", "mod", "rem", "floor_div")]),
+    tuple([f" = {name}(" for name in ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")]),
+    tuple([f" = {name}(" for name in ("negate", "abs", "sqrt", "exp", "log", "sin", "tanh", "floor", "round", "relu", "sign")]),
+    tuple([f" = {name}(" for name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "mean")]),
+)  # fmt: skip
+"""Operations of which one may stand for another: what comes out mostly is valid, and means something else."""
+OPERATION = re.compile("|".join(re.escape(name) for family in FAMILIES for name in sorted(family, key=len, reverse=True)))
 
 
 def mutated_text(choices: Choices, text: str, most: int = 3) -> str:
     """Few changes, and mostly such that what comes out may be valid: what is refused at once tests little."""
     for _ in range(min(most, choices.one(1, 1, 1, 2, 3))):
         text = choices.weighted(
-            ((8, _tokens), (8, _everywhere), (6, _shifted), (4, _lines), (1, _other), (1, _nested))
+            ((8, _tokens), (8, _everywhere), (8, _operation), (6, _shifted), (4, _lines), (1, _other), (1, _nested))
         )(choices, text)
     return text
 
@@ -61,6 +78,16 @@ def _everywhere(choices: Choices, text: str) -> str:
     alike = [other for other in found if _sort(other) == _sort(token)]
     other = choices.one(*alike, *(NUMBERS[:9] if _sort(token) == "number" else WORDS))
     return "".join([other if each == token else each for each in tokens])
+
+
+def _operation(choices: Choices, text: str) -> str:
+    """One operation replaced by another of its family."""
+    places = list(OPERATION.finditer(text))
+    if not places:
+        return text
+    place = choices.one(*places)
+    family = next(family for family in FAMILIES if place[0] in family)
+    return text[: place.start()] + choices.one(*family) + text[place.end() :]
 
 
 def _shifted(choices: Choices, text: str) -> str:

@@ -216,6 +216,8 @@ def test_mutations_change_something() -> None:
     texts = {mutated_text(Choices(str(number)), text) for number in range(200)}
     assert len(texts) > 100
     assert any("starts = (1, 1), stops = (4, 5)" in each for each in texts)
+    line = "%2 = arith.addi %1, %1 : i32\n"
+    assert line.replace("addi", "xori") in {mutated_text(Choices(str(number)), line) for number in range(400)}
     trees = {
         json.dumps(mutated_tree(Choices(str(number)), {"a": [1, 2, {"b": "c"}], "d": None}))
         for number in range(100)
