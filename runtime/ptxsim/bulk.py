@@ -20,7 +20,7 @@ from .binding import Binding
 from .copies import CopyQueue
 from .findings import Fault
 from .floats import from_bf16, nearest_bf16
-from .mbarriers import Objects, barrier_at, check_shown, lanes_of
+from .mbarriers import Objects, barrier_at, check_not_opaque, check_shown, lanes_of
 from .memory import SharedMemory
 from .types import Array, Mask, Step
 from .words import Words
@@ -112,6 +112,7 @@ def asynchronous_read(
 
 def _proxy(machine: Machine, shared: SharedMemory, places: Array) -> None:
     """Bytes written through the generic proxy need a fence before the asynchronous one reads them."""
+    check_not_opaque(machine, shared, places)
     if shared.dirty is not None and np.count_nonzero(shared.dirty[places]):
         machine.violation(
             "proxy",
@@ -147,6 +148,7 @@ def load_into(
         if machine.delivery != "early":
             _mark(machine, shared, places, WRITING)
             shared.octets[places] = _IN_FLIGHT
+        check_not_opaque(machine, shared, places)
         barrier = barrier_at(shared, at, lane)
         phases.append(barrier.phase)
         check_shown(machine, barrier, lane)

@@ -109,6 +109,21 @@ class Objects:
         return found
 
 
+def check_not_opaque(machine: Machine, shared: SharedMemory, places: Array, lanes: Array | None = None) -> None:
+    """Bytes of an mbarrier are for mbarrier instructions only, until mbarrier.inval. `lanes`: whose the places are, row by row.
+
+    PTX ISA, "mbarrier.inval": an mbarrier object must be invalidated before its memory is used for anything else.
+    """
+    if not shared.mbarriers or shared.opaque is None:
+        return
+    bad = shared.opaque[places >> 3]
+    if np.count_nonzero(bad):
+        place = int(places[bad][0]) & ~7
+        text = f"the bytes of the mbarrier at {place:#x} are accessed like others, without mbarrier.inval before"
+        rows = np.flatnonzero(bad.reshape(bad.shape[0], -1).any(1))
+        machine.violation("mbarrier", text, () if lanes is None else lanes[rows])
+
+
 def show_to_copies(machine: Machine, mask: Mask) -> None:
     """A fence makes the mbarriers that its lanes have initialised visible to the asynchronous proxy."""
     shared = machine.cta.shared
@@ -178,6 +193,8 @@ def mbarrier(k: Binding, i: Instruction) -> Step:
                 if machine.races is not None:
                     machine.races.removed(machine.cta, lane, offset, barrier)
                 del shared.mbarriers[offset]
+                if shared.opaque is not None:
+                    shared.opaque[offset >> 3] = False
             else:
                 barrier = barrier_at(shared, offset, lane)
                 barrier.add_bytes(machine, value if kind == "expect_tx" else -value)
@@ -197,8 +214,9 @@ def _initialise(machine: Machine, shared: SharedMemory, offset: int, count: int,
     shared.octets[offset : offset + 8] = _PATTERN
     if machine.races is not None:
         machine.races.made(machine.cta, lane, offset, barrier)
-    if shared.defined is not None:
+    if shared.defined is not None and shared.opaque is not None:
         shared.defined[offset : offset + 8] = True
+        shared.opaque[offset >> 3] = True
     machine.changes += 1
 
 

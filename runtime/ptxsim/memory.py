@@ -92,8 +92,8 @@ def check_alignment(address: Array, size: int, lanes: Array | None, kind: str) -
 
 
 class SharedMemory(Space):
-    """Of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see yet; `dirty`:
-    bytes that ordinary stores wrote since the last fence."""
+    """Of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see yet; `opaque`:
+    which words of 8 bytes they are; `dirty`: bytes that ordinary stores wrote since the last fence."""
 
     kind = "shared"
 
@@ -102,10 +102,12 @@ class SharedMemory(Space):
         self.mbarriers: dict[int, Any] = {}
         self.unfenced: list[Any] = []
         self.dirty: Array | None = None
+        self.opaque: Array | None = None
 
     def watch(self, defined: bool) -> None:
         super().watch(defined)
         self.dirty = np.zeros(self.octets.size, np.bool_)
+        self.opaque = np.zeros(self.octets.size // 8, np.bool_)
 
 
 class ParameterMemory(Space):

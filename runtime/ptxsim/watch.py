@@ -14,6 +14,7 @@ import numpy as np
 
 from ...lowering.ptx.syntax import Address, Instruction, Operand, Register
 from .copies import CopyQueue
+from .mbarriers import check_not_opaque
 from .memory import GlobalMemory, SharedMemory, Space
 from .product_registers import ProductRegisters
 from .shadows import ALL, as_bits, result_bits, targets_of
@@ -175,6 +176,9 @@ class Watch:
                 races.access(space, offset, size, lanes, write, ordered)
             if space.flight is not None and not isinstance(space, GlobalMemory):
                 self._flight(space, offset, size, lanes, write)
+            if isinstance(space, SharedMemory) and space.mbarriers:
+                who = np.arange(machine.lanes) if lanes is None else lanes
+                check_not_opaque(machine, space, offset.astype(np.int64)[:, None] + np.arange(0, size, min(size, 8)), who)
             if (write or atomic) and isinstance(space, SharedMemory) and space.dirty is not None:
                 space.dirty[self._places(offset, size)] = True
             if isinstance(space, GlobalMemory) and self.read_only is not None:

@@ -305,6 +305,49 @@ def test_bugs_of_bulk_copies_are_reported(run: Any, name: str) -> None:
     assert found & expected, (found, right)
 
 
+OBJECT = """
+  .shared .align 1024 .b8 tile[2048]; .shared .align 8 .b8 bar[8];
+  mov.u32 %r1, tile; mov.u32 %r2, bar; setp.ne.u32 %p1, %r0, 0; mov.u32 %r9, 0; setp.eq.u32 %p3, 0, 0; mov.u64 %rd9, 0;
+  mul.wide.u32 %rd3, %r0, 16; cvt.u32.u64 %r3, %rd3; add.u32 %r3, %r1, %r3; st.shared.v4.u32 [%r3], {%r9, %r9, %r9, %r9};
+  fence.proxy.async.shared::cta; bar.sync 0; mov.u32 %r5, 0; mov.u32 %r6, 0; mov.u32 %r7, 0; mov.u32 %r8, 0;
+  @!%p1 mbarrier.init.shared.b64 [%r2], 1; @!%p1 mbarrier.init.shared.b64 [%r1+512], 1; fence.mbarrier_init.release.cluster;
+  bar.sync 0;
+  @!%p1 mbarrier.inval.shared.b64 [%r1+512];
+  fence.proxy.async.shared::cta; bar.sync 0;
+  ACCESS
+  bar.sync 0; ret;
+"""
+OBJECT_ACCESSES = {
+    "a store": "@!%p1 st.shared.u32 [%r1+512], %r9;",
+    "a store of its end": "@!%p1 st.shared.u16 [%r1+518], %h1;",
+    "a wide store that reaches it": "@!%p1 st.shared.v4.u32 [%r1+512], {%r9, %r9, %r9, %r9};",
+    "a load": "@!%p1 ld.shared.u64 %rd8, [%r1+512];",
+    "an atomic": "@!%p1 atom.shared.add.u32 %r9, [%r1+512], 1;",
+    "a matrix's rows": "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r3];",
+    "cp.async": "@!%p1 cp.async.ca.shared.global [%r1+512], [%rd1], 16; cp.async.wait_all;",
+    "a bulk copy into it": """@!%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 1024;
+      @!%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 1024, [%r2];
+      WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra WAIT;""",
+    "a bulk copy out of it": """@!%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;
+      cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;""",
+    "a product's operand": """wgmma.fence.sync.aligned; shr.u32 %r4, %r1, 4; cvt.u64.u32 %rd5, %r4;
+      or.b64 %rd6, %rd5, 0x0000000800080000; or.b64 %rd5, %rd5, 0x0000000800400000;
+      wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r5, %r6, %r7, %r8}, %rd5, %rd6, %p3, 1, 1, 0, 0;
+      wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;""",
+}
+
+
+@pytest.mark.parametrize("name", OBJECT_ACCESSES)
+def test_memory_of_an_mbarrier_is_used_for_nothing_else(run: Any, name: str) -> None:
+    """What lies where an mbarrier was is an access like others behind mbarrier.inval, and reported without."""
+    body = OBJECT.replace("ACCESS", OBJECT_ACCESSES[name])
+    invalidated = "@!%p1 mbarrier.inval.shared.b64 [%r1+512];"
+    assert body.count(invalidated) == 1
+    data = [np.zeros(256, np.uint32)]
+    assert "mbarrier" not in kinds(run, body, data, threads=128, level=2)
+    assert "mbarrier" in kinds(run, body.replace(invalidated, ""), data, threads=128, level=2)
+
+
 WGMMA = """
   .shared .align 1024 .b8 a[2048]; .shared .align 1024 .b8 b[1024];
   mov.u32 %r1, a; mov.u32 %r2, b; shl.b32 %r3, %r0, 4; add.u32 %r4, %r1, %r3; shl.b32 %r5, %r0, 3; add.u32 %r6, %r2, %r5;
