@@ -4,22 +4,50 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from itertools import product
 
 from .programs import PROGRAMS
 from .table import Outcome, entries, outcomes
 
+CLASSES = ("deleted", "swapped", "operand")
+
 
 def report(found: list[Outcome]) -> None:
-    made: Counter[str] = Counter(each.mutant.kind for each in found)
-    caught: Counter[str] = Counter(each.mutant.kind for each in found if each.caught)
-    harmless: Counter[str] = Counter(each.mutant.kind for each in found if each.entry is not None)
-    print(f"\n{'kind':64} made  caught  harmless  of the harmful")
-    for kind in [*sorted(made), "all"]:
-        numbers = [count.total() if kind == "all" else count[kind] for count in (made, caught, harmless)]
-        harmful = numbers[0] - numbers[2]
-        rate = f"{100 * numbers[1] / harmful:.0f} %" if harmful else "–"
-        print(f"{kind:64} {numbers[0]:4}  {numbers[1]:6}  {numbers[2]:8}  {rate:>14}")
-    print("\ncaught by: " + ", ".join(f"{name} {n}" for name, n in Counter(o.caught for o in found if o.caught).most_common()))
+    """The rates by instruction and by what was done to it, as a table of Markdown, and who caught how many."""
+    made = Counter((each.mutant.opcode, each.mutant.kind) for each in found)
+    caught = Counter((each.mutant.opcode, each.mutant.kind) for each in found if each.caught)
+    harmless = Counter((each.mutant.opcode, each.mutant.kind) for each in found if each.is_harmless)
+
+    def cell(names: list[str], kinds: tuple[str, ...]) -> str:
+        numbers = [sum(count[key] for key in product(names, kinds)) for count in (made, caught, harmless)]
+        missed = f" **{numbers[0] - numbers[1] - numbers[2]} missed**" if numbers[0] > numbers[1] + numbers[2] else ""
+        return f"{numbers[1]} + {numbers[2]}{missed}" if numbers[0] else ""
+
+    def rate(names: list[str]) -> str:
+        kept = sum(count for (name, _), count in caught.items() if name in names)
+        harmful = kept + sum(not each.caught and not each.is_harmless for each in found if each.mutant.opcode in names)
+        return f"{100 * kept / harmful:.4g} %" if harmful else "–"
+
+    names = sorted({each.mutant.opcode for each in found})
+    print(f"\n| caught + harmless | {' | '.join(CLASSES)} | all | caught of the harmful |\n|{'---|' * (len(CLASSES) + 3)}")
+    for title, chosen in [*((f"`{name}`", [name]) for name in names), ("all", names)]:
+        cells = [*(cell(chosen, (kind,)) for kind in CLASSES), cell(chosen, CLASSES), rate(chosen)]
+        print(f"| {title} | {' | '.join(cells)} |")
+    who = Counter(each.caught for each in found if each.caught)
+    print("\ncaught by: " + ", ".join(f"{name} {number}" for name, number in who.most_common()))
+    why = Counter(each.rule or "an entry of the file" for each in found if each.is_harmless)
+    print("\nharmless by: " + ", ".join(f"{name} {number}" for name, number in why.most_common()))
+
+
+def stale(found: list[Outcome]) -> list[str]:
+    """What entries of the file cover that is not there, or would not need it."""
+    used = {(str(each.program), each.mutant.instruction, each.mutant.what) for each in found if each.entry and not each.rule}
+    return [
+        f"{program}: {entry.instruction} {what}"
+        for entry in entries()
+        for program, what in product(entry.programs, entry.mutants)
+        if (program, entry.instruction, what) not in used and program in {str(each.program) for each in found}
+    ]
 
 
 def main(words: list[str]) -> int:
@@ -28,17 +56,16 @@ def main(words: list[str]) -> int:
     for program in chosen:
         own = list(outcomes(program))
         found += own
-        missed = [each for each in own if each.is_missed]
-        caught = sum(bool(each.caught) for each in own)
-        print(f"{program}: {len(own)} mutants, {caught} caught, {len(missed)} missed", flush=True)
-        for each in missed:
-            print(f"  missed: {each}")
+        wrong = [each for each in own if each.problem]
+        caught, harmless = sum(bool(each.caught) for each in own), sum(each.is_harmless for each in own)
+        print(f"{program}: {len(own)} mutants, {caught} caught, {harmless} harmless, {len(wrong)} wrong", flush=True)
+        for each in wrong:
+            print(f"  {each}", flush=True)
     report(found)
-    used = {each.entry for each in found}
-    stale = [entry for entry in entries() if entry not in used and len(chosen) == len(PROGRAMS)]
-    for entry in stale:
-        print(f"the table's entry is for nothing: {entry}")
-    return 1 if stale or any(each.is_missed for each in found) else 0
+    unused = stale(found)
+    for each in unused:
+        print(f"the table's entry is for nothing: {each}")
+    return 1 if unused or any(each.problem for each in found) else 0
 
 
 if __name__ == "__main__":

@@ -36,13 +36,33 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """name: the opcode, which one of these it is in the text (from 1), and what was done to it. kind: the same without the
-    number; line: of the instruction, from 1."""
+    """opcode, number: which instruction it is in the text, the number among those of its opcode, from 1; what: was done to it.
+    index: of the instruction in the text's units; line: its line, from 1."""
 
-    name: str
-    kind: str
+    opcode: str
+    number: int
+    what: str
+    index: int
     line: int
     text: str
+
+    @property
+    def instruction(self) -> str:
+        return f"{self.opcode} #{self.number}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.instruction} {self.what}"
+
+    @property
+    def kind(self) -> str:
+        """"deleted", "swapped" or "operand"."""
+        word = self.what.split()[0]
+        return word if word in ("deleted", "swapped") else "operand"
+
+
+def synchronises(unit: Unit) -> bool:
+    return bool(SYNCHRONISING.match(unit.text) or COUNTED_COPY.search(unit.text))
 
 
 def units_of(lines: list[str]) -> list[Unit]:
@@ -68,15 +88,22 @@ def mutants_of(text: str) -> Iterator[Mutant]:
     seen = {text}
     threads = int(found[1]) if (found := re.search(r"\.reqntid (\d+)", text)) else 0
     for index, unit in enumerate(units):
-        if not SYNCHRONISING.match(unit.text) and not COUNTED_COPY.search(unit.text):
+        if not synchronises(unit):
             continue
         counts[unit.opcode] += 1
         for what, mutated in _variants(lines, units, index, threads):
             made = "\n".join(mutated)
             if made not in seen:
                 seen.add(made)
-                kind = f"{unit.opcode} {what}"
-                yield Mutant(f"{unit.opcode} #{counts[unit.opcode]} {what}", kind, unit.first + 1, made)
+                yield Mutant(unit.opcode, counts[unit.opcode], what, index, unit.first + 1, made)
+
+
+def trapped(text: str, mutant: Mutant) -> str:
+    """The text with a trap in place of the mutant's instruction, for the threads that execute it."""
+    lines = text.split("\n")
+    unit = units_of(lines)[mutant.index]
+    guard = re.match(r"@\S+\s+", unit.text)
+    return "\n".join([*lines[: unit.first], f"{guard[0] if guard else ''}trap;", *lines[unit.end :]])
 
 
 def _variants(lines: list[str], units: list[Unit], index: int, threads: int) -> Iterator[tuple[str, list[str]]]:
@@ -91,21 +118,29 @@ def _variants(lines: list[str], units: list[Unit], index: int, threads: int) -> 
         yield what, [*lines[: unit.first], *block, *lines[unit.end :]]
 
 
+def neighbour(units: list[Unit], index: int, step: int) -> int | None:
+    """The nearest access or synchronising instruction before (step -1) or after (1) one, with no label or branch between."""
+    at = index + step
+    while 0 <= at < len(units) and not EDGE.match(units[at].text):
+        ordering = SYNCHRONISING.match(units[at].text) and not OF_REGISTERS.search(units[at].text)
+        if ordering or ACCESS.match(units[at].text):
+            return at
+        at += step
+    return None
+
+
+SWAPS = {"swapped with the one before": -1, "swapped with the next": 1}
+
+
 def _swaps(lines: list[str], units: list[Unit], index: int) -> Iterator[tuple[str, list[str]]]:
-    """The instruction and the nearest access or synchronising one before it, or after it, in the other order."""
-    for step, what in ((-1, "swapped with the one before"), (1, "swapped with the next")):
-        between = []
-        at = index + step
-        while 0 <= at < len(units) and not EDGE.match(units[at].text):
-            synchronises = SYNCHRONISING.match(units[at].text) and not OF_REGISTERS.search(units[at].text)
-            if synchronises or ACCESS.match(units[at].text):
-                first, second = (units[at], units[index]) if step < 0 else (units[index], units[at])
-                moved = _moved(lines, first, second, between)
-                if moved is not None:
-                    yield what, moved
-                break
-            between.append(units[at])
-            at += step
+    """The instruction and its neighbour, in the other order."""
+    for what, step in SWAPS.items():
+        at = neighbour(units, index, step)
+        if at is not None:
+            first, second = min(at, index), max(at, index)
+            moved = _moved(lines, units[first], units[second], units[first + 1 : second])
+            if moved is not None:
+                yield what, moved
 
 
 def _moved(lines: list[str], first: Unit, second: Unit, between: list[Unit]) -> list[str] | None:

@@ -1,79 +1,22 @@
-"""Kernels as launches compile them, with one launch each that can be repeated with another text."""
+"""Kernels as launches compile them, with launches that reach each of their synchronising instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.runtime.ptxsim import Module, PtxCheckError
-from joinery.runtime.ptxsim import launch as launching
-from joinery.runtime.ptxsim.memory import GlobalMemory
+from joinery.benchmarks import gpu_texts
+
+from .launches import Launch, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS, MADE = ROOT / "benchmarks" / "kernels", ROOT / "tests" / "data" / "ttir_made"
-BUDGET = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A launch of a kernel, to be repeated: `memory` are its arrays, as they were before and after."""
-
-    text: str
-    name: str
-    memory: list[Any]
-    before: list[Any]
-    after: list[Any]
-    warnings: frozenset[str]
-    start: Callable[[Any], Any]
-
-    def verdict(self, text: str) -> str:
-        """How a text is told from the launch's own: the kind of a finding, "values", or "" where it is not."""
-        for array, content in zip(self.memory, self.before, strict=True):
-            array[...] = content
-        try:
-            result = self.start(Module(text).kernel(self.name))
-        except PtxCheckError as error:
-            return error.findings[0].kind
-        except (jn.UserError, jn.UnsupportedError) as error:
-            return f"refused: {error}"
-        if any(not np.array_equal(*each) for each in zip(self.memory, self.after, strict=True)):
-            return "values"
-        new = {finding.kind for finding in result.findings} - self.warnings
-        return f"a warning, {min(new)}" if new else ""
-
-
-@contextmanager
-def recorded() -> Iterator[list[Launch]]:
-    """Inside, all launches in the simulator are checked, and recorded."""
-    found: list[Launch] = []
-    launch, launch_in = launching.Kernel.launch, launching.Kernel.launch_in
-
-    def note(kernel: Any, memory: list[Any], run: Callable[[Any], Any]) -> Any:
-        before = [array.copy() for array in memory]
-        result = run(kernel)
-        warnings = frozenset(finding.kind for finding in result.findings)
-        after = [array.copy() for array in memory]
-        found.append(Launch(kernel.module.text, kernel.name, memory, before, after, warnings, run))
-        return result
-
-    def on_arrays(self: Any, grid: Any, block: Any, args: Any, **options: Any) -> Any:
-        options |= {"level": 3, "budget": BUDGET}
-        arrays = [each for each in args if isinstance(each, np.ndarray)]
-        return note(self, [each.view(np.uint8) for each in arrays], lambda k: launch(k, grid, block, args, **options))
-
-    def on_memory(self: Any, memory: GlobalMemory, variables: Any, grid: Any, words: Any, shared: int, level: int) -> Any:
-        return note(self, [memory.octets], lambda k: launch_in(k, memory, variables, grid, words, shared, 3))
-
-    launching.Kernel.launch, launching.Kernel.launch_in = on_arrays, on_memory  # type: ignore[method-assign]
-    try:
-        yield found
-    finally:
-        launching.Kernel.launch, launching.Kernel.launch_in = launch, launch_in  # type: ignore[method-assign]
+LENGTHS = (384, 320, 256)
+"""Of attention's keys: 6, 5 and 4 turns of its loop over three stages. Each stage is filled again, and each one is the last."""
 
 
 def halves(*shape: int) -> Any:
@@ -109,15 +52,46 @@ def _described(target: str, warps: int) -> None:
 
 
 def _attention(target: str, warps: int) -> None:
-    """With 192 keys copies of what is not there any more are on their way to the stage behind the loop."""
-    for keys in (256, 192):
+    for keys in LENGTHS:
         q, k, v, out = (halves(length, 64) for length in (64, keys, keys, 64))
         _kernel(BENCHMARKS, "gpu_attention_f16", 1, target, warps, q, k, v, out, keys, 0.125, keys * 64, 64)
+
+
+def _attention_of_rows(target: str, warps: int, causal: bool = False) -> None:
+    """The text of the benchmark of GPUs: with descriptors where tensors are copied.
+
+    Causal: the blocks of rows of one launch make 1 to 6 turns.
+    """
+    rows = 16 * warps
+    kernel = jn.kernel.from_ttir(gpu_texts.attention(rows, 64, 64, "f16", causal, described=target != "sm_80"))
+    for keys in LENGTHS[:1] if causal else LENGTHS:
+        arrays = [halves(keys, 64), halves(keys, 64), halves(keys, 64), np.zeros((keys, 64), np.float16)]
+        tensors = arrays if target == "sm_80" else [jn.TensorDescriptor(x) for x in arrays]
+        blocks = keys // rows if causal else 1
+        kernel.launch(blocks, *tensors, keys, 0.18, device="ptxsim", target=target, warps=warps)
+
+
+def _causal_attention(target: str, warps: int) -> None:
+    _attention_of_rows(target, warps, causal=True)
+
+
+def _made_attention(target: str, warps: int) -> None:
+    for keys in LENGTHS:
+        q, k, v, out = (halves(1, keys, 64) for _ in range(4))
+        _kernel(MADE, "attention", 1, target, warps, q, k, v, out, 1, keys, 0.18)
 
 
 def _persistent(target: str, warps: int) -> None:
     a, b, c = halves(256, 200), halves(128, 200), np.zeros((256, 128), np.float16)
     _kernel(MADE, "persistent", 1, target, warps, a, b, c, 256, 128, 200)
+
+
+def _persistent_tiles(target: str, warps: int) -> None:
+    """The benchmark's text: one program for two tiles, of seven turns each."""
+    kernel = jn.kernel.from_ttir(gpu_texts.matmul_persistent(128, 128, 64, "f16"))
+    arrays = halves(256, 448), halves(448, 128), np.zeros((256, 128), np.float16)
+    tensors = [jn.TensorDescriptor(x) for x in arrays]
+    kernel.launch(1, *tensors, 448, 2, 1, device="ptxsim", target=target, warps=warps)
 
 
 TRANSPOSED = """
@@ -180,6 +154,33 @@ def _graph_reductions(target: str, _: int) -> None:
     _graph(target, lambda x: [jn.softmax(x, axis=-1), jn.sum(x, axis=0)], floats(8, 1000))
 
 
+def _graph_of_attention(target: str, rows: tuple[int, int, int], random: Callable[..., Any]) -> None:
+    """One code for any number of keys."""
+    heads, _, width = rows
+    shapes = rows, (heads, "n", width), (heads, "n", width)
+    dtype = str(random(1).dtype)
+    graph = jn.Graph("g", [jn.TensorType(dtype, shape, name) for shape, name in zip(shapes, "qkv", strict=True)])
+    q, k, v = graph.inputs
+    scores = (q @ k.transpose(1, 2)).cast(jn.float32) * 0.7
+    graph.output(jn.softmax(scores, -1).cast(q.dtype) @ v)
+    model = jn.compile(graph, device="ptxsim", target=target, cache=False)
+    for keys in LENGTHS[::2] if dtype == "float32" else LENGTHS:  # two stages only
+        model(random(*rows), random(heads, keys, width), random(heads, keys, width))
+
+
+def _graph_attention(target: str, _: int) -> None:
+    _graph_of_attention(target, (1, 64, 64), halves)
+
+
+def _graph_attention_of_floats(target: str, _: int) -> None:
+    _graph_of_attention(target, (1, 64, 32), floats)
+
+
+def _graph_attention_of_warpgroups(target: str, _: int) -> None:
+    """So many blocks that each has 128 rows."""
+    _graph_of_attention(target, (132, 128, 64), halves)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What is run: for one target, with one number of warps (0: as the compiler chooses)."""
@@ -193,7 +194,7 @@ class Program:
         return f"{self.name}, {self.target}" + (f", {self.warps} warps" if self.warps else "")
 
     def launches(self) -> list[Launch]:
-        with recorded() as found:
+        with recorded(one_block=self.name.endswith("of two warpgroups")) as found:
             self.run(self.target, self.warps)
         return found
 
@@ -209,9 +210,16 @@ PROGRAMS = [
     *_programs("transposition", _transposition, ("sm_80",), (1, 4)),
     *_programs("product", _matmul, BOTH, (4, 8)),
     *_programs("described product", _described, BOTH, (4, 8)),
-    *_programs("attention", _attention, ("sm_80",), (4,)),
     *_programs("persistent product", _persistent, ("sm_90a",), (8,)),
+    *_programs("persistent product of tiles", _persistent_tiles, ("sm_90a",), (4, 8)),
     *_programs("product after a transposition", _taken, ("sm_90a",), (8,)),
+    *_programs("attention", _attention, BOTH, (4, 8)),
+    *_programs("attention of rows", _attention_of_rows, BOTH, (4, 8)),
+    *_programs("causal attention of rows", _causal_attention, BOTH, (4, 8)),
+    *_programs("attention with descriptors it makes", _made_attention, ("sm_90a",), (4,)),
     *_programs("graph of a product", _graph_product, BOTH, (0,)),
     *_programs("graph of reductions", _graph_reductions, ("sm_80",), (0,)),
+    *_programs("graph of attention", _graph_attention, BOTH, (0,)),
+    *_programs("graph of attention of floats", _graph_attention_of_floats, ("sm_80",), (0,)),  # sm_90a has the same code
+    *_programs("graph of attention of two warpgroups", _graph_attention_of_warpgroups, ("sm_90a",), (0,)),
 ]

@@ -1,52 +1,117 @@
-"""The mutants that are known to be harmless, with the reasons: `tests/data/mutation/harmless.json`."""
+"""What becomes of mutants: caught, harmless by a rule (`rules`), harmless for a reason in `tests/data/mutation/harmless.json`.
+
+An entry of the file names programs, one instruction of theirs with the accesses or synchronising instructions around it, and
+what may be done to it; it covers that and nothing else.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from .mutants import Mutant, mutants_of
-from .programs import Launch, Program
+from .launches import Launch, verdict
+from .mutants import ACCESS, OF_REGISTERS, SYNCHRONISING, Mutant, Unit, mutants_of, synchronises, trapped
+from .programs import Program
+from .rules import RULES, Code, by_deletion
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "mutation" / "harmless.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """programs, mutants: patterns with `*` for their names."""
+    """programs: their names; instruction: as `Mutant.instruction`; between: opcodes around it; mutants: what may be done."""
 
-    programs: str
-    mutants: str
+    programs: tuple[str, ...]
+    instruction: str
+    between: tuple[str, str]
+    mutants: tuple[str, ...]
     reason: str
-
-    def covers(self, program: Program, mutant: Mutant) -> bool:
-        return fnmatchcase(str(program), self.programs) and fnmatchcase(mutant.name, self.mutants)
 
 
 @functools.cache
 def entries() -> tuple[Entry, ...]:
-    return tuple(Entry(**each) for each in json.loads(FILE.read_text()))
+    found = []
+    for each in json.loads(FILE.read_text()):
+        lists = {key: tuple(value) if isinstance(value, list) else value for key, value in each.items()}
+        found.append(Entry(**lists))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """caught: how the mutant is told from the program, "" if it is not; entry: why that does no harm, if the table says so."""
+    """caught: how the mutant is told from the program, "" if it is not; rule, entry: why it does no harm; executed: whether a
+    launch reaches the instruction (looked up for what is not caught)."""
 
     program: Program
     mutant: Mutant
     caught: str
+    rule: str
     entry: Entry | None
+    executed: bool
 
     @property
-    def is_missed(self) -> bool:
-        return not self.caught and self.entry is None
+    def is_harmless(self) -> bool:
+        return not self.caught and self.executed and (bool(self.rule) or self.entry is not None)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the suite, if anything is."""
+        if not self.executed:
+            return "no launch executes the instruction"
+        if self.caught and (self.rule or self.entry):
+            return f"caught ({self.caught}), though it is said to do no harm: {self.rule or (self.entry and self.entry.reason)}"
+        return "" if self.caught or self.is_harmless else "missed"
 
     def __str__(self) -> str:
-        return f"{self.program}: PTX line {self.mutant.line}: {self.mutant.name}"
+        return f"{self.program}: PTX line {self.mutant.line}: {self.mutant.name}: {self.problem}"
+
+
+class Excuses:
+    """Why mutants of one text do no harm."""
+
+    def __init__(self, program: Program, text: str) -> None:
+        self.program = str(program)
+        self.code = Code.of(text)
+        self.names: dict[int, str] = {}
+        counts: dict[str, int] = {}
+        for index, unit in enumerate(self.code.units):
+            if synchronises(unit):
+                counts[unit.opcode] = counts.get(unit.opcode, 0) + 1
+                self.names[index] = f"{unit.opcode} #{counts[unit.opcode]}"
+
+    def entry(self, index: int, what: str) -> Entry | None:
+        for each in entries():
+            if self.program in each.programs and self.names.get(index) == each.instruction and what in each.mutants:
+                return each if self.between(index) == each.between else None
+        return None
+
+    def rule(self, index: int, what: str) -> str:
+        found = next((name for name, holds in RULES.items() if holds(self.code, index, what)), "")
+        return found or by_deletion(self.code, index, what, self._deletable)
+
+    def _deletable(self, index: int) -> bool:
+        if any(holds(self.code, index, "deleted") for holds in RULES.values()):
+            return True
+        return self.entry(index, "deleted") is not None
+
+    def between(self, index: int) -> tuple[str, str]:
+        """The opcodes of the accesses or synchronising instructions before and behind, over labels and branches."""
+        units = self.code.units
+        before = next((_word(each) for each in units[index - 1 :: -1] if _counts(each)), "the start") if index else "the start"
+        return before, next((_word(each) for each in units[index + 1 :] if _counts(each)), "the end")
+
+
+def _counts(unit: Unit) -> bool:
+    ordering = SYNCHRONISING.match(unit.text) and not OF_REGISTERS.search(unit.text)
+    return bool(ordering or ACCESS.match(unit.text))
+
+
+def _word(unit: Unit) -> str:
+    return re.sub(r"^@\S+\s+", "", unit.text).split()[0].rstrip(";")
 
 
 def by_text(launches: list[Launch]) -> list[list[Launch]]:
@@ -57,14 +122,23 @@ def by_text(launches: list[Launch]) -> list[list[Launch]]:
     return list(found.values())
 
 
-def outcomes(program: Program, only_first_deletions: bool = False) -> Iterator[Outcome]:
-    """What becomes of the mutants of a program; of the first instruction of each opcode, deleted, if that is enough."""
+def outcomes(program: Program, chosen: str = "all") -> Iterator[Outcome]:
+    """What becomes of the mutants of a program: of "all"; of the "deletions" for which there is no reason; or of the "first
+    deletions" only, those of the first instruction of each opcode."""
     for launches in by_text(program.launches()):
         text = launches[0].text
-        again = next(filter(None, (each.verdict(text) for each in launches)), "")
+        again = verdict(launches, text)
         assert not again, f"{program}: the launch is not the same a second time: {again}"
+        excuses = Excuses(program, text)
+        reached: dict[int, bool] = {}
         for mutant in mutants_of(text):
-            if not only_first_deletions or mutant.name.endswith("#1 deleted"):
-                caught = next(filter(None, (each.verdict(mutant.text) for each in launches)), "")
-                entry = next((each for each in entries() if each.covers(program, mutant)), None)
-                yield Outcome(program, mutant, caught, None if caught else entry)
+            deletes = mutant.what == "deleted" and (mutant.number == 1 or chosen == "deletions")
+            if chosen != "all" and not deletes:
+                continue
+            entry, rule = excuses.entry(mutant.index, mutant.what), excuses.rule(mutant.index, mutant.what)
+            if chosen != "all" and (entry or rule):
+                continue
+            caught = verdict(launches, mutant.text)
+            if not caught and mutant.index not in reached:
+                reached[mutant.index] = verdict(launches, trapped(text, mutant)) == "trap"
+            yield Outcome(program, mutant, caught, rule, entry, bool(caught) or reached[mutant.index])
