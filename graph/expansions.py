@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..promotion.dtype import DType, int32, int64
+from ..promotion.dtype import DType
 from .dims import Extent, maximum, product
 from .opdef import accumulator
 
@@ -48,34 +48,8 @@ def _apply_source(x: Symbol, extent: Extent) -> Symbol:
     return result
 
 
-_INVERSES = {"float32": (int32, 0xFF << 23, 253 << 23), "float64": (int64, 0x7FF << 52, 2045 << 52)}
-"""For the inverse of a power of two: integers of that width, the bits of its exponent, and what they are subtracted from."""
-
-
-def _share(x: Symbol, axes: tuple[int, ...]) -> float | Symbol:
-    """A power of two that, times the number of elements over `axes`, is at most 1; for unknown numbers at least 1/2."""
-    extent: Extent = product(x.shape[axis] for axis in axes)
-    if isinstance(extent, int):
-        return float(2.0 ** -max(extent - 1, 0).bit_length())
-    integer, exponent, inverse = _INVERSES[x.dtype.name]
-    bits = _apply("bitwise_and", _apply("bitcast", _count(x, axes), dtype=integer), exponent)
-    return _apply("bitcast", _apply("sub", inverse, bits), dtype=x.dtype)
-
-
 def _mean(x: Symbol, axes: tuple[int, ...], keepdims: bool) -> Symbol:
-    """Of numbers of one sign, whose sum is too large on every way or on none."""
     return _apply("div", _reduce("reduce_sum", x, axes, keepdims), _count(x, axes))
-
-
-def _signed_mean(x: Symbol, source: DType, axes: tuple[int, ...], keepdims: bool) -> Symbol:
-    """Of numbers of any sign, of dtype `source` once. In which order they are added is open, and a sum on the way may be too
-    large for the mean to come out; so shares of the numbers are added. A power of two changes no digit."""
-    share, count = _share(x, axes), _count(x, axes)
-    if source.max_value < 2.0**100 or (isinstance(share, float) and share == 1.0):
-        return _mean(x, axes, keepdims)
-    total = _reduce("reduce_sum", _apply("scaled", x, share), axes, keepdims)
-    divisor = count * share if isinstance(count, float) and isinstance(share, float) else _apply("mul", count, share)
-    return total if isinstance(divisor, float) and divisor == 1.0 else _apply("div", total, divisor)
 
 
 def softmax(symbol: Symbol, x: Symbol) -> Symbol:
@@ -110,14 +84,14 @@ def logsumexp(symbol: Symbol, x: Symbol) -> Symbol:
 
 
 def mean(symbol: Symbol, x: Symbol) -> Symbol:
-    wide = _cast(x, accumulator(symbol.dtype))
-    return _cast(_signed_mean(wide, x.dtype, symbol.attrs["axes"], symbol.attrs["keepdims"]), symbol.dtype)
+    x = _cast(x, accumulator(symbol.dtype))
+    return _cast(_mean(x, symbol.attrs["axes"], symbol.attrs["keepdims"]), symbol.dtype)
 
 
 def var(symbol: Symbol, x: Symbol) -> Symbol:
-    source, x = x.dtype, _cast(x, accumulator(symbol.dtype))
+    x = _cast(x, accumulator(symbol.dtype))
     axes = symbol.attrs["axes"]
-    centred = _apply("sub", x, _signed_mean(x, source, axes, True))
+    centred = _apply("sub", x, _mean(x, axes, True))
     total = _reduce("reduce_sum", _apply("mul", centred, centred), axes, symbol.attrs["keepdims"])
     return _cast(_apply("div", total, _count(x, axes, symbol.attrs["correction"])), symbol.dtype)
 
@@ -136,9 +110,9 @@ def silu(symbol: Symbol, x: Symbol) -> Symbol:
 
 def layer_norm(symbol: Symbol, x: Symbol, *vectors: Symbol) -> Symbol:
     work = accumulator(symbol.dtype)
-    source, x = x.dtype, _cast(x, work)
+    x = _cast(x, work)
     axes = (len(x.shape) - 1,)
-    centred = _apply("sub", x, _signed_mean(x, source, axes, True))
+    centred = _apply("sub", x, _mean(x, axes, True))
     variance = _mean(_apply("mul", centred, centred), axes, True)
     result = _apply("mul", centred, _apply("rsqrt", _apply("add", variance, float(symbol.attrs["epsilon"]))))
     remaining = list(vectors)

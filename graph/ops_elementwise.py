@@ -24,7 +24,7 @@ Otherwise it names an emitter of `lowering/tile/scalar.py`:
 Rows with the trait "internal" are what expansions of composites use where the composite's own tolerance allows it; they have
 no public function:
 
-    @exp_shifted  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh  @div_approximate  @scaled   (float)
+    @exp_shifted  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh  @div_approximate   (float)
 """
 
 from __future__ import annotations
@@ -239,8 +239,6 @@ PARTS = (
           traits="internal"),
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal"),
-    _row("scaled", 2, "x * y, y a power of two: exact, so that a sum of such products may be fused with them.", JOIN_FLOAT,
-         _emit(float="@scaled"), traits="internal"),
 )  # fmt: skip
 
 ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS, *PARTS)

@@ -114,18 +114,19 @@ COMPOSITES = (
     _row("logsumexp", "composite", 1, "log(sum(exp(x))) over `axes`; -inf where all elements are -inf.", JOIN_FLOAT,
          shape.reduction, _REDUCTION, ulp=4.0, onnx=("ReduceLogSumExp", 18)),
     _row("mean", "composite", 1, "sum(x) / count over `axes`; of bools and integers in float32. "
-         "No sum on the way is too large: the mean of finite numbers is finite.", MEAN, shape.reduction, _REDUCTION,
-         bound="(n + 6) ε/2 Σ|x| / n", onnx=("ReduceMean", 18)),
+         "The sum is one of float32 (of float64 for float64), which may be infinite or NaN where Σ|x| is beyond its largest "
+         "number.", MEAN, shape.reduction,
+         _REDUCTION, bound="(n + 6) ε/2 Σ|x| / n", onnx=("ReduceMean", 18)),
     _row("var", "composite", 1,
          "sum((x - mean)²) / (count - correction) over `axes`, in two passes. "
-         "Differences, squares and their sum have the range of float32 (float64 for float64).", MEAN,
+         "Sums, differences and squares have the range of float32 (float64 for float64), as the sum of `mean`.", MEAN,
          shape.reduction, (*_REDUCTION, "correction"), bound="(n + 8) ε y + 2 m Σ|x - mean| / n + m²"),
     _row("gelu", "composite", 1, 'x · Φ(x); "tanh" and "quick" (x · sigmoid(1.702 x)) approximate it.',
          JOIN_FLOAT, shape.same, ("approximate",), ulp=7.0, onnx=("Gelu", 20)),
     _row("silu", "composite", 1, "x · sigmoid(x).", JOIN_FLOAT, shape.same, (), ulp=4.0),
     _row("layer_norm", "composite", VARIADIC,
          "(x - mean) / √(var + epsilon) · scale + bias over the last axis; operands x, [scale], [bias]. Mean and variance as "
-         "`mean` and `var`; differences from the mean beyond the largest number are infinite and give NaN.", JOIN_FLOAT,
+         "`mean` and `var`, so values near the largest number give NaN.", JOIN_FLOAT,
          shape.normalization, ("epsilon", "has_scale", "has_bias"), bound="(2 n + 20) ε |y| + 2 m (1 + 2|y|) / √var",
          onnx=("LayerNormalization", 17)),
     _row("rms_norm", "composite", VARIADIC, "x / √(mean(x²) + epsilon) · scale over the last axis; operands x, [scale]. "

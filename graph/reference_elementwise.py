@@ -37,7 +37,7 @@ def sub(symbol: BoundSymbol, *arrays: Array) -> Array:
     return to_dtype(a - b, symbol.dtype)
 
 
-@row("mul", "scaled")
+@row("mul")
 def mul(symbol: BoundSymbol, *arrays: Array) -> Array:
     a, b = _operands(symbol, arrays)
     return to_dtype(a * b, symbol.dtype)

@@ -184,27 +184,18 @@ def logsumexp(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("mean")
 def mean(symbol: BoundSymbol, a: Array) -> Array:
-    """The sum over the count, whatever its size; the mean of nothing is NaN."""
-    return to_dtype(_signed_mean(double(a), _axes(symbol), symbol.dtype).reshape(symbol.shape), symbol.dtype)
-
-
-def _signed_mean(x: Array, axes: tuple[int, ...], dtype: DType) -> Array:
-    """The mean without a sum that is too large: of shares of the numbers, whose digits a power of two keeps."""
-    count = math.prod(x.shape[axis] for axis in axes)
-    share = 2.0 ** -max(count - 1, 0).bit_length()
-    total = in_range(np.sum(in_range(x * share, dtype), axes, keepdims=True) + 0.0, dtype)
-    return in_range(total / np.float64(count * share), dtype)
+    """The sum over the count; the mean of nothing is NaN."""
+    return to_dtype(_mean(double(a), _axes(symbol), symbol.dtype).reshape(symbol.shape), symbol.dtype)
 
 
 def _mean(x: Array, axes: tuple[int, ...], dtype: DType) -> Array:
-    """Of numbers of one sign."""
     count = math.prod(x.shape[axis] for axis in axes)
-    return in_range(in_range(np.sum(x, axes, keepdims=True), dtype) / np.float64(count), dtype)
+    return in_range(in_range(np.sum(x, axes, keepdims=True) + 0.0, dtype) / np.float64(count), dtype)
 
 
 def _distances(x: Array, axes: tuple[int, ...], dtype: DType) -> tuple[Array, Array]:
     """Distances from the mean, and their squares."""
-    centred = in_range(x - _signed_mean(x, axes, dtype), dtype)
+    centred = in_range(x - _mean(x, axes, dtype), dtype)
     return centred, in_range(np.square(centred), dtype)
 
 

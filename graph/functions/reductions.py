@@ -172,10 +172,7 @@ def _moment(op: str, x: Any, axis: Axis, keepdims: bool, dtype: Any, **attrs: An
 
 
 def mean(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
-    """The arithmetic mean over `axis`; NaN of nothing. Bools and integers give float32; `dtype` overrides (a float dtype).
-
-    The mean of finite numbers is finite: no sum on the way is too large.
-    """
+    """The arithmetic mean over `axis`; NaN of nothing. Bools and integers give float32; `dtype` overrides (a float dtype)."""
     return _moment("mean", x, axis, keepdims, dtype)
 
 

@@ -18,7 +18,7 @@ from xdsl.ir import OpResult
 
 from ...promotion.dtype import DType
 from ..tt.builder import BlockBuilder
-from ..tt.fast_math import SHORT, TAME, WEIGHT, fusable
+from ..tt.fast_math import SHORT, TAME, WEIGHT
 from ..tt.types import I1, I64, elem, shape_of
 from .conversions import like
 
@@ -273,12 +273,6 @@ def exp_weight(b: BlockBuilder, x: Any) -> Any:
     assert isinstance(result, OpResult)
     result.op.attributes |= {SHORT: UnitAttr(), WEIGHT: UnitAttr()}
     return result
-
-
-def scaled(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """x · 2^k, which a sum may be fused with: `Reduction` says so on its side."""
-    del dtype
-    return fusable(b.binary("arith.mulf", *operands))
 
 
 def div_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:

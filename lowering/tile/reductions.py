@@ -11,7 +11,6 @@ from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
 from ..nest import Nest
 from ..tt.builder import BlockBuilder, Combine
-from ..tt.fast_math import fusable
 from ..tt.types import I64
 from .blocks import Block, Dimension, register_type, shape, union
 from .conversions import round_tensor_float32
@@ -54,9 +53,9 @@ def neutral(kind: str, dtype: DType) -> int | float | bool:
     return dtype.min_value if largest else dtype.max_value
 
 
-def combiner(kind: str, dtype: DType, of_products: bool = False) -> Combine:
+def combiner(kind: str, dtype: DType) -> Combine:
     """The combining function. arg*: of (value, position) pairs; the first of equal values and the first NaN
-    win. of_products: of exact ones, with which a sum may be fused."""
+    win."""
     if kind in ("argmax", "argmin"):
         return _first_extreme(kind, dtype)
     operation = _OPERATIONS.get((kind, dtype.kind))
@@ -64,8 +63,7 @@ def combiner(kind: str, dtype: DType, of_products: bool = False) -> Combine:
         raise UnsupportedError(f"tile: reduction {kind!r} of {dtype}")
 
     def combine(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:
-        combined = b.binary(operation, left[0], right[0])
-        return [fusable(combined) if of_products else combined]
+        return [b.binary(operation, left[0], right[0])]
 
     return combine
 
@@ -106,7 +104,7 @@ class Reduction:
         self.over: tuple[int, ...] = self.value.attrs["over"]
         self.dtype = nest.body[self.operand].dtype
         self.positional = self.kind in ("argmax", "argmin")
-        self.combine = combiner(self.kind, self.dtype, self.kind == "sum" and nest.body[self.operand].op == "scaled")
+        self.combine = combiner(self.kind, self.dtype)
         self.neutral = neutral(self.kind, self.dtype)
         self.elems = [register_type(self.dtype), *([I64] if self.positional else [])]
 

@@ -60,7 +60,6 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@x_sigmoid_quick": {"float": activations.x_sigmoid_quick},
     "@x_sigmoid_tanh": {"float": activations.x_sigmoid_tanh},
     "@div_approximate": {"float": a.div_approximate},
-    "@scaled": {"float": a.scaled},
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
 }

@@ -71,13 +71,6 @@ def allow_fast_math(func: Operation) -> None:
             op.properties["fastmath"] = FastMathFlagsAttr(FAST.data | known)
 
 
-def fusable(value: SSAValue) -> SSAValue:
-    """The result of a product or sum that the other may be fused with; it has a flag for that now."""
-    assert isinstance(value, OpResult)
-    value.op.properties["fastmath"] = FastMathFlagsAttr([CONTRACT])
-    return value
-
-
 @functools.cache
 def _takes_flags(kind: type[Operation]) -> bool:
     return issubclass(kind, IRDLOperation) and "fastmath" in kind.get_irdl_definition().properties
@@ -168,5 +161,5 @@ def _negative(b: BlockBuilder, value: SSAValue) -> SSAValue:
 
 __all__ = [
     "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "REDUCED", "SHORT", "TAME", "WEIGHT", "allow_fast_math", "allows",
-    "contract_products", "fusable",
+    "contract_products",
 ]  # fmt: skip

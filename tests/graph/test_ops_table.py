@@ -43,7 +43,7 @@ SUGAR = (
     "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor "
     "atan2 hypot copysign arange eye tril triu one_hot roll"
 )
-INTERNAL = "exp_shifted x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh div_approximate scaled"
+INTERNAL = "exp_shifted x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh div_approximate"
 """Maps without a public function, which expansions of composites use."""
 NOT_PUBLIC = "input constant weight dim_value reduce_sum reduce_prod reduce_max reduce_min slice"
 
@@ -119,7 +119,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "atan": np.arctan, "tanh": np.tanh, "erf": scipy.special.erf, "floor": np.floor, "ceil": np.ceil, "round": np.round,
     "trunc": np.trunc, "is_nan": np.isnan, "relu": lambda x: np.maximum(x, 0), "sigmoid": scipy.special.expit,
     "exp_shifted": shifted, "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
-    "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide, "scaled": np.multiply,
+    "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide,
     "x_sigmoid_tanh": lambda x: logistic(x, 2 * np.sqrt(2 / np.pi), 0.044715),
     "trunc_div": lambda x, y: np.trunc(np.true_divide(x, y)), "pow": np.power,
     "popcount": lambda x: sum((x >> bit) & 1 for bit in range(8 * x.itemsize)) if x.dtype.kind != "b" else x,
