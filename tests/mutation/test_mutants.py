@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import pytest
 
+from . import table
 from .mutants import Mutant, mutants_of
 from .programs import PROGRAMS, Program
 from .rules import Code
-from .table import Excuses, by_text, entries, outcomes
+from .table import Entry, Excuses, Outcome, by_text, entries, outcomes
 
 QUICK = (
     "described product, sm_90a, 8 warps", "product after a transposition, sm_90a, 8 warps", "transposition, sm_80, 1 warps",
@@ -95,6 +96,32 @@ def test_the_mutants_of_a_text() -> None:
     assert "again" not in found["mbarrier.try_wait.parity #1 deleted"]
     assert "done, [%r5+8], %r6" in found["mbarrier.try_wait.parity #1 at another mbarrier"]
     assert "xor.b32 other, %r6, 1" in found["mbarrier.try_wait.parity #1 with the other parity"]
+
+
+def test_what_is_wrong_with_an_outcome() -> None:
+    """Missed without a reason, caught in spite of one, and out of the launches' reach in spite of one."""
+    mutant, program = next(mutants_of(TEXT)), PROGRAMS[0]
+
+    def problem(caught: str, rule: str, executed: bool) -> str:
+        return Outcome(program, mutant, caught, rule, None, executed).problem
+
+    assert not problem("race", "", True)
+    assert not problem("", "a rule", True)
+    assert problem("", "", True) == "missed"
+    assert "caught (race), though" in problem("race", "a rule", True)
+    assert "no launch executes" in problem("", "a rule", False)
+
+
+def test_an_entry_is_for_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For that instruction between these two, in that program, and for what it says is done to it."""
+    program, other = PROGRAMS[:2]
+    entry = Entry((str(program),), "bar #1", ("st.shared.b32", "ld.shared.b32"), ("deleted",), "because")
+    monkeypatch.setattr(table, "entries", lambda: (entry,))
+    place = next(each.index for each in mutants_of(TEXT))
+    assert Excuses(program, TEXT).entry(place, "deleted") is entry
+    assert Excuses(other, TEXT).entry(place, "deleted") is None
+    assert Excuses(program, TEXT).entry(place, "swapped with the next") is None
+    assert Excuses(program, TEXT.replace("ld.shared.b32", "ld.shared.b64")).entry(place, "deleted") is None
 
 
 # -- rules
