@@ -95,7 +95,8 @@ def softplus(x: Symbol) -> Symbol:
 
 @in_float
 def mish(x: Symbol) -> Symbol:
-    """x · tanh(softplus(x)) (Misra, 2019), as x · n / (n + 2) with n = e^x (e^x + 2), and x · sigmoid(x) far below 0."""
+    """x · tanh(softplus(x)) (Misra, 2019), as x · n / (n + 2) with n = e^x (e^x + 2), and x · sigmoid(x) far below 0; as that,
+    -0 at -infinity, its limit."""
     power = apply("exp", apply("minimum", x, 20.0))
     n = apply("mul", power, apply("add", power, 2.0))
     result = apply("mul", x, apply("div", n, apply("add", n, 2.0)))

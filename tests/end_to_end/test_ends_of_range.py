@@ -93,6 +93,22 @@ def test_signs_of_zeros(dtype: str, device: str) -> None:
         assert not differ.any(), (name, a[number][differ], b[number][differ])
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_limits_of_activations_at_negative_infinity(device: str) -> None:
+    """-0, where the product with a sigmoid of 0 would be NaN; their documentation says so."""
+    names = ("gelu", "silu", "mish")
+    graph = jn.Graph("g", [jn.TensorType("float32", (4,))])
+    graph.output(*(getattr(jn, name)(graph.inputs[0]) for name in names))
+    x = np.array([-np.inf, -1e30, -300.0, np.inf], np.float32)
+    with np.errstate(all="ignore"):
+        expected = jn.evaluate(graph, x)
+    for name, ours, theirs in zip(names, jn.compile(graph, device, cache=False)(x), expected, strict=True):
+        assert "-0 at -infinity" in " ".join(getattr(jn, name).__doc__.split())
+        for values in (ours, theirs):
+            np.testing.assert_array_equal(values, [0, 0, 0, np.inf], err_msg=name)
+            np.testing.assert_array_equal(np.signbit(values), [True, True, True, False], err_msg=name)
+
+
 def sums(x: Any) -> dict[str, Any]:
     ones = jn.ones(x.graph, (x.shape[-1], 3), dtype=x.dtype)
     return {
