@@ -57,15 +57,17 @@ def as_array(value: Any, what: str) -> tuple[Array, DType]:
             raise UserError(
                 f"{what}: arrays of {array.dtype} hold no numbers; fix: convert with numpy.asarray(value, dtype=…)"
             )
+        if not array.dtype.isnative:  # a way to store numbers, as a stride is; compiled code reads native ones
+            array = array.astype(array.dtype.newbyteorder("="))
         return array, DType.from_numpy(array.dtype)
     if isinstance(value, (list, tuple)):
         raise UserError(
             f"{what}: a {type(value).__name__} has no dtype, so it could not be promoted; "
             "fix: numpy.array(value, dtype=…), or graph.constant(numpy.array(…))"
         )
-    raise UserError(
-        f"{what}: expected a Symbol, a NumPy array or a Python scalar, not {describe(value)}; fix: numpy.asarray(value)"
-    )
+    is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    fix = "numpy.asarray(value)" if is_array else "pass a tensor of the graph, an array or a number"
+    raise UserError(f"{what}: expected a Symbol, a NumPy array or a Python scalar, not {describe(value)}; fix: {fix}")
 
 
 def frozen(array: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..promotion.errors import UserError
 from .errors import compose
+from .names import checked_name
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -27,6 +28,7 @@ def output_names(outputs: Sequence[Symbol], names: Sequence[str] | None) -> tupl
     for entry in names:
         if not isinstance(entry, str) or not entry:
             raise UserError(f"output: {entry!r} is no name; fix: names are non-empty text")
+        checked_name(entry, "output", "letters, digits and spaces")
     if len(set(names)) != len(names):
         raise UserError(
             f"output: the names {', '.join(names)} are not distinct; fix: name each output differently"
@@ -35,12 +37,21 @@ def output_names(outputs: Sequence[Symbol], names: Sequence[str] | None) -> tupl
 
 
 def foreign(graph: Graph, op: str, symbol: Symbol) -> UserError:
+    own, other = repr(symbol.graph.name), f"graph {graph.name!r}"
+    if symbol.graph.name == graph.name:
+        own, other = own + _made_at(symbol.graph), f"another one of this name{_made_at(graph)}"
     return UserError(
         compose(
-            f"{op}: the operand belongs to graph {symbol.graph.name!r}, the op to graph {graph.name!r}", (symbol,),
+            f"{op}: the operand belongs to graph {own}, the op to {other}", (symbol,),
             "operands of one graph", "build both values in one graph, or pass the value between two compiled graphs",
         )
     )  # fmt: skip
+
+
+def _made_at(graph: Graph) -> str:
+    """Which of several graphs of a name it is: where its first symbol was made, and how far it has come."""
+    symbols = graph.symbols
+    return f" at {id(graph):#x} (" + (f"from {symbols[0].location}, {len(symbols)} symbols)" if symbols else "empty)")
 
 
 def closed(graph: Graph, op: str, values: Sequence[Any]) -> UserError:

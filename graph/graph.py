@@ -27,6 +27,7 @@ from .ending import closed, foreign, output_names
 from .errors import completed, compose, describe
 from .location import Location, user_location
 from .misuse import NeverCurrent, input_types
+from .names import checked_name
 from .opdef import OpDef
 from .ops import OPS, op_named
 from .promoting import promote
@@ -71,11 +72,7 @@ class Graph(NeverCurrent):
         policy: str = "lattice",
         on_loss: Mapping[str, str] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name:
-            raise UserError(
-                f"Graph: the name must be non-empty text, not {name!r}; fix: Graph('model', inputs=[…])"
-            )
-        self.name = name
+        self.name = checked_name(name, "Graph", "Graph('model', inputs=[…])")
         self.rules: RuleSet = rules(semantics)
         self.policy: Policy = check_policy(policy)
         self.truncates = self.rules.division == "truncate"
@@ -196,10 +193,7 @@ class Graph(NeverCurrent):
 
         The same name with the same array gives the same symbol; with another array it is an error.
         """
-        if not isinstance(name, str) or not name:
-            raise UserError(
-                f"weight: the name must be non-empty text, not {name!r}; fix: weight('layer0.scale', array)"
-            )
+        checked_name(name, "weight", "weight('layer0.scale', array)")
         value, own = constants.as_array(array, f"weight {name!r}")
         target = constants.typed(value, own, None if dtype is None else as_dtype(dtype), f"weight {name!r}")
         value = np.ascontiguousarray(value).reshape(value.shape).view()

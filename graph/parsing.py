@@ -110,9 +110,12 @@ class _Line:
 
     def string(self) -> str:
         try:
-            return str(json.loads(self.take("string")))
+            found = str(json.loads(self.take("string")))
         except ValueError:
             self.fail("malformed string")
+        if not found.isprintable():  # names go to listings, messages and file names
+            self.fail(f"{found!r} has characters that cannot be printed")
+        return found
 
     def integer(self) -> int:
         text = self.take("number")

@@ -34,8 +34,8 @@ MODULES = (reference_elementwise, reference_reductions, reference_structure)
 """The modules whose import fills `REFERENCE`."""
 
 
-def evaluate(graph: Graph, *arrays: Any) -> Array | tuple[Array, ...]:
-    """Run `graph` on arrays, one per input in order.
+def evaluate(graph: Graph, *arrays: Any, **named: Any) -> Array | tuple[Array, ...]:
+    """Run `graph` on arrays, one per input, in order or by the inputs' names.
 
     Args:
         graph: a finished graph.
@@ -49,7 +49,23 @@ def evaluate(graph: Graph, *arrays: Any) -> Array | tuple[Array, ...]:
     The caller's floating-point modes make no difference.
     """
     with default_modes():
-        return _evaluate(graph, arrays)
+        return _evaluate(graph, _in_order(graph, arrays, named) if named else arrays)
+
+
+def _in_order(graph: Graph, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+    """Arrays by position and by name, all by position."""
+    names = [_name(symbol) for symbol in graph.inputs]
+    known = f"its inputs are {', '.join(names)}" if names else "it has no inputs"
+    for name in named:
+        if name not in names:
+            raise UserError(f"evaluate: graph {graph.name!r} has no input {name!r}; {known}; fix: pass arrays by these names")
+        if names.index(name) < len(arrays):
+            raise UserError(f"evaluate: input {name!r} is given by position and by name; fix: leave one of them out")
+    rest = names[len(arrays) :]
+    missing = [name for name in rest if name not in named]
+    if missing:
+        raise UserError(f"evaluate: graph {graph.name!r} is given no {', '.join(missing)}; {known}; fix: pass them as well")
+    return [*arrays, *(named[name] for name in rest)]
 
 
 def _evaluate(graph: Graph, arrays: Sequence[Any]) -> Array | tuple[Array, ...]:

@@ -287,9 +287,10 @@ def _unary(row: OpDef) -> Any:
 
 def _binary(row: OpDef) -> tuple[Any, Any]:
     truncating = {"floor_div": OPS["trunc_div"], "mod": OPS["rem"]}.get(row.name)
+    compares = row.name in ("equal", "not_equal")  # `symbol == None` is False, as of any object
 
     def forward(self: Symbol, other: Any) -> Any:
-        if other is None:
+        if other is None and compares:
             return NotImplemented
         graph = self.graph
         if truncating is not None:
@@ -297,7 +298,7 @@ def _binary(row: OpDef) -> tuple[Any, Any]:
         return graph.apply(row, (self, other))
 
     def reflected(self: Symbol, other: Any) -> Any:
-        if other is None:
+        if other is None and compares:
             return NotImplemented
         graph = self.graph
         if truncating is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
 from .dims import Dim, Extent, lower_bound
+from .names import checked_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +104,8 @@ class TensorType:
             raise UserError(
                 f"TensorType: the name must be non-empty text or None, not {self.name!r}; fix: leave it out"
             )
+        if self.name is not None:
+            checked_name(self.name, "TensorType", "leave it out")
         if isinstance(self.dtype, (tuple, list)) and not isinstance(self.shape, (tuple, list)):
             raise UserError(
                 f"TensorType: dtype and shape are swapped; fix: TensorType({self.shape}, {shape_text(self.dtype)})"

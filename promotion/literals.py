@@ -152,6 +152,8 @@ def _misfit(value: Scalar, dtype: DType) -> str:
     span = f"[{low:g}, {high:g}]" if dtype.exponent_bits else f"[{low}, {high}]"
     text = f"literal {value!r} does not fit {dtype}, whose range is {span}"
     wider = _holder(value, dtype)
+    if value == 0 and wider is not None and dtype.min_value > 0:
+        return f"{text}: it has no zero; fix: another value where there is a choice, or .cast({wider}) of the tensor operand"
     if wider is None:
         return f"{text}; fix: no dtype holds this value, rescale the computation"
     return f"{text}; fix: cast the tensor operand with .cast({wider}), which holds the value"

@@ -6,6 +6,7 @@ Each fix that can be tried is tried.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable
@@ -167,12 +168,11 @@ CASES: list[tuple[str, Callable[[Any], Any], tuple[str, ...]]] = [
     ("object array", lambda n: n.a + np.array([None, 1, 2]), ("add: arrays of object hold no numbers",)),
     ("text array", lambda n: n.a + np.array(["x"]), ("has no joinery dtype",)),
     ("masked array", lambda n: n.a + np.ma.ones(3), ("a masked array would lose its mask",)),
-    ("byte order", lambda n: n.a + np.ones(3, ">f4"), ("non-native byte order", "newbyteorder")),
     ("no symbol", lambda n: jn.add(np.ones(3), 1),
         ("add: no operand is a Symbol, so there is no graph", "graph.constant(array)")),
     ("no graph", lambda n: jn.zeros((2, 3), 0), ("zeros: the first argument must be a graph, or a symbol of it",)),
-    ("other graph", lambda n: n.a + graph().inputs[1], ("add: the operand belongs to graph 'model', the op to graph 'model'",
-        "expected: operands of one graph")),
+    ("other graph", lambda n: n.a + graph().inputs[1], (
+        "add: the operand belongs to graph 'model'", "the op to another one of this name", "expected: operands of one graph")),
     ("truth", lambda n: bool(n.a > 0), ("the truth value of a Symbol is not known", "joinery.where(condition, x, y)")),
     ("if equal", lambda n: 1 if n.a == n.a else 2, ("compare symbols with `is`",)),
     ("iteration", lambda n: list(n.a), ("the sequence of elements", "joinery.split")),
@@ -260,3 +260,85 @@ def test_suggested_fixes_work() -> None:
 def test_unknown_public_names_suggest_the_nearest() -> None:
     with pytest.raises(AttributeError, match="did you mean softmax"):
         jn.sofmax  # noqa: B018
+
+
+def fresh(name: str = "g") -> jn.Graph:
+    return jn.Graph(name, [jn.TensorType("float32", (3,), "a")])
+
+
+@pytest.mark.parametrize("value", [None, "text", b"bytes", {}, object()])
+def test_what_is_no_operand_is_refused_with_advice_that_helps(value: Any) -> None:
+    x = fresh().inputs[0]
+    for call in (
+        lambda: x + value, lambda: value + x, lambda: x @ value, lambda: x < value, lambda: x**value, lambda: value // x,
+        lambda: jn.maximum(x, value), lambda: jn.where(x > 0, x, value),
+    ):  # fmt: skip
+        with pytest.raises(jn.UserError, match="fix: pass a tensor of the graph, an array or a number"):
+            call()
+    assert (x == None) is False  # noqa: E711  what identity says of other objects
+
+
+def test_inputs_by_name() -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", (), "a"), jn.TensorType("float32", (), "b")])
+    graph.output(graph.inputs[0] - graph.inputs[1])
+    for run in (jn.evaluate(graph, b=1.0, a=5.0), jn.evaluate(graph, 5.0, b=1.0), jn.evaluate(graph, 5.0, 1.0)):
+        assert run == 4
+    for arrays, named, message in (
+        ((), {"x0": 1.0}, "no input 'x0'; its inputs are a, b"), ((1.0,), {"a": 2.0}, "'a' is given by position and by name"),
+        ((1.0,), {"c": 2.0}, "no input 'c'"), ((), {"a": 2.0}, "is given no b"),
+    ):  # fmt: skip
+        with pytest.raises(jn.UserError, match=message):
+            jn.evaluate(graph, *arrays, **named)
+
+
+def test_graphs_of_one_name_are_told_apart() -> None:
+    first, second = fresh(), fresh()
+    for call in (lambda: first.inputs[0] + second.inputs[0], lambda: jn.concat([first.inputs[0], second.inputs[0]])):
+        with pytest.raises(jn.UserError, match="another one of this name") as caught:
+            call()
+        assert f"{id(first):#x}" in str(caught.value)
+        assert f"{id(second):#x}" in str(caught.value)
+        assert str(caught.value).count("test_errors.py") >= 3
+    with pytest.raises(jn.UserError, match="belongs to graph 'h', the op to graph 'g'"):
+        first.inputs[0] + fresh("h").inputs[0]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x07", "\u2028", "tab\t"])
+def test_names_can_be_printed(name: str) -> None:
+    graph = fresh()
+    calls = [
+        lambda: jn.Graph(name, []), lambda: jn.TensorType("float32", (), name),
+        lambda: graph.output(graph.inputs[0], names=[name]), lambda: graph.weight(name, np.zeros(3, np.float32)),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(jn.UserError, match="characters that cannot be printed"):
+            call()
+    graph.output(graph.inputs[0] + 1)
+    text, arrays = jn.to_text(graph)
+    for known in ('"a"', '"g"', '"output0"'):
+        assert known in text
+        with pytest.raises(jn.UserError, match="characters that cannot be printed"):
+            jn.from_text(text.replace(known, json.dumps(name), 1), arrays)
+
+
+def test_a_dtype_without_zero_says_so() -> None:
+    x = jn.Graph("g", [jn.TensorType("float8_e8m0fnu", (3, 3), "x")]).inputs[0]
+    for call in (lambda: jn.pad(x, ((1, 1), (0, 0))), lambda: jn.tril(x), lambda: jn.triu(x)):
+        with pytest.raises(jn.UserError, match=r"it has no zero; fix: another value .*\.cast\(float32\)"):
+            call()
+    assert jn.pad(x, ((1, 1), (0, 0)), value=1.0).shape == (5, 3)
+    assert jn.tril(x.cast("float32")).shape == (3, 3)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "u4", "i8", "f2"])
+def test_constants_of_swapped_bytes_are_their_numbers(dtype: str) -> None:
+    values = np.array([1, 2, 300])
+    graph = jn.Graph("g", [jn.TensorType(np.dtype(dtype).name, (3,), "a")])
+    for order in "<>":
+        graph.constant(values.astype(order + dtype))
+    swapped = values.astype(">" + dtype)
+    graph.output(graph.inputs[0] + swapped, graph.weight("w", swapped) * 1)
+    native = values.astype(dtype)
+    for ours in (jn.evaluate(graph, native), jn.evaluate(graph, swapped), jn.compile(graph, cache=False)(native)):
+        np.testing.assert_array_equal(ours[0], native + native)
+        np.testing.assert_array_equal(ours[1], native)

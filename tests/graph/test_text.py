@@ -17,7 +17,7 @@ Make = Callable[..., Any]
 def rich_graph() -> Any:
     """A graph with every kind of attribute, dims, checks, casts and constants."""
     graph = jn.Graph(
-        'a "quoted" name\n', policy="lattice",
+        'a "quoted" name', policy="lattice",
         inputs=[jn.TensorType(jn.float32, ("batch", "seq", 8), name="x # not a comment"),
                 jn.TensorType(jn.int64, ("2*batch + 1",)),
                 jn.TensorType(jn.bfloat16, (3,)), jn.TensorType("float8_e4m3fn", (2,))],

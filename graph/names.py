@@ -1,0 +1,16 @@
+"""What may be a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..promotion.errors import UserError
+
+
+def checked_name(name: Any, what: str, fix: str) -> str:
+    """A name that texts, listings and messages can hold. Raises `UserError`."""
+    if not isinstance(name, str) or not name:
+        raise UserError(f"{what}: the name must be non-empty text, not {name!r}; fix: {fix}")
+    if not name.isprintable():
+        raise UserError(f"{what}: the name {name!r} has characters that cannot be printed; fix: letters, digits and spaces")
+    return name
