@@ -25,16 +25,12 @@ class V(NamedTuple):
     type: str
 
 
-_MOST_DEFERRED = 48
-"""Values one from another that are not printed."""
+_MOST_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
 
 
 class Deferred(V):
-    """A value whose instructions are printed where it was made, and only once its text is asked for.
-
-    `origin`: what it was taken from, for those who can do with that instead. `depth`: how many such values one from another;
-    printing the last prints them all, each inside the next.
-    """
+    """A value whose instructions are printed where it was made, and only once its text is asked for. `origin`: what it was taken
+    from, for those who can do with that instead. `depth`: of how many such values, one from another, it is the last."""
 
     function: Function
     slot: int
