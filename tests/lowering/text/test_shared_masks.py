@@ -58,7 +58,7 @@ tt.func public @f(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>, %n: i32, %k: i32) {{
 """
 
 
-@pytest.mark.parametrize("operations", itertools.product(("andi", "ori"), repeat=3))
+@pytest.mark.parametrize("operations", list(itertools.product(("andi", "ori"), repeat=3)))
 def test_masks_of_many_levels(agree, operations: tuple[str, str, str]) -> None:
     kernel, x = text(operations), np.arange(256, dtype=np.float32)
     assert jn.kernel.from_ttir(kernel).llvm_ir().count("\n") < 1500
