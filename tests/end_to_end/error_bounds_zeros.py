@@ -1,8 +1,8 @@
 """Of which zeros the sign is defined.
 
-It is for the IEEE operations, casts, functions of one element (as in C), `maximum` and `minimum`, products of elements, and
-what moves elements. It is not for sums, products of matrices, the largest and smallest elements over axes, and composites; nor
-where an operand may differ.
+It is for the IEEE operations, casts, functions of one element (as in C), `maximum` and `minimum`, sums (which are never -0.0),
+running sums, products of elements, and what moves elements. It is not for products of matrices, the largest and smallest
+elements over axes, and composites; nor where an operand may differ.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from .error_bounds_nodes import Array, Node, reference
 
 _MOVES = ("view", "join", "index")
-_OPEN_REDUCTIONS = ("reduce_sum", "cumsum", "reduce_max", "reduce_min")
+_OPEN_REDUCTIONS = ("reduce_max", "reduce_min")
 
 
 def loose_zeros(node: Node) -> Array | None:
