@@ -18,7 +18,7 @@ import numpy as np
 from joinery.graph.dims import Dim
 from joinery.graph.reference import bind_inputs
 
-from .error_bounds_composites import COMPOSITES
+from .error_bounds_composites import COMPOSITES, sum_may_overflow
 from .error_bounds_maps import mapped
 from .error_bounds_nodes import Array, Node, is_nan, reference
 from .error_bounds_sums import contracted, reduced
@@ -79,6 +79,8 @@ def enclose(node: Node) -> None:
         factor = FAST_FACTOR if node.fast else 1.0
         definite = np.where(np.isnan(node.wide) | np.isinf(node.wide), 0.0, np.inf) if exact else np.inf
         own = np.nan_to_num(np.asarray(own, np.float64) * factor, nan=np.inf, posinf=np.inf)
+        large = sum_may_overflow(node)
+        own, definite = np.where(large, np.inf, own), np.where(large, np.inf, definite)
         node.around(np.where(np.isfinite(own), own + node.rounding(), definite))
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import joinery as jn
 import numpy as np
 
 from .error_bounds_nodes import Array, Node, unit
@@ -64,6 +65,17 @@ def mean_bound(node: Node, value: Array, e: Array, axes: tuple[int, ...]) -> Arr
     finite = np.where(np.isfinite(value), np.abs(value), 0.0)
     own = unit(node.dtype) * (count + 4) * np.sum(finite, axes, keepdims=True) / count
     return np.asarray(np.sum(e, axes, keepdims=True) / count + own)
+
+
+def sum_may_overflow(node: Node) -> Any:
+    """Where the sum behind a mean may be infinite in one order and not in another: the magnitudes' sum is too large."""
+    if node.op.name not in ("mean", "var", "layer_norm"):
+        return False
+    value = node.inputs[0].wide
+    axes = (value.ndim - 1,) if node.op.name == "layer_norm" else axes_of(node)
+    total = np.sum(np.where(np.isfinite(value), np.abs(value), 0.0) + np.nan_to_num(node.inputs[0].error), axes, keepdims=True)
+    large = ~(total < 0.999 * (jn.float64 if node.dtype.name == "float64" else jn.float32).max_value)
+    return large if node.op.name == "layer_norm" else large.reshape(node.value.shape)
 
 
 def mean(node: Node, x: Bound) -> Any:
