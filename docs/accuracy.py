@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,13 +145,14 @@ def errors(found: Array, exact: Array, dtype: jn.DType) -> Array:
     return distance
 
 
-def exact_error(name: str, x: float, found: float, dtype: jn.DType) -> float:
-    """The error at one operand, by mpmath; infinite and undefined values by the float64 witness."""
-    with np.errstate(all="ignore"):
-        wide = float(FUNCTIONS[name].wide(np.array([x], np.float64))[0])
-    if np.isnan(wide) or np.isnan(found) or np.isinf(x) or (x == 0 and np.isinf(wide)):
-        return 0.0 if wide == found or (np.isnan(wide) and np.isnan(found)) else float("inf")
-    with mpmath.workprec(400):
+def exact_error(name: str, x: float, found: float, dtype: jn.DType, wide: float | None = None, bits: int = 400) -> float:
+    """The error at one operand, by mpmath; infinite and undefined values by the float64 witness (`wide`, if it is known)."""
+    if wide is None:
+        with np.errstate(all="ignore"):
+            wide = float(FUNCTIONS[name].wide(np.array([x], np.float64))[0])
+    if wide != wide or found != found or math.isinf(x) or (x == 0 and math.isinf(wide)):
+        return 0.0 if wide == found or (wide != wide and found != found) else float("inf")
+    with mpmath.workprec(bits):
         value = FUNCTIONS[name].exact(mpmath.mpf(x))
         top = mpmath.mpf(2) ** (int(np.frexp(float(dtype.max_value))[1]))
         value, y = max(-top, min(top, value)), max(-top, min(top, mpmath.mpf(found)))
@@ -191,8 +193,11 @@ def values(dtype: str, count: int, seed: int = 0) -> Array:
     start = int(np.random.default_rng(seed).integers(step))
     bits = np.arange(count, dtype=np.uint64) * np.uint64(step) + np.uint64(start)
     rng = np.random.default_rng(seed + 1)
-    middle = np.concatenate([rng.standard_normal(count // 4) * 4, rng.standard_normal(count // 4) * 40])
-    return np.concatenate([bits.astype(unsigned).view(kind.numpy), middle.astype(kind.numpy)])
+    middle = [rng.standard_normal(count // 4) * 4, rng.standard_normal(count // 4) * 40]
+    if kind.bits == 64:  # patterns at equal distances leave little between 2^-12 and 2^12, where most functions do their work
+        signs = rng.choice([-1.0, 1.0], count)
+        middle += [signs * 2.0 ** rng.uniform(-12, 12, count), 1 + signs * 2.0 ** rng.uniform(-50, 0, count)]
+    return np.concatenate([bits.astype(unsigned).view(kind.numpy), *[part.astype(kind.numpy) for part in middle]])
 
 
 Record = dict[str, Any]
@@ -208,17 +213,22 @@ def measure(name: str, dtype: str, target: str, x: Array, found: Array) -> Recor
     kind = jn.DType(dtype)
     with np.errstate(all="ignore"):
         wide = x.astype(np.float64)
-        distance = np.zeros(len(x)) if dtype == "float64" else errors(found, FUNCTIONS[name].wide(wide), kind)
-    inside = range(len(x)) if dtype == "float64" else np.argsort(distance)[-4 * KEPT :].tolist()
+        exact = FUNCTIONS[name].wide(wide)
+        if dtype == "float64":  # a few bits more than it has find the candidates
+            operands = zip(wide.tolist(), found.tolist(), exact.tolist(), strict=True)
+            distance = np.array([0.0 if x != x else exact_error(name, x, y, kind, r, 100) for x, y, r in operands])
+        else:
+            distance = errors(found, exact, kind)
+    inside = np.argsort(distance)[-4 * KEPT :].tolist()
     pairs = [(float(wide[i]), float(found[i])) for i in inside if not np.isnan(wide[i])]
     return _record(name, kind, pairs, len(x))
 
 
 def sample(names: Sequence[str], dtypes: Sequence[str], targets: Sequence[str], data: dict[str, Any]) -> None:
-    counts = {"float32": 1 << 17, "float16": 1 << 16, "bfloat16": 1 << 16, "float64": 1 << 12}
+    counts = {"float32": 1 << 17, "float16": 1 << 16, "bfloat16": 1 << 16, "float64": 1 << 14}
     for dtype in dtypes:
         for target in targets:
-            x = values(dtype, counts[dtype] if (target, dtype) != ("ptxsim", "float64") else 1 << 9)
+            x = values(dtype, counts[dtype] if (target, dtype) != ("ptxsim", "float64") else 1 << 10)
             for name, found in zip(names, runner(names, dtype, target)(x), strict=True):
                 new = measure(name, dtype, target, x, found)
                 old = data.setdefault(name, {}).setdefault(dtype, {}).get(target, {"tried": 0})
