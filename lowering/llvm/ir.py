@@ -28,9 +28,19 @@ class V(NamedTuple):
 _MOST_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
 
 
-class Deferred(V):
-    """A value whose instructions are printed where it was made, and only once its text is asked for. `origin`: what it was taken
-    from, for those who can do with that instead. `depth`: of how many such values, one from another, it is the last."""
+class _Itself(V):
+    """A value that is equal to itself alone: its text is not known yet, or not to be asked for."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Deferred(_Itself):
+    """A value whose instructions are printed where it was made, once its text is asked for. `origin`: what it was taken from,
+    for those who can do with that. `depth`: of how many such values, one from another, it is the last."""
 
     function: Function
     slot: int
@@ -45,14 +55,8 @@ class Deferred(V):
             self.value = self.function.print_at(self.slot, self.make)
         return self.value.ref
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
-    def __hash__(self) -> int:
-        return id(self)
-
-
-class Carried(V):
+class Carried(_Itself):
     """What a loop carries: printed if somebody asks for its text."""
 
     used: bool = False
@@ -61,12 +65,6 @@ class Carried(V):
     def ref(self) -> str:
         self.used = True
         return self[0]
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
 
 class Phis(NamedTuple):
