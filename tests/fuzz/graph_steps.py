@@ -54,6 +54,7 @@ class Steps:
     OF_AXES = (
         "reduce", "reduce", "normalize", "permute", "reshape", "reshape", "slice", "concat", "pad", "flip", "gather", "along",
         "mask", "scan", "stack", "split", "mask", "roll", "one_hot", "extent_of", "scaled_by_a_reduction",
+        "lacking", "lacking",
     )  # fmt: skip
     OF_MATRICES = ("triangle", "matmul", "matmul", "attention", "row", "einsum", "masked_product", "masked_product")
 
@@ -134,6 +135,13 @@ class Steps:
         reduced = self.reduce(self.pick(lambda y: bool(y.shape)))
         self.values.append(reduced)
         return self.one(jn.mul, jn.add, jn.sub)(x, reduced)
+
+    def lacking(self, x: Any) -> Any:
+        """Reductions of x ∘ y, where y lacks some axes of x and lies in memory."""
+        shape = [entry if type(entry) is int and self.flag() else 1 for entry in x.shape]
+        if math.prod(shape) > 4096:
+            shape = [1] * len(shape)
+        return self.reduce(self.one(jn.mul, jn.add, jn.sub)(x, self.like(x, *shape)))
 
     def cast(self, x: Any) -> Any:
         if self.integer(0, 9) == 9 and not self.is_rough(x):

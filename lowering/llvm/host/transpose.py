@@ -22,7 +22,7 @@ def transposed_load(ev: Evaluator, node: Node) -> Load | None:
     """The load of rows that lie in memory behind a 2-D block that is contiguous along dimension 0, or None; None, too, if its
     block has been kept in scratch, or if its mask is more than limits of rows and columns."""
     load: Node | None = None
-    if isinstance(node, View) and node.dims == (1, 0) and min(node.shape) > 1:
+    if isinstance(node, View) and len(node.shape) == 2 and node.dims == (1, 0) and min(node.shape) > 1:
         load = ev.source_of(node)
     elif isinstance(node, Load) and _is_columnwise(node.pointers) and min(*node.shape) >= FEWEST_LANES:
         load = _swapped(node)
