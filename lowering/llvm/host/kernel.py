@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from xdsl.ir import BlockArgument
+
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
 from ...tt.provenance import Provenance
@@ -247,7 +249,10 @@ class KernelLowering:
     def _scalar_operation(self, op: Any, value: Any) -> V:
         s = self.ev.s
         elem = element_name(value.type)
-        if op.name in ("arith.extsi", "arith.extui") and op.operands[0] in self.wide and elem == "i64":
+        signed = op.name == "arith.extsi"
+        if (signed or op.name == "arith.extui") and op.operands[0] in self.wide and elem == "i64" and (
+            signed or not isinstance(op.operands[0], BlockArgument)  # a counter, which may be negative
+        ):
             return self.wide[op.operands[0]]
         if not op.operands or any(is_tensor(o.type) for o in op.operands):
             raise UnsupportedError(f"host lowering: operation {op.name} with a scalar result")

@@ -38,6 +38,34 @@ tt.func public @f(%o: !tt.ptr<i64>, %p_low: {elem}, %p_high: {elem}, %p_step: {e
 """
 
 
+WIDENED = """
+tt.func public @f(%o: !tt.ptr<i64>, %low: ELEM, %high: ELEM, %step: ELEM) {
+  %zero = arith.constant 0 : i64
+  %one = arith.constant 1 : i64
+  %n = scf.for %i = %low to %high step %step iter_args(%n = %zero) -> (i64) : ELEM {
+    %w = arith.extui %i : ELEM to i64
+    %p = tt.addptr %o, %n : !tt.ptr<i64>, i64
+    tt.store %p, %w : !tt.ptr<i64>
+    %m = arith.addi %n, %one : i64
+    scf.yield %m : i64
+  }
+  tt.return
+}
+"""
+
+
+@pytest.mark.parametrize("device", ["interpret", "cpu", "ptxsim"])
+@pytest.mark.parametrize("elem", ["i16", "i32"])
+def test_negative_counters_are_widened_without_sign(elem: str, device: str) -> None:
+    kernel = jn.kernel.from_ttir(WIDENED.replace("ELEM", elem))
+    found = np.full(5, -1, np.int64)
+    if device == "interpret":
+        kernel.interpret((1,), found, -3, 2, 1)
+    else:
+        kernel.launch((1,), found, -3, 2, 1, device=device)
+    np.testing.assert_array_equal(found, np.arange(-3, 2) % 2 ** int(elem[1:]))
+
+
 def loops(top: int) -> list[tuple[int, int, int]]:
     half = (top + 1) // 2
     return [
