@@ -12,7 +12,7 @@ from typing import Literal
 
 from ...promotion.errors import InternalError
 from . import ir
-from .ir import Function, V, const, with_element
+from .ir import Function, V, const
 
 Number = V | float
 
@@ -98,13 +98,14 @@ class Lanes:
 
     def copysign(self, magnitude: Number, sign: V) -> V:
         f = self.fn
-        if self.element != "double" or "ptx" in f.module.features:
+        if "ptx" in f.module.features:
             return f.intrinsic("copysign", [self.c(magnitude), sign])
-        # By bits: where the result is rounded to float16, LLVM would round the sign's number too, by a function of its runtime.
-        word = with_element(self.type, "i64")
+        # By bits: where the result is rounded to float16, LLVM would round the sign's number too, which may have been a double,
+        # by a function of its runtime.
+        word, top = self.integer, self.width - 1
         value, other = f.bitcast(self.c(magnitude), word), f.bitcast(sign, word)
-        high = const(-1 << 63, word)
-        kept = f.binary("and", value, const((1 << 63) - 1, word))
+        high = const(-1 << top, word)
+        kept = f.binary("and", value, const((1 << top) - 1, word))
         return f.bitcast(f.binary("or", kept, f.binary("and", other, high)), self.type)
 
     def poly(self, x: V, coefficients: Sequence[float]) -> V:
