@@ -72,8 +72,10 @@ class Definition:
     errata: tuple[Erratum, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip() or any("\ud800" <= c <= "\udfff" for c in self.name):
-            raise UserError(f"rule set: the name must be text, and not empty, not {self.name!r}; fix: give it one like 'mine'")
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
+            raise UserError(
+                f"rule set: the name must be printable text, and not empty, not {self.name!r}; fix: give it one like 'mine'"
+            )
         for element, dtype in self.weak.items():
             if not element.is_weak or dtype.is_abstract:
                 raise UserError(

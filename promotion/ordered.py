@@ -84,11 +84,11 @@ def deciding(steps: Sequence[Step], a: DType, b: DType) -> tuple[DType, Step] | 
 
 
 def table_of(steps: Sequence[Step], dtypes: Sequence[DType]) -> dict[tuple[DType, DType], DType]:
-    """Every pair the list decides."""
+    """Every pair the list decides, but those whose result is none of the dtypes: they have no join."""
     cells = {(dtype, dtype): dtype for dtype in dtypes}
     for a in dtypes:
         for b in dtypes:
             found = None if a is b else deciding(steps, a, b)
-            if found is not None:
+            if found is not None and found[0] in dtypes:
                 cells[a, b] = found[0]
     return cells

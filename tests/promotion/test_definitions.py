@@ -188,6 +188,10 @@ def test_without(untouched):
     for name in ("triton", "exact", "numpy"):  # rule lists, derived orders and tables have dtypes to leave out, too
         rest = untouched(name).without("float32", "uint8")
         assert {d.name for d in untouched(name).dtypes} - {d.name for d in rest.dtypes} == {"float32", "uint8"}
+        assert rest.laws().laws  # they can be checked
+        assert {joined for joined in answers(rest).values() if joined} <= {d.name for d in rest.dtypes}
+    with pytest.raises(UserError, match="no join for float16 and bfloat16"):  # which meet in what was left out
+        untouched("triton").without("float32").join("float16", "bfloat16")
     assert untouched("triton").without("bool").step(DType("int8"), DType("uint8")).rule == "unsigned"
     assert untouched("exact").without("int16").join("int8", "uint8").name == "int32"  # the next in the list that holds both
 
@@ -314,7 +318,8 @@ BAD = [
     ("no name", {"edges": []}, "'name' is missing"),
     ("name of another type", {"name": 3, "edges": []}, "'name' has the wrong type: int"),
     ("blank name", {"name": " ", "edges": []}, "'name' is missing"),
-    ("surrogate", {"name": "\ud800", "edges": []}, "name must be text"),
+    ("control character", {"name": "\x1b[2Jx", "edges": []}, "name must be printable text"),
+    ("surrogate", {"name": "\ud800", "edges": []}, "name must be printable text"),
     ("unknown key", EDGES | {"egdes": []}, "unknown keys: egdes; known: .*edges"),
     ("number as key", EDGES | {3: []}, "unknown keys: 3"),
     ("two ways", EDGES | {"table": TABLE}, "exactly one of 'edges', 'table', 'steps', 'order', found edges, table"),
@@ -468,8 +473,8 @@ def test_paths_that_are_no_files(tmp_path):
 
 def test_bad_python_input():
     for make, message in [
-        (lambda: RuleSet.from_edges("", []), "name must be text"),
-        (lambda: RuleSet.from_edges(5, []), "name must be text"),
+        (lambda: RuleSet.from_edges("", []), "name must be printable text"),
+        (lambda: RuleSet.from_edges(5, []), "name must be printable text"),
         (lambda: RuleSet.from_edges("x", [("int8",)]), "is no pair of dtypes"),
         (lambda: RuleSet.from_edges("x", ["int8"]), "'int8' is no pair of dtypes"),
         (lambda: RuleSet.from_edges("x", [], float_literals=()), "at least one dtype"),
