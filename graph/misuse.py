@@ -30,6 +30,12 @@ class NeverCurrent:
         """Never called: `__enter__` refuses."""
 
 
+def checked_graph(what: str, graph: Any) -> None:
+    """Raise `UserError` unless `graph` has a graph's symbols: compiled models and results of operations have none."""
+    if not hasattr(graph, "symbols") or not hasattr(graph, "rules"):
+        raise UserError(f"{what}: expected a Graph, got {type(graph).__name__}; fix: pass the graph it was made from")
+
+
 def input_types(inputs: Any) -> Iterable[Any]:
     """What was given as `inputs`, one entry per argument of the graph. Raises `UserError` for dicts and bare pairs."""
     if isinstance(inputs, TensorType):

@@ -120,8 +120,9 @@ ARITHMETIC = (
          dunder="mul", traits="commutative associative", onnx=("Mul", 7)),
     _row("div", 2, "x / y, true division: bools and integers are first cast to the rule set's float of quotients.",
          JOIN_QUOTIENT, _emit(float="arith.divf"), dunder="truediv", onnx=("Div", 7)),
-    _row("floor_div", 2, "floor(x / y), as Python's `//`. For integers x // 0 = 0.", JOIN,
-         _numbers("@floor_div", "@floor_div"), dunder="floordiv"),
+    _row("floor_div", 2, "floor(x / y), as Python's `//`. For integers x // 0 = 0. Floats as NumPy: (x - mod(x, y)) / y, "
+         "rounded, which beyond 2 ** 22 in float32 may be an integer beside that floor.", JOIN,
+         _numbers("@floor_div", "@floor_div"), ulp=2, dunder="floordiv"),
     _row("mod", 2, "x - floor_div(x, y) * y, as Python's `%`: it has the divisor's sign. For integers x % 0 = x.", JOIN,
          _numbers("@mod", "@mod"), dunder="mod", onnx=("Mod", 10)),
     _row("trunc_div", 2, "x / y rounded towards zero, as C's `/` of integers. For integers x / 0 = 0.", JOIN,

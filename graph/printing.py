@@ -28,6 +28,7 @@ from ..promotion.errors import InternalError
 from ..promotion.presets import PRESETS, rules
 from .constants import Array, array_digest
 from .dims import Dim, Extent
+from .misuse import checked_graph
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -73,10 +74,11 @@ def shape_list(shape: tuple[Extent, ...]) -> str:
 
 
 def to_text(graph: Graph, locations: bool = False) -> tuple[str, dict[str, Array]]:
-    """The text of a graph and the arrays it refers to, by SHA-256 of their bytes. Deterministic.
+    """The text of a graph and the arrays it refers to, by SHA-256 of their bytes, as a pair. Deterministic.
 
     `from_text(*to_text(graph))` is a graph of equal text.
     """
+    checked_graph("to_text", graph)
     arrays: dict[str, Array] = {}
 
     def array_text(array: Array) -> str:

@@ -20,6 +20,7 @@ from ..promotion.literals import is_scalar, rank, scalar_rank
 from . import reference_elementwise, reference_reductions, reference_structure
 from .budget import MOST_SIZE
 from .dims import Dim
+from .misuse import checked_graph
 from .reference_numerics import Array, literal
 from .reference_registry import REFERENCE, BoundSymbol
 from .types import shape_text
@@ -34,7 +35,7 @@ MODULES = (reference_elementwise, reference_reductions, reference_structure)
 """The modules whose import fills `REFERENCE`."""
 
 
-def evaluate(graph: Graph, *arrays: Any, **named: Any) -> Array | tuple[Array, ...]:
+def evaluate(graph: Graph, /, *arrays: Any, **named: Any) -> Array | tuple[Array, ...]:
     """Run `graph` on arrays, one per input, in order or by the inputs' names.
 
     Args:
@@ -48,6 +49,7 @@ def evaluate(graph: Graph, *arrays: Any, **named: Any) -> Array | tuple[Array, .
 
     The caller's floating-point modes make no difference.
     """
+    checked_graph("evaluate", graph)
     with default_modes():
         return _evaluate(graph, _in_order(graph, arrays, named) if named else arrays)
 

@@ -89,7 +89,10 @@ def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """An axis in [0, rank). Negative axes count from the end. Raises `ShapeError` with the valid range."""
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise ShapeError(f"{what} must be an int, not {axis!r}", "an int", "use -1 for the last axis")
-    number = axis.__index__()
+    try:
+        number = axis.__index__()
+    except TypeError:  # as of an array of rank 1
+        raise ShapeError(f"{what} must be an int, not {axis!r}", "an int", "use -1 for the last axis") from None
     if not -rank <= number < rank:
         if rank == 0:
             raise ShapeError(f"{what} {number} of a scalar, which has no axes", fix="leave the axis out")

@@ -30,7 +30,12 @@ def as_dtype(value: Any, what: str = "dtype") -> DType:
         return value
     if value is None:
         raise UserError(f"{what} is missing; fix: pass a dtype such as joinery.float32")
-    return DType.from_numpy(value)
+    if hasattr(value, "dtype") and hasattr(value, "graph"):
+        raise UserError(f"{what} is the symbol {value}; expected a dtype; fix: pass its dtype, …dtype, or use cast_like")
+    try:
+        return DType.from_numpy(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{what} is {value!r}; expected a dtype; fix: pass a dtype such as joinery.float32") from None
 
 
 def as_extent(value: Any, what: str = "size") -> Extent:

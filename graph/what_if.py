@@ -14,6 +14,7 @@ from ..promotion.rules import RuleSet
 from . import primitives
 from .graph import Graph
 from .location import Location
+from .misuse import checked_graph
 from .recording import Call, perform, rebuilt, symbols_in
 from .symbol import Symbol
 from .types import TensorType
@@ -87,6 +88,7 @@ def what_if(graph: Graph, semantics: str | RuleSet | None = None, policy: str | 
         policy: "lattice", "exact" or "strict"; by default the graph's own. What `on_loss` makes errors are refusals; nothing
             warns here.
     """
+    checked_graph("what_if", graph)
     errors: dict[str, str] = {loss: action for loss, action in graph.on_loss.items() if action == "error"}
     target = Graph(graph.name, (), semantics or graph.rules, policy or graph.policy, errors)
     target.chains = False

@@ -140,7 +140,7 @@ SIGNATURES: dict[str, str] = {
     "from_text": "text, arrays=None, budget=Budget(bytes=68719476736, work=281474976710656)",
     "ones_like": "x, dtype=None",
     "dim": "name",
-    "evaluate": "graph, *arrays, **named",
+    "evaluate": "graph, /, *arrays, **named",
     "what_if": "graph, semantics=None, policy=None",
     "result_type": "op, *operands, rules='max', **options",
     "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', cache=True",

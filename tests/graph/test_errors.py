@@ -342,3 +342,23 @@ def test_constants_of_swapped_bytes_are_their_numbers(dtype: str) -> None:
     for ours in (jn.evaluate(graph, native), jn.evaluate(graph, swapped), jn.compile(graph, cache=False)(native)):
         np.testing.assert_array_equal(ours[0], native + native)
         np.testing.assert_array_equal(ours[1], native)
+
+
+def test_what_is_no_graph_and_no_dtype_is_named() -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", (4,), name="graph"), jn.TensorType("float32", (4,), name="arrays")])
+    x, y = graph.inputs
+    graph.output(x + y)
+    model = jn.compile(graph, "cpu", cache=False)
+    for call, message in (
+        (lambda: x.cast(y), "cast: dtype is the symbol .*use cast_like"),
+        (lambda: x.cast(5.5), "cast: dtype is 5.5; expected a dtype"),
+        (lambda: jn.sum(x, axis=np.array([0])), "sum: axis must be an int"),
+        (lambda: jn.flip(x, axis=np.array([0])), "flip: axis must be an int"),
+        (lambda: jn.evaluate(model, np.ones(4)), "evaluate: expected a Graph, got Model; fix: pass the graph it was made from"),
+        (lambda: jn.what_if(model), "what_if: expected a Graph, got Model"),
+        (lambda: jn.to_text(x), "to_text: expected a Graph, got Symbol"),
+    ):
+        with pytest.raises(jn.UserError, match=message):
+            call()
+    ones = np.ones(4, np.float32)
+    np.testing.assert_array_equal(jn.evaluate(graph, graph=ones, arrays=ones), ones + ones)

@@ -52,6 +52,9 @@ def stale(found: list[Outcome]) -> list[str]:
 
 def main(words: list[str]) -> int:
     chosen = [program for program in PROGRAMS if all(word in str(program) for word in words)]
+    if not chosen:
+        print(f"no program's name has {' '.join(words)!r}; they are: {', '.join(map(str, PROGRAMS))}")
+        return 2
     found: list[Outcome] = []
     for program in chosen:
         own = list(outcomes(program))
