@@ -249,6 +249,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
                 return conversions.round_double(f, x, target)
             return round_register(f, x, target)
         case "arith.sitofp" | "arith.uitofp":
+            if source == "i1" and is_ptx(f):  # LLVM 22 takes -1 for 1 where float16 becomes bfloat16 (sm_90 and later)
+                return f.select(x, const(-1.0 if op == "arith.sitofp" else 1.0, out), const(0.0, out))
             if target == "f16" and is_ptx(f):  # one instruction, which rounds once
                 return widened(f, f.cast(op[6:], x, "half"))
             return conversions.int_to_float(f, x, target, op == "arith.sitofp")
