@@ -68,9 +68,9 @@ def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_pat
     run = session("graph", tmp_path, seconds=4.0)
     number = 0
     while not run.found and number < 450:  # until a graph has that op
-        case = Choices(f"other/{number}")
+        case = Choices(f"seeds/{number}")
         if "= relu(" in kind_named("graph").generate(case, HOST)["text"]:
-            run.attempt(kind_named("graph"), f"other/{number}")
+            run.attempt(kind_named("graph"), f"seeds/{number}")
         number += 1
     found = run.found[0]
     assert found.data is not None
