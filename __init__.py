@@ -14,10 +14,10 @@ _LOCATIONS: dict[str, str] = {
     "Graph": "graph.graph",
     "Symbol": "graph.symbol",
     "TensorType": "graph.types",
-    "Dim": "graph.dims",
-    "dim": "graph.dims",
-    "evaluate": "graph.reference",
-    "Budget": "graph.budget",
+    "Dim": "graph.dims.dim",
+    "dim": "graph.dims.dim",
+    "evaluate": "graph.reference.evaluate",
+    "Budget": "graph.reference.budget",
     "DType": "promotion.dtype",
     "JoineryError": "promotion.errors",
     "UserError": "promotion.errors",
@@ -27,20 +27,20 @@ _LOCATIONS: dict[str, str] = {
     "DeviceError": "promotion.errors",
     "DeviceMemoryError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
-    "SanitizerError": "lowering.tt.findings",
-    "what_if": "graph.what_if",
-    "to_text": "graph.text",
-    "from_text": "graph.text",
-    "result_type": "graph.result_types",
-    "compile": "compiling",
-    "load": "compiling",
-    "Model": "runtime.model",
-    "CompileCache": "runtime.cache",
+    "SanitizerError": "lowering.tt.sanitize.findings",
+    "what_if": "graph.promote.what_if",
+    "to_text": "graph.text.printing",
+    "from_text": "graph.text.parsing",
+    "result_type": "graph.promote.result_types",
+    "compile": "interface.compiling",
+    "load": "interface.compiling",
+    "Model": "runtime.model.model",
+    "CompileCache": "runtime.storage.cache",
     "Buffer": "runtime.cuda.buffers",
-    "TensorDescriptor": "tensor_arguments",
-    "PointerTable": "tensor_arguments",
+    "TensorDescriptor": "interface.tensor_arguments",
+    "PointerTable": "interface.tensor_arguments",
 }
-_MODULES = ("kernel", "promotion")
+_MODULES = {"kernel": "interface.kernel", "promotion": "promotion"}
 
 
 def _functions() -> dict[str, str]:
@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
     ):  # tools may import the checkout's root under its folder's name
         raise AttributeError(name)
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name in _LOCATIONS:
         value = getattr(importlib.import_module(f".{_LOCATIONS[name]}", __name__), name)
     elif name in (dtypes := _dtypes()):

@@ -8,21 +8,23 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from . import kernel as kernel
 from . import promotion as promotion
-from .compiling import compile as compile
-from .compiling import load as load
-from .graph.budget import Budget as Budget
-from .graph.dims import Dim as Dim
+from .graph.dims.dim import Dim as Dim
 from .graph.graph import Graph as Graph
-from .graph.reference import evaluate as evaluate
-from .graph.result_types import result_type as result_type
+from .graph.promote.result_types import result_type as result_type
+from .graph.promote.what_if import what_if as what_if
+from .graph.reference.budget import Budget as Budget
+from .graph.reference.evaluate import evaluate as evaluate
 from .graph.symbol import Symbol as Symbol
-from .graph.text import from_text as from_text
-from .graph.text import to_text as to_text
+from .graph.text.parsing import from_text as from_text
+from .graph.text.printing import to_text as to_text
 from .graph.types import TensorType as TensorType
-from .graph.what_if import what_if as what_if
-from .lowering.tt.findings import SanitizerError as SanitizerError
+from .interface import kernel as kernel
+from .interface.compiling import compile as compile
+from .interface.compiling import load as load
+from .interface.tensor_arguments import PointerTable as PointerTable
+from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
+from .lowering.tt.sanitize.findings import SanitizerError as SanitizerError
 from .promotion.dtype import DType as DType
 from .promotion.errors import DeviceError as DeviceError
 from .promotion.errors import DeviceMemoryError as DeviceMemoryError
@@ -32,11 +34,9 @@ from .promotion.errors import KernelAssertionError as KernelAssertionError
 from .promotion.errors import PromotionWarning as PromotionWarning
 from .promotion.errors import UnsupportedError as UnsupportedError
 from .promotion.errors import UserError as UserError
-from .runtime.cache import CompileCache as CompileCache
 from .runtime.cuda.buffers import Buffer as Buffer
-from .runtime.model import Model as Model
-from .tensor_arguments import PointerTable as PointerTable
-from .tensor_arguments import TensorDescriptor as TensorDescriptor
+from .runtime.model.model import Model as Model
+from .runtime.storage.cache import CompileCache as CompileCache
 
 _Operand: TypeAlias = Symbol | Dim | npt.NDArray[Any] | np.generic | complex
 _Number: TypeAlias = float | np.generic

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
-from .cli_doctor import add_doctor, bytes_text, section
-from .cli_kernel import SUFFIXES, add_compile, add_run_options, is_kernel, is_number, run_kernel
-from .cli_promotion import add_commands
-from .cli_text import WIDTH, wrapped
+from .interface.cli.doctor import add_doctor, bytes_text, section
+from .interface.cli.kernel import SUFFIXES, add_compile, add_run_options, is_kernel, is_number, run_kernel
+from .interface.cli.promotion import add_commands
+from .interface.cli.text import WIDTH, wrapped
 from .promotion import DType, UserError
 from .promotion.errors import JoineryError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .lowering.artifact import TensorSpec
-    from .runtime.kernels import Kernel
+    from .runtime.model.kernels import Kernel
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -136,8 +136,8 @@ def _kernel_lines(number: int, kernel: Kernel) -> list[str]:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    from .runtime import artifact_file
-    from .runtime.kernels import kernels_of
+    from .runtime.model.kernels import kernels_of
+    from .runtime.storage import artifact_file
 
     # "trusted" hands the compiled section out; it is read here, never linked
     opened = artifact_file.load(options.model, trusted=True)
@@ -179,7 +179,7 @@ def _run(options: argparse.Namespace) -> int:
     for what, given in of_kernels.items():
         if given:
             raise UserError(f"{what} is for kernels ({', '.join(SUFFIXES)}); {options.model} is read as a saved model")
-    from .compiling import load
+    from .interface.compiling import load
 
     device = options.device or "auto"
     model = load(

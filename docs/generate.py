@@ -18,12 +18,13 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph import ops_elementwise, ops_structural
 from joinery.graph.functions.exports import EXPORTS
-from joinery.graph.opdef import CONTRACT, INDEXED, POSITION, OpDef
-from joinery.graph.ops import OPS
+from joinery.graph.ops import elementwise as ops_elementwise
+from joinery.graph.ops import structural as ops_structural
+from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, OpDef
+from joinery.graph.ops.table import OPS
 from joinery.promotion import DTYPES, PRESETS, RESULT_RULES, ResultRule, loss_class, loss_example
-from joinery.promotion.hasse import to_svg
+from joinery.promotion.drawing.hasse import to_svg
 from joinery.promotion.literals import is_scalar
 from joinery.promotion.result_rules import JOIN_FLOAT, MEAN
 
@@ -220,7 +221,7 @@ def sugar() -> list[tuple[str, list[str]]]:
 
 OPS_INTRO = """# Operations
 
-Every operation of a graph is a row of the op table (`graph/ops.py`). The columns:
+Every operation of a graph is a row of the op table (`graph/ops/table.py`). The columns:
 
 - **computes with**: kinds of dtype *after* promotion (`int` is signed; `uint` includes index and address; `float` is float16,
   bfloat16, float32, tensor_float32 and float64). Rows of the rules JOIN_FLOAT and MEAN take bools and integers too: they become

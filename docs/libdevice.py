@@ -12,9 +12,9 @@ from joinery.lowering.libdevice.expand import EXPANSIONS
 from joinery.lowering.libdevice.signatures import CALLS, MAX_ORDER, SIGNATURES, Signature
 from joinery.lowering.ptx.instructions import FORMS
 from joinery.lowering.tt.builder import BlockBuilder
-from joinery.lowering.tt.expression import Expr
+from joinery.lowering.tt.transforms.expand.expression import Expr
 from joinery.lowering.tt.types import scalar_type
-from joinery.runtime.libdevice import VARIABLE
+from joinery.runtime.toolchain.libdevice import VARIABLE
 
 PAGE = Path(__file__).resolve().parent / "libdevice.md"
 NOTE = "<!-- Written by docs/libdevice.py (make docs) from the code. Do not edit. -->"

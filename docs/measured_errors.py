@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from joinery.graph.opdef import OpDef
+from joinery.graph.ops.opdef import OpDef
 
 MEASURED: dict[str, Any] = json.loads((Path(__file__).resolve().parent / "accuracy.json").read_text(encoding="utf-8"))
 """Largest errors of functions of one float by function, dtype and target."""

@@ -105,11 +105,9 @@ def written(name: str, signature: inspect.Signature) -> str:
 def stub() -> str:
     """The text of `__init__.pyi`."""
     cached = {name: getattr(jn, name) for name in jn._LOCATIONS if hasattr(getattr(jn, name), "cache_info")}
-    imports = [f"from . import {name} as {name}" for name in jn._MODULES]
-    imports += [
-        f"from .{module} import {name} as {name}"
-        for module, name in sorted((module, name) for name, module in jn._LOCATIONS.items() if name not in cached)
-    ]
+    modules = [(module.rpartition(".")[0], name) for name, module in jn._MODULES.items()]
+    others = [(module, name) for name, module in jn._LOCATIONS.items() if name not in cached]
+    imports = [f"from .{module} import {name} as {name}" for module, name in sorted([*modules, *others])]
     dtypes = [f"{name}: DType" for name in DTYPES]
     functions = [declaration(name) for name in EXPORTS]
     functions += [written(name, inspect.signature(value)) for name, value in cached.items()]  # their types forget parameters

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..promotion.errors import UserError
-from .dims import Dim, Extent, at_most, dims_equal, maximum, minimum
+from .dims.dim import Dim, Extent, at_most, dims_equal, maximum, minimum
 
 
 class ShapeError(UserError):

@@ -17,22 +17,23 @@ from ..promotion.literals import check_literal, is_numpy_scalar, is_scalar, numb
 from ..promotion.presets import rules
 from ..promotion.result_rules import Promotion
 from ..promotion.rules import RuleSet
-from . import constants, printing
-from .budget import Budget
-from .casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
-from .chains import tell
+from . import constants
 from .checks import Check, Checks, ShapeError
-from .dims import Dim, Extent
-from .ending import closed, foreign, output_names
+from .construction.ending import closed, foreign, output_names
+from .construction.misuse import NeverCurrent, input_types
+from .construction.recording import OWNERS, Journal, recorded
+from .dims.dim import Dim, Extent
 from .errors import completed, compose, describe
 from .location import Location, user_location
-from .misuse import NeverCurrent, input_types
 from .names import checked_name
-from .opdef import OpDef
-from .ops import OPS, op_named
-from .promoting import promote
-from .recording import OWNERS, Journal, recorded
+from .ops.opdef import OpDef
+from .ops.table import OPS, op_named
+from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
+from .promote.chains import tell
+from .promote.operands import promote
+from .reference.budget import Budget
 from .symbol import Symbol
+from .text import printing
 from .types import Shape, TensorType, as_dtype, as_extent
 from .verify import limits, verify
 

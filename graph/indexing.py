@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .checks import Checks, ShapeError
-from .dims import Dim, Extent, lower_bound, maximum, minimum
+from .dims.dim import Dim, Extent, lower_bound, maximum, minimum
 from .errors import describing
-from .shape import slice_length
+from .ops.shape import slice_length
 from .types import Shape, shape_text
 
 if TYPE_CHECKING:

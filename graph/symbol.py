@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
-from . import primitives, why
-from .dims import Extent, product
+from .construction import primitives
+from .construction.methods import Methods
+from .construction.recording import OWNERS, recorded
+from .dims.dim import Extent, product
 from .errors import mistake
 from .indexing import index
 from .location import Location
-from .methods import Methods
-from .opdef import OpDef
-from .ops import OPS
-from .recording import OWNERS, recorded
+from .ops.opdef import OpDef
+from .ops.table import OPS
+from .promote import explain as why
 from .types import Shape, TensorType, shape_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
-from .dims import Dim, Extent, lower_bound
+from .dims.dim import Dim, Extent, lower_bound
 from .names import checked_name
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import numpy as np
 
 from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import InternalError, JoineryError, UserError
-from .attributes import require_attributes
-from .budget import require_addressable
 from .checks import Check, Checks
-from .dims import Dim
-from .opdef import VARIADIC
-from .ops import OPS
-from .recording import symbols_in
+from .construction.recording import symbols_in
+from .dims.dim import Dim
+from .ops.attributes import require_attributes
+from .ops.opdef import VARIADIC
+from .ops.table import OPS
+from .reference.budget import require_addressable
 from .types import Shape, shape_text
 
 if TYPE_CHECKING:

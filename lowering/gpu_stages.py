@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..graph.budget import MOST_SIZE
-from ..graph.dims import maximum
+from ..graph.dims.dim import maximum
+from ..graph.reference.budget import MOST_SIZE
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
+from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude
-from .layouts import ConstantLayout
 from .llvm.compile_ptx import compile_ptx
 from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .llvm.nvptx.targets import GpuTarget
@@ -15,7 +15,7 @@ from .program import BlockProgram, Described
 from .state import Lowered, OwnStages
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
-from .tt.pass_pipeline import run_passes
+from .tt.transforms.pipeline import run_passes
 
 
 def _target(state: Lowered) -> GpuTarget:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .graph_passes.weight_packing import PANEL, store_in_panels
 from .launch_checks import launch_checks, magnitude
-from .layouts import PANEL, store_in_panels
 from .llvm.compile import compile_object
 from .llvm.host.driver import DriverPlan, emit_driver
 from .llvm.host.kernel import lower_kernel
 from .llvm.ir import Module
-from .llvm.mathlib import check_target
+from .llvm.math.library import check_target
 from .state import Lowered, OwnStages
 from .target import HostTarget
 from .tile.host_schedule import HostLimits

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.graph import Graph
-from ..graph.printing import INLINE_BYTES, attributes_text, shape_list
+from ..graph.text.printing import INLINE_BYTES, attributes_text, shape_list
 from .llvm.compile import llvm_version
 from .llvm.nvptx.targets import GpuTarget
 from .target import HostTarget

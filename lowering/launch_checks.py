@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..graph.budget import MOST_SIZE
 from ..graph.checks import Check
-from ..graph.dims import Dim, dim
+from ..graph.dims.dim import Dim, dim
+from ..graph.reference.budget import MOST_SIZE
 from ..promotion.errors import UserError
 from .nest import Extent
 from .state import Lowered

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..graph.dims import Dim
+from ..graph.dims.dim import Dim
 from ..promotion.dtype import DType
 
 Extent = int | Dim

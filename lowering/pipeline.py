@@ -17,18 +17,18 @@ from ..graph.graph import Graph
 from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
 from .collection import no_collection
-from .expand import expand
+from .frontends.ttir.text import print_module
+from .graph_passes.expand import expand
+from .graph_passes.weight_packing import ConstantLayout
+from .graph_passes.wide import in_words
 from .launch_checks import check_messages
-from .layouts import ConstantLayout
 from .llvm.nvptx.targets import GpuTarget
 from .nest import Buffer, Extent, size_text
 from .schedule.plan import schedule
 from .state import STAGES, Lowered, OwnStages, Stage
 from .target import HostTarget
-from .tt.fast_math import allow_fast_math, contract_products
-from .tt.reproducible import fix_order
-from .tt.text import print_module
-from .wide import in_words
+from .tt.transforms.fast_math import allow_fast_math, contract_products
+from .tt.transforms.reproducible import fix_order
 
 Run = Callable[[Lowered], None]
 

@@ -26,10 +26,10 @@ from .definition import (
     read_file,
     write_file,
 )
+from .drawing.hasse import to_dot, to_svg
 from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
-from .hasse import to_dot, to_svg
 from .lattice import Lattice, Laws, chain_law, check_laws
 from .literals import (
     LiteralRules,

@@ -10,7 +10,7 @@ import joinery as jn
 import mpmath
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 
 ROOT = Path(__file__).resolve().parents[1]
 accuracy = runpy.run_path(str(ROOT / "docs" / "accuracy.py"))

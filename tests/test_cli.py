@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.__main__ import main
-from joinery.runtime import artifact_file
+from joinery.runtime.storage import artifact_file
 
 Capture = pytest.CaptureFixture[str]
 
@@ -114,7 +114,7 @@ def test_inspect_links_and_compiles_nothing(model: Path) -> None:
     code = f"""
 import sys
 from joinery.__main__ import main
-from joinery.runtime import host
+from joinery.runtime.host import device as host
 host.HostDevice.link = lambda *_: sys.exit("linked")
 status = main(["inspect", {str(model)!r}])
 print(sorted({{"xdsl", "joinery.lowering.pipeline", "joinery.graph"}} & set(sys.modules)), status)

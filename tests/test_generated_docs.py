@@ -17,8 +17,8 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.functions.exports import EXPORTS
-from joinery.graph.opdef import OpDef
-from joinery.graph.ops import OPS
+from joinery.graph.ops.opdef import OpDef
+from joinery.graph.ops.table import OPS
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -60,7 +60,7 @@ import joinery as jn
 text = "tt.func public @put(%o: !tt.ptr<i32>, %n: i32) { tt.store %o, %n : !tt.ptr<i32> tt.return }"
 kernel = jn.kernel.from_ttir(text + chr(10), cache=False)
 kernel.launch((1,), np.zeros(1, np.int32), 3)
-parts = ("joinery.lowering.llvm.nvptx.kernel", "joinery.runtime.ptxsim", "joinery.gpu_code", "networkx")
+parts = ("joinery.lowering.llvm.nvptx.kernel", "joinery.runtime.ptxsim", "joinery.interface.gpu_code", "networkx")
 assert not sys.modules.keys() & parts, sys.modules.keys() & parts
 kernel.ptx()
 assert "joinery.lowering.llvm.nvptx.kernel" in sys.modules

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import primitives
+from ..construction import primitives
 from ..errors import describing, mistake
 from ..graph import graph_of
-from ..shape import normalize_axis
+from ..ops.shape import normalize_axis
 from ..symbol import Symbol
 from .building import apply, as_floats, in_float, symbol_of
 from .elementwise import clip

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from ..ops import OPS
+from ..ops.table import OPS
 from .exports import EXPORTS
 
 _ALIASES = """

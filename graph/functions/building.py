@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...promotion.dtype import DType
-from .. import primitives
+from ..construction import primitives
 from ..graph import graph_of
-from ..opdef import accumulator
+from ..ops.opdef import accumulator
 from ..symbol import Symbol
 
 Function = TypeVar("Function", bound=Callable[..., Symbol])

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...promotion.literals import is_numpy_scalar
 from ...promotion.rules import dtype_of
-from .. import primitives
+from ..construction import primitives
 from ..graph import graph_of
 from ..symbol import Symbol
 from .building import as_symbols, symbol_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...promotion.dtype import float32
 from ...promotion.errors import UserError
-from .. import primitives
+from ..construction import primitives
 from ..errors import describe
 from ..graph import Graph
 from ..symbol import Symbol

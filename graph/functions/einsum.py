@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from .. import primitives
-from ..dims import Extent, product
+from ..construction import primitives
+from ..dims.dim import Extent, product
 from ..errors import mistake
 from ..graph import Graph, graph_of
 from ..symbol import Symbol

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import primitives
+from ..construction import primitives
 from ..errors import mistake
 from ..graph import graph_of
-from ..opdef import OpDef
-from ..ops import OPS
+from ..ops.opdef import OpDef
+from ..ops.table import OPS
 from ..symbol import Symbol
 from .building import apply, as_floats, in_float, symbol_of
 

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ..ops import OPS
+from ..ops.table import OPS
 
 _MODULES: dict[str, str] = {
     "elementwise": (
@@ -57,7 +57,7 @@ def public(name: str) -> Callable[..., Any]:
     """The public function of that name: its graph remembers the call, and `help` shows the name it is called by."""
     module, _, function = EXPORTS[name].partition(":")
     package = __package__.partition(".")[0]
-    recorded = importlib.import_module("..recording", __package__).recorded
+    recorded = importlib.import_module("..construction.recording", __package__).recorded
     plain = getattr(importlib.import_module(f"{package}.{module}"), function)
     plain.__qualname__ = name  # what Python calls it when arguments are missing
     found: Callable[..., Any] = recorded(plain)

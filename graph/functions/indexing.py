@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import describing
-from ..shape import normalize_axis
+from ..ops.shape import normalize_axis
 from ..symbol import Symbol
 from .building import apply, as_symbols
 

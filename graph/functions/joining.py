@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...promotion.literals import check_literal, is_numpy_scalar, is_scalar, number_of
-from .. import primitives
 from ..checks import ShapeError
-from ..dims import Dim, Extent, product
+from ..construction import primitives
+from ..dims.dim import Dim, Extent, product
 from ..errors import describing, mistake
 from ..graph import graph_of
-from ..shape import normalize_axis
+from ..ops.shape import normalize_axis
 from ..symbol import Symbol
 from ..types import as_extent
 from .building import apply, symbol_of

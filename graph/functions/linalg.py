@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...promotion.literals import is_scalar
-from .. import primitives
 from ..checks import ShapeError
-from ..dims import product
+from ..construction import primitives
+from ..dims.dim import product
 from ..errors import describing, mistake
 from ..graph import graph_of
-from ..shape import normalize_axes
+from ..ops.shape import normalize_axes
 from ..symbol import Symbol
 from .building import apply, as_symbols
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...promotion.dtype import DType, float64
-from .. import primitives
+from ..construction import primitives
 from ..graph import graph_of
 from ..symbol import Symbol
 from .building import apply, as_floats

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...promotion.dtype import int64
-from .. import primitives
-from ..dims import Extent
+from ..construction import primitives
+from ..dims.dim import Extent
 from ..graph import Graph
 from ..symbol import Symbol
 

@@ -12,11 +12,11 @@ from typing import Any
 from ...promotion.dtype import DType, bool_, int64
 from ...promotion.literals import is_numpy_scalar, number_of
 from ...promotion.result_rules import ACCUMULATE
-from .. import primitives
 from ..checks import ShapeError
-from ..dims import Dim, minimum, product
+from ..construction import primitives
+from ..dims.dim import Dim, minimum, product
 from ..errors import describing, mistake
-from ..shape import normalize_axes, normalize_axis
+from ..ops.shape import normalize_axes, normalize_axis
 from ..symbol import Symbol
 from ..types import as_dtype
 from .building import apply, as_floats, symbol_of

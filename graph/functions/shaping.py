@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import primitives
 from ..checks import ShapeError
-from ..dims import Dim, product
+from ..construction import primitives
+from ..dims.dim import Dim, product
 from ..errors import describing, mistake
 from ..indexing import index
-from ..shape import normalize_axes, normalize_axis
+from ..ops.shape import normalize_axes, normalize_axis
 from ..symbol import Symbol
 from ..types import as_shape, shape_text
 from .building import apply, symbol_of

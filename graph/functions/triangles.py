@@ -10,13 +10,13 @@ import numpy as np
 from ...promotion.dtype import float32, float64, int64
 from ...promotion.errors import UserError
 from ...promotion.literals import check_literal, is_numpy_scalar, number_of
-from .. import primitives
 from ..checks import ShapeError
-from ..dims import Dim, Extent, maximum
+from ..construction import primitives
+from ..dims.dim import Dim, Extent, maximum
 from ..errors import describe, describing, mistake
 from ..graph import Graph
-from ..reference_numerics import convert
-from ..shape import normalize_axis
+from ..ops.shape import normalize_axis
+from ..reference.numerics import convert
 from ..symbol import Symbol
 from ..types import as_dtype, as_extent
 from .building import apply, symbol_of

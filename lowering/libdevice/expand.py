@@ -6,7 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..tt import types as t
-from ..tt.expression import Expr, copysign, high_product, reverse_bits, saturated, to_integer, where
+from ..tt.transforms.expand.expression import (
+    Expr,
+    copysign,
+    high_product,
+    reverse_bits,
+    saturated,
+    to_integer,
+    where,
+)
 from . import bits, elementary, rounding, special
 from .signatures import Signature
 

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...promotion.errors import UnsupportedError
-from ..tt.fast_math import APPROXIMATE, CONTRACT, REDUCED, SHORT, TAME, WEIGHT, allows
-from ..tt.numerics import numpy_dtype
-from ..tt.reproducible import PORTABLE
+from ..tt.interpret.numerics import numpy_dtype
+from ..tt.transforms.fast_math import APPROXIMATE, CONTRACT, REDUCED, SHORT, TAME, WEIGHT, allows
+from ..tt.transforms.reproducible import PORTABLE
 from ..tt.types import scalar_type
-from . import approximate, conversions, division
+from . import conversions, division
 from .calls import emit_call
 from .ir import Deferred, Function, V, const, element, lanes, mangle, vector, with_element
-from .mathlib import Form, emit_math
+from .math import approximate
+from .math.library import Form, emit_math
 from .sign_masks import compared, lowest_bit
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}

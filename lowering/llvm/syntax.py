@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import (
 )
 
 from ...promotion.errors import UnsupportedError
-from ..tt.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
+from ..tt.dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
 
 _names: dict[Any, str] = {}
 

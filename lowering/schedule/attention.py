@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...graph.symbol import Symbol
-from ..roundings import keeps_values, rounds_weights
+from ..graph_passes.roundings import keeps_values, rounds_weights
 from .extents import is_one
 
 MAX_HEAD = 256

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from ...graph import dims
-from ...graph.dims import at_most
+from ...graph.dims import dim as dims
+from ...graph.dims.dim import at_most
 from ..nest import Extent
 
 __all__ = ["ALIGNMENT", "align_up", "at_most", "contiguous_strides", "exact_quotient", "is_one", "is_zero", "product"]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.dims import evaluate_dim
-from ...graph.reference_registry import REFERENCE, BoundSymbol
+from ...graph.dims.dim import evaluate_dim
+from ...graph.reference.registry import REFERENCE, BoundSymbol
 from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Value
 from .templates import grid_axes

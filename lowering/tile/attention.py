@@ -17,8 +17,8 @@ from typing import Any
 
 from ...promotion.dtype import float32, float64
 from ...promotion.errors import UnsupportedError
+from ..graph_passes.roundings import keeps_values, rounds_weights
 from ..nest import Nest
-from ..roundings import keeps_values, rounds_weights
 from ..tt.types import F32, F64, elem
 from .arithmetic import exp_weight
 from .blocks import Block, Dimension, power_of_two, register_type, shape

@@ -18,7 +18,7 @@ from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Store, Value
 from ..tt.builder import BlockBuilder
 from ..tt.control import Loop
-from ..tt.descriptor_types import TensorDescType
+from ..tt.dialect.descriptor_types import TensorDescType
 from ..tt.types import I1, I8, I32, I64, ptr, tensor
 from . import scalar
 from .blocks import Block, Dimension, memory_type, register_type, shape, union

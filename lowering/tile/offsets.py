@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ...graph.dims import Dim, dim
+from ...graph.dims.dim import Dim, dim
 from ..nest import Affine, Extent, Nest
 from .emit import runtime_extents
 from .signature import signature

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.ops import OPS
+from ...graph.ops.table import OPS
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UnsupportedError
 from ..tt.builder import BlockBuilder

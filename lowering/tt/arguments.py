@@ -12,10 +12,10 @@ from xdsl.ir import Attribute
 
 from ...promotion.errors import UserError
 from . import types as t
-from .descriptor_types import TensorDescType
-from .dialect_functions import FuncOp
+from .dialect.descriptor_types import TensorDescType
+from .dialect.functions import FuncOp
 from .host_values import PointerTable, TensorDescriptor
-from .numerics import numpy_dtype
+from .interpret.numerics import numpy_dtype
 
 Array = NDArray[Any]
 MAX_PROGRAMS = (1 << 31) - 1

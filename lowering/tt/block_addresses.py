@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from . import types as t
+from .analysis.integer_facts import never_negative, trailing_zeros, zeros_of
 from .builder import BlockBuilder
-from .integer_facts import never_negative, trailing_zeros, zeros_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,17 +39,17 @@ from xdsl.irdl import IRDLOperation
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from . import types as t
-from .arith_ops import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp, SelectOp, predicate_attr
-from .attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
 from .constants import Number, constant_attr
 from .control import Branch, Loop
-from .descriptor_types import TensorDescType
-from .dialect import operation_classes
-from .dialect_compute import NO_IMPRECISE_ACCUMULATION, DotOp
-from .dialect_functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
-from .dialect_memory import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, AddPtrOp, LoadOp, StoreOp
-from .dialect_regions import ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp
-from .dialect_shapes import (
+from .dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp, SelectOp, predicate_attr
+from .dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
+from .dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp
+from .dialect.context import operation_classes
+from .dialect.descriptor_types import TensorDescType
+from .dialect.functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
+from .dialect.memory import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, AddPtrOp, LoadOp, StoreOp
+from .dialect.regions import ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp
+from .dialect.shapes import (
     BroadcastOp,
     CatOp,
     ExpandDimsOp,

@@ -16,8 +16,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...promotion.errors import InternalError, JoineryError
 from . import types as t
+from .analysis.dominance import dominated
 from .checks import expect_type, expect_types, fail
-from .dominance import dominated
 from .symbols import symbol_index
 
 

@@ -1,8 +1,8 @@
 """Executes PTX modules with NumPy over all threads of a block: kernels are run and checked without a GPU."""
 
-from .arguments import PointerTable
-from .findings import Finding, PtxCheckError
+from .async_copies.tensor_maps import TensorMap
+from .checks.findings import Finding, PtxCheckError
+from .core.arguments import PointerTable
 from .launch import Kernel, Module, Result
-from .tensor_maps import TensorMap
 
 __all__ = ["Finding", "Kernel", "Module", "PointerTable", "PtxCheckError", "Result", "TensorMap"]

@@ -13,11 +13,11 @@ from ...lowering.artifact import KernelCode
 from ...lowering.artifact import TensorMap as Facts
 from ...promotion.errors import DeviceMemoryError, InternalError
 from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, word_bytes
-from .arguments import Arena, initialise_variables, reserve_variables
+from .async_copies.tensor_maps import TensorMap
+from .core.arguments import Arena, initialise_variables, reserve_variables
+from .core.types import Array
 from .launch import Kernel, Module
-from .memory import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
-from .tensor_maps import TensorMap
-from .types import Array
+from .memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
 
 CAPACITY = 16 << 30
 """Bytes of the simulated memory; host memory is used for what is allocated only."""

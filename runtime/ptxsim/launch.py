@@ -15,12 +15,12 @@ from ...lowering.ptx.module_parser import parse_module
 from ...lowering.ptx.modules import Function, PtxModule
 from ...promotion.errors import UserError
 from ...promotion.float_modes import default_modes
-from .arguments import Arena, lay_out, place_words
-from .binder import bind
-from .findings import Finding, PtxCheckError
-from .machine import Machine
-from .memory import GlobalMemory, SharedMemory
-from .scheduler import Cta
+from .checks.findings import Finding, PtxCheckError
+from .core.arguments import Arena, lay_out, place_words
+from .core.binder import bind
+from .core.machine import Machine
+from .core.scheduler import Cta
+from .memory.spaces import GlobalMemory, SharedMemory
 
 MAX_THREADS = 1024
 BUDGET = 200_000_000

@@ -104,7 +104,7 @@ class Agreement:
 
     def rounded(self, values: Array, dtype: jn.DType) -> Array:
         """float64 values in a dtype, by the reference's own conversion."""
-        from joinery.graph.reference_numerics import convert
+        from joinery.graph.reference.numerics import convert
 
         with np.errstate(all="ignore"):
             return np.asarray(

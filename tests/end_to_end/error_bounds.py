@@ -15,8 +15,8 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.dims import Dim
-from joinery.graph.reference import bind_inputs
+from joinery.graph.dims.dim import Dim
+from joinery.graph.reference.evaluate import bind_inputs
 
 from .error_bounds_composites import COMPOSITES, sum_may_overflow
 from .error_bounds_maps import mapped

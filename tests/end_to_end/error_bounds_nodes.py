@@ -8,9 +8,9 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.reference import REFERENCE
-from joinery.graph.reference_numerics import convert
-from joinery.graph.reference_registry import BoundSymbol
+from joinery.graph.reference.evaluate import REFERENCE
+from joinery.graph.reference.numerics import convert
+from joinery.graph.reference.registry import BoundSymbol
 
 Array = np.ndarray[Any, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.reference import REFERENCE
-from joinery.graph.reference_registry import BoundSymbol
+from joinery.graph.reference.evaluate import REFERENCE
+from joinery.graph.reference.registry import BoundSymbol
 
 from .error_bounds_nodes import Array, Node, hull, is_nan, narrow_through_float32, reference, unit
 

@@ -15,7 +15,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.runtime import artifact_file
+from joinery.runtime.storage import artifact_file
 
 Array = np.ndarray[Any, Any]
 HEADER = struct.Struct("<8sIIQ32s")

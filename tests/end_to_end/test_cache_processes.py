@@ -128,7 +128,7 @@ directory, moment = sys.argv[1:]
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-from joinery.runtime import cache
+from joinery.runtime.storage import cache
 if moment == "before the rename":
     cache.os.replace = die
 else:  # with a part of the entry written

@@ -6,7 +6,7 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 
 UNARY = [row.name for row in OPS.values()
          if row.kind == "map" and row.arity == 1 and not row.attrs and "internal" not in row.traits]  # fmt: skip

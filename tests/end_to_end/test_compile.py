@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.tt.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse, print_module
 
 Array = np.ndarray[Any, Any]
 

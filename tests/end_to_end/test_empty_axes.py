@@ -11,11 +11,11 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.dims import evaluate_dim
+from joinery.graph.dims.dim import evaluate_dim
 from joinery.lowering.host_stages import HOST
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import lower_graph
-from joinery.runtime import memory
+from joinery.runtime.host import memory
 
 PATTERN = 0xA5
 

@@ -8,8 +8,9 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
-from joinery.graph.text import from_text, to_text
+from joinery.graph.ops.table import OPS
+from joinery.graph.text.parsing import from_text
+from joinery.graph.text.printing import to_text
 from joinery.promotion.dtype import DTYPES
 
 COLUMNS = 7

@@ -12,7 +12,7 @@ import pytest
 from joinery.__main__ import main
 from joinery.lowering.keys import compile_key
 from joinery.lowering.llvm.compile import host_target
-from joinery.runtime import artifact_file
+from joinery.runtime.storage import artifact_file
 
 Array = np.ndarray[Any, Any]
 DEVICES = [("cpu", None), ("ptxsim", "sm_80"), ("ptxsim", "sm_90a")]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 
 from . import test_random_graphs as random_graphs
 

@@ -7,7 +7,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 from joinery.promotion.dtype import DTYPES
 
 ROWS = [row for row in OPS.values() if row.kind == "map" and not row.attrs and "internal" not in row.traits]

@@ -8,7 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index")
 FLOATS = ("float16", "bfloat16", "float32", "tensor_float32", "float64")

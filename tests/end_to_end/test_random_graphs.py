@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from joinery.graph.dims import evaluate_dim
+from joinery.graph.dims.dim import evaluate_dim
 
 from ..fuzz import graphs
 from ..fuzz.graphs import grid

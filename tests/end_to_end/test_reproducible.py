@@ -9,7 +9,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery import compiling, kernel
+from joinery.interface import compiling, kernel
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.target import HostTarget
 

@@ -10,8 +10,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.parsing import from_text
-from joinery.runtime import artifact_file
+from joinery.graph.text.parsing import from_text
+from joinery.runtime.storage import artifact_file
 
 HEADER = 'graph "t" semantics "max" policy "lattice"\n  %0 = input {index = 0, name = "x"} : float32 [n, 4]\n'
 PAGE = mmap.PAGESIZE

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from joinery.lowering.tt.fast_math import contract_products
-from joinery.lowering.tt.interpret import find_function, interpret
-from joinery.lowering.tt.pass_pipeline import run_passes
-from joinery.lowering.tt.rewriting import Rewriter
-from joinery.lowering.tt.text import parse
+from joinery.lowering.frontends.ttir.text import parse
+from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.transforms.fast_math import contract_products
+from joinery.lowering.tt.transforms.pipeline import run_passes
+from joinery.lowering.tt.transforms.rewriting import Rewriter
 
 from ..end_to_end.error_bounds_maps import FAST_ABSOLUTE, FAST_ULPS
 from ..lowering.text.random_checks import ULPS

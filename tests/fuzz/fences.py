@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from joinery.runtime import memory
+from joinery.runtime.host import memory
 
 Array = np.ndarray[Any, Any]
 

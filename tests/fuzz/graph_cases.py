@@ -10,7 +10,8 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.text import from_text, to_text
+from joinery.graph.text.parsing import from_text
+from joinery.graph.text.printing import to_text
 
 from ..end_to_end import error_bounds
 from . import graphs

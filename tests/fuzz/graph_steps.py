@@ -8,7 +8,7 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 
 MAPS: dict[int, tuple[str, ...]] = {
     arity: tuple([

@@ -12,8 +12,8 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.dims import evaluate_dim
-from joinery.graph.reference_numerics import convert
+from joinery.graph.dims.dim import evaluate_dim
+from joinery.graph.reference.numerics import convert
 
 from .graph_steps import Steps
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from joinery.lowering.llvm import elementwise
 from joinery.lowering.tile import arithmetic, emit, scalar
-from joinery.lowering.tt import fast_math
 from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.transforms import fast_math
 
 from ..end_to_end import error_bounds
 from . import graphs, text_cases

@@ -14,11 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import joinery as jn
-from joinery.graph.dims import evaluate_dim
-from joinery.graph.text import from_text, to_text
+from joinery.graph.dims.dim import evaluate_dim
+from joinery.graph.text.parsing import from_text
+from joinery.graph.text.printing import to_text
 from joinery.promotion.presets import PRESETS
 from joinery.promotion.rules import RuleSet
-from joinery.runtime.serialize import decode_compiled, encode_compiled
+from joinery.runtime.storage.serialize import decode_compiled, encode_compiled
 
 from ..lowering.text.random_control import program
 from . import graphs

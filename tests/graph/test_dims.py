@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery import Dim, UserError
-from joinery.graph.dims import (
+from joinery.graph.dims.dim import (
     ceil_div,
     dim,
     dims_equal,

@@ -8,7 +8,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 
 COMPOSITES: dict[str, Any] = {
     "softmax": lambda x: jn.softmax(x, 0),

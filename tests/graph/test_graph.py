@@ -254,7 +254,7 @@ def test_rewrites_keep_locations_and_the_ledger(make: Make) -> None:
         new[symbol.id] = copied.adopt(symbol, [new[operand.id] for operand in symbol.inputs])
     assert new[y.id].location == y.location
     assert [str(entry) for entry in copied.casts()] == [str(entry) for entry in graph.casts()]
-    place = Location("model.py", 7, "forward")
+    place = Location("model/model.py", 7, "forward")
     with copied.located(place):
         assert jn.exp(new[y.id]).location == place
     assert jn.exp(new[y.id]).location.function == "test_rewrites_keep_locations_and_the_ledger"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joinery.graph.dims import evaluate_dim
+from joinery.graph.dims.dim import evaluate_dim
 
 Make = Callable[..., Any]
 

@@ -9,7 +9,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 from joinery.promotion import rules
 from joinery.promotion.presets import PRESETS
 

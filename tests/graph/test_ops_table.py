@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import scipy.special
 from joinery.graph.functions.exports import EXPORTS
-from joinery.graph.opdef import VARIADIC
-from joinery.graph.ops import OPS, op_named
+from joinery.graph.ops.opdef import VARIADIC
+from joinery.graph.ops.table import OPS, op_named
 from joinery.promotion.dtype import DTYPES
 
 CONTRACT = {
@@ -80,7 +80,7 @@ def test_rows_are_consistent() -> None:
 
 
 def test_every_emitter_name_is_documented() -> None:
-    from joinery.graph import ops_elementwise
+    from joinery.graph.ops import elementwise as ops_elementwise
 
     used = {text for row in OPS.values() for text in row.emit.values() if text.startswith("@")}
     documented = {word for word in (ops_elementwise.__doc__ or "").split() if word.startswith("@")}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from joinery.graph.reference import REFERENCE, BoundSymbol
-from joinery.graph.reference_numerics import convert, literal, round_float64
+from joinery.graph.reference.evaluate import REFERENCE, BoundSymbol
+from joinery.graph.reference.numerics import convert, literal, round_float64
 from joinery.promotion import DTYPES, DType, UnsupportedError
 
 INTEGERS = [d for d in DTYPES.values() if d.is_integer and not d.storage_only]

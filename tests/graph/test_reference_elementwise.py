@@ -12,7 +12,7 @@ import pytest
 import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joinery.graph.reference import REFERENCE, BoundSymbol
+from joinery.graph.reference.evaluate import REFERENCE, BoundSymbol
 from joinery.promotion import DType
 
 INTEGERS = [DType(f"{sign}int{width}") for sign in ("", "u") for width in (8, 16, 32, 64)]

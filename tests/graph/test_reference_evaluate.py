@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.graph.graph import Graph
-from joinery.graph.ops import OPS
-from joinery.graph.reference import REFERENCE, evaluate
+from joinery.graph.ops.table import OPS
+from joinery.graph.reference.evaluate import REFERENCE, evaluate
 from joinery.graph.types import TensorType
 from joinery.promotion import UserError
 from joinery.promotion.dtype import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-from joinery.graph.reference import REFERENCE, BoundSymbol
+from joinery.graph.reference.evaluate import REFERENCE, BoundSymbol
 from joinery.promotion import DType, UnsupportedError, UserError
 
 RANDOM = np.random.default_rng(42)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joinery.graph.reference import REFERENCE, BoundSymbol
+from joinery.graph.reference.evaluate import REFERENCE, BoundSymbol
 from joinery.promotion import DType, InternalError, UserError
 
 

@@ -10,8 +10,8 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.functions.exports import EXPORTS
-from joinery.graph.printing import to_text
 from joinery.graph.symbol import Symbol
+from joinery.graph.text.printing import to_text
 
 N = jn.dim("n")
 K = jn.dim("k")

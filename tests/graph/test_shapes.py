@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery.graph.checks import Checks, ShapeError
-from joinery.graph.shape import broadcast_shapes
+from joinery.graph.ops.shape import broadcast_shapes
 
 Make = Callable[..., Any]
 SHAPES = [(), (1,), (3,), (0,), (2, 3), (1, 3), (2, 1), (0, 3), (4, 1, 3), (4, 2, 1), (2, 0, 1)]

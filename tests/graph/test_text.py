@@ -9,7 +9,8 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.graph.text import from_text, to_text
+from joinery.graph.text.parsing import from_text
+from joinery.graph.text.printing import to_text
 
 Make = Callable[..., Any]
 

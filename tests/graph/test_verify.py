@@ -9,7 +9,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.location import UNKNOWN
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 from joinery.graph.verify import problems, verify
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.printing import to_text
-from joinery.graph.text import from_text
+from joinery.graph.text.parsing import from_text
+from joinery.graph.text.printing import to_text
 from joinery.promotion import PRESETS
 
 DTYPES = ["int8", "uint8", "int32", "uint32", "int64", "float16", "bfloat16", "float32", "float64", "bool"]

@@ -12,8 +12,8 @@ import joinery as jn
 import numpy as np
 from joinery.runtime.ptxsim import Module, PtxCheckError
 from joinery.runtime.ptxsim import launch as launching
-from joinery.runtime.ptxsim import machine as machines
-from joinery.runtime.ptxsim.memory import GlobalMemory
+from joinery.runtime.ptxsim.core import machine as machines
+from joinery.runtime.ptxsim.memory.spaces import GlobalMemory
 
 BUDGET = 2_000_000
 

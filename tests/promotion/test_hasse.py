@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery.promotion import ABSTRACT, DTYPES, PRESETS, RuleSet, UserError, loss_class, rules
-from joinery.promotion.layering import crossings, lay_out, layer_of
+from joinery.promotion.drawing.layers import crossings, lay_out, layer_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 LATTICES = ("max", "jax", "exact")

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from joinery.lowering.artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
-from joinery.runtime.cache import CompileCache
-from joinery.runtime.host import HostDevice
+from joinery.runtime.host.device import HostDevice
 from joinery.runtime.native.codegen import emit_object
+from joinery.runtime.storage.cache import CompileCache
 
 # z = x + y, 16 elements: the smallest useful model.  The store is as aligned as the ABI promises.
 ADD16 = """

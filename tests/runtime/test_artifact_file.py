@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import safetensors
 from joinery.promotion.errors import UserError
-from joinery.runtime import artifact_file, layouts
-from joinery.runtime.artifact_file import StoredWeight, load, save
-from joinery.runtime.model import Model
+from joinery.runtime.model.model import Model
+from joinery.runtime.storage import artifact_file
+from joinery.runtime.storage import weight_packing as layouts
+from joinery.runtime.storage.artifact_file import StoredWeight, load, save
 
 
 def weights() -> list[StoredWeight]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from joinery.lowering.artifact import CompiledGraph, TensorSpec
 from joinery.promotion.errors import UserError
-from joinery.runtime import memory
-from joinery.runtime.model import Model
+from joinery.runtime.host import memory
+from joinery.runtime.model.model import Model
 from joinery.runtime.native.codegen import emit_object
 
 

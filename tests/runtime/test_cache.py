@@ -12,8 +12,8 @@ import textwrap
 import time
 
 import pytest
-from joinery.runtime.cache import CompileCache
-from joinery.runtime.serialize import encode_compiled
+from joinery.runtime.storage.cache import CompileCache
+from joinery.runtime.storage.serialize import encode_compiled
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_directory_that_cannot_be_made_or_written_only_costs_the_cache(tmp_pat
     def no_space(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("joinery.runtime.cache.os.replace", no_space)
+    monkeypatch.setattr("joinery.runtime.storage.cache.os.replace", no_space)
     full.put("a", symbolic)
     assert "No space left on device" in full.problem
     assert full.get("a") is None
@@ -183,8 +183,8 @@ def test_clear(cache, symbolic):
 WRITER = textwrap.dedent(
     """
     import sys
-    from joinery.runtime.cache import CompileCache
-    from joinery.runtime.serialize import decode_compiled
+    from joinery.runtime.storage.cache import CompileCache
+    from joinery.runtime.storage.serialize import decode_compiled
     with open(sys.argv[2], "rb") as file:
         compiled = decode_compiled(file.read())
     cache = CompileCache(sys.argv[1])

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from joinery.lowering.artifact import CompiledGraph, TensorSpec
 from joinery.promotion.errors import InternalError, UserError
-from joinery.runtime import call, memory
-from joinery.runtime.model import Model
+from joinery.runtime.host import memory
+from joinery.runtime.model import call
+from joinery.runtime.model.model import Model
 from joinery.runtime.native.codegen import emit_object
 from joinery.runtime.native.library import native_library
 

@@ -9,13 +9,13 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.compiling import _compiled, _constants
+from joinery.interface.compiling import _compiled, _constants
 from joinery.lowering.artifact import ArgumentExpression
 from joinery.lowering.keys import constant_labels
 from joinery.lowering.llvm.nvptx.targets import gpu_target
 from joinery.promotion.errors import DeviceMemoryError, InternalError
-from joinery.runtime.gpu_model import MOST_RECORDINGS, GpuModel, GpuPlace
-from joinery.runtime.model import Model
+from joinery.runtime.model.gpu_model import MOST_RECORDINGS, GpuModel, GpuPlace
+from joinery.runtime.model.model import Model
 from joinery.runtime.ptxsim.device import SimulatedGpu
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import joinery as jn
 import pytest
-from joinery.runtime import libdevice
-from joinery.runtime.libdevice import VARIABLE, LibdeviceFile, find_libdevice
+from joinery.runtime.toolchain import libdevice
+from joinery.runtime.toolchain.libdevice import VARIABLE, LibdeviceFile, find_libdevice
 
 
 @pytest.fixture(autouse=True)

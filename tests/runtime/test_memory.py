@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from joinery.runtime import memory
+from joinery.runtime.host import memory
 from joinery.runtime.native.library import native_library
 
 

@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 from joinery.promotion.errors import UserError
-from joinery.runtime.layouts import pack, stored_shape, unpack
-from joinery.runtime.model import Model
+from joinery.runtime.model.model import Model
+from joinery.runtime.storage.weight_packing import pack, stored_shape, unpack
 
 
 def test_specs_and_repr(symbolic, many, weight):

@@ -70,7 +70,7 @@ def test_templates_are_compiled_once_and_kept(tmp_path):
     script = textwrap.dedent(
         """
         import sys
-        from joinery.runtime.cache import CompileCache
+        from joinery.runtime.storage.cache import CompileCache
         from joinery.runtime.native.library import native_library
         cache = CompileCache(sys.argv[1])
         native_library(cache)

@@ -9,7 +9,7 @@ import joinery as jn
 import pytest
 from joinery.lowering.artifact import KernelCode
 from joinery.promotion.errors import InternalError
-from joinery.runtime import ptxas
+from joinery.runtime.toolchain import ptxas
 
 CODE = KernelCode("k", "sm_80", ".version 7.0", 70, 128, 0, ())
 SAID = """ptxas info    : 0 bytes gmem

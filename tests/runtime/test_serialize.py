@@ -20,7 +20,7 @@ from joinery.lowering.artifact import (
     TensorSpec,
 )
 from joinery.promotion.errors import UserError
-from joinery.runtime.serialize import decode_compiled, encode_compiled
+from joinery.runtime.storage.serialize import decode_compiled, encode_compiled
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import operator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from joinery.graph.dims import dim, evaluate_dim, maximum, minimum
+from joinery.graph.dims.dim import dim, evaluate_dim, maximum, minimum
 from joinery.promotion.errors import UserError
-from joinery.runtime.sizes import parse_size
+from joinery.runtime.model.dim_expressions import parse_size
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from joinery.promotion.errors import UserError
-from joinery.runtime import memory, threads
-from joinery.runtime.model import Model
+from joinery.runtime.host import memory, threads
+from joinery.runtime.model.model import Model
 from joinery.runtime.native.codegen import emit_object, link
 from joinery.runtime.native.library import load_pool, native_library
-from joinery.runtime.serialize import encode_compiled
+from joinery.runtime.storage.serialize import encode_compiled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the pool is for Linux")
 
@@ -326,8 +326,8 @@ def test_small_work_starts_no_thread(symbolic, tmp_path):
         """
         import os, sys
         import numpy as np
-        from joinery.runtime.model import Model
-        from joinery.runtime.serialize import decode_compiled
+        from joinery.runtime.model.model import Model
+        from joinery.runtime.storage.serialize import decode_compiled
         with open(sys.argv[1], "rb") as file:
             model = Model(decode_compiled(file.read()), [], "", threads=2)
         tasks = lambda: len(os.listdir("/proc/self/task"))

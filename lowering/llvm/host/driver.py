@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....graph.budget import MOST_SIZE
-from ....graph.dims import Dim
+from ....graph.dims.dim import Dim
+from ....graph.reference.budget import MOST_SIZE
 from ...nest import Buffer, Extent
 from ...program import Launch
 from ...target import HostTarget
 from ..ir import Function, Module, V, const
-from .extents import emit_approximately, emit_extent
-from .modes import default_modes
+from .float_modes import default_modes
+from .loops.extents import emit_approximately, emit_extent
 from .scalars import Scalars, is_constant
 
 # Rates of one core, for deciding when threads pay: bytes and operations per nanosecond, and what a chunk should take.

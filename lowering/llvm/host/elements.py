@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, element_name, shape_of
-from .coordinates import Coordinate, Coordinates, memory_size_of
+from .loops.coordinates import Coordinate, Coordinates, memory_size_of
 from .nodes import Splat
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tt.passes import is_pure
-from .liveness import all_operations
+from ...tt.transforms.cleanups import is_pure
+from .loops.liveness import all_operations
 
 
 class Comparisons:

@@ -23,7 +23,7 @@ from ..elementwise import (
     to_memory,
 )
 from ..ir import Function, V, const, int_vector, lanes, vector, zero
-from .coordinates import (
+from .loops.coordinates import (
     ORIGIN,
     Bound,
     Coordinate,
@@ -34,11 +34,11 @@ from .coordinates import (
     reads_memory,
     stride_of,
 )
-from .flat import is_deep, read_flattened
-from .gathers import gather
+from .loops.flat import is_deep, read_flattened
+from .loops.scratch import Scratch
+from .memory.gathers import gather
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO, Scalars, is_constant
-from .scratch import Scratch
 
 
 class Evaluator:

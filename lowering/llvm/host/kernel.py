@@ -1,7 +1,8 @@
 """A block function → one LLVM function that runs a range of programs.
 
 Operations are visited in order. Scalar operations are emitted at once; block operations become lazy nodes (`nodes.py`) and turn
-into loops only at the roots (`roots.py`, `dot.py`). Loop-carried blocks live in scratch and are updated in place.
+into loops only at the roots (`loops/loop_nests.py`, `matmul/dot.py`). Loop-carried blocks live in scratch and are updated in
+place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from xdsl.ir import BlockArgument
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
-from ...tt.provenance import Provenance
+from ...tt.analysis.aliasing import Provenance
 from .. import division
 from ..elementwise import constant, emit_map, memory_element, register_element
 from ..ir import Function, Module, V
@@ -27,25 +28,26 @@ from ..syntax import (
     program_axis,
     shape_of,
 )
-from .accesses import lower_addptr, lower_bitcast, lower_load, lower_store
-from .affine import WIDENING, bound_of, fold
-from .atomics import lower_atomic
-from .branches import lower_blocks, lower_execute_region
-from .circumstances import MULTIPLE, Circumstances
-from .control import lower_for, lower_if, lower_while
-from .coordinates import Bound
-from .demand import Demands, wide_dim
-from .dot import Dots
-from .effects import lower_assert, lower_poison, lower_poll, lower_print
+from .control.branches import lower_blocks, lower_execute_region
+from .control.effects import lower_assert, lower_poison, lower_poll, lower_print
+from .control.loops import lower_for, lower_if, lower_while
+from .control.regions import lower_map_elementwise
+from .control.status import PrintSite, Site, Status
 from .elements import lower_gather, lower_histogram
 from .evaluate import Evaluator
-from .liveness import ROOTS, Liveness, all_operations, reachable
+from .launch_specialization import MULTIPLE, Circumstances
+from .loops.coordinates import Bound
+from .loops.demanded_elements import Demands, wide_dim
+from .loops.liveness import ROOTS, Liveness, all_operations, reachable
+from .loops.loop_nests import Roots
+from .matmul.dot import Dots
+from .memory.accesses import lower_addptr, lower_bitcast, lower_load, lower_store
+from .memory.affine import WIDENING, bound_of, fold
+from .memory.atomics import lower_atomic
+from .memory.offsets import LOWEST, is_static, may_bound, may_widen
+from .memory.ordering import Ordering
 from .nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
-from .offsets import LOWEST, is_static, may_bound, may_widen
-from .ordering import Ordering
-from .reductions import lower_dot, lower_reduce, lower_scan
-from .regions import lower_map_elementwise
-from .roots import Roots
+from .reduce.handlers import lower_dot, lower_reduce, lower_scan
 from .scalars import is_constant
 from .shapes import (
     lower_broadcast,
@@ -59,7 +61,6 @@ from .shapes import (
     lower_trans,
     lower_unsplat,
 )
-from .status import PrintSite, Site, Status
 
 MAX_DEPTH = 80
 """Operations on blocks that follow one from another before the block is written down: evaluation recurses through them."""

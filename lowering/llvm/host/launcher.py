@@ -11,9 +11,9 @@ from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
 from ..ir import Module
 from ..sharing import SharedFunction
-from .circumstances import ORDINARY, Circumstances
+from .control.status import PrintSite, Site
 from .kernel import lower_kernel
-from .status import PrintSite, Site
+from .launch_specialization import ORDINARY, Circumstances
 
 KERNEL = "jn_kernel"
 
@@ -23,7 +23,7 @@ class HostKernel:
     """LLVM IR of a block function: `jn_kernel(words, low, high)` runs the programs from low to high.
 
     `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
-    address of the status words (`status.py`). `sites`: what the site in those words means. `shared`: functions that the
+    address of the status words (`control/status.py`). `sites`: what the site in those words means. `shared`: functions that the
     code calls, by name.
     """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
-from .coordinates import ORIGIN
+from .loops.coordinates import ORIGIN
 from .nodes import Affine, Splat, Stored, view
 
 if TYPE_CHECKING:

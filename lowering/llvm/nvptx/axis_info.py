@@ -16,10 +16,10 @@ from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from ...tt.passes import constant_of
+from ...tt.transforms.cleanups import constant_of
 from ..elementwise import memory_size
 from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
-from .natural_numbers import is_natural
+from .known_non_negative import is_natural
 
 MOST = 1 << 30
 """Stands for every power of two: the divisibility of 0."""

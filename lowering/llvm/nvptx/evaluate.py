@@ -10,8 +10,7 @@ from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ...tt.fast_math import APPROXIMATE, CONTRACT, TAME, allows
-from .. import approximate
+from ...tt.transforms.fast_math import APPROXIMATE, CONTRACT, TAME, allows
 from ..division import divide_all
 from ..elementwise import (
     INSTRUCTION,
@@ -26,8 +25,9 @@ from ..elementwise import (
     widened,
 )
 from ..ir import V, const
+from ..math import approximate
+from .convert_layout import Moves
 from .functions import called
-from .moves import Moves
 from .nodes import Held, Map, Node, Range, Splat, View, depth_of, holds, is_slow, own_layout, source_layout
 from .threads import Threads
 

@@ -16,21 +16,27 @@ from ...artifact import TensorMap
 from ...collection import no_collection
 from ...libdevice.signatures import SIGNATURES
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ...tt.advancing import with_distances
-from ...tt.descriptor_types import TensorDescType
-from ...tt.integer_ranges import Range as IntegerRange
+from ...tt.analysis.integer_ranges import Range as IntegerRange
+from ...tt.dialect.descriptor_types import TensorDescType
+from ...tt.transforms.pointer_induction import with_distances
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of
-from .atomics import ATOMICS
 from .axis_info import AxisAnalysis, has_promises
-from .carried import CarriedPointers
-from .control import CONTROL, lower_body
-from .dots import DOTS, product_of_warpgroups
+from .control.branches import CONTROL, lower_body
+from .control.loop_carried import CarriedPointers
+from .control.map_elementwise import MAPS
+from .control.pipelined_loads import MOST_STAGES
+from .control.warp_specialization import Producer, may_have_a_producer
+from .convert_layout import Moves
 from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
-from .gathers import GATHERS
-from .global_memory import (
+from .known_non_negative import Dividends, with_natural
+from .matmul.mma_dot import DOTS, product_of_warpgroups
+from .matmul.wgmma import Placed, WarpgroupProduct, group_number
+from .memory.atomics import ATOMICS
+from .memory.gathers import GATHERS
+from .memory.global_memory import (
     LINE,
     Facts,
     GlobalMemory,
@@ -40,23 +46,17 @@ from .global_memory import (
     widest,
     written_groups,
 )
-from .joins import JOINS
-from .maps import MAPS
-from .moves import Moves
-from .natural_numbers import Dividends, with_natural
+from .memory.joins import JOINS
+from .memory.ordering import MemoryOrder
+from .memory.shared_memory import ALIGNMENT, SharedMemory
+from .memory.tma import DESCRIPTORS, MAP_TYPE, tensor_maps
 from .nodes import DEEPEST, Held, Node, Range, Shape, Splat, Staged, depth_of, holds, own_layout, viewed
 from .occupancy import holds_many_elements
-from .ordering import MemoryOrder
-from .pipelining import MOST_STAGES
-from .reductions import REDUCTIONS
-from .scans import SCANS
-from .shared import ALIGNMENT, SharedMemory
-from .specialised import Producer, may_have_a_producer
+from .reduce.reductions import REDUCTIONS
+from .reduce.scans import SCANS
 from .symbols import symbol_of
 from .targets import MOST_WARPS, WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
-from .tma import DESCRIPTORS, MAP_TYPE, tensor_maps
-from .wgmma import Placed, WarpgroupProduct, group_number
 
 ELEMENTWISE = frozenset(
     f"tt.{name}"

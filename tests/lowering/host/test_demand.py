@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joinery.lowering.llvm.host.demand import Demands
+from joinery.lowering.llvm.host.loops.demanded_elements import Demands
 from joinery.lowering.tt.builder import BlockBuilder
 from joinery.lowering.tt.types import ptr, scalar_type
 

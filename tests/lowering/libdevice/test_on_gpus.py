@@ -10,8 +10,8 @@ import pytest
 from joinery.lowering.libdevice.reference import evaluate
 from joinery.lowering.libdevice.signatures import CALLS, SIGNATURES, Signature
 from joinery.lowering.llvm.nvptx.targets import TARGETS
-from joinery.runtime.libdevice import find_libdevice
-from joinery.runtime.ptxas import find_assembler, resources
+from joinery.runtime.toolchain.libdevice import find_libdevice
+from joinery.runtime.toolchain.ptxas import find_assembler, resources
 
 from .functions import DTYPES, LANES, VALUES, groups, kernel, run
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from joinery.lowering.llvm import ir
-from joinery.lowering.llvm.mathlib import MATH_NAMES, SHORT_NAMES, Form, check_target, emit_math
+from joinery.lowering.llvm.math.library import MATH_NAMES, SHORT_NAMES, Form, check_target, emit_math
 from joinery.lowering.target import HostTarget
 from joinery.promotion.errors import InternalError, UnsupportedError
 from native import HASWELL, MapKernel, assembly, host_has_avx2, map_module

@@ -7,7 +7,7 @@ import functools
 import mpmath
 import numpy as np
 import pytest
-from joinery.lowering.llvm.mathlib import emit_math
+from joinery.lowering.llvm.math.library import emit_math
 from native import HASWELL, MapKernel, host_has_avx2
 
 mpmath.mp.prec = 160

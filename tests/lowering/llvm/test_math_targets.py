@@ -12,7 +12,7 @@ SCRIPT = """
 import sys
 import llvmlite.binding as llvm
 from joinery.lowering.llvm import conversions as c, conversions_fp8 as fp8
-from joinery.lowering.llvm.mathlib import BINARY, SHORT_NAMES, UNARY, emit_math
+from joinery.lowering.llvm.math.library import BINARY, SHORT_NAMES, UNARY, emit_math
 sys.path.insert(0, sys.argv[1])
 from native import map_module
 

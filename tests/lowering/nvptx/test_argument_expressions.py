@@ -6,8 +6,8 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.artifact import EXPRESSION_OPERATIONS, ArgumentExpression
-from joinery.lowering.tt.made_descriptors import made_descriptors
-from joinery.lowering.tt.pass_pipeline import BEFORE_DESCRIPTORS, run_passes
+from joinery.lowering.tt.transforms.hoistable_descriptors import made_descriptors
+from joinery.lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, run_passes
 
 from .described import launched, load, make, some, store, text_of
 

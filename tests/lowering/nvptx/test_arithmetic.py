@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.runtime.ptxsim import floats
+from joinery.runtime.ptxsim.arithmetic import floats
 from joinery.runtime.ptxsim.launch import Module
 
 from .blocks import DTYPES, check, empty, kernel, simulate, some

@@ -5,10 +5,10 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.llvm.nvptx.axis_info import MOST, AxisAnalysis, AxisInfo
-from joinery.lowering.llvm.nvptx.natural_numbers import Dividends, with_natural
-from joinery.lowering.tt.interpret import find_function, interpret
-from joinery.lowering.tt.text import parse
+from joinery.lowering.llvm.nvptx.known_non_negative import Dividends, with_natural
+from joinery.lowering.tt.interpret.interpreter import find_function, interpret
 
 from .wrapping import program
 

@@ -6,7 +6,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.promotion.errors import KernelAssertionError, UnsupportedError
-from joinery.runtime.ptxsim.findings import PtxCheckError
+from joinery.runtime.ptxsim.checks.findings import PtxCheckError
 
 from .blocks import block_type, empty, kernel, simulate, simulate_with, some
 

@@ -12,7 +12,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.runtime.ptxsim import floats
+from joinery.runtime.ptxsim.arithmetic import floats
 
 from .blocks import empty, kernel, simulate, some
 from .float_blocks import BLOCK, SPECIAL, on_all, over_blocks, ulps

@@ -8,7 +8,7 @@ from dataclasses import replace
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.gpu_descriptors import WIDTHS, width_of
+from joinery.interface.gpu_descriptors import WIDTHS, width_of
 
 from .products import Product
 

@@ -10,13 +10,14 @@ import joinery as jn
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from joinery.interface import device_library
 from joinery.lowering.libdevice.reference import evaluate
 from joinery.lowering.libdevice.signatures import SIGNATURES
 from joinery.lowering.llvm import compile_ptx
 from joinery.promotion.errors import UnsupportedError
-from joinery.runtime import libdevice
-from joinery.runtime.cache import CompileCache
-from joinery.runtime.libdevice import VARIABLE, find_libdevice
+from joinery.runtime.storage.cache import CompileCache
+from joinery.runtime.toolchain import libdevice
+from joinery.runtime.toolchain.libdevice import VARIABLE, find_libdevice
 
 from .blocks import DTYPES, kernel, simulate
 
@@ -69,9 +70,9 @@ def test_the_same_text_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     texts = {calling("__nv_sinf").ptx("sm_90a") for _ in range(2)}
     body = calling("__nv_sinf").ttir
     for _ in range(2):
-        jn.device_library._opened.cache_clear()
+        device_library._opened.cache_clear()
         texts.add(jn.kernel.from_ttir(body, cache=tmp_path / "cache").ptx("sm_90a"))
-        jn.device_library._opened.cache_clear()
+        device_library._opened.cache_clear()
         texts.add(jn.kernel.from_ttir(body, cache=False).ptx("sm_90a"))
     assert len(texts) == 1
     assert len(list((tmp_path / "cache").glob("*.entry"))) == 1
@@ -82,7 +83,7 @@ def test_a_kept_function_is_not_taken_out_again(tmp_path: Path, monkeypatch: pyt
     store = CompileCache(tmp_path / "cache")
     body = calling("__nv_erff").ttir
     first = jn.kernel.from_ttir(body, cache=store).ptx()
-    jn.device_library._opened.cache_clear()
+    device_library._opened.cache_clear()
     monkeypatch.setattr(llvm, "parse_bitcode", lambda data: pytest.fail("the library is read"))
     assert jn.kernel.from_ttir(body, cache=store).ptx() == first
 

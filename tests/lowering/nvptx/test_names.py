@@ -8,7 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.cli_text import wrapped
+from joinery.interface.cli.text import wrapped
 from joinery.lowering.llvm.ir import Function, Module
 from joinery.lowering.llvm.nvptx.symbols import symbol_of
 from joinery.promotion.errors import InternalError

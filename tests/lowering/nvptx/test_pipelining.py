@@ -7,12 +7,12 @@ from pathlib import Path
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
-from joinery.lowering.llvm.nvptx.shared import SharedMemory
+from joinery.lowering.llvm.nvptx.memory.shared_memory import SharedMemory
 from joinery.lowering.llvm.nvptx.targets import GpuTarget
-from joinery.lowering.tt.interpret import find_function
-from joinery.lowering.tt.pass_pipeline import run_passes
-from joinery.lowering.tt.text import parse
+from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.transforms.pipeline import run_passes
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
 TEXT = (Path(__file__).parents[3] / "benchmarks" / "kernels" / "gpu_matmul_f16.ttir").read_text()

@@ -8,7 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.gpu_code import simulated_map
+from joinery.interface.gpu_code import simulated_map
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
 from .described import some

@@ -12,7 +12,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.gpu_code import simulated_map
+from joinery.interface.gpu_code import simulated_map
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
 TEXT = (Path(__file__).parents[3] / "benchmarks" / "kernels" / "gpu_matmul_described_f16.ttir").read_text()

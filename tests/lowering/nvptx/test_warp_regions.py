@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.lowering.linear_layouts.linear import combine
-from joinery.lowering.llvm.nvptx.shared import WarpRegions
+from joinery.lowering.llvm.nvptx.memory.shared_memory import WarpRegions
 
 TEXT = """
 tt.func public @weights(%q: !tt.ptr<bf16>, %k: !tt.ptr<bf16>, %v: !tt.ptr<bf16>, %out: !tt.ptr<f32>) {

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from joinery.graph.dims import evaluate_dim
+from joinery.graph.dims.dim import evaluate_dim
 from joinery.graph.graph import Graph
-from joinery.graph.reference import bind_inputs, evaluate
+from joinery.graph.reference.evaluate import bind_inputs, evaluate
 from joinery.graph.types import TensorType
-from joinery.lowering.expand import expand
+from joinery.lowering.graph_passes.expand import expand
 from joinery.lowering.schedule.interpret import run_nest
 from joinery.lowering.schedule.plan import schedule
 

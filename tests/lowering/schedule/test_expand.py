@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from joinery import rebind
-from joinery.graph.reference import evaluate
-from joinery.lowering.expand import expand
+from joinery.graph.reference.evaluate import evaluate
+from joinery.lowering.graph_passes.expand import expand
 from joinery.promotion.errors import InternalError
 
 

@@ -4,7 +4,7 @@ import joinery
 import networkx as nx
 import numpy as np
 import pytest
-from joinery.graph.dims import Dim
+from joinery.graph.dims.dim import Dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
 from joinery.lowering.schedule.grouping import Grouping
 from joinery.lowering.schedule.plan import order_nests

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from joinery.graph.dims import Dim, evaluate_dim
+from joinery.graph.dims.dim import Dim, evaluate_dim
 from joinery.lowering.nest import Buffer
 from joinery.lowering.schedule.memory import Lifetime, plan_memory
 from joinery.promotion.dtype import DType

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from joinery.graph.dims import Dim, evaluate_dim
+from joinery.graph.dims.dim import Dim, evaluate_dim
 from joinery.graph.graph import Graph
 from joinery.graph.types import TensorType
 

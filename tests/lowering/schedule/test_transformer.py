@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from joinery.graph.dims import Dim
-from joinery.lowering.expand import expand
+from joinery.graph.dims.dim import Dim
+from joinery.lowering.graph_passes.expand import expand
 from joinery.lowering.schedule.plan import schedule
 
 

@@ -16,10 +16,10 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.checks import Checks
-from joinery.graph.dims import Dim
-from joinery.graph.ops import OPS
-from joinery.graph.parsing import from_text
-from joinery.graph.printing import to_text
+from joinery.graph.dims.dim import Dim
+from joinery.graph.ops.table import OPS
+from joinery.graph.text.parsing import from_text
+from joinery.graph.text.printing import to_text
 from joinery.graph.types import TensorType
 
 N, M = jn.dim("n"), jn.dim("m")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import joinery as jn
-import joinery.launching as launching
+import joinery.interface.launching as launching
 import numpy as np
 import pytest
 

@@ -8,7 +8,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery import kernel as kernel_module
+from joinery.interface import kernel as kernel_module
 
 from .deep_blocks import Text
 

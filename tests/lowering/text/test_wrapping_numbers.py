@@ -5,7 +5,7 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.tt.memory import AccessError
+from joinery.lowering.tt.interpret.memory import AccessError
 
 NARROW, WIDE, MASK = "tensor<64xi32>", "tensor<64xi64>", "tensor<64xi1>"
 HASH = f"%h = arith.muli %i, %c : {NARROW}"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joinery.graph.dims import Dim
+from joinery.graph.dims.dim import Dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
 from joinery.lowering.tile.schedule import Schedule
 from joinery.lowering.tile.tile import Limits, tile
-from joinery.lowering.tt.interpret import interpret
+from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.verify import verify
 from joinery.promotion.dtype import DType
 

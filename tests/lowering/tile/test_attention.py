@@ -4,7 +4,7 @@ element types."""
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.graph.dims import dim
+from joinery.graph.dims.dim import dim
 from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import DType, float32, float64
 from joinery.promotion.errors import UnsupportedError

@@ -4,7 +4,7 @@ panels."""
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.graph.dims import dim
+from joinery.graph.dims.dim import dim
 from joinery.lowering.nest import Affine
 from joinery.lowering.tile.contract import packable_operand
 from joinery.lowering.tile.schedule import Schedule

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from joinery.graph.dims import dim
+from joinery.graph.dims.dim import dim
 from joinery.lowering.tile.gpu_schedule import LONGEST_WHOLE_ROW, PER_THREAD, SUMS, WARP, GpuLimits
 from joinery.lowering.tile.schedule import check_schedule
 from joinery.promotion.dtype import DType

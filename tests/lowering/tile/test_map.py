@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from joinery.graph.dims import dim
+from joinery.graph.dims.dim import dim
 from joinery.lowering.nest import Affine
 from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import bool_, float32, float64, int64

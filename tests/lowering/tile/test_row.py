@@ -3,7 +3,7 @@ launch."""
 
 import numpy as np
 import pytest
-from joinery.graph.dims import dim
+from joinery.graph.dims.dim import dim
 from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import bool_, float32, float64, int32, int64
 from joinery.promotion.errors import UnsupportedError

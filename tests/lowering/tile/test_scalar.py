@@ -6,7 +6,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.graph.ops import OPS
+from joinery.graph.ops.table import OPS
 from joinery.lowering.tile.scalar import EMITTERS
 from joinery.promotion.dtype import DTYPES, DType, bool_
 from joinery.promotion.errors import UnsupportedError

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from joinery.graph.dims import dim
+from joinery.graph.dims.dim import dim
 from joinery.lowering.tile.schedule import Schedule
 from joinery.promotion.dtype import float64
 from joinery.promotion.errors import UnsupportedError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from joinery.graph.dims import dim
+from joinery.graph.dims.dim import dim
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
 from joinery.lowering.tile.host_schedule import HostLimits
 from joinery.lowering.tile.schedule import Schedule, check_schedule

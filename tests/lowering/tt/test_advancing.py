@@ -5,10 +5,10 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.tt.advancing import with_distances
-from joinery.lowering.tt.interpret import find_function
-from joinery.lowering.tt.pass_pipeline import run_passes
-from joinery.lowering.tt.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.transforms.pipeline import run_passes
+from joinery.lowering.tt.transforms.pointer_induction import with_distances
 from xdsl.dialects import scf
 
 P, F = "tensor<16x!tt.ptr<f32>>", "tensor<16xf32>"

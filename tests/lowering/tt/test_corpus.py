@@ -9,9 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.tt.interpret import interpret
-from joinery.lowering.tt.passes import simplify
-from joinery.lowering.tt.text import canonical_text, parse, print_module
+from joinery.lowering.frontends.ttir.text import canonical_text, parse, print_module
+from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.transforms.cleanups import simplify
 from joinery.lowering.tt.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2] / "data" / "ttir"

@@ -8,10 +8,10 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.tt.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
-from joinery.lowering.tt.interpret import find_function, interpret
-from joinery.lowering.tt.text import parse, print_module
-from joinery.lowering.tt.total import make_total
+from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.tt.analysis.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
+from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.transforms.legalize_division import make_total
 from xdsl.dialects.builtin import UnitAttr
 
 from ..nvptx.wrapping import CONSTANTS, program

@@ -7,7 +7,7 @@ import re
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.tt import pass_pipeline
+from joinery.lowering.tt.transforms import pipeline as pass_pipeline
 
 KERNEL = """
 tt.func public @product(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: !tt.ptr<f16> {tt.divisibility = 16 : i32},

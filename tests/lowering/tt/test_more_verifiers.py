@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from joinery.lowering.tt.text import parse
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.promotion.errors import UserError
 
 PARAMETERS = (

@@ -9,10 +9,10 @@ import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
-from joinery.lowering.tt.attributes import ROUNDING_MODES, enum_attr
 from joinery.lowering.tt.builder import BlockBuilder
-from joinery.lowering.tt.interpret import interpret
-from joinery.lowering.tt.numerics import fused_multiply_add, round_to_odd_float32, round_to_tf32
+from joinery.lowering.tt.dialect.attributes import ROUNDING_MODES, enum_attr
+from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.interpret.numerics import fused_multiply_add, round_to_odd_float32, round_to_tf32
 from joinery.lowering.tt.types import I1, ptr, scalar_type, tensor
 
 RNG = np.random.default_rng(11)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from joinery.lowering.tt.dialect import TT
-from joinery.lowering.tt.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.tt.dialect.context import TT
 from joinery.promotion.errors import UserError
 
 # Operation -> attributes, as Triton 3.3 documents them.

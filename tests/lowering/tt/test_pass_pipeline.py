@@ -9,7 +9,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.tt.pass_pipeline import PASSES
+from joinery.lowering.tt.transforms.pipeline import PASSES
 
 CORPUS = Path(__file__).resolve().parents[2] / "data" / "ttir"
 KERNEL = """

@@ -8,10 +8,10 @@ from collections import Counter
 
 import joinery as jn
 import pytest
-from joinery.lowering.tt import line_templates
-from joinery.lowering.tt.line_reader import read_lines
-from joinery.lowering.tt.parser import read_module
-from joinery.lowering.tt.text import parse, print_module
+from joinery.lowering.frontends.ttir import line_templates
+from joinery.lowering.frontends.ttir.line_reader import read_lines
+from joinery.lowering.frontends.ttir.parser import read_module
+from joinery.lowering.frontends.ttir.text import parse, print_module
 from joinery.promotion.errors import UserError
 
 from .reading import TEXTS, difference, judge, mutate
@@ -281,7 +281,7 @@ def learned(monkeypatch: pytest.MonkeyPatch, *bodies: str) -> list[int]:
     monkeypatch.setattr(line_templates, "_read", counted)
     templates = line_templates.Templates()
     monkeypatch.setattr(line_templates, "TEMPLATES", templates)
-    monkeypatch.setattr("joinery.lowering.tt.line_reader.TEMPLATES", templates)
+    monkeypatch.setattr("joinery.lowering.frontends.ttir.line_reader.TEMPLATES", templates)
     signature = "%x: i32, %l: i64, %f: f32, %v: tensor<4xi32>, %w: tensor<8x2xf32>, %c: i1"
     for body in bodies:
         counts.append(0)

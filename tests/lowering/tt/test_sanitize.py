@@ -6,11 +6,11 @@ import dataclasses
 import time
 
 import joinery as jn
-import joinery.lowering.tt.sanitized_translation
+import joinery.lowering.tt.sanitize.translation
 import numpy as np
 import pytest
-from joinery.lowering.tt.evaluators import EVALUATORS
-from joinery.lowering.tt.memory import AccessError
+from joinery.lowering.tt.interpret.evaluators import EVALUATORS
+from joinery.lowering.tt.interpret.memory import AccessError
 
 COPY = """
 #file = loc("copy.py":1:1)
@@ -383,7 +383,7 @@ def test_arguments_are_checked_as_ever() -> None:
 
 
 def test_accesses_without_a_rule_are_checked_by_their_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joinery.lowering.tt.sanitized_translation, "ACCESSES", {})
+    monkeypatch.setattr(joinery.lowering.tt.sanitize.translation, "ACCESSES", {})
     x, o = np.arange(128, dtype=np.float32), np.zeros(100, np.float32)
     (found,) = copy().sanitize((2,), x, o, 128).findings
     assert (found.kind, found.program, found.lane, found.count) == ("out-of-bounds", (1, 0, 0), (36,), 28)
@@ -398,7 +398,7 @@ def test_an_operation_that_refuses_ends_its_program(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise AccessError("no")
 
-    monkeypatch.setattr(joinery.lowering.tt.sanitized_translation, "ACCESSES", {})
+    monkeypatch.setattr(joinery.lowering.tt.sanitize.translation, "ACCESSES", {})
     monkeypatch.setitem(EVALUATORS, "tt.store", lambda op, memory: refuse)
     (found,) = copy().sanitize((3,), np.zeros(64, np.float32), np.zeros(64, np.float32), 64).findings
     assert (found.kind, found.message, found.count, found.line) == ("out-of-bounds", "no", 3, "copy.py:8:9")

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from joinery.promotion.errors import UserError
 from joinery.runtime.cuda.driver import CudaFailure, highest_ptx
-from joinery.runtime.ptxsim import arguments
-from joinery.runtime.ptxsim.arguments import Arena
-from joinery.runtime.ptxsim.binder import bind
-from joinery.runtime.ptxsim.findings import PtxCheckError
+from joinery.runtime.ptxsim.checks.findings import PtxCheckError
+from joinery.runtime.ptxsim.core import arguments
+from joinery.runtime.ptxsim.core.arguments import Arena
+from joinery.runtime.ptxsim.core.binder import bind
+from joinery.runtime.ptxsim.core.machine import Machine
 from joinery.runtime.ptxsim.launch import BUDGET, Module, _Launch
-from joinery.runtime.ptxsim.machine import Machine
-from joinery.runtime.ptxsim.memory import GLOBAL_BASE, Allocation, GlobalMemory
+from joinery.runtime.ptxsim.memory.spaces import GLOBAL_BASE, Allocation, GlobalMemory
 
 from .fake_maps import encoded_map
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from joinery.runtime.ptxsim.tensor_maps import set_field
+from joinery.runtime.ptxsim.async_copies.tensor_maps import set_field
 
 BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
 """CUtensorMapDataType → bytes of an element."""

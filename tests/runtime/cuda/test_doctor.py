@@ -12,11 +12,11 @@ import joinery as jn
 import llvmlite.binding
 import pytest
 from joinery.__main__ import main
-from joinery.cli_doctor import _libdevice, _ptxas, cuda_state
+from joinery.interface.cli.doctor import _libdevice, _ptxas, cuda_state
 from joinery.promotion.errors import DeviceError
 from joinery.runtime.cuda import current
-from joinery.runtime.libdevice import VARIABLE
-from joinery.runtime.ptxas import find_assembler
+from joinery.runtime.toolchain.libdevice import VARIABLE
+from joinery.runtime.toolchain.ptxas import find_assembler
 
 
 @pytest.fixture(autouse=True)

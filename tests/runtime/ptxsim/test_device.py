@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from joinery.lowering.artifact import KernelCode
 from joinery.promotion.errors import DeviceMemoryError, InternalError
+from joinery.runtime.ptxsim.checks.findings import PtxCheckError
 from joinery.runtime.ptxsim.device import CAPACITY, SimulatedGpu
-from joinery.runtime.ptxsim.findings import PtxCheckError
 
 PTX = """
 .version 7.0

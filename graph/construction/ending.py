@@ -1,0 +1,63 @@
+"""The end of construction: what outputs are called, and what is refused afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...promotion.errors import UserError
+from ..errors import compose
+from ..names import checked_name
+
+if TYPE_CHECKING:
+    from ..graph import Graph
+    from ..symbol import Symbol
+
+
+def output_names(outputs: Sequence[Symbol], names: Sequence[str] | None) -> tuple[str, ...]:
+    """One distinct name per output: those given, those of the symbols, or "output0", "output1", …."""
+    if names is None:
+        own = [symbol.name or f"output{position}" for position, symbol in enumerate(outputs)]
+        if len(set(own)) != len(own):
+            own = [f"output{position}" for position in range(len(outputs))]
+        return tuple(own)
+    if isinstance(names, str):
+        names = (names,)
+    if len(names) != len(outputs):
+        raise UserError(f"output: {len(names)} names for {len(outputs)} outputs; fix: one name per output")
+    for entry in names:
+        if not isinstance(entry, str) or not entry:
+            raise UserError(f"output: {entry!r} is no name; fix: names are non-empty text")
+        checked_name(entry, "output", "letters, digits and spaces")
+    if len(set(names)) != len(names):
+        raise UserError(
+            f"output: the names {', '.join(names)} are not distinct; fix: name each output differently"
+        )
+    return tuple(names)
+
+
+def foreign(graph: Graph, op: str, symbol: Symbol) -> UserError:
+    own, other = repr(symbol.graph.name), f"graph {graph.name!r}"
+    if symbol.graph.name == graph.name:
+        own, other = own + _made_at(symbol.graph), f"another one of this name{_made_at(graph)}"
+    return UserError(
+        compose(
+            f"{op}: the operand belongs to graph {own}, the op to {other}", (symbol,),
+            "operands of one graph", "build both values in one graph, or pass the value between two compiled graphs",
+        )
+    )  # fmt: skip
+
+
+def _made_at(graph: Graph) -> str:
+    """Which of several graphs of a name it is: where its first symbol was made, and how far it has come."""
+    symbols = graph.symbols
+    return f" at {id(graph):#x} (" + (f"from {symbols[0].location}, {len(symbols)} symbols)" if symbols else "empty)")
+
+
+def closed(graph: Graph, op: str, values: Sequence[Any]) -> UserError:
+    return UserError(
+        compose(
+            f"{op}: graph {graph.name!r} is finished; output() ended its construction", values,
+            fix="build everything first, then call output() once with all results",
+        )
+    )  # fmt: skip

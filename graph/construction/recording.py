@@ -1,0 +1,183 @@
+"""What the user called, call by call: for building a graph again (`promote/what_if.py`), for undoing a call that was refused,
+and for knowing which checks belong to what the outputs need.
+
+Only the outermost call counts: `sum` of an int8 tensor is a cast, a reduction and another cast, whose dtypes the rule set
+decides, but one call. Public functions, the methods and operators of `Symbol` and the building methods of `Graph` are
+`recorded`; what they call inside is not.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from .. import constants
+from ..checks import Check
+from ..location import Location, user_location
+from .history import mark, rewind
+
+if TYPE_CHECKING:
+    from ..graph import Graph
+    from ..symbol import Symbol
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+OWNERS: dict[type, Callable[[Any], Any]] = {}
+"""What has a graph → how to ask for it: `Symbol` and `Graph`, which register themselves."""
+
+_SAME_UNDER_ALL_RULES = frozenset((
+    "input", "constant", "scalar", "weight", "dim_value", "as_symbol", "apply", "output", "reshape", "permute", "transpose",
+    "T", "broadcast_to", "__getitem__", "expand", "squeeze", "unsqueeze", "flatten", "flip", "slice_tensor", "rebind", "size",
+    "shape_to_tensor", "concat", "stack", "split", "chunk", "tile", "repeat_interleave", "pad", "gather", "take_along_axis",
+))  # fmt: skip
+"""Functions that return an operand itself, or a symbol there was, for reasons that no rule set has a say in."""
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
+class Call(NamedTuple):
+    """A finished call.
+
+    arguments, options: as they were given; arrays are read-only ones, which nobody changes.
+    start: the first symbol it made, if any.
+    checks: the runtime checks it stated.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    result: Any
+    start: int
+    location: Location
+    checks: tuple[Check, ...]
+
+
+class Journal:
+    """The calls of one graph. While `busy` a call is part of another one; a graph that no user builds stays busy."""
+
+    __slots__ = ("arrays", "busy", "calls")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.calls: list[Call] = []
+        self.arrays: dict[int, Symbol] = {}
+
+    def saw(self, array: Any, symbol: Symbol) -> None:
+        """The call now running made `symbol` of this array: what it holds is the array as it was then."""
+        if self.busy and isinstance(array, np.ndarray):
+            self.arrays[id(array)] = symbol
+
+    def kept(self, value: Any) -> Any:
+        """An argument that stays what it is: containers are copied, arrays are read-only."""
+        if type(value) in OWNERS or type(value) in _PLAIN:
+            return value
+        if isinstance(value, (tuple, list)):
+            return rebuilt(value, self.kept)
+        if isinstance(value, dict):
+            return {key: self.kept(entry) for key, entry in value.items()}
+        if isinstance(value, np.ndarray):
+            known = self.arrays.get(id(value))
+            return constants.frozen(value) if known is None else known.attrs["value"]
+        return value
+
+
+def rebuilt(value: Any, each: Callable[[Any], Any]) -> Any:
+    """A tuple or list of the same type with every entry replaced."""
+    entries = [each(entry) for entry in value]
+    return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
+
+
+def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The public form of a function: the same, but the graph remembers the call, and one that is refused leaves no trace."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        if arguments:
+            owner = OWNERS.get(type(arguments[0]))
+            if owner is not None and owner(arguments[0]).journal.busy:
+                return function(*arguments, **options)
+        graphs: list[Graph] = []
+        _collect(arguments, graphs)
+        if options:
+            _collect(options.values(), graphs)
+        if not graphs or graphs[0].journal.busy:
+            return function(*arguments, **options)
+        return cast(Result, perform(graphs, function, arguments, options))
+
+    call.is_recorded = True  # type: ignore[attr-defined]
+    return call
+
+
+def perform(
+    graphs: list[Graph], function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
+) -> Any:
+    """Makes a call and records it in the first graph. Where it raises, all of the graphs are what they were before."""
+    graph = graphs[0]
+    journal = graph.journal
+    marks = [(each, mark(each)) for each in graphs if not each.journal.busy]
+    for each, _ in marks:
+        each.journal.busy = True
+    finished, start, known = graph.finished, len(graph.symbols), len(graph.shape_checks)
+    try:
+        result = function(*arguments, **options)
+        if finished or result is NotImplemented:
+            rewind(graph, marks[0][1])
+            return result
+        place = graph.symbols[start].location if start < len(graph.symbols) else graph.place or user_location()
+        if function.__name__ not in _SAME_UNDER_ALL_RULES:
+            result = _told_apart(result, start)
+        stated = tuple(graph.shape_checks.entries[known:])
+        kept = {name: journal.kept(value) for name, value in options.items()} if options else _NOTHING
+        given = tuple([journal.kept(value) for value in arguments])
+        journal.calls.append(Call(function, given, kept, result, start, place, stated))
+        return result
+    except BaseException:
+        for each, before in marks:
+            rewind(each, before)
+        raise
+    finally:
+        for each, _ in marks:
+            each.journal.busy = False
+        journal.arrays.clear()
+
+
+def symbols_in(value: Any) -> Iterable[Symbol]:
+    """The symbols of a value, also those inside of sequences and mappings."""
+    owner = OWNERS.get(type(value))
+    if owner is not None:
+        if owner(value) is not value:
+            yield value
+    elif isinstance(value, (tuple, list)):
+        for entry in value:
+            yield from symbols_in(entry)
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from symbols_in(entry)
+
+
+def _told_apart(result: Any, start: int) -> Any:
+    """A cast that is none returns its operand, but other rules may make it one: the operand and the result are then two objects
+    for one symbol, so that later calls say which of the two they take."""
+    if isinstance(result, (tuple, list)):
+        return rebuilt(result, lambda entry: _told_apart(entry, start))
+    if OWNERS.get(type(result)) is not None and result.id < start:
+        return result.alias()
+    return result
+
+
+def _collect(values: Iterable[Any], graphs: list[Graph]) -> None:
+    for value in values:
+        owner = OWNERS.get(type(value))
+        if owner is not None:
+            graph = owner(value)
+            if not graphs or all(graph is not other for other in graphs):
+                graphs.append(graph)
+        elif isinstance(value, (tuple, list)):
+            _collect(value, graphs)

@@ -1,0 +1,82 @@
+"""Lower bounds of dim polynomials: what decides clamps, comparisons and whether a size can be negative."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .dim import Atom, Dim, Extent
+
+
+_MOST_STEPS = 2000
+
+
+def lower(extent: Extent, depth: int) -> int | None:
+    """A number `extent` is never below, or None. `depth` limits how many opaque atoms are looked through; the search gives up
+    after `_MOST_STEPS`, because a stranger's expression may have a thousand terms."""
+    return _lower(extent, depth, [_MOST_STEPS])
+
+
+def _lower(extent: Extent, depth: int, steps: list[int]) -> int | None:
+    if isinstance(extent, int):
+        return extent
+    steps[0] -= 1
+    if steps[0] < 0:
+        return None
+    for coefficient, monomial in extent.terms:
+        if monomial and (coefficient < 0 or not all(_is_nonnegative(atom, depth, steps) for atom, _ in monomial)):
+            return _by_cases(extent, depth - 1, steps) if depth else None
+    return _constant(extent)
+
+
+def _is_nonnegative(atom: str | Atom, depth: int, steps: list[int]) -> bool:
+    if isinstance(atom, str) or atom.kind == "max":
+        return True
+    dividend, divisor = atom.args
+    positive = not isinstance(divisor, int) or divisor > 0
+    if not positive or depth == 0:
+        return False
+    if atom.kind == "mod":
+        return isinstance(divisor, int)
+    bounds = (_lower(dividend, depth - 1, steps), _lower(divisor, depth - 1, steps))
+    return all(bound is not None and bound >= 0 for bound in bounds)
+
+
+def _by_cases(extent: Dim, depth: int, steps: list[int]) -> int | None:
+    """The best bound from replacing one opaque atom that occurs linearly and alone by what bounds it. Which one comes first
+    matters, because a case forgets what it says about the others."""
+    best: int | None = None
+    for coefficient, monomial in extent.terms:
+        if len(monomial) != 1 or monomial[0][1] != 1 or isinstance(monomial[0][0], str):
+            continue
+        found = _without(monomial[0][0], coefficient, extent.without(monomial), depth, steps)
+        if found is not None and (best is None or found > best):
+            best = found
+        if best is not None and best > 0:
+            break
+    return best
+
+
+def _without(atom: Atom, coefficient: int, rest: Extent, depth: int, steps: list[int]) -> int | None:
+    """A bound of `coefficient * atom + rest`."""
+    first, second = atom.args
+    if atom.kind == "max":
+        # max(p, 0) is p or 0: a positive multiple is at least either of them, a negative one is one of them
+        bounds = [_lower(rest + first * coefficient, depth, steps), _lower(rest, depth, steps)]
+        known = [bound for bound in bounds if bound is not None]
+        if coefficient > 0 and known:
+            return max(known)
+        return min(known) if coefficient < 0 and len(known) == 2 else None
+    if not isinstance(second, int):
+        return None
+    if atom.kind == "mod":
+        return _lower(rest + (coefficient * (second - 1) if coefficient < 0 else 0), depth, steps)
+    # q·floor(p/q) lies in [p - q + 1, p]
+    nearest = first if coefficient < 0 else first - (second - 1)
+    bound = _lower(rest * second + nearest * coefficient, depth, steps)
+    return None if bound is None else -(-bound // second)
+
+
+def _constant(extent: Dim) -> int:
+    coefficient, monomial = extent.terms[-1]
+    return 0 if monomial else coefficient

@@ -1,0 +1,132 @@
+"""Reads the text of dim expressions. Strangers' files contain them, so there are budgets on length, depth and numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ...promotion.errors import UserError
+
+_TOKEN = re.compile(r"\s*(?:\d+|[A-Za-z_][A-Za-z0-9_.]*|//|\*\*|[-+*%(),])")
+_MAX_TEXT = 4096
+_MAX_DEPTH = 64
+_MAX_POWER = 64
+_MAX_DIGITS = 40
+_MAX_BITS = 256
+RESERVED = ("min", "max", "floordiv", "mod")
+"""What no dim is called."""
+
+
+def parse_expression(
+    text: str, name: Callable[[str], Any], maximum: Callable[..., Any], minimum: Callable[..., Any]
+) -> Any:
+    """The value of an expression of names, integers, `+ - * // % **`, parentheses, `min(…)` and `max(…)`.
+
+    `name` makes the value of a name; `maximum` and `minimum` combine values, Python's operators do the rest.
+    Raises `UserError` for anything else.
+    """
+    return _Parser(text, name, maximum, minimum).run()
+
+
+class _Parser:
+    """Recursive descent: sum > term > unary > primary."""
+
+    def __init__(
+        self, text: str, name: Callable[[str], Any], maximum: Callable[..., Any], minimum: Callable[..., Any]
+    ) -> None:
+        self.name, self.maximum, self.minimum = name, maximum, minimum
+        if not isinstance(text, str) or len(text) > _MAX_TEXT:
+            raise UserError(f"a dim expression is text of at most {_MAX_TEXT} characters, not {text!r:.60}")
+        self.text = text
+        self.tokens: list[str] = []
+        self.position = 0
+        at = 0
+        end = len(text.rstrip())
+        while at < end:
+            match = _TOKEN.match(text, at)
+            if match is None:
+                self.fail(f"unexpected {text[at:].strip()[:1]!r}")
+            self.tokens.append(match.group().strip())
+            at = match.end()
+
+    def fail(self, problem: str) -> NoReturn:
+        raise UserError(
+            f"dim expression {self.text!r}: {problem}; expected names, integers, + - * // % **, parentheses, min(), max()"
+        )
+
+    def run(self) -> Any:
+        value = self.sum(0)
+        if self.position < len(self.tokens):
+            self.fail(f"unexpected {self.tokens[self.position]!r}")
+        return value
+
+    def accept(self, *choices: str) -> str | None:
+        if self.position < len(self.tokens) and self.tokens[self.position] in choices:
+            self.position += 1
+            return self.tokens[self.position - 1]
+        return None
+
+    def sum(self, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            self.fail(f"nested deeper than {_MAX_DEPTH}")
+        value = self.term(depth)
+        while sign := self.accept("+", "-"):
+            operand = self.term(depth)
+            value = value + operand if sign == "+" else value - operand
+        return value
+
+    def term(self, depth: int) -> Any:
+        value = self.unary(depth)
+        while sign := self.accept("*", "//", "%"):
+            operand = self.unary(depth)
+            if sign == "*":
+                value = value * operand
+            elif isinstance(operand, int) and operand == 0:
+                self.fail("division by zero")
+            else:
+                value = value // operand if sign == "//" else value % operand
+        return value
+
+    def unary(self, depth: int) -> Any:
+        negative = False
+        while self.accept("-"):
+            negative = not negative
+        value = self.primary(depth)
+        if self.accept("**"):
+            exponent = self.primary(depth)
+            if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_POWER:
+                self.fail(f"expected an exponent from 0 to {_MAX_POWER}, not {exponent}")
+            if isinstance(value, int) and value.bit_length() * exponent > _MAX_BITS:
+                self.fail(f"a power of more than {_MAX_BITS} bits")
+            value = value**exponent
+        return -value if negative else value
+
+    def primary(self, depth: int) -> Any:
+        if self.accept("("):
+            value = self.sum(depth + 1)
+            self.close()
+            return value
+        if self.position == len(self.tokens):
+            self.fail("it ends early")
+        token = self.tokens[self.position]
+        self.position += 1
+        if token.isdigit():
+            if len(token) > _MAX_DIGITS:
+                self.fail(f"an integer of more than {_MAX_DIGITS} digits")
+            return int(token)
+        if token in ("min", "max"):
+            if not self.accept("("):
+                self.fail(f"expected ( after {token}")
+            values = [self.sum(depth + 1)]
+            while self.accept(","):
+                values.append(self.sum(depth + 1))
+            self.close()
+            return self.maximum(*values) if token == "max" else self.minimum(*values)
+        if not (token[0].isalpha() or token[0] == "_") or token in RESERVED:
+            self.fail(f"unexpected {token!r}")
+        return self.name(token)
+
+    def close(self) -> None:
+        if not self.accept(")"):
+            self.fail("expected )")

@@ -1,0 +1,85 @@
+"""What the values of attributes may be, by name: builders pass them normalised, and the text of a graph has to as well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...promotion.dtype import DType
+from ...promotion.literals import is_scalar
+from ..checks import ShapeError
+from ..dims.dim import Dim
+
+Kind = tuple[Callable[[Any], bool], str]
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int or isinstance(value, Dim)
+
+
+def _tuple_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: type(value) is tuple and all(map(holds, value))
+
+
+def _one_of(*texts: str) -> Kind:
+    return lambda value: type(value) is str and value in texts, " or ".join(f'"{text}"' for text in texts)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+_INT: Kind = (_is_int, "an int")
+_FLAG: Kind = (lambda value: type(value) is bool, "True or False")
+_TEXT: Kind = (lambda value: type(value) is str and bool(value), "text that is not empty")
+_SIZE: Kind = (_is_size, "an int or a Dim")
+_SIZES: Kind = (_tuple_of(_is_size), "a tuple of ints and dims")
+_INTS: Kind = (_tuple_of(_is_int), "a tuple of ints")
+_DTYPE: Kind = (lambda value: isinstance(value, DType) and not value.is_abstract, "the dtype of a tensor")
+
+KINDS: Mapping[str, Kind] = {
+    "accumulate": _DTYPE,
+    "approximate": _one_of("none", "tanh", "quick"),
+    "axes": _INTS,
+    "axis": _INT,
+    "correction": (_is_number, "a number"),
+    "dtype": _DTYPE,
+    "epsilon": (lambda value: _is_number(value) and 0 <= value < math.inf, "a finite number, 0 or more"),
+    "exclusive": _FLAG,
+    "extent": _SIZE,
+    "has_bias": _FLAG,
+    "has_scale": _FLAG,
+    "high": _SIZES,
+    "index": _INT,
+    "keepdims": _FLAG,
+    "low": _SIZES,
+    "mode": _TEXT,
+    "name": _TEXT,
+    "precision": _one_of("ieee", "tf32"),
+    "reverse": _FLAG,
+    "rounding": _one_of("nearest", "toward_zero"),
+    "saturate": _FLAG,
+    "shape": _SIZES,
+    "starts": _SIZES,
+    "steps": _INTS,
+    "stops": _SIZES,
+    "value": (lambda value: isinstance(value, np.ndarray) or is_scalar(value), "an array or a number"),
+}
+"""Name of an attribute → whether a value is one, and what is expected."""
+
+
+def require_attributes(names: tuple[str, ...], attrs: Mapping[str, Any]) -> None:
+    """Raises `ShapeError` unless `attrs` are exactly these attributes, with values of their kinds."""
+    if attrs.keys() != set(names):
+        raise ShapeError(f"attributes {sorted(attrs)}, the op has {sorted(names)}")
+    for name in names:
+        holds, expected = KINDS[name]
+        if not holds(attrs[name]):
+            raise ShapeError(f"{name} must be {expected}, not {attrs[name]!r:.80}", expected)

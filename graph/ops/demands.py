@@ -1,0 +1,81 @@
+"""What an op demands beyond dtypes that promote and shapes that fit: decided now, or checked at launch.
+
+Builders and the verifier call the same functions, so that a graph read from a text is held to what a built one is held to.
+A demand is (operand dtypes after casts, operand shapes, attributes, checks) → None and raises `ShapeError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...promotion.dtype import DType, bool_, int32
+from ...promotion.errors import UserError
+from ...promotion.literals import check_literal, is_scalar
+from ..checks import Checks, ShapeError
+from ..dims.dim import Dim, minimum
+from ..types import Shape
+from .opdef import accumulator
+
+
+def cast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+    """Values are converted, so both dtypes have to be numbers. A cast to its own dtype makes a weak value strong."""
+    for side in (dtypes[0], attrs["dtype"]):
+        if side.storage_only and attrs["dtype"] is not dtypes[0]:
+            raise ShapeError(f"values of {side} can be stored, viewed and bit-cast, but not converted")
+
+
+def bitcast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+    source, target = dtypes[0], attrs["dtype"]
+    if target.itemsize != source.itemsize or (
+        target.bits != source.bits and "bool" not in (target.kind, source.kind)
+    ):
+        raise ShapeError(
+            f"{source} has {source.bits} bits, {target} has {target.bits}",
+            "dtypes of equal width",
+            f"bitcast to uint{source.bits} first" if source.bits >= 8 else "cast instead",
+        )
+
+
+def elements(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+    """The largest of nothing does not exist. Of bools it does: `any` and `all` of nothing are False and True."""
+    if dtypes[0] is not bool_:
+        nonempty(shapes[0], attrs["axes"], "reduction", checks)
+
+
+def positions(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+    """Nothing has no position, of bools neither."""
+    nonempty(shapes[0], attrs["axes"], "reduction", checks)
+
+
+def nonempty(shape: Shape, axes: Sequence[int], op: str, checks: Checks) -> None:
+    """Every one of these axes has an element; the others may well be empty."""
+    for axis in axes:
+        extent = shape[axis]
+        if isinstance(extent, Dim):
+            checks.add(minimum(extent, 1), 1, f"{op}: axis {axis} must not be empty")
+        elif extent == 0 and not checks.settled:
+            raise ShapeError(
+                f"axis {axis} is empty", "at least one element", "reduce a non-empty axis, or pad first"
+            )
+
+
+def fill(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+    """What `pad` adds is a number its dtype has."""
+    if not is_scalar(attrs["value"]):
+        raise ShapeError("the value must be a Python scalar", "a number", "value=0")
+    if attrs["mode"] == "constant":
+        try:
+            check_literal(attrs["value"], dtypes[0], "pad")
+        except UserError as error:
+            raise ShapeError(str(error).removeprefix("pad: ")) from None
+
+
+def product(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+    """`accumulate` says what the promotion decided, and only float32 has a precision to give up."""
+    if attrs["precision"] == "tf32" and dtypes[0].name not in ("float32", "tensor_float32"):
+        raise ShapeError(f'precision="tf32" of {dtypes[0]} operands', "float32 operands", 'precision="ieee"')
+    narrow = dtypes[0] is bool_ or (dtypes[0].is_integer and dtypes[0].bits <= 8)
+    wanted = accumulator(int32 if narrow else dtypes[0])
+    if attrs["accumulate"] is not wanted:
+        raise ShapeError(f"products of {dtypes[0]} are accumulated in {wanted}, not {attrs['accumulate']}", f"{wanted}")

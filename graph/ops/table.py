@@ -1,0 +1,31 @@
+"""The op table: everything a graph is made of, one row per op.
+
+An elementwise op is one row in `elementwise.py`; its public function, its operator, its documentation and its tests derive
+from the row. Other ops are a row in `structural.py` and an emitter in the tiler.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ...promotion.errors import UserError
+from . import elementwise as ops_elementwise
+from . import structural as ops_structural
+from .opdef import OpDef
+
+OPS: Mapping[str, OpDef] = MappingProxyType(
+    {row.name: row for row in (*ops_structural.SOURCES, *ops_elementwise.ROWS, *ops_structural.ROWS)}
+)
+"""Every row by name."""
+
+
+def op_named(name: str) -> OpDef:
+    """The row of an op. Raises `UserError` for unknown names."""
+    row = OPS.get(name)
+    if row is None:
+        close = difflib.get_close_matches(name, OPS, n=3)
+        hint = f"did you mean {', '.join(close)}?" if close else f"known ops: {', '.join(OPS)}"
+        raise UserError(f"unknown op {name!r}; {hint}")
+    return row

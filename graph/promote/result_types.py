@@ -1,0 +1,54 @@
+"""The dtype an operation returns, asked without a graph of one's own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ...promotion.dtype import DType
+from ...promotion.errors import UserError
+from ...promotion.literals import is_scalar
+from ...promotion.rules import RuleSet, ZeroDim, dtype_of
+from ..functions.aliases import did_you_mean
+from ..functions.exports import EXPORTS
+from ..graph import Graph
+from ..types import TensorType
+
+_SIDE = 2  # every operand is a 2 × 2 matrix, which elementwise ops, reductions and products all take
+
+
+def result_type(op: str, *operands: Any, rules: str | RuleSet = "max", **options: Any) -> DType:
+    """The dtype `joinery.<op>` returns for operands of these dtypes: the answer of the op table, not of a copy of it.
+
+    Args:
+        op: the name of a public function ("sum", "div", "sqrt", "where", "argmax", "matmul", …).
+        operands: dtypes or their names (or anything with a dtype), `ZeroDim`, and Python scalars, which are weak
+            (NumPy scalars: what the rule set says).
+        rules: the rule set, or its name.
+        options: further arguments of the function, such as `dtype=` or `axis=`.
+
+    Raises `UserError` for unknown functions and for operands it does not take, `UnsupportedError` for dtypes it cannot compute.
+    """
+    where = EXPORTS.get(op)
+    if where is None:
+        hint = did_you_mean(str(op), EXPORTS) or f"known: {', '.join(EXPORTS)}"
+        raise UserError(f"result_type: there is no operation {op!r}; {hint}")
+    graph = Graph("result_type", semantics=rules)
+    arguments: list[Any] = []
+    for operand in map(graph.rules.weakened, operands):
+        if is_scalar(operand):
+            arguments.append(operand)
+        else:
+            small = isinstance(operand, ZeroDim)
+            dtype = operand.dtype if isinstance(operand, ZeroDim) else dtype_of(operand)
+            arguments.append(graph.input(TensorType(dtype, () if small else (_SIDE, _SIDE))))
+    if not graph.inputs:
+        raise UserError(f"result_type: {op} needs at least one operand that is a dtype; fix: result_type({op!r}, 'float32')")
+    module, _, function = where.partition(":")
+    made = getattr(importlib.import_module(f"...{module}", __package__), function)
+    try:
+        result = made(*([arguments] if op in ("concat", "stack") else arguments), **options)
+    except TypeError as error:
+        raise UserError(f"result_type: {op} does not take these arguments: {error}") from None
+    found: DType = result.dtype
+    return found

@@ -1,0 +1,88 @@
+"""How much a graph that a stranger wrote may ask for.
+
+A few characters of text can ask for 2^64 elements. What is known when the graph is read is refused then; what depends on
+symbolic sizes becomes runtime checks of the graph, which are made before a run allocates anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from ...promotion.errors import UserError
+from ..checks import Check
+from ..dims.dim import Extent, at_most, maximum
+
+if TYPE_CHECKING:
+    from ..symbol import Symbol
+
+MOST_SIZE = 1 << 62
+"""No tensor of any graph has this many bytes: sizes are computed in 64 bits."""
+
+_COMPOSITE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one run of a graph may need at most.
+
+    Attributes:
+        bytes: of all results together, as if none were dropped or fused.
+        work: scalar operations: an element of a result counts one, a product of matrices two per multiplication, a composite
+            such as softmax eight per element.
+    """
+
+    bytes: int = 1 << 36
+    work: int = 1 << 48
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int or not 0 < value < MOST_SIZE:
+                raise UserError(
+                    f"Budget: {field.name} is {value!r}; expected an int from 1 to 2**62 - 1; fix: Budget({field.name}=2**40)"
+                )
+
+    def checks(self, symbols: Iterable[Symbol]) -> tuple[Check, ...]:
+        """What a launch has to check so that these symbols, which the outputs need, stay within the budget. Raises `UserError`
+        where they never do."""
+        total: Extent = 0
+        work: Extent = 0
+        for symbol in symbols:
+            if symbol.op.kind != "source":
+                total = total + symbol.nbytes
+                work = work + _work(symbol)
+        found: list[Check] = []
+        for name, unit, needed in (("bytes", "bytes", total), ("work", "operations", work)):
+            limit = int(getattr(self, name))
+            fix = f"fix: budget=joinery.Budget({name}=…), if you trust it with more"
+            if isinstance(needed, int) and needed > limit:
+                raise UserError(f"a run needs {needed} {unit}, the budget of graphs from text is {limit}; {fix}")
+            if not at_most(needed, limit):
+                message = f"a run needs more {unit} than the budget of graphs from text, which is {limit}; {fix}"
+                found.append(Check(maximum(needed - limit, 0), 0, message))
+        return tuple(found)
+
+
+def _work(symbol: Symbol) -> Extent:
+    match symbol.op.kind:
+        case "view":
+            return 0
+        case "contract":
+            return symbol.size * symbol.inputs[0].shape[-1] * 2
+        case "reduce":
+            return symbol.inputs[0].size
+        case "composite":
+            return symbol.inputs[0].size * _COMPOSITE
+    return symbol.size
+
+
+def require_addressable(symbol: Symbol) -> None:
+    """Raises `UserError` when the bytes of a tensor of known size do not fit 64 bits."""
+    nbytes = symbol.nbytes
+    if isinstance(nbytes, int) and nbytes >= MOST_SIZE:
+        raise UserError(
+            f"{symbol.op.name}: the result has {symbol.size} elements, more than 64 bits address\n  {symbol.describe()}\n"
+            f"  expected: fewer than 2**62 bytes\n  fix: choose smaller sizes"
+        )

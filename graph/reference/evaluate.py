@@ -1,0 +1,298 @@
+"""The reference evaluator: what every graph means, in NumPy.
+
+`evaluate` runs a graph symbol by symbol. Each op row has one small function (`REFERENCE`, in the
+`reference_*` modules) that computes its value from NumPy arrays; they are the definition of the semantics,
+plain rather than fast. Back ends are tested against it, never against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError, UnsupportedError, UserError
+from ...promotion.float_modes import default_modes
+from ...promotion.literals import is_scalar, rank, scalar_rank
+from ..construction.misuse import checked_graph
+from ..dims.dim import Dim
+from ..types import shape_text
+from . import elementwise as reference_elementwise
+from . import reductions as reference_reductions
+from . import structure as reference_structure
+from .budget import MOST_SIZE
+from .numerics import Array, literal
+from .registry import REFERENCE, BoundSymbol
+
+if TYPE_CHECKING:
+    from ..graph import Graph
+    from ..symbol import Symbol
+
+__all__ = ["REFERENCE", "BoundSymbol", "bind_inputs", "evaluate"]
+
+MODULES = (reference_elementwise, reference_reductions, reference_structure)
+"""The modules whose import fills `REFERENCE`."""
+
+
+def evaluate(graph: Graph, /, *arrays: Any, **named: Any) -> Array | tuple[Array, ...]:
+    """Run `graph` on arrays, one per input, in order or by the inputs' names.
+
+    Args:
+        graph: a finished graph.
+        arrays: of exactly the inputs' dtypes (`dtype.numpy`; nothing but the order of bytes is converted or
+            reinterpreted) and of their shapes. A Python scalar may stand for a rank-0 input.
+
+    Returns the output array, or a tuple of them when the graph has several. They are new, C-contiguous
+    arrays. Raises `UserError` when count, dtypes, shapes or symbolic dims do not agree, or a runtime check of
+    the graph fails.
+
+    The caller's floating-point modes make no difference.
+    """
+    checked_graph("evaluate", graph)
+    with default_modes():
+        return _evaluate(graph, _in_order(graph, arrays, named) if named else arrays)
+
+
+def _in_order(graph: Graph, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+    """Arrays by position and by name, all by position."""
+    names = [_name(symbol) for symbol in graph.inputs]
+    known = f"its inputs are {', '.join(names)}" if names else "it has no inputs"
+    for name in named:
+        if name not in names:
+            raise UserError(f"evaluate: graph {graph.name!r} has no input {name!r}; {known}; fix: pass arrays by these names")
+        if names.index(name) < len(arrays):
+            raise UserError(f"evaluate: input {name!r} is given by position and by name; fix: leave one of them out")
+    rest = names[len(arrays) :]
+    missing = [name for name in rest if name not in named]
+    if missing:
+        raise UserError(f"evaluate: graph {graph.name!r} is given no {', '.join(missing)}; {known}; fix: pass them as well")
+    return [*arrays, *(named[name] for name in rest)]
+
+
+def _evaluate(graph: Graph, arrays: Sequence[Any]) -> Array | tuple[Array, ...]:
+    inputs, dims = bind_inputs(graph, arrays)
+    outputs = tuple(graph.outputs)
+    if not outputs:
+        raise UserError(
+            f"evaluate: graph {graph.name!r} has no outputs; fix: call graph.output(symbol) first"
+        )
+    for check in graph.checks:
+        left, right = _sized(check.lhs, dims), _sized(check.rhs, dims)
+        if left != right:
+            sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
+            expected = f"{check.rhs} = {right}" if isinstance(check.rhs, Dim) else str(right)
+            raise UserError(
+                f"evaluate: {check.message}: {check.lhs} is {left}, not {expected} (where {sizes}); "
+                "fix: pass arrays whose sizes satisfy it"
+            )
+    for limit in graph.limits:
+        if _sized(limit.lhs, dims) != limit.rhs:
+            raise UserError(f"evaluate: {limit.message}")
+    needed = _reachable(outputs)
+    symbols = [symbol for symbol in graph.symbols if symbol.id in needed]
+    pending = _use_counts(symbols, outputs)
+    values: dict[int, Array] = {symbol.id: array for symbol, array in zip(graph.inputs, inputs, strict=True)}
+    bound: dict[int, BoundSymbol] = {}
+    for symbol in symbols:
+        bound[symbol.id] = _bind(symbol, dims, bound)
+        if _largest(bound[symbol.id], symbol.dtype) >= MOST_SIZE:
+            raise UserError(
+                f"evaluate: a size of {symbol.op.name}, which gives {bound[symbol.id].shape}, is more than 64 bits address "
+                f"(from {symbol.location}); fix: pass smaller arrays"
+            )
+        if symbol.op.name != "input":
+            values[symbol.id] = _compute(symbol, bound[symbol.id], [values[i.id] for i in symbol.inputs])
+        for operand in symbol.inputs:  # values nobody will read again are dropped
+            pending[operand.id] -= 1
+            if not pending[operand.id]:
+                values.pop(operand.id, None)
+    results = tuple(np.array(values[symbol.id], order="C") for symbol in outputs)
+    return results[0] if len(results) == 1 else results
+
+
+def _largest(bound: BoundSymbol, dtype: DType) -> int:
+    """The bytes of the result, or the largest size among the attributes."""
+    sizes = [abs(value) for value in bound.attrs.values() if type(value) is int]
+    return max(math.prod(bound.shape) * dtype.itemsize, *sizes, 0)
+
+
+def _compute(symbol: Symbol, bound: BoundSymbol, operands: Sequence[Array]) -> Array:
+    implementation = REFERENCE.get(bound.op)
+    if implementation is None:
+        raise UnsupportedError(f"evaluate: op {bound.op!r} has no reference implementation")
+    try:
+        value = implementation(bound, *operands)
+    except UserError as error:
+        raise UserError(f"{error}\n  built at {symbol.location}") from None
+    if value.dtype != bound.dtype.numpy or value.shape != bound.shape:
+        raise InternalError(
+            f"evaluate: {bound.op} gave {value.dtype} {value.shape}, the graph says "
+            f"{bound.dtype} {bound.shape} (built at {symbol.location})"
+        )
+    return value
+
+
+def _reachable(outputs: Sequence[Symbol]) -> set[int]:
+    seen: set[int] = set()
+    pending = list(outputs)
+    while pending:
+        symbol = pending.pop()
+        if symbol.id not in seen:
+            seen.add(symbol.id)
+            pending.extend(symbol.inputs)
+    return seen
+
+
+def _use_counts(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> dict[int, int]:
+    counts = {symbol.id: 0 for symbol in symbols}
+    for symbol in symbols:
+        for operand in symbol.inputs:
+            counts[operand.id] += 1
+    for symbol in outputs:
+        counts[symbol.id] += 1
+    return counts
+
+
+def _bind(symbol: Symbol, dims: Mapping[str, int], bound: Mapping[int, BoundSymbol]) -> BoundSymbol:
+    """The symbol with every dim in its shape and attributes replaced by its size."""
+    return BoundSymbol(
+        symbol.op.name,
+        symbol.dtype,
+        tuple(_sized(extent, dims) for extent in symbol.shape),
+        tuple(bound[operand.id] for operand in symbol.inputs),
+        {name: _sized(value, dims) for name, value in symbol.attrs.items()},
+    )
+
+
+def _sized(value: Any, dims: Mapping[str, int]) -> Any:
+    if isinstance(value, Dim):
+        return value.evaluate(dims)
+    if isinstance(value, tuple):
+        return tuple(_sized(part, dims) for part in value)
+    return value
+
+
+def bind_inputs(graph: Graph, arrays: Sequence[Any]) -> tuple[list[Array], dict[str, int]]:
+    """The input arrays, checked, and the size of every named dim they determine.
+
+    A dim that only occurs inside expressions ("2*batch") is solved for where one extent determines it.
+    """
+    inputs = graph.inputs
+    if len(arrays) != len(inputs):
+        expected = ", ".join(f"{_name(symbol)}: {_type_text(symbol)}" for symbol in inputs)
+        raise UserError(
+            f"evaluate: graph {graph.name!r} takes {len(inputs)} inputs ({expected}), got {len(arrays)}; "
+            "fix: pass one array per input, in order"
+        )
+    checked = [_array(symbol, given) for symbol, given in zip(inputs, arrays, strict=True)]
+    dims: dict[str, int] = {}
+    origins: dict[str, str] = {}
+    expressions: list[tuple[str, Dim, int]] = []
+    for symbol, array in zip(inputs, checked, strict=True):
+        for axis, (entry, extent) in enumerate(zip(symbol.shape, array.shape, strict=True)):
+            place = f"input {_name(symbol)!r} axis {axis}"
+            if not isinstance(entry, Dim):
+                if entry != extent:
+                    raise UserError(
+                        f"evaluate: {place} is {extent}, not {entry}: expected shape "
+                        f"{shape_text(symbol.shape)}, got {array.shape}; fix: pass an array of that shape"
+                    )
+            elif entry.name is None:
+                expressions.append((place, entry, extent))
+            elif dims.setdefault(entry.name, extent) != extent:
+                raise UserError(
+                    f"evaluate: {entry.name} is {dims[entry.name]} ({origins[entry.name]}) but {extent} "
+                    f"({place}); "
+                    "fix: pass arrays whose axes agree, or give one of the dims another name"
+                )
+            else:
+                origins.setdefault(entry.name, place)
+    _solve(expressions, dims, origins)
+    for place, entry, extent in expressions:
+        unknown = sorted(entry.symbols() - dims.keys())
+        if unknown:
+            raise UserError(
+                f"evaluate: {place} is {extent}, but {entry} = {extent} does not determine {unknown[0]}; "
+                f"fix: an input that has {unknown[0]} itself as an axis, or an extent that {entry} can take"
+            )
+        if entry.evaluate(dims) != extent:
+            known = ", ".join(f"{name} = {dims[name]} ({origins[name]})" for name in sorted(entry.symbols()))
+            raise UserError(
+                f"evaluate: {place} is {extent}, not {entry} = {entry.evaluate(dims)} where {known}; "
+                "fix: pass arrays whose shapes satisfy the dim expressions"
+            )
+    return checked, dims
+
+
+def _solve(
+    expressions: Sequence[tuple[str, Dim, int]], dims: dict[str, int], origins: dict[str, str]
+) -> None:
+    """Bind names that occur in expressions only, while some expression is linear in its one unknown name."""
+    progress = True
+    while progress:
+        progress = False
+        for place, entry, extent in expressions:
+            unknown = entry.symbols() - dims.keys()
+            if len(unknown) != 1:
+                continue
+            (name,) = unknown
+            at_zero, at_one = (entry.evaluate({**dims, name: point}) for point in (0, 1))
+            slope = at_one - at_zero
+            if slope == 0 or (extent - at_zero) % slope:
+                continue
+            size = (extent - at_zero) // slope
+            if size >= 0 and entry.evaluate({**dims, name: size}) == extent:
+                dims[name] = size
+                origins[name] = f"{entry} = {extent}, {place}"
+                progress = True
+
+
+def _array(symbol: Symbol, given: Any) -> Array:
+    what = f"evaluate: input {_name(symbol)!r}"
+    if is_scalar(given) and not symbol.shape and scalar_rank(given) <= rank(symbol.dtype):
+        return _scalar(symbol.dtype, given, what)
+    array = np.asarray(given)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    try:
+        actual = DType.from_numpy(array.dtype)
+    except UserError as error:
+        raise UserError(f"{what} expects {_type_text(symbol)}: {error}") from None
+    if actual.numpy != symbol.dtype.numpy:
+        raise UserError(
+            f"{what} expects {_type_text(symbol)}, got {actual} {array.shape}; fix: "
+            f"array.astype({_numpy_text(symbol.dtype)})"
+        )
+    if array.ndim != len(symbol.shape):
+        raise UserError(
+            f"{what} expects {_type_text(symbol)} with {len(symbol.shape)} axes, got shape {array.shape}; "
+            "fix: reshape the array"
+        )
+    return array
+
+
+def _scalar(dtype: DType, value: Any, what: str) -> Array:
+    from_range = dtype.kind in ("int", "uint")
+    if from_range and not dtype.contains_integer(value):
+        raise UserError(
+            f"{what}: {value} does not fit {dtype}, whose range is [{dtype.min_value}, {dtype.max_value}]"
+        )
+    with np.errstate(all="ignore"):
+        return np.asarray(literal(value, dtype))
+
+
+def _name(symbol: Symbol) -> str:
+    return str(symbol.attrs["name"])
+
+
+def _type_text(symbol: Symbol) -> str:
+    return f"{symbol.dtype} {shape_text(symbol.shape)}"
+
+
+def _numpy_text(dtype: DType) -> str:
+    concrete = dtype.numpy
+    module = "ml_dtypes" if concrete.type.__module__ != "numpy" else "numpy"
+    return f"{module}.{concrete.type.__name__}"

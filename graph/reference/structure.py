@@ -1,0 +1,119 @@
+"""Reference implementations of the source, view, join and index rows. None of them computes: values move."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...promotion.errors import InternalError, UserError
+from .numerics import Array, literal
+from .registry import BoundSymbol, row
+
+
+@row("input")
+def read_input(symbol: BoundSymbol, *operands: Array) -> Array:
+    raise InternalError("the values of inputs are given to the evaluator, not computed")
+
+
+@row("constant", "weight")
+def constant(symbol: BoundSymbol) -> Array:
+    return np.asarray(symbol.attrs["value"])
+
+
+@row("dim_value")
+def dim_value(symbol: BoundSymbol) -> Array:
+    return np.asarray(symbol.attrs["extent"], np.int64)
+
+
+@row("reshape")
+def reshape(symbol: BoundSymbol, a: Array) -> Array:
+    if math.prod(symbol.shape) != a.size:
+        raise UserError(
+            f"reshape: {a.shape} has {a.size} elements, {symbol.shape} has {math.prod(symbol.shape)}; "
+            "fix: pass arrays whose sizes satisfy the shape the graph was built with"
+        )
+    return a.reshape(symbol.shape)
+
+
+@row("permute")
+def permute(symbol: BoundSymbol, a: Array) -> Array:
+    return np.transpose(a, symbol.attrs["axes"])
+
+
+@row("broadcast_to")
+def broadcast_to(symbol: BoundSymbol, a: Array) -> Array:
+    return np.broadcast_to(a, symbol.shape)
+
+
+@row("flip")
+def flip(symbol: BoundSymbol, a: Array) -> Array:
+    return np.flip(a, symbol.attrs["axes"])
+
+
+@row("slice")
+def take_slice(symbol: BoundSymbol, a: Array) -> Array:
+    """One (start, stop, step) per axis, in range; with a negative step a stop of -1 means "through 0"."""
+    bounds = zip(symbol.attrs["starts"], symbol.attrs["stops"], symbol.attrs["steps"], strict=True)
+    index = []
+    for start, stop, step in bounds:
+        positions = range(start, stop, step)
+        if not positions:
+            index.append(slice(0, 0))
+        else:  # to Python's slice the stop -1 is the last element; its "through 0" is None
+            index.append(slice(start, stop if stop >= 0 else None, step))
+    return np.asarray(a[tuple(index)])
+
+
+@row("concat")
+def concat(symbol: BoundSymbol, *arrays: Array) -> Array:
+    return np.concatenate(arrays, symbol.attrs["axis"])
+
+
+@row("pad")
+def pad(symbol: BoundSymbol, a: Array) -> Array:
+    """mode "constant" fills with `value`, "edge" repeats the border, "reflect" mirrors around it."""
+    widths = list(zip(symbol.attrs["low"], symbol.attrs["high"], strict=True))
+    mode = symbol.attrs.get("mode", "constant")
+    result = np.empty(symbol.shape, a.dtype)
+    if mode == "constant":
+        result[...] = literal(symbol.attrs.get("value", 0), symbol.dtype)
+        result[tuple(slice(low, low + extent) for (low, _), extent in zip(widths, a.shape, strict=True))] = a
+        return result
+    for axis, ((low, high), extent) in enumerate(zip(widths, a.shape, strict=True)):
+        if not (low or high):
+            continue
+        if extent == 0:
+            raise UserError(
+                f'pad: axis {axis} is empty, so mode "{mode}" has nothing to repeat; fix: mode "constant"'
+            )
+        position = np.arange(-low, extent + high)
+        if mode == "edge" or extent == 1:
+            position = np.clip(position, 0, extent - 1)
+        else:  # a mirror at both ends makes the positions periodic
+            position = np.abs(np.mod(position + extent - 1, 2 * extent - 2) - (extent - 1))
+        a = np.take(a, position, axis)
+    return a
+
+
+@row("gather")
+def gather(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
+    """a.shape[:axis] + indices.shape + a.shape[axis+1:], as numpy.take."""
+    axis = symbol.attrs["axis"]
+    return np.take(a, _positions(symbol, a.shape[axis], indices), axis)
+
+
+@row("take_along_axis")
+def take_along_axis(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
+    axis = symbol.attrs["axis"]
+    return np.take_along_axis(a, _positions(symbol, a.shape[axis], indices), axis)
+
+
+def _positions(symbol: BoundSymbol, extent: int, indices: Array) -> Array:
+    """Indices as positions in [0, extent): negative ones count from the end, the rest is clamped."""
+    if extent == 0 and indices.size:
+        raise UserError(f"{symbol.op}: axis {symbol.attrs['axis']} is empty, so no index can be read from it")
+    if indices.dtype.kind == "u":
+        return np.minimum(indices, np.uint64(max(extent - 1, 0))).astype(np.int64)
+    wide = indices.astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + extent, wide), 0, max(extent - 1, 0))

@@ -1,0 +1,172 @@
+"""The text form of a graph, and the key made of it.
+
+    graph "mlp" semantics "max" policy "lattice"
+      %0 = input {index = 0, name = "x"} : float32 [batch, 784]
+      %1 = constant {value = hex"0000803f"} : float32 []  # 1.0
+      %2 = weight {name = "w", value = sha256"…"} : float32 [784, 10]
+      %3 = matmul(%0, %2) {accumulate = float32, precision = "ieee"} : float32 [batch, 10]
+      check [batch, 2*seq] "…"
+      output %3 "y"
+
+One statement per line; `#` starts a comment. Casts that promotion inserted end in `implicit "op"`, and with locations
+every symbol ends in `at "file" line "function"`. Small arrays are written as bytes, larger ones by digest and kept in
+a dict beside the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError
+from ...promotion.presets import PRESETS, rules
+from ..constants import Array, array_digest
+from ..construction.misuse import checked_graph
+from ..dims.dim import Dim, Extent
+
+if TYPE_CHECKING:
+    from ..graph import Graph
+    from ..symbol import Symbol
+
+INLINE_BYTES = 64
+"""Arrays up to this many bytes are written into the text."""
+
+ArrayText = Callable[[Array], str]
+
+
+def value_text(value: Any, array_text: ArrayText) -> str:
+    """An attribute value. Python's own notation where it is exact, so that no bit is lost on the way back."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f"float({value!r})"
+    if isinstance(value, complex):
+        return f"complex({value_text(value.real, array_text)}, {value_text(value.imag, array_text)})"
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, Dim):
+        return f"<{value}>"
+    if isinstance(value, tuple):
+        return f"({', '.join(value_text(entry, array_text) for entry in value)})"
+    if isinstance(value, np.ndarray):
+        return array_text(value)
+    raise InternalError(f"an attribute of type {type(value).__name__} has no text form")
+
+
+def attributes_text(attrs: Mapping[str, Any], array_text: ArrayText) -> str:
+    if not attrs:
+        return ""
+    return " {" + ", ".join(f"{name} = {value_text(attrs[name], array_text)}" for name in sorted(attrs)) + "}"
+
+
+def shape_list(shape: tuple[Extent, ...]) -> str:
+    return f"[{', '.join(str(extent) for extent in shape)}]"
+
+
+def to_text(graph: Graph, locations: bool = False) -> tuple[str, dict[str, Array]]:
+    """The text of a graph and the arrays it refers to, by SHA-256 of their bytes, as a pair. Deterministic.
+
+    `from_text(*to_text(graph))` is a graph of equal text.
+    """
+    checked_graph("to_text", graph)
+    arrays: dict[str, Array] = {}
+
+    def array_text(array: Array) -> str:
+        if array.nbytes <= INLINE_BYTES:
+            return f'hex"{array.tobytes().hex()}"'
+        digest = str(array_digest(array).hexdigest())
+        arrays[digest] = array
+        return f'sha256"{digest}"'
+
+    header = (json.dumps(text) for text in (graph.name, graph.rules.name, graph.policy))
+    lines = ["graph {} semantics {} policy {}".format(*header)]
+    if graph.rules.name not in PRESETS or rules(graph.rules.name) != graph.rules:
+        lines[0] += f" rules {json.dumps(json.dumps(graph.rules.definition.to_dict()))}"
+    implicit = {entry.symbol.id: entry.op for entry in graph.casts()}
+    for symbol in graph.symbols:
+        line = f"  {_statement(symbol, array_text)}"
+        if symbol.weak is not None:
+            line += f" weak {symbol.weak}"
+        if symbol.id in implicit:
+            line += f" implicit {json.dumps(implicit[symbol.id])}"
+        if locations:
+            file, number, function = symbol.location
+            line += f" at {json.dumps(file)} {number} {json.dumps(function)}"
+        if symbol.op.name == "constant" and symbol.attrs["value"].size == 1:
+            line += f"  # {symbol.attrs['value'].reshape(())[()]}"
+        lines.append(line)
+    for check in graph.checks:
+        lines.append(f"  check {shape_list((check.lhs, check.rhs))} {json.dumps(check.message)}")
+    for name, symbol in zip(graph.output_names, graph.outputs, strict=True):
+        lines.append(f"  output %{symbol.id} {json.dumps(name)}")
+    return "\n".join(lines) + "\n", arrays
+
+
+def _statement(symbol: Symbol, array_text: ArrayText) -> str:
+    operands = f"({', '.join(f'%{operand.id}' for operand in symbol.inputs)})" if symbol.inputs else ""
+    attributes = attributes_text(symbol.attrs, array_text)
+    return (
+        f"%{symbol.id} = {symbol.op.name}{operands}{attributes} : {symbol.dtype} {shape_list(symbol.shape)}"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ canonical key
+
+
+def canonical_key(graph: Graph) -> str:
+    """SHA-256 of what a graph computes, whatever its parts are called: live symbols are renumbered in order, dims in order of
+    appearance in the inputs, names and locations are left out, arrays enter by their bytes."""
+    live = {symbol.id for symbol in graph.outputs}
+    for symbol in reversed(graph.symbols):
+        if symbol.id in live:
+            live.update(operand.id for operand in symbol.inputs)
+    live.update(symbol.id for symbol in graph.inputs)
+    renamed: dict[str, Extent] = {
+        name: Dim(f"d{position}") for position, name in enumerate(_dims_in_order(graph))
+    }
+    numbers: dict[int, int] = {}
+    digest = hashlib.sha256(b"joinery graph 1\n")
+
+    def array_text(array: Array) -> str:
+        return str(array_digest(array).hexdigest())
+
+    def rename(value: Any) -> Any:
+        if isinstance(value, Dim):
+            return value.substitute(renamed)
+        return tuple([rename(entry) for entry in value]) if isinstance(value, tuple) else value
+
+    ordered = [*graph.inputs, *[symbol for symbol in graph.symbols if symbol.op.name != "input"]]
+    for symbol in ordered:
+        if symbol.id not in live:
+            continue
+        numbers[symbol.id] = len(numbers)
+        operands = ",".join(str(numbers[operand.id]) for operand in symbol.inputs)
+        attrs = {name: rename(value) for name, value in symbol.attrs.items() if name != "name"}
+        op = "constant" if symbol.op.name == "weight" else symbol.op.name
+        text = f"{op}({operands}){attributes_text(attrs, array_text)}:{symbol.dtype}{shape_list(rename(symbol.shape))}\n"
+        digest.update(text.encode())
+    for check in graph.checks:
+        digest.update(f"check {shape_list((rename(check.lhs), rename(check.rhs)))}\n".encode())
+    digest.update(f"outputs {[numbers[symbol.id] for symbol in graph.outputs]}\n".encode())
+    return digest.hexdigest()
+
+
+def _dims_in_order(graph: Graph) -> tuple[str, ...]:
+    """Named dims by first appearance; within one extent by the input axes where they appear alone, then by name."""
+    names: dict[str, None] = {}
+    for plain in (True, False):
+        for symbol in graph.inputs:
+            for extent in symbol.shape:
+                if isinstance(extent, Dim) and (extent.name is not None) == plain:
+                    names.update(dict.fromkeys(sorted(extent.symbols())))
+    return tuple(names)

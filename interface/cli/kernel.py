@@ -1,0 +1,246 @@
+"""Commands about block kernels: `joinery compile FILE.ttir` and `joinery run FILE.ttir --grid X,Y,Z ARGUMENT …`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...lowering.numerics import NUMERICS
+from ...promotion import DType, UserError
+from .text import WIDTH, wrapped
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..kernel import Kernel
+
+SUFFIXES = (".ttir", ".mlir")
+_FILLS = ("zeros", "ones", "arange")
+_MAX_BYTES = 1 << 34
+_ARGUMENT = (
+    "of a kernel, one per parameter and in their order: a number, a .npy file, "
+    f"or {'/'.join(_FILLS)}:DTYPE:SHAPE, as in zeros:float32:64x32"
+)
+
+Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+
+
+def is_kernel(path: str) -> bool:
+    """Whether the file is a kernel's text, by its name."""
+    return path.endswith(SUFFIXES)
+
+
+def is_number(text: str) -> bool:
+    """Whether an argument is a number: -1e-3 and -inf look like options to argparse."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def add_compile(add: Add) -> None:
+    """The command `compile`."""
+    parser = add("compile", _compile, "show what becomes of a block kernel")
+    parser.add_argument("kernel", metavar="FILE", help="text in the tt dialect, .ttir or .mlir")
+    parser.add_argument(
+        "--emit", choices=("ttir", "llvm", "asm", "ptx"), default="asm", help="what to show (default: asm)"
+    )
+    parser.add_argument(
+        "--name", dest="function", metavar="F", help="which function, when there are several public ones"
+    )
+    parser.add_argument("--target", default="host", help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
+    parser.add_argument("--after", metavar="PASS", help="with --emit ttir: the text after this pass")
+    add_numerics(parser)
+    parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal")
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What `run` takes for kernels only."""
+    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help=_ARGUMENT)
+    parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="of a kernel: how many programs along each axis")
+    parser.add_argument(
+        "--name", dest="function", metavar="F", help="of a kernel: which of several public functions"
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="of a kernel: write changed arrays back to their files"
+    )
+    add_numerics(parser, "of a kernel: ")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--sanitize", action="store_true", help="of a kernel: check every access, undefined values, races"
+    )
+    how.add_argument("--interpret", action="store_true", help="of a kernel: run by the NumPy interpreter")
+
+
+def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
+    parser.add_argument(
+        "--numerics", choices=NUMERICS, default=None,
+        help=f"{more}strict, or fast: approximations and fused multiply-adds are allowed (default: strict)",
+    )  # fmt: skip
+
+
+def _kernel(path: str, function: str | None, numerics: str | None) -> Kernel:
+    from ..kernel import from_ttir
+
+    if not is_kernel(path):
+        raise UserError(f"{path}: expected the text of a kernel, a file that ends in {' or '.join(SUFFIXES)}")
+    return from_ttir(Path(path), function, numerics=numerics or NUMERICS[0])
+
+
+def _compile(options: argparse.Namespace) -> int:
+    kernel = _kernel(options.kernel, options.function, options.numerics)
+    if options.after is not None and options.emit != "ttir":
+        raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
+    if options.emit == "ttir":
+        text = kernel.ttir if options.after is None else kernel.ttir_after(options.after)
+    elif options.emit == "ptx":
+        text = kernel.ptx() if options.target == "host" else kernel.ptx(options.target)
+    else:
+        text = (kernel.llvm_ir if options.emit == "llvm" else kernel.asm)(options.target)
+    if options.output is None:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        return 0
+    try:
+        Path(options.output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{options.output} cannot be written: {error.strerror or error}") from error
+    return 0
+
+
+def run_kernel(options: argparse.Namespace, read: Callable[[str], np.ndarray[Any, Any]]) -> int:
+    """`joinery run` of a kernel. `read` loads a .npy file."""
+    import numpy as np
+
+    if options.inputs or options.trusted:
+        raise UserError(
+            "--input and --trusted are for saved models; a kernel's arguments follow its file, in their order"
+        )
+    kernel = _kernel(options.model, options.function, options.numerics)
+    if options.grid is None:
+        raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
+    grid = _grid(options.grid)
+    parameters = kernel.parameters
+    if len(options.arguments) != len(parameters):
+        names = ", ".join(f"{each.name}: {each.type}" for each in parameters) or "none"
+        raise UserError(
+            f"@{kernel.name} takes {len(parameters)} arguments ({names}), got {len(options.arguments)}"
+        )
+    values = [_argument(text, read) for text in options.arguments]
+    arrays = {
+        p.name: value for p, value in zip(parameters, values, strict=True) if isinstance(value, np.ndarray)
+    }
+    outputs = dict(options.outputs)
+    if len(outputs) != len(options.outputs):
+        raise UserError("an output is given twice; fix: one --output NAME=FILE for each")
+    for name in outputs:
+        if name not in arrays:
+            raise UserError(
+                f"@{kernel.name} has no array parameter {name!r}; arrays: {', '.join(arrays) or 'none'}"
+            )
+    before = {name: array.tobytes() for name, array in arrays.items()}
+    status = _execute(kernel, options, grid, values)
+    changed = [name for name, array in arrays.items() if array.tobytes() != before[name]]
+    files = {
+        p.name: text for p, text in zip(parameters, options.arguments, strict=True) if text.endswith(".npy")
+    }
+    if options.in_place:
+        outputs |= {name: files[name] for name in changed if name in files and name not in outputs}
+    for name, path in outputs.items():
+        _save(path, arrays[name])
+        print(f"{name}: {arrays[name].dtype}{list(arrays[name].shape)} -> {path}")
+    if not outputs:
+        for name in changed:
+            print(f"{name}: {arrays[name].dtype}{list(arrays[name].shape)}")
+            print(np.array2string(arrays[name], max_line_width=WIDTH, threshold=64))
+    return status
+
+
+def _execute(
+    kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any]
+) -> int:
+    """Runs the kernel the way the options say; 2 where the sanitizer found something."""
+    device = options.device if options.device not in (None, "auto") else "cpu"
+    if device != "cpu" or options.target is not None:
+        if options.interpret:
+            raise UserError("--interpret takes neither --device nor --target: it runs on nothing but NumPy")
+        kernel.launch(grid, *values, device=device, target=options.target, sanitize=options.sanitize)
+        return 0
+    if options.interpret:
+        kernel.interpret(grid, *values)
+        return 0
+    if not options.sanitize:
+        kernel.launch(grid, *values, threads=options.threads)
+        return 0
+    report = kernel.sanitize(grid, *values)
+    print(wrapped(f"sanitizer: {report}"), file=sys.stderr if report.findings else sys.stdout)
+    return 2 if report.findings else 0
+
+
+def _grid(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(f"--grid {text!r}: expected one to three numbers of programs, as in 4,2,1") from None
+
+
+def _argument(text: str, read: Callable[[str], np.ndarray[Any, Any]]) -> Any:
+    """A number, the array of a .npy file, or a new array."""
+    import numpy as np
+
+    if text.endswith(".npy"):
+        return np.ascontiguousarray(read(text))
+    if text.partition(":")[0] in _FILLS:
+        return _new_array(text)
+    if text in ("true", "false"):
+        return text == "true"
+    for convert in (lambda digits: int(digits, 0), float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    raise UserError(f"argument {text!r}: expected a number, a .npy file, or {'/'.join(_FILLS)}:DTYPE:SHAPE")
+
+
+def _new_array(text: str) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    fill, _, rest = text.partition(":")
+    name, _, extents = rest.partition(":")
+    try:
+        shape = tuple(int(extent) for extent in extents.split("x"))
+    except ValueError:
+        raise UserError(
+            f"argument {text!r}: expected {fill}:DTYPE:SHAPE, as in {fill}:float32:64x32"
+        ) from None
+    dtype = DType(name).numpy
+    count = 1
+    for extent in shape:
+        count *= extent
+        if extent < 0 or count * dtype.itemsize > _MAX_BYTES:
+            raise UserError(
+                f"argument {text!r}: an array has at most {_MAX_BYTES} bytes, and no negative extent"
+            )
+    if fill == "arange":
+        return np.arange(count).astype(dtype).reshape(shape)
+    return np.zeros(shape, dtype) if fill == "zeros" else np.ones(shape, dtype)
+
+
+def _save(path: str, array: np.ndarray[Any, Any]) -> None:
+    """Written beside and moved, so that a file that was read is replaced whole or not at all."""
+    import numpy as np
+
+    beside = f"{path}.part"
+    try:
+        with open(beside, "wb") as file:  # a file object: numpy.save would add .npy to a path
+            np.save(file, array, allow_pickle=False)
+        os.replace(beside, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+__all__ = ["SUFFIXES", "add_compile", "add_run_options", "is_kernel", "is_number", "run_kernel"]

@@ -1,0 +1,293 @@
+"""`joinery.compile` and `joinery.load`: where graph, lowering and runtime meet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..graph.graph import Graph
+from ..graph.reference.budget import Budget
+from ..graph.text.parsing import from_text
+from ..graph.text.printing import to_text
+from ..lowering.artifact import CompiledGraph, ConstantSpec
+from ..lowering.block_texts import BlockTexts
+from ..lowering.keys import compile_key, constant_labels
+from ..lowering.llvm.compile import host_target
+from ..lowering.llvm.nvptx.targets import GpuTarget, gpu_target
+from ..lowering.numerics import checked_numerics
+from ..lowering.target import HostTarget
+from ..promotion.dtype import DType
+from ..promotion.errors import InternalError, UserError
+from ..promotion.float_modes import default_modes
+from ..runtime.cuda.current import why_unavailable
+from ..runtime.device import Device
+from ..runtime.host.device import HostDevice
+from ..runtime.host.memory import address, aligned_copy, is_aligned
+from ..runtime.model.model import Model
+from ..runtime.storage import artifact_file
+from ..runtime.storage.artifact_file import StoredWeight
+from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
+from ..runtime.storage.weight_packing import pack
+
+if TYPE_CHECKING:
+    from ..lowering.state import OwnStages
+
+Array = np.ndarray[Any, Any]
+Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
+
+DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
+SIMULATED_TARGET = "sm_80"
+Target = HostTarget | GpuTarget
+
+
+def compile(  # noqa: A001 - the public name
+    graph: Graph,
+    device: str = "auto",
+    *,
+    target: str | None = None,
+    threads: int | None = None,
+    numerics: str = "strict",
+    cache: CacheOption = True,
+) -> Model:
+    """Compile a finished graph.
+
+    Args:
+        graph: a graph whose `output` has been called.
+        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none; "ptxsim" interprets the
+            PTX that a GPU would run, and checks every access (slow: for tests).
+        target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
+            "ptxsim".
+        threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
+        numerics: "strict": every operation rounds to its dtype as IEEE 754 says, and elementary functions of float32 are
+            within 2 ulp. "fast": products may be fused with sums, and elementary functions, quotients and square roots of
+            float32 approximated, within the bounds of docs/design/011-numerics.md; results that would be denormal may be 0.
+            Infinities, NaN and signed zeros stay what they are, and nothing is reassociated. "reproducible": as "strict", and
+            sums, matrix products and functions have the same bits on every device, with any number of threads; slower.
+        cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
+            instead of compiling; a path or a `CompileCache` names the directory.
+
+    Raises `UserError` for an unfinished graph, an unknown device or `numerics`, or a missed "must-hit"; `UnsupportedError`
+    for a graph that cannot be compiled; `DeviceError` for a GPU that is not there.
+    """
+    if not isinstance(graph, Graph):
+        raise UserError(
+            f"compile: expected a Graph, got {type(graph).__name__}; fix: pass the graph, not its result"
+        )
+    if not graph.finished:
+        raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
+    numerics = checked_numerics(numerics, "compile")
+    device, resolved = _resolve(device, target, "compile")
+    store = cache_of(cache)
+    compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
+    constants = _constants(graph, compiled, {})
+
+    def archive() -> Archive:
+        text, by_digest = to_text(graph)
+        by_label = {label: identity for identity, label in constant_labels(graph).items()}
+        stored = {
+            by_label[spec.name]: (spec.layout, array)
+            for spec, array in zip(compiled.constants, constants, strict=True)
+        }
+        weights = []
+        for digest, array in by_digest.items():
+            layout, kept = stored.get(id(array), ("plain", array))
+            weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
+        return compiled, text, weights
+
+    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
+
+
+def _model(
+    compiled: CompiledGraph,
+    constants: Sequence[Array],
+    threads: int | None,
+    device: Device,
+    archive: Callable[[], Archive],
+) -> Model:
+    return Model(compiled, constants, "", threads, archive=archive, device=device)
+
+
+def _constants(
+    graph: Graph, compiled: CompiledGraph, ready: Mapping[tuple[int, tuple[int, ...], str], Array]
+) -> list[Array]:
+    """The arrays the kernels read. `ready`: those that lie in memory as they are read, by address and shape of the
+    plain array and layout."""
+    labels = constant_labels(graph)
+    arrays = {labels[id(array)]: array for array in _arrays(graph)}
+    constants = []
+    for spec in compiled.constants:
+        array = arrays[spec.name]
+        at_hand = ready.get((address(array), array.shape, spec.layout))
+        constants.append(_stored(spec, array) if at_hand is None else at_hand)
+    return constants
+
+
+def _dtype_name(array: Array) -> str:
+    return DType.from_numpy(array.dtype).name
+
+
+def _resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
+    """The device, and what code is generated for it."""
+    if device == "auto":
+        device = "cpu" if why_unavailable() is not None else "cuda"
+    if isinstance(device, str) and device.partition(":")[0] == "cuda":
+        from ..runtime.cuda.device import cuda_device
+
+        gpu = cuda_device(device)
+        found = gpu_target(gpu.target if target is None else target)
+        return device, replace(found, processors=gpu.processors)
+    if device == "ptxsim":
+        return device, gpu_target(SIMULATED_TARGET if target is None else target)
+    if device != "cpu":
+        raise UserError(
+            f"{what}: unknown device {device!r}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'"
+        )
+    if target is not None:
+        raise UserError(f"{what}: target {target!r} is for GPUs; fix: device='ptxsim', or no target")
+    return device, host_target()
+
+
+def _device(device: str, target: Target, store: CompileCache | None) -> Device:
+    if isinstance(target, HostTarget):
+        return HostDevice(store)
+    from ..runtime.model.gpu_model import GpuPlace  # GPUs and the simulator load only when they are asked for
+
+    if device == "ptxsim":
+        from ..runtime.ptxsim.device import SimulatedGpu
+
+        return GpuPlace(SimulatedGpu(target.name), store)
+    from ..runtime.cuda.arrays import CudaArrays
+    from ..runtime.cuda.device import cuda_device
+
+    gpu = cuda_device(device)
+    return GpuPlace(gpu, store, CudaArrays(gpu))
+
+
+def _arrays(graph: Graph) -> list[Array]:
+    return [symbol.attrs["value"] for symbol in graph.symbols if symbol.op.name in ("constant", "weight")]
+
+
+def _compiled(
+    graph: Graph,
+    target: Target,
+    numerics: str,
+    cache: CacheOption,
+    store: CompileCache | None,
+    labels: Mapping[int, str],
+) -> CompiledGraph:
+    key = compile_key(graph, target, numerics)
+
+    def texts() -> dict[str, str]:
+        from ..lowering.pipeline import block_texts
+
+        with default_modes():
+            return block_texts(graph, target, _own_stages(target), numerics)
+
+    found = store.get(key) if store is not None else None
+    if found is not None:
+        return replace(found, name=graph.name, ttir=BlockTexts(texts))  # equal graphs of other names share an entry
+    if cache == "must-hit":
+        raise UserError(
+            f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True "
+            "on this machine with these versions, or drop cache='must-hit'"
+        )
+    from ..lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
+
+    own = _own_stages(target)
+    with default_modes():  # whoever finds the code in the cache means the same constants
+        state = lower_graph(graph, target, own, numerics=numerics)
+    assert state.expanded is not None
+    names: dict[int, str] = {}
+    for symbol in state.expanded.symbols:
+        if symbol.op.name in ("constant", "weight"):
+            names[symbol.id] = labels.get(id(state.wide.get(symbol.id, symbol.attrs["value"])), "")
+    with default_modes():
+        compiled = finish(state, own, key, names)
+    if any(not spec.name for spec in compiled.constants):
+        raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
+    if store is not None:
+        store.put(key, compiled)
+    return replace(compiled, ttir=BlockTexts(texts))
+
+
+def _own_stages(target: Target) -> OwnStages:
+    if isinstance(target, HostTarget):
+        from ..lowering.host_stages import HOST
+
+        return HOST
+    from ..lowering.gpu_stages import GPU
+
+    return GPU
+
+
+def _stored(spec: ConstantSpec, array: Array) -> Array:
+    """A constant as the kernels read it: in its layout, contiguous, on a 64-byte boundary."""
+    stored = np.ascontiguousarray(pack(array, spec.layout))
+    return stored if is_aligned(stored) else aligned_copy(stored)
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: str = "auto",
+    *,
+    target: str | None = None,
+    threads: int | None = None,
+    trusted: bool = False,
+    budget: Budget | None = None,
+    cache: CacheOption = True,
+) -> Model:
+    """Open a model that `Model.save` wrote.
+
+    Devices and targets are those of `compile`, `numerics` is that of the saved model. The file is read as a whole and checked;
+    what becomes of it afterwards makes no difference. No code in it runs unless `trusted` is True, which is for files you wrote
+    yourself; otherwise the graph is compiled anew, through the cache.
+
+    budget: what a run of a file that is not trusted may need, by default `Budget()`; the rest is refused, when the file is read
+    or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget unless one is given.
+
+    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget.
+    """
+    if budget is not None and not isinstance(budget, Budget):
+        raise UserError(f"load: budget is {budget!r:.60}; fix: budget=joinery.Budget(bytes=2**40)")
+    device, resolved = _resolve(device, target, "load")
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(
+            f"load: expected a path, got {type(path).__name__}; fix: joinery.load('model.joinery')"
+        )
+    opened = artifact_file.load(path, trusted=trusted, target=resolved.key)
+    entries = opened.manifest.weights
+    plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
+    try:
+        graph = from_text(opened.graph_text, plain, (None if trusted else Budget()) if budget is None else budget)
+    except UserError as error:
+        raise UserError(f"artifact {os.fspath(path)}: {error}") from error
+    compiled, store = opened.compiled, cache_of(cache)
+    if compiled is None or budget is not None:  # the code in a file knows of no budget
+        numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
+        compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
+    places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
+    ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
+    constants = _constants(graph, compiled, ready)
+
+    limited = bool(graph.limits)
+
+    # What `save` needs is in the file already, so the graph and the unpacked copies of its weights are not kept. A budget
+    # belongs to who loads a file, not to the file.
+    def archive() -> Archive:
+        code = compiled
+        if limited:
+            again = from_text(opened.graph_text, {entry.name: opened.plain_weight(entry.name) for entry in entries}, None)
+            code = _compiled(again, resolved, code.numerics, cache, store, constant_labels(again))
+        return code, opened.graph_text, [
+            StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
+            for entry in entries
+        ]
+
+    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
+
+
+__all__: Sequence[str] = ["compile", "load"]

@@ -1,0 +1,297 @@
+"""Launches of block kernels on CUDA devices: arguments to words, arrays of the host there and back, what the kernel reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..lowering.artifact import TensorMap, TensorSizes
+from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS
+from ..lowering.tt import types
+from ..lowering.tt.analysis.aliasing import ANYWHERE, Places, overlap
+from ..lowering.tt.arguments import Parameter
+from ..lowering.tt.dialect.descriptor_types import TensorDescType
+from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
+from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
+from ..runtime.cuda.buffers import Buffer, buffer_of
+from ..runtime.cuda.device import CudaDevice, CudaMemory
+from ..runtime.cuda.driver import ASSERT
+from ..runtime.cuda.tensor_maps import FIRST_CAPABILITY
+from ..runtime.gpu import ALIGNMENT, word_of
+from .gpu_code import GpuKernels
+from .gpu_descriptors import DescribedTensor, root_address, widths
+from .tensor_arguments import on_device
+
+Array = NDArray[Any]
+
+FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
+"""Capability, bytes. NVIDIA's release notes of driver 595.71: from 10.0 on, maps of tensors that are not dense, in allocations
+below this size, may be wrong. Such tensors get none here."""
+
+
+MOST_KEPT = 64
+"""Tensor maps that are kept of one buffer or descriptor."""
+
+
+@dataclass(slots=True)
+class _Range:
+    """Arrays of the host whose bytes overlap: they share memory on the device too."""
+
+    low: int
+    high: int
+    skew: int
+    memory: CudaMemory | None = None
+
+    def address(self, place: int) -> int:
+        assert self.memory is not None
+        return self.memory.address + self.skew + place - self.low
+
+
+@dataclass(slots=True)
+class _Arguments:
+    """What the arguments come to: words that are known, and arrays of the host that get addresses yet."""
+
+    device: CudaDevice
+    written: Places
+    words: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # positions of integers and addresses
+    arrays: list[tuple[int, Array, bool]] = field(default_factory=list)  # position, array, whether it may be written
+    tables: list[tuple[int, list[Array | Buffer]]] = field(default_factory=list)
+    maps: dict[int, dict[object, int]] = field(default_factory=dict)
+    """Position of an address → the tensor maps made of what lies there, where these live as long as that."""
+    has_foreign: bool = False
+
+    def add_quickly(self, size: int, arg: Any) -> bool:
+        """Add the usual: a buffer that needs no second look, a number that fits (`Kernel._sizes`). False: nothing was added."""
+        if size > 0:
+            if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
+                return False
+            self.maps[len(self.words)] = arg.maps
+            self._integer(arg.address)
+            return True
+        if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
+            self._integer(arg)
+            return True
+        return False
+
+    def add(self, parameter: Parameter, arg: Any) -> None:
+        if isinstance(parameter.type, TensorDescType):
+            described = parameter.descriptor(arg)
+            buffer = on_device(described.tensor, described.source, parameter)
+            if buffer is None:
+                self._array(parameter, described.array)
+            else:
+                self.maps[len(self.words)] = described.maps
+                self._buffer(parameter, buffer, buffer.itemsize)
+            for number in (*described.shape, *described.strides, int(described.padding == "nan")):
+                self._integer(number)
+        elif isinstance(arg, TensorDescriptor):
+            raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
+        elif isinstance(arg, PointerTable) and parameter.is_table:
+            entries: list[Array | Buffer] = []
+            for tensor, source in zip(arg.tensors, arg.sources, strict=True):
+                buffer = on_device(tensor, source, parameter)
+                if isinstance(tensor, np.ndarray):
+                    self._check(parameter, tensor.flags.writeable, ANYWHERE, "the array")
+                    self.arrays.append((-1, tensor, self._may_write(ANYWHERE)))
+                    entries.append(tensor)
+                else:
+                    assert buffer is not None
+                    self._place(parameter, buffer, ANYWHERE)
+                    entries.append(buffer)
+            self.tables.append((len(self.words), entries))
+            self._integer(0)
+        elif parameter.is_pointer:
+            buffer = buffer_of(arg)
+            if buffer is None:
+                self._array(parameter, parameter.array(arg))
+            else:
+                assert isinstance(parameter.type, types.PointerType)
+                self.maps[len(self.words)] = buffer.maps
+                self._buffer(parameter, buffer, max(1, types.bit_width(parameter.type.pointee) // 8))
+        else:
+            value = parameter.scalar(arg)
+            if value.dtype.kind in "iu":
+                self._integer(int(value))
+            else:
+                self.words.append(word_of(value))
+
+    def _integer(self, number: int) -> None:
+        self.numbers.append(len(self.words))
+        self.words.append(number)
+
+    def _array(self, parameter: Parameter, array: Array) -> None:
+        place = len(self.words)
+        self._check(parameter, array.flags.writeable, place, "the array")
+        self.arrays.append((place, array, self._may_write(place)))
+        self._integer(0)
+
+    def _buffer(self, parameter: Parameter, buffer: Buffer, size: int) -> None:
+        """size: of the elements that the parameter points to."""
+        if buffer.dtype.itemsize != size:
+            raise UserError(
+                f"{parameter.what}: the buffer has dtype {buffer.dtype} of {buffer.dtype.itemsize} bytes, expected elements of "
+                f"{size}"
+            )
+        self._place(parameter, buffer, len(self.words))
+        self._integer(buffer.address)
+
+    def _place(self, parameter: Parameter, buffer: Buffer, place: int) -> None:
+        if buffer.cuda is not self.device:
+            raise UserError(
+                f"{parameter.what}: {buffer!r} does not lie on {self.device.name}, where the kernel runs; fix: "
+                f"device={buffer.device!r}, or a copy there"
+            )
+        self._check(parameter, not buffer.is_read_only, place, "the buffer")
+        self.has_foreign = self.has_foreign or buffer.is_foreign
+
+    def _may_write(self, place: int) -> bool:
+        return overlap(frozenset({place}), self.written)
+
+    def _check(self, parameter: Parameter, is_writeable: bool, place: int, what: str) -> None:
+        if not is_writeable and self._may_write(place):
+            raise UserError(f"{parameter.what}: {what} is read-only; pass a copy, or make it writeable")
+
+    # -- memory
+
+    def ranges(self) -> list[_Range]:
+        """Overlapping arrays together. Addresses keep their distance from the start of the array they are views of."""
+        found: list[_Range] = []
+        for array in sorted((array for _, array, _ in self.arrays if array.nbytes), key=address_of):
+            low = address_of(array)
+            if found and low < found[-1].high:
+                found[-1].high = max(found[-1].high, low + array.nbytes)
+            else:
+                found.append(_Range(low, low + array.nbytes, (low - root_address(array)) % ALIGNMENT))
+        return found
+
+
+def launch_on_cuda(
+    kernels: GpuKernels,
+    device: CudaDevice,
+    grid: tuple[int, int, int],
+    supplied: Sequence[tuple[Parameter, Any]],
+    sizes: Sequence[int],
+    written: Places,
+    warps: int = DEFAULT_WARPS,
+) -> None:
+    """Run all programs of the grid on a device.
+
+    Arrays of the host are copied there, and back if the kernel may write them; then, or where other libraries share memory, or
+    the kernel prints or asserts, this waits for the kernel. Otherwise it returns at once. `sizes`: of the parameters, as
+    `_Arguments.add_quickly` takes them.
+    """
+    arguments = _Arguments(device, written)
+    may_fit = kernels.may_fit(device.capability >= FIRST_CAPABILITY)
+    if may_fit:
+        supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
+    for (parameter, arg), size in zip(supplied, sizes, strict=True):
+        if not arguments.add_quickly(size, arg):
+            arguments.add(parameter, arg)
+    if 0 in grid:
+        return
+    described = _described(device, kernels, supplied, arguments.words) if may_fit else {}
+    ranges = arguments.ranges()
+    made: list[CudaMemory] = []
+    try:
+        for each in ranges:
+            each.memory = device.allocate(each.skew + each.high - each.low)
+            made.append(each.memory)
+        for place, array, _ in arguments.arrays:
+            if array.nbytes:
+                own = _range_of(ranges, array)
+                assert own.memory is not None
+                device.upload(own.memory, own.skew + address_of(array) - own.low, array)
+                if place >= 0:
+                    arguments.words[place] = own.address(address_of(array))
+        for place, entries in arguments.tables:
+            addresses = np.array([_address(ranges, each) for each in entries], np.int64)
+            memory = device.allocate(addresses.nbytes)
+            made.append(memory)
+            device.upload(memory, 0, addresses)
+            arguments.words[place] = memory.address
+        _run(kernels, device, grid, arguments, ranges, described, warps)
+    finally:
+        for memory in made:
+            memory.free()
+
+
+def _run(
+    kernels: GpuKernels,
+    device: CudaDevice,
+    grid: tuple[int, int, int],
+    arguments: _Arguments,
+    ranges: list[_Range],
+    described: dict[int, DescribedTensor],
+    warps: int,
+) -> None:
+    """`described`: what fits a tensor map, by the descriptor's number."""
+    words = arguments.words
+    code = kernels.code(device.target, warps, widths(arguments.numbers, words), tuple(described), (grid, words))
+    loaded = kernels.loaded(device, code)
+    words += [
+        _map(device, facts, words[facts.parameter], described[number].sizes, arguments.maps.get(facts.parameter))
+        for facts, number in zip(loaded.code.tensor_maps, code.described, strict=True)
+    ]
+    try:
+        device.launch(loaded, grid, words)
+        for _, array, is_written in arguments.arrays:
+            if is_written and array.nbytes and array.flags.writeable:
+                own = _range_of(ranges, array)
+                assert own.memory is not None
+                device.download(own.memory, own.skew + address_of(array) - own.low, array)
+        if arguments.arrays or arguments.has_foreign or code.reports:
+            device.synchronize()
+    except DeviceError as error:
+        assertions = list(dict.fromkeys(each.message for each in code.lowered.assertions.values()))
+        if error.code != ASSERT or not assertions:
+            raise
+        message = assertions[0] if len(assertions) == 1 else ""
+        which = f": {message}" if message else f"; it has {len(assertions)}: {'; '.join(assertions)}"
+        text = f"an assertion of @{code.lowered.name} fails in a launch on grid {grid}{which}. {error}"
+        raise KernelAssertionError(text, message) from error
+
+
+def _buffer_or(arg: Any) -> Any:
+    """The buffer that another library's array on a device comes to; other arguments as they are."""
+    if isinstance(arg, np.ndarray | PointerTable | TensorDescriptor):
+        return arg
+    buffer = buffer_of(arg)
+    return arg if buffer is None else buffer
+
+
+def _described(
+    device: CudaDevice, kernels: GpuKernels, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
+) -> dict[int, DescribedTensor]:
+    found = kernels.fitting(supplied, words, device.capability >= FIRST_CAPABILITY)
+    if device.capability >= FIRST_WITH_SMALL_MAPS:
+        found = {number: each for number, each in found.items() if each.is_dense or each.array.nbytes >= SMALL}
+    return found
+
+
+def _map(device: CudaDevice, facts: TensorMap, address: int, sizes: TensorSizes, kept: dict[object, int] | None) -> int:
+    """The word of a tensor map. kept: those made of what it describes, which stays where it is."""
+    key = (facts.element, facts.box, facts.swizzle, address, sizes)
+    found = None if kept is None else kept.get(key)
+    if found is None:
+        found = device.tensor_map(facts, address, sizes.extents, sizes.strides, sizes.pads_with_nan)
+        if kept is not None:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            kept[key] = found
+    return found
+
+
+def _address(ranges: list[_Range], array: Array | Buffer) -> int:
+    if isinstance(array, Buffer):
+        return array.address
+    return _range_of(ranges, array).address(address_of(array)) if array.nbytes else 0
+
+
+def _range_of(ranges: list[_Range], array: Array) -> _Range:
+    low = address_of(array)
+    return next(each for each in ranges if each.low <= low < each.high)

@@ -1,0 +1,65 @@
+"""The library functions of kernels on GPUs: which of them a libdevice on this machine supplies."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from ..lowering.libdevice.signatures import SIGNATURES
+from ..lowering.llvm.nvptx.libdevice import Libdevice, TextStore
+from ..lowering.llvm.nvptx.targets import GpuTarget
+from ..lowering.tt.dialect.external import ExternElementwiseOp
+from ..lowering.tt.dialect.functions import FuncOp
+from ..promotion.errors import UnsupportedError, UserError
+from ..runtime.toolchain.libdevice import NONE, VARIABLE, find_libdevice
+
+MAX_BYTES = 1 << 26
+"""Of a file that is read; the library has half a megabyte."""
+
+
+def current_libdevice() -> Libdevice | None:
+    """The libdevice that code is made with now; None for none. Raises `UserError` where the variable names no file, or the file
+    cannot be read."""
+    found = find_libdevice()
+    if found is None:
+        return None
+    try:
+        status = os.stat(found.path)
+        if status.st_size > MAX_BYTES:
+            raise UserError(f"{found.path} is no libdevice: {status.st_size} bytes; fix: {VARIABLE}={NONE}, or another path")
+        return _opened(found.path, status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        raise UserError(
+            f"{found.path} cannot be read: {error.strerror or error}; fix: {VARIABLE}={NONE}, or another path"
+        ) from None
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(path: Path, changed: int, size: int) -> Libdevice:
+    """A file that changes is another one."""
+    return Libdevice(path.read_bytes(), str(path))
+
+
+def linked_functions(
+    symbols: Sequence[str], library: Libdevice | None, target: GpuTarget, store: TextStore | None
+) -> dict[str, str]:
+    """Symbol → LLVM IR, for the functions that the library has."""
+    if library is None:
+        return {}
+    found = {symbol: library.function(symbol, target, store) for symbol in symbols}
+    return {symbol: text for symbol, text in found.items() if text is not None}
+
+
+def check_calls(function: FuncOp, linked: Collection[str], library: Libdevice | None) -> None:
+    """Raises `UnsupportedError` where a function after the passes calls what only libdevice has on a GPU: `CALLS`, which
+    expansions leave on float64."""
+    for op in function.walk():
+        if isinstance(op, ExternElementwiseOp) and op.symbol.data not in linked:
+            lacking = "none was found" if library is None else f"{library.name} lacks it"
+            raise UnsupportedError(
+                f"@{function.sym_name.data}: {SIGNATURES[op.symbol.data].function} ({op.symbol.data}) on a GPU is NVIDIA's "
+                f"libdevice's, and {lacking}; fix: install the CUDA toolkit or the package nvidia-nvvm, or set {VARIABLE} "
+                "to the path of libdevice.10.bc; or device='cpu'"
+            )

@@ -1,0 +1,248 @@
+"""PTX of block kernels, and launches of it in the simulator."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..lowering.artifact import KernelCode, TensorMap
+from ..lowering.gpu_stages import kernel_code
+from ..lowering.llvm.compile_ptx import compile_ptx
+from ..lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
+from ..lowering.llvm.nvptx.known_non_negative import Dividends
+from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
+from ..lowering.tt.analysis.aliasing import Places
+from ..lowering.tt.arguments import Parameter
+from ..lowering.tt.dialect.descriptor_types import TensorDescType
+from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.host_values import PointerTable, TensorDescriptor
+from ..lowering.tt.interpret.effects import assertion_error
+from ..lowering.tt.transforms.hoistable_descriptors import MadeDescriptor
+from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError
+from ..runtime.gpu import GpuDevice, LoadedKernel
+from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
+from ..runtime.ptxsim.checks.findings import Finding as PtxFinding
+from ..runtime.ptxsim.checks.findings import PtxCheckError
+from ..runtime.ptxsim.core.arguments import PointerTable as DeviceTable
+from ..runtime.ptxsim.launch import Module, Result
+from ..runtime.storage.cache import CompileCache
+from .device_library import check_calls, current_libdevice, linked_functions
+from .gpu_descriptors import DescribedTensor, Descriptors, width_of
+
+WARPS = (1, 2, 4, 8, 16, 32)
+
+_Passes = tuple[tuple[int, ...], tuple[int, ...], str, str]
+_Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuCode:
+    """A lowered kernel and its PTX. `described`: the numbers of the descriptors that its tensor maps are of. `reports`: whether
+    it may print or assert."""
+
+    lowered: GpuKernel
+    ptx: str
+    described: tuple[int, ...]
+    reports: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reports", "vprintf" in self.ptx or "__assertfail" in self.ptx)
+
+    @property
+    def kernel(self) -> KernelCode:
+        """What a device needs of it."""
+        return kernel_code(self.lowered, self.ptx)
+
+
+class GpuKernels:
+    """The code of one block function for the targets that were asked for."""
+
+    def __init__(
+        self,
+        simplified: Callable[[Collection[int], Collection[str], Collection[int]], FuncOp],
+        parameters: Sequence[Parameter],
+        made: Callable[[], tuple[MadeDescriptor, ...]],
+        written: Callable[[], Places],
+        symbols: Callable[[], Sequence[str]],
+        store: CompileCache | None,
+    ) -> None:
+        """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
+        functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1, padded with zeros.
+
+        made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
+        written: the parameters, after the passes, behind which it writes.
+        symbols: the functions of libdevice that the text names.
+        store: where functions taken out of libdevice are kept.
+        """
+        self._simplified = simplified
+        self._parameters = parameters
+        self._made = made
+        self._written = written
+        self._named = symbols
+        self._store = store
+        self._codes: dict[_Key, GpuCode] = {}
+        self._functions: dict[_Passes, tuple[FuncOp, dict[str, str], Dividends]] = {}
+        self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
+        self._lock = threading.Lock()
+
+    @functools.cached_property
+    def descriptors(self) -> Descriptors:
+        return Descriptors(self._parameters, self._made())
+
+    @functools.cached_property
+    def _symbols(self) -> Sequence[str]:
+        return self._named()
+
+    def may_fit(self, has_tensor_copies: bool) -> bool:
+        """Whether it matters to the code which tensors fit a tensor map. Without tensor copies only those of parameters do, and
+        what the kernel makes need not be looked for."""
+        is_described = has_tensor_copies or any(isinstance(each.type, TensorDescType) for each in self._parameters)
+        return is_described and bool(self.descriptors.mappable)
+
+    def fitting(
+        self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any], has_tensor_copies: bool
+    ) -> dict[int, DescribedTensor]:
+        """See `Descriptors.fitting`. Without tensor copies those that are padded with zeros."""
+        found = self.descriptors.fitting(supplied, words, self._written)
+        return {number: each for number, each in found.items() if has_tensor_copies or not each.sizes.pads_with_nan}
+
+    def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
+        """The code on a device, where it stays as long as this object lives."""
+        found = self._loaded.get((device.name, code))
+        if found is None or found.device is not device:
+            # Without the lock: a thread that records launches has the device, and may be waiting here.
+            found = self._loaded[device.name, code] = device.load(code.kernel)
+        return found
+
+    def code(
+        self,
+        target: str,
+        warps: int = DEFAULT_WARPS,
+        multiples: tuple[tuple[int, int], ...] = (),
+        described: tuple[int, ...] | None = None,
+        launch: tuple[tuple[int, int, int], Sequence[Any]] | str = "any",
+    ) -> GpuCode:
+        """PTX for a target.
+
+        Library functions are called where there is a libdevice (see `runtime.libdevice`), else joinery's own.
+
+        multiples: (parameter after the passes, what its address or value is a multiple of), see `gpu_descriptors.WIDTHS`.
+        described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
+            copies have wide accesses by them: last strides are 1, the others and addresses multiples of 16 bytes.
+        launch: the grid, and what the parameters after the passes are, of which it matters whether numbers wrap; "any" launch,
+            or an "easy" one, in which everything that is divided is as far from negative numbers as it ever is.
+
+        Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only libdevice has.
+        """
+        resolved = gpu_target(target)
+        if warps not in WARPS:
+            raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
+        fitting: list[int] = []
+        along: dict[int, Mapping[int, int]] = {}
+        if described != ():
+            fitting = [number for number in self.descriptors.mappable if described is None or number in described]
+        if not resolved.has_tensor_copies:  # they are pointers there, whose strides are known to be regular
+            along = {number: self.descriptors.regular(number) for number in fitting}
+            fitting = []
+        library = current_libdevice() if self._symbols else None
+        digest = "" if library is None else library.digest
+        with self._lock:
+            passes = (*fitting,), (*along,), digest, target if library is not None else ""  # it is another one for each target
+            if passes not in self._functions:
+                linked = linked_functions(self._symbols, library, resolved, self._store)
+                function = self._simplified(fitting, linked, along)
+                check_calls(function, linked, library)
+                self._functions[passes] = function, linked, Dividends(function)
+            function, linked, dividends = self._functions[passes]
+            if isinstance(launch, str):
+                natural = dividends.always if launch == "any" else dividends.possible
+            else:
+                natural = dividends.at(*launch)
+            key = (target, warps, multiples, (*fitting, *along), digest, natural)
+            if key not in self._codes:
+                facts = dict(multiples)
+                for word, least in [fact for each in along.values() for fact in each.items()]:
+                    facts[word] = max(least, facts.get(word, 1))  # powers of two
+                lowered = lower_to_threads(function, resolved, warps, facts, natural)
+                numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
+                ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
+                self._codes[key] = GpuCode(lowered, ptx, numbers)
+            return self._codes[key]
+
+    def simulate(
+        self,
+        grid: tuple[int, int, int],
+        supplied: Sequence[tuple[Parameter, Any]],
+        target: str,
+        level: int,
+        warps: int = DEFAULT_WARPS,
+    ) -> Result | None:
+        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `warps`: see `code`.
+
+        Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX,
+        `UserError` for arguments that do not fit.
+        """
+        values = device_values(supplied)
+        if 0 in grid:
+            return None
+        described: tuple[int, ...] = ()
+        has_tensor_copies = gpu_target(target).has_tensor_copies
+        if self.may_fit(has_tensor_copies):
+            described = tuple(self.fitting(supplied, values, has_tensor_copies))
+        multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
+        code = self.code(target, warps, multiples, described, (grid, values))
+        values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
+        kernel = Module(code.ptx).kernel(code.lowered.symbol)
+        try:
+            result = kernel.launch(grid, None, values, shared=code.lowered.shared_bytes, level=level)
+        except PtxCheckError as error:
+            sys.stdout.write(error.printed)
+            failed = _failed_assertion(error.findings[0], code.lowered)
+            if failed is None:
+                raise
+            raise failed from error
+        sys.stdout.write(result.printed)
+        return result
+
+
+def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertionError | None:
+    """The kernel's own assertion behind a finding."""
+    what = lowered.assertions.get(finding.message) if finding.kind == "assert" else None
+    if what is None:
+        return None
+    lane = tuple(int(i) for i in np.unravel_index(what.first + finding.lanes[0], what.shape)) if what.shape else ()
+    return assertion_error(what.message, what.place, finding.cta, lane)
+
+
+def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
+    """The tensor map of a parameter for the simulator, from the values of the parameters before the maps."""
+    sizes = facts.source.sizes(values)
+    assert sizes is not None  # or the launch would not have code that takes the map
+    return SimulatedMap.of(facts, values[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
+
+
+def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:
+    """Arguments as the kernel after the passes takes them: a descriptor is an array, extents, strides and its padding."""
+    found: list[Any] = []
+    for parameter, arg in supplied:
+        if isinstance(parameter.type, TensorDescType):
+            described = parameter.descriptor(arg)
+            found += [described.array, *described.shape, *described.strides, int(described.padding == "nan")]
+        elif isinstance(arg, TensorDescriptor):
+            raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
+        elif isinstance(arg, PointerTable) and parameter.is_table:
+            found.append(DeviceTable(list(arg.arrays)))
+        elif parameter.is_pointer:
+            array: NDArray[Any] = parameter.array(arg)
+            found.append(array)
+        else:
+            value = parameter.scalar(arg)
+            found.append(int(value) if value.dtype.kind in "biu" else value)
+    return found

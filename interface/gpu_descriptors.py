@@ -1,0 +1,242 @@
+"""Which descriptors of a launch become tensor maps: those of tensors that fit one, in memory that is theirs.
+
+A descriptor has a number: that of the parameter, or behind the parameters its place among those that the kernel makes
+(`made_descriptors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Attribute
+
+from ..lowering.artifact import TensorSizes, TensorSource
+from ..lowering.llvm.nvptx.memory.tma import mapped_block
+from ..lowering.tt.analysis.aliasing import ANYWHERE, Places, overlap
+from ..lowering.tt.arguments import Parameter
+from ..lowering.tt.dialect.descriptor_types import TensorDescType
+from ..lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
+from ..lowering.tt.transforms.hoistable_descriptors import MadeDescriptor, first_words
+from ..lowering.tt.types import PointerType, bit_width
+
+MULTIPLE = 16
+"""Bytes: tensor maps take no other addresses and strides."""
+WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
+"""Of addresses (in bytes) and numbers, by what is left of a division by 16, what they are taken to be multiples of: what makes
+wide accesses possible, in few steps, as code is made for each of them."""
+MOST_STRIDE = 1 << 40
+"""Bytes."""
+
+MOST_MADE = 16
+"""Maps of descriptors that a kernel makes: 128 bytes each of the 4096 that parameters may take."""
+MOST_KNOWN = 256
+"""Different sizes that are kept."""
+
+Supplied = Sequence[tuple[Parameter, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTensor:
+    """A tensor at a launch. array: whose memory it lies in, from the start on."""
+
+    array: NDArray[Any] | DeviceArray
+    sizes: TensorSizes
+
+    @property
+    def is_dense(self) -> bool:
+        step = 1
+        for stride, extent in zip(reversed(self.sizes.strides), reversed(self.sizes.extents), strict=True):
+            if stride != step and extent > 1:
+                return False
+            step *= extent
+        return True
+
+
+class Descriptors:
+    """The descriptors of a kernel, and which of them become tensor maps.
+
+    Attributes:
+        mappable: numbers of those whose blocks TMA copies, if the tensor fits.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], made: Sequence[MadeDescriptor]) -> None:
+        self._count = len(parameters)
+        self._made = made
+        self._types = [each.type for each in parameters]
+        self._words = first_words(self._types)
+        given = [number for number, each in enumerate(parameters) if _has_map(each.type)]
+        own = [number for number, each in enumerate(made, self._count) if _has_map(each.type)]
+        self.mappable = (*given, *own[:MOST_MADE])
+        expressions = [size for each in made for size in (*each.source.extents, *each.source.strides)]
+        self._used = sorted({word for each in expressions for word in each.arguments})
+        self._known: dict[tuple[int, ...], list[tuple[TensorSizes, int] | None]] = {}
+
+    @property
+    def integers(self) -> tuple[int, ...]:
+        """The words of a launch that are addresses or integers, but for last strides."""
+        found: list[int] = []
+        for type_, first in zip(self._types, self._words, strict=True):
+            if isinstance(type_, TensorDescType):
+                found += range(first, first + 2 * len(type_.shape))
+            elif isinstance(type_, PointerType) or str(type_) in ("i32", "i64"):
+                found.append(first)
+        return tuple(found)
+
+    def number_of(self, source: TensorSource, among: Sequence[int]) -> int:
+        """A descriptor of what a tensor map describes."""
+        return next(number for number in among if self._source(number) == source)
+
+    def _source(self, number: int) -> TensorSource:
+        if number >= self._count:
+            return self._made[number - self._count].source
+        type_ = self._types[number]
+        assert isinstance(type_, TensorDescType)
+        return TensorSource.of_parts(self._words[number], len(type_.shape))
+
+    def regular(self, number: int) -> dict[int, int]:
+        """Of a tensor that fits a tensor map: word of a launch → the multiple that it is of, for its address (in bytes) and all
+        strides but the last (in elements) that are words."""
+        source = self._source(number)
+        type_ = self._types[number] if number < self._count else self._made[number - self._count].type
+        assert isinstance(type_, TensorDescType)
+        least = max(1, MULTIPLE // max(1, bit_width(type_.elem) // 8))
+        words = [each.word for each in source.strides[:-1]]
+        return {source.parameter: MULTIPLE, **{word: least for word in words if word is not None}}
+
+    def fitting(
+        self, supplied: Supplied, words: Sequence[Any], written: Callable[[], Places]
+    ) -> dict[int, DescribedTensor]:
+        """The descriptors, by number, of tensors that fit a tensor map. No other argument may lie in the same memory, if the
+        kernel may write either.
+
+        supplied: the arguments.  words: what they come to; integers at least.  written: the words behind which it may write.
+        """
+        found = {}
+        for number in self.mappable:
+            tensor = self._given(*supplied[number]) if number < self._count else self._own(number, supplied, words)
+            if tensor is not None:
+                found[number] = tensor
+        if not found:
+            return found
+        ranges = [
+            (position, each)
+            for position, (parameter, arg) in enumerate(supplied)
+            for each in _ranges(parameter, arg)
+        ]
+        alone = {position: self._is_alone(position, supplied, ranges, written) for position in map(self._position, found)}
+        return {number: tensor for number, tensor in found.items() if alone[self._position(number)]}
+
+    def _position(self, number: int) -> int:
+        """The argument whose memory a descriptor describes."""
+        return number if number < self._count else self._made[number - self._count].parameter
+
+    def _is_alone(
+        self, position: int, supplied: Supplied, ranges: Sequence[tuple[int, _Range]], written: Callable[[], Places]
+    ) -> bool:
+        (on_device, low, high) = _ranges(*supplied[position])[0]
+        for other, (other_on_device, start, end) in ranges:
+            if other != position and on_device == other_on_device and low < end and start < high:
+                is_table = isinstance(supplied[other][1], PointerTable)
+                places = {self._words[position], ANYWHERE if is_table else self._words[other]}
+                if overlap(frozenset(places), written()):
+                    return False
+        return True
+
+    def _given(self, parameter: Parameter, arg: Any) -> DescribedTensor | None:
+        described = parameter.descriptor(arg)
+        sizes = TensorSizes(described.shape, described.strides, described.padding == "nan")
+        if described.has_map is None:
+            described.has_map = _fits(sizes, described.tensor.itemsize) and _is_aligned(described.tensor)
+        return DescribedTensor(described.tensor, sizes) if described.has_map else None
+
+    def _own(self, number: int, supplied: Supplied, words: Sequence[Any]) -> DescribedTensor | None:
+        """None also where the tensor leaves its array: what the kernel does outside is its pointers' affair, and seen there."""
+        key = tuple([words[word] for word in self._used])
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[key] = [_sizes(each, words) for each in self._made]
+        place = number - self._count
+        found, arg = known[place], supplied[self._made[place].parameter][1]
+        if found is None or not (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
+            return None
+        sizes, elements = found
+        return DescribedTensor(arg, sizes) if elements <= arg.size and _is_aligned(arg) else None
+
+
+def _has_map(type_: Attribute) -> bool:
+    return isinstance(type_, TensorDescType) and mapped_block(type_) is not None
+
+
+def _sizes(made: MadeDescriptor, words: Sequence[Any]) -> tuple[TensorSizes, int] | None:
+    """What the kernel describes, and how many elements the array has to have for it; None if it fits no map."""
+    sizes = made.source.sizes(words)
+    if sizes is None or not _fits(sizes, max(1, bit_width(made.type.elem) // 8)):
+        return None
+    return sizes, 1 + sum((extent - 1) * stride for extent, stride in zip(sizes.extents, sizes.strides, strict=True))
+
+
+def _fits(sizes: TensorSizes, size: int) -> bool:
+    """Whether there is a tensor map of it, of elements of `size` bytes; not of tensors whose elements overlap."""
+    strides = [stride * size for stride in sizes.strides]
+    if strides[-1] != size or any(each % MULTIPLE for each in strides[:-1]) or min(sizes.extents) <= 0:
+        return False
+    if sizes.pads_with_nan and size == 1:
+        return False
+    if min(strides) <= 0 or max(strides) >= MOST_STRIDE:
+        return False
+    axes = sorted((stride, extent) for stride, extent in zip(strides, sizes.extents, strict=True) if extent > 1)
+    return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))
+
+
+_Range = tuple[bool, int, int]
+"""Whether the memory is a device's, its first address and the one behind it."""
+
+
+def _ranges(parameter: Parameter, arg: Any) -> list[_Range]:
+    """Memory that an argument is."""
+    arrays: Sequence[Any] = ()
+    if isinstance(arg, TensorDescriptor):
+        arrays = (arg.tensor,)
+    elif isinstance(arg, PointerTable):
+        arrays = arg.tensors
+    elif parameter.is_pointer and (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
+        arrays = (arg,)
+    found = []
+    for each in arrays:
+        is_on_host = isinstance(each, np.ndarray)
+        start = address_of(each) if is_on_host else each.address
+        found.append((not is_on_host, start, start + each.nbytes))
+    return found
+
+
+def root_address(array: NDArray[Any]) -> int:
+    """The address of the array that an array is a view of."""
+    root: Any = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    return address_of(root)
+
+
+def width_of(value: Any) -> int:
+    """Which of `WIDTHS` an integer is a multiple of, or where an array starts in the one that it is a view of; 1 for others."""
+    if isinstance(value, np.ndarray):
+        return WIDTHS[(address_of(value) - root_address(value)) % 16]
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return WIDTHS[int(value) % 16]
+    return 1
+
+
+def widths(places: Iterable[int], words: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    """(place, what it is a multiple of) of the integers at these places among the words of a launch, where that is known."""
+    return tuple([(place, width) for place in places if (width := WIDTHS[words[place] % 16]) > 1])
+
+
+def _is_aligned(tensor: NDArray[Any] | DeviceArray) -> bool:
+    return width_of(tensor if isinstance(tensor, np.ndarray) else tensor.address) == MULTIPLE

@@ -1,0 +1,553 @@
+"""Block kernels: read from text in the tt dialect, looked at, interpreted, and run on the CPU.
+
+    k = joinery.interface.kernel.from_ttir("softmax.ttir")
+    k.launch((rows,), x, out, columns)      # arrays are written in place
+    k.interpret((rows,), x, out, columns)   # the same, by the NumPy interpreter that defines the dialect
+    print(k.ttir, k.llvm_ir("host"), k.asm("host"))
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Collection, Sequence
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..lowering.frontends.ttir.text import parse, print_module
+from ..lowering.libdevice.signatures import CALLS, SIGNATURES
+from ..lowering.llvm.compile import host_target
+from ..lowering.llvm.host.launch_specialization import MULTIPLE, ORDINARY, Circumstances
+from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
+from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
+from ..lowering.numerics import checked_numerics
+from ..lowering.tt import types
+from ..lowering.tt.analysis.aliasing import ANYWHERE, ATOMICS, Places, Provenance, overlap, shared_memory
+from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
+from ..lowering.tt.dialect.descriptor_types import TensorDescType
+from ..lowering.tt.dialect.external import ExternElementwiseOp
+from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
+from ..lowering.tt.interpret.interpreter import find_function, interpret
+from ..lowering.tt.interpret.trace import Step
+from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError
+from ..lowering.tt.sanitize.sanitizer import sanitize
+from ..lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, PASSES, Pass, run_passes
+from ..lowering.tt.transforms.reproducible import fix_order
+from ..promotion.errors import UnsupportedError, UserError
+from ..promotion.float_modes import default_modes
+from ..runtime.host.threads import resolve_threads
+from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
+from .launching import HostProgram, word_of
+
+if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
+    from ..lowering.tt.transforms.hoistable_descriptors import MadeDescriptor
+    from ..runtime.cuda.device import CudaDevice
+    from .gpu_code import GpuCode, GpuKernels
+
+Array = NDArray[Any]
+
+MAX_TEXT = 1 << 26
+"""Bytes of text that are read at most."""
+
+MOST_PROGRAMS = 16
+"""Circumstances that a kernel is compiled for; beyond that, large launches get the code that small ones have."""
+
+
+
+class Kernel:
+    """One block function of a module. Make one with `from_ttir`.
+
+    Attributes:
+        name: the function's name.
+        numerics: "strict", "fast" or "reproducible", see `from_ttir`.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        source: str,
+        name: str | None,
+        store: CompileCache | None = None,
+        numerics: str = "strict",
+    ) -> None:
+        """text: of the module; `source` names it in messages. The other parameters are those of `from_ttir`."""
+        self._text = text
+        self._store = store
+        self.numerics: str = numerics
+        with default_modes():
+            module = parse(text, source)
+        function = find_function(module, name)
+        self.name: str = function.sym_name.data
+        if function.body.blocks:
+            self.parameters = parameters_of(function)
+        self._unused: Any = module
+        self._function_simplified: FuncOp | None = None
+        self._host: dict[Circumstances, HostKernel] = {}
+        self._programs: dict[Circumstances, HostProgram] = {}
+        self._reading = threading.Lock()
+        self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name!r}: {len(self.parameters)} parameters>"
+
+    @functools.cached_property
+    def _written(self) -> Places:
+        """The parameters behind which the kernel may write."""
+        with self._lock:
+            return Provenance(self._simplified()).written
+
+    def _own_module(self) -> Any:
+        """The module, for the caller alone: the first gets what was read, others read the text again, which is as quick as to
+        copy it."""
+        with self._reading:
+            module, self._unused = self._unused, None
+        if module is not None:
+            return module
+        with default_modes():
+            return parse(self._text)
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        """The module as it was read. Nobody changes it."""
+        return self._own_module()
+
+    @functools.cached_property
+    def _defining_module(self) -> Any:
+        """What the interpreter runs: the text, its sums in the order that `numerics` asks for."""
+        if self.numerics != "reproducible":
+            return self._module
+        module = self._own_module()
+        fix_order(module)
+        return module
+
+    @functools.cached_property
+    def ttir(self) -> str:
+        """The module as text."""
+        return print_module(self._module)
+
+    def text(self, spelling: str = "3.9") -> str:
+        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3."""
+        return print_module(self._module, spelling=spelling)
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What a launch takes, in order. Raises `UserError` for a declaration."""
+        return parameters_of(find_function(self._module, self.name))
+
+    def interpret(self, grid: int | Sequence[int], *args: Any, trace: Callable[[Step], object] | None = None) -> None:
+        """Run all programs with NumPy, one after the other: slow, and the definition of what the kernel does.
+
+        Args:
+            grid: number of programs, or one number per axis x, y, z.
+            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars; a
+                `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses.
+            trace: called after every operation with a `Step`: its place, its operands and results. What it raises ends the run.
+
+        What the kernel prints (`tt.print`) goes to `sys.stdout`.
+
+        Raises `UserError` for arguments that do not fit, `AccessError` (with program and operation) for accesses outside the
+        arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
+        does not know.
+        """
+        with default_modes():
+            interpret(self._defining_module, grid, args, self.name, trace)
+
+    def sanitize(self, grid: int | Sequence[int], *args: Any) -> Report:
+        """Run all programs under the sanitizer: every lane of every access is checked, undefined values and wrapped offsets
+        are followed, races between programs found. It takes the arguments of `interpret`.
+
+        Faulty lanes are reported and left out, the others are carried out. Raises `UserError` for arguments that do not fit,
+        `UnsupportedError` for operations the interpreter does not know; what the programs do wrong is in the report.
+        """
+        with default_modes():
+            return sanitize(self._defining_module, grid, args, self.name)
+
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        *args: Any,
+        device: str = "cpu",
+        target: str | None = None,
+        sanitize: bool = False,
+        threads: int | None = None,
+        warps: int = DEFAULT_WARPS,
+    ) -> None:
+        """Run all programs of the grid, natively; the kernel is compiled at the first launch.
+
+        Args:
+            grid: number of programs, or one number per axis x, y, z.
+            args: as for `interpret`.
+            device: "cpu"; "cuda" or "cuda:1": the GPU of that number; "auto": "cuda" if there is one, else "cpu"; "ptxsim":
+                the kernel's PTX, interpreted and checked; what it breaks raises `PtxCheckError`.
+            target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
+            sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
+            threads: threads of the CPU to use; None for the default.
+            warps: on a GPU, how many warps of 32 threads run one program, a power of two up to 32; 4 by default.
+
+        On a GPU, arrays are copied there and back; a `joinery.Buffer`, or an array of another library in the GPU's memory
+        (`__dlpack__`, `__cuda_array_interface__`), is used in place. With nothing but buffers made here the launch returns
+        before the kernel is done, and reading one waits for it.
+
+        What the kernel prints (`tt.print`) goes to `sys.stdout`; on a GPU, to the standard output of the process.
+
+        Without `sanitize` nothing checks that masks keep accesses inside the arrays. Raises `UserError` for arguments that do
+        not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
+        options this version does not have, `DeviceError` for a GPU that is not there or fails.
+        """
+        with default_modes():  # constants are rounded to their types, and simulated GPUs computed with, in this thread
+            self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps)
+
+    def _launch(
+        self,
+        extents: tuple[int, int, int],
+        args: Sequence[Any],
+        device: str,
+        target: str | None,
+        sanitize: bool,
+        threads: int | None,
+        warps: int,
+    ) -> None:
+        if device == "auto":
+            from ..runtime.cuda.current import why_unavailable
+
+            device = "cpu" if sanitize or why_unavailable() is not None else "cuda"
+        if isinstance(device, str) and device.split(":")[0] == "cuda":
+            from ..runtime.cuda.device import cuda_device
+
+            self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize, warps)
+            return
+        if device == "ptxsim":
+            given = supplied(self.name, self.parameters, args)
+            self._gpu.simulate(extents, given, target or DEFAULT_TARGET, 3 if sanitize else 1, warps)
+            return
+        if device != "cpu" or target is not None:
+            raise UnsupportedError(
+                f"launch: device {device!r}, target {target!r}; this version launches on device='cpu' and 'cuda' without a "
+                "target, and on device='ptxsim'"
+            )
+        if sanitize:
+            report = self.sanitize(extents, *args)
+            if report.findings:
+                raise SanitizerError(self.name, report)
+            return
+        if prod(extents) > (1 << 62):
+            raise UserError(f"grid {extents}: more than 2**62 programs")
+        words = self._words(args)
+        self._program(words).run(self.name, words.words, extents, resolve_threads(threads))
+
+    def _launch_on_cuda(
+        self,
+        device: CudaDevice,
+        extents: tuple[int, int, int],
+        args: Sequence[Any],
+        target: str | None,
+        sanitize: bool,
+        warps: int,
+    ) -> None:
+        if sanitize:
+            raise UnsupportedError("launch: sanitize=True on a CUDA device; fix: device='cpu', or device='ptxsim' for its PTX")
+        if target is not None:
+            raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
+        given = supplied(self.name, self.parameters, args)
+        from .cuda_launching import launch_on_cuda
+
+        launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written, warps)
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes that the text goes through on its way to native code, in order."""
+        return tuple(each.name for each in PASSES)
+
+    def ttir_after(self, name: str) -> str:
+        """The function as text after the pass of this name. Raises `UserError` for other names, listing those there are."""
+        function = self._own_function()
+        run_passes(function, name, numerics=self.numerics)
+        return print_module(function)
+
+    def stages(self) -> dict[str, str]:
+        """Pass → the function as text after it, in order."""
+        found: dict[str, str] = {}
+
+        def keep(each: Pass, function: Any) -> None:
+            found[each.name] = print_module(function)
+
+        run_passes(self._own_function(), watch=keep, numerics=self.numerics)
+        return found
+
+    def _own_function(self) -> FuncOp:
+        """The function for passes to change; `interpret` runs the original."""
+        return find_function(self._own_module(), self.name)
+
+    def llvm_ir(self, target: str = "host") -> str:
+        """The LLVM IR for a target; "host" is the CPU of this process, others are GPUs such as "sm_80"."""
+        if target != "host":
+            return self._gpu.code(target).lowered.llvm_ir
+        return self._lowered().llvm_ir
+
+    def ptx(self, target: str = DEFAULT_TARGET) -> str:
+        """PTX for a GPU, made on any machine: that of `gpu_code(target)`, which says what it takes for granted.
+
+        Library functions are NVIDIA's where a libdevice.10.bc is found: the environment variable JOINERY_LIBDEVICE (a path, or
+        "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own.
+
+        Raises `UserError` for targets that are not known, with those that are, and for a libdevice that cannot be used, and
+        `UnsupportedError` for operations that have no GPU code yet.
+        """
+        return self._gpu.code(target).ptx
+
+    def gpu_code(
+        self,
+        target: str = DEFAULT_TARGET,
+        warps: int = DEFAULT_WARPS,
+        *,
+        tensor_maps: bool = True,
+        multiples: bool = False,
+        bounded: bool = False,
+    ) -> GpuCode:
+        """PTX with what a launch of it needs. Launches find out which of these hold, and run the code for that.
+
+        warps: how many warps of 32 threads run one program, a power of two up to 32.
+        tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last strides are 1,
+            addresses and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last
+            parameters are then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that are
+            parameters, and of those that the kernel makes of what is the same in all programs. Other targets have wide
+            accesses to them, and take it that parameters are padded with zeros.
+            False: descriptors are pointers and masks, for any strides.
+        multiples: whether addresses and integers are multiples of 16, but for last strides. Launches tell 4, 8 and 16.
+        bounded: whether grid and arguments are such that no number wraps around to a negative one before it is divided, where
+            that is up to them: elements side by side have remainders side by side then. Launches prove it of their numbers.
+
+        Raises what `ptx` raises.
+        """
+        words = tuple([(word, 16) for word in self._gpu.descriptors.integers]) if multiples else ()
+        return self._gpu.code(target, warps, words, None if tensor_maps else (), "easy" if bounded else "any")
+
+    @functools.cached_property
+    def _gpu(self) -> GpuKernels:
+        from .gpu_code import GpuKernels
+
+        with self._lock:
+            return GpuKernels(
+                self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written, self._symbols, self._store
+            )
+
+    def asm(self, target: str = "host") -> str:
+        """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
+        if target != "host":
+            raise UnsupportedError(f"asm: target {target!r}; fix: target='host', or ptx({target!r}) for a GPU")
+        return self._lowered().assembly()
+
+    def _lowered(self) -> HostKernel:
+        return self._lowered_for(ORDINARY)
+
+    def _simplified(self) -> FuncOp:
+        """The function after the passes."""
+        if self._function_simplified is None:
+            simplified = self._own_function()
+            with default_modes():
+                run_passes(simplified, numerics=self.numerics)
+            self._function_simplified = simplified
+        return self._function_simplified
+
+    def _made_descriptors(self) -> tuple[MadeDescriptor, ...]:
+        """The descriptors that the kernel makes and that launches could make."""
+        if "make_tensor_descriptor" not in self._text:
+            return ()
+        function = self._own_function()
+        run_passes(function, BEFORE_DESCRIPTORS)
+        from ..lowering.tt.transforms.hoistable_descriptors import made_descriptors
+
+        return tuple(made_descriptors(function))
+
+    def _symbols(self) -> tuple[str, ...]:
+        """The functions that code for GPUs calls where there is a libdevice: those that the text means, and what expansions
+        call in place of others."""
+        if "extern_elementwise" not in self._text or self.numerics == "reproducible":
+            return ()  # expansions of our own are the same on every device
+        found = set()
+        for op in self._module.walk():
+            signature = SIGNATURES.get(op.symbol.data) if isinstance(op, ExternElementwiseOp) else None
+            if signature is not None and op.names_libdevice:
+                found.add(signature.symbol)
+            elif signature is not None and signature.function in CALLS:
+                found.add(signature.symbol.removesuffix("f"))
+        return tuple(sorted(found))
+
+    def _simplified_for(self, keep: Collection[int], library: Collection[str], along: Collection[int]) -> FuncOp:
+        """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice.
+        along: descriptors of tensors whose last stride is 1, padded with zeros."""
+        if not keep and not library and not along:
+            with self._lock:
+                return self._simplified()
+        function = self._own_function()
+        with default_modes():
+            run_passes(function, keep=keep, numerics=self.numerics, library=library, along=along)
+        return function
+
+    def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
+        with self._lock, default_modes():
+            if circumstances not in self._host:
+                self._host[circumstances] = lower_for_launch(self._simplified(), host_target(), circumstances)
+            return self._host[circumstances]
+
+    def _program(self, words: _Words) -> HostProgram:
+        """The code for these arguments."""
+        circumstances = Circumstances(shared_memory(words.spans, self._written))
+        if words.bytes >= host_target().l3_bytes and len(self._programs) < MOST_PROGRAMS and self._may_stream:
+            multiples = tuple([i for i, word in enumerate(words.words) if word % MULTIPLE == 0])
+            circumstances = Circumstances(circumstances.groups, True, multiples)
+        lowered = self._lowered_for(circumstances)
+        with self._lock:
+            if circumstances not in self._programs:
+                self._programs[circumstances] = HostProgram(lowered, self._store)
+            return self._programs[circumstances]
+
+    @functools.cached_property
+    def _may_stream(self) -> bool:
+        """Stores past the caches are ordered by what ends a launch, not by what atomics promise."""
+        with self._lock:
+            return not any(op.name in ATOMICS for op in self._simplified().walk())
+
+    def _words(self, args: Sequence[Any]) -> _Words:
+        """The argument words, and where the arrays lie. The caller keeps the arrays alive."""
+        words = _Words(self._written)
+        if len(args) == len(self._sizes):
+            for parameter, size, arg in zip(self.parameters, self._sizes, args, strict=True):
+                if not words.add_quickly(size, arg):
+                    words.add(parameter, arg)
+            return words
+        for parameter, arg in supplied(self.name, self.parameters, args):
+            words.add(parameter, arg)
+        return words
+
+    @functools.cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        """For `_Words.add_quickly`: bytes of a pointer's elements, minus the bits of an integer, 0 for everything else."""
+        found = []
+        for parameter in self.parameters:
+            type_ = parameter.type
+            if isinstance(type_, types.PointerType) and not types.is_tensor(type_.pointee):
+                found.append(max(1, types.bit_width(type_.pointee) // 8))
+            else:
+                found.append(-types.bit_width(type_) if types.is_integer(type_) else 0)
+        return tuple(found)
+
+
+class _Words:
+    """Arguments as the words that the kernel reads (`descriptor_types.part_types`), and where arrays lie."""
+
+    def __init__(self, written: Places) -> None:
+        self.words: list[int] = []
+        self.spans: list[tuple[int, int, int]] = []
+        self._written = written
+
+    @property
+    def bytes(self) -> int:
+        return sum(end - first for _, first, end in self.spans)
+
+    def add_quickly(self, size: int, arg: Any) -> bool:
+        """Add the usual: an array that needs no second look, a number that fits. False: nothing was added."""
+        if size > 0:
+            if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
+                return False
+            flags = arg.flags
+            if not (flags.c_contiguous and flags.writeable):
+                return False
+            address = address_of(arg)
+            self.spans.append((len(self.words), address, address + arg.nbytes))
+            self.words.append(address)
+            return True
+        if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
+            self.words.append(arg)
+            return True
+        return False
+
+    def add(self, parameter: Parameter, arg: Any) -> None:
+        if isinstance(parameter.type, TensorDescType):
+            described = parameter.descriptor(arg)
+            self._array(parameter, described.array)
+            self.words += [*described.shape, *described.strides, int(described.padding == "nan")]
+        elif isinstance(arg, TensorDescriptor) and parameter.is_map:
+            self._check(parameter, arg.array, ANYWHERE)
+            self._array(parameter, arg.native_map(parameter.what))
+        elif isinstance(arg, PointerTable) and parameter.is_table:
+            for array in arg.arrays:
+                self._check(parameter, array, ANYWHERE)
+            self._array(parameter, arg.native())
+        elif parameter.is_pointer:
+            self._array(parameter, parameter.array(arg))
+        else:
+            self.words.append(word_of(parameter.scalar(arg)))
+
+    def _array(self, parameter: Parameter, array: Array) -> None:
+        position = len(self.words)
+        self._check(parameter, array, position)
+        address = address_of(array)
+        self.words.append(address)
+        self.spans.append((position, address, address + array.nbytes))
+
+    def _check(self, parameter: Parameter, array: Array, place: int) -> None:
+        if not array.flags.writeable and overlap(frozenset({place}), self._written):
+            raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
+
+
+def from_ttir(
+    text_or_path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    numerics: str = "strict",
+    cache: CacheOption = True,
+) -> Kernel:
+    """A block kernel from text in the tt dialect, as Triton prints it or written by hand.
+
+    Args:
+        text_or_path: the module's text, or the path of a file that holds it: a `Path`, or one line ending in .ttir or .mlir.
+        name: which `tt.func`, when there are several public ones.
+        numerics: what the native code may do with float arithmetic. "strict": every operation rounds as IEEE 754 says,
+            elementary functions of float32 are within 2 ulp, denormals are kept. "fast": as if every operation of the text had
+            `fastmath<arcp,contract,afn>`: products are fused with sums, and elementary functions, quotients and square roots
+            of float32 are approximated, within bounds that docs/design/011-numerics.md states; results that would be
+            denormal may be 0. Infinities, NaN and signed zeros stay what they are, nothing is reassociated. "reproducible": as
+            "strict", and sums, products of blocks and functions have the same bits on every device; slower, and atomic sums of
+            floats are refused. `interpret` and `sanitize` are strict; with "reproducible" they add in its order.
+        cache: where native code that kernels share is kept between processes: True for the user's cache directory, False for
+            nowhere, or a directory or `CompileCache`.
+
+    Raises `UserError` with line and column for text that is no valid module, for functions that are not there, and for another
+    `numerics`.
+    """
+    numerics = checked_numerics(numerics, "from_ttir")
+    text, source = _source(text_or_path)
+    return Kernel(text, source, name, cache_of(cache), numerics)
+
+
+def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
+    if not isinstance(text_or_path, str | os.PathLike):
+        raise UserError(f"from_ttir: expected text or a path, got {type(text_or_path).__name__}")
+    is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or not text_or_path.endswith((".ttir", ".mlir")))
+    if is_text:
+        text = str(text_or_path)
+        if len(text) > MAX_TEXT:
+            raise UserError(f"from_ttir: {len(text)} characters; at most {MAX_TEXT} are read")
+        return text, "<text>"
+    path = Path(text_or_path)
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_TEXT + 1)
+    except OSError as error:
+        raise UserError(f"from_ttir: {path} cannot be read: {error.strerror or error}") from None
+    if len(content) > MAX_TEXT:
+        raise UserError(f"from_ttir: {path} is larger than {MAX_TEXT} bytes")
+    try:
+        return content.decode("utf-8"), path.name
+    except UnicodeDecodeError as error:
+        raise UserError(f"from_ttir: {path} is no UTF-8 text: {error}") from None
+
+
+__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_ttir"]

@@ -1,0 +1,44 @@
+"""Tokens of the block IR, and places in its text."""
+
+from __future__ import annotations
+
+import re
+
+from xdsl.utils.exceptions import ParseError
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken
+
+from ...tt.limits import MAX_LITERAL, MAX_SHAPE
+
+
+class BlockLexer(MLIRLexer):
+    """Numbers are bounded: Python converts long ones in quadratic time, and cannot print them. So are shapes (`x2x2xi32`),
+    which xDSL lexes anew for every extent. Strings are matched without xDSL's exponential backtracking."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def _lex_bare_identifier(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_bare_identifier(start_pos)
+        if self.pos - start_pos > MAX_SHAPE and self.input.content[start_pos] == "x":
+            raise ParseError(token.span, f"a shape of {self.pos - start_pos} characters, the limit is {MAX_SHAPE}")
+        return token
+
+    def _lex_number(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_number(start_pos)
+        if self.pos - start_pos > MAX_LITERAL:
+            raise ParseError(token.span, f"a number of {self.pos - start_pos} characters, the limit is {MAX_LITERAL}")
+        return token
+
+
+def place(text: str, start: int, source: str, message: str) -> str:
+    """`message` with line and column of a position in `text`, and what stands there."""
+    start = min(start, len(text))
+    begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
+    first = max(begin, start - 60)
+    excerpt = text[first : min(len(text) if end < 0 else end, start + 60)].replace("\t", " ").rstrip()
+    shown = message if len(message) <= 500 else f"{message[:500]} …"
+    return f"{source}:{line_and_column(text, start)}: {shown}\n  {excerpt}\n  {' ' * (start - first)}^"
+
+
+def line_and_column(text: str, start: int) -> str:
+    """`7:12` for a position in a text."""
+    return f"{text.count(chr(10), 0, start) + 1}:{start - text.rfind(chr(10), 0, start)}"

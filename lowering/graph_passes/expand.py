@@ -1,0 +1,185 @@
+"""Composite ops become primitive ones: a new graph of the same values, without repetitions and without dead symbols.
+
+Two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`) and every
+long reduction to few values by two shorter ones. The second gives equal symbols one node (hash-consing by op,
+operands, attributes and dtype), so that expansions share what they have in common, and drops what no output needs.
+Inputs, weights, checks, output names and the user's lines are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Graph
+from ...graph.symbol import Symbol
+from ...promotion.errors import InternalError
+
+SPLIT_KEPT = 64
+SPLIT_REDUCED = 65536
+"""A reduction to fewer than `SPLIT_KEPT` values over more than `SPLIT_REDUCED` elements each is done in two stages, because
+one stage would keep no more threads busy than there are results."""
+
+_PARTS = (64, 512)
+"""Fewest and most partial results of the first stage."""
+
+_COMBINE = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
+
+
+def expand(graph: Graph) -> Graph:
+    """The graph in primitive ops. `graph` must be finished; it is not changed."""
+    if not graph.finished:
+        raise InternalError(f"expand: graph {graph.name!r} is not finished")
+    current, outputs = graph, graph.outputs
+    while any(_has_expansion(symbol) for symbol in current.symbols):
+        current, outputs = _rewrite(current, outputs)
+    return _interned(graph, current, outputs)
+
+
+def _has_expansion(symbol: Symbol) -> bool:
+    return symbol.op.kind == "composite" or _is_long_reduction(symbol)
+
+
+def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
+    """What the outputs need, and all inputs, in order."""
+    needed = {symbol.id for symbol in (*outputs, *graph.inputs)}
+    for symbol in reversed(graph.symbols):
+        if symbol.id in needed:
+            needed.update([operand.id for operand in symbol.inputs])
+    return [symbol for symbol in graph.symbols if symbol.id in needed]
+
+
+def _rewrite(graph: Graph, outputs: tuple[Symbol, ...]) -> tuple[Graph, tuple[Symbol, ...]]:
+    target = graph.rewriting()
+    new: dict[int, Symbol] = {}
+    for symbol in _live(graph, outputs):
+        operands = [new[operand.id] for operand in symbol.inputs]
+        with target.located(symbol.location):
+            if symbol.op.kind == "composite":
+                result = _expansion(symbol, operands)
+            elif _is_long_reduction(symbol):
+                result = _in_two_stages(symbol, operands[0])
+            else:
+                result = target.adopt(symbol, operands)
+        if result.dtype is not symbol.dtype or result.shape != symbol.shape:
+            raise InternalError(f"expand: {symbol.op.name} became {result!r}, expected {symbol!r}")
+        new[symbol.id] = result
+    return target, tuple([new[symbol.id] for symbol in outputs])
+
+
+def _expansion(symbol: Symbol, operands: list[Symbol]) -> Symbol:
+    if symbol.op.expand is None:
+        raise InternalError(f"expand: the composite {symbol.op.name} has no expansion")
+    result: Symbol = symbol.op.expand(symbol, *operands)
+    return result
+
+
+# -- hash-consing ---------------------------------------------------------------------------------------------------------
+
+
+def _interned(original: Graph, graph: Graph, outputs: tuple[Symbol, ...]) -> Graph:
+    target = original.rewriting()
+    new: dict[int, Symbol] = {}
+    known: dict[Any, Symbol] = {}
+    for symbol in _live(graph, outputs):
+        operands = tuple([new[operand.id] for operand in symbol.inputs])
+        key = (symbol.op.name, symbol.dtype, tuple([operand.id for operand in operands]), _attrs_key(symbol))
+        found = known.get(key)
+        if found is None:
+            with target.located(symbol.location):
+                found = known[key] = target.adopt(symbol, operands)
+        new[symbol.id] = found
+    target.output(*[new[symbol.id] for symbol in outputs], names=original.output_names)
+    return target
+
+
+def _attrs_key(symbol: Symbol) -> Any:
+    """Equal for symbols that mean the same. Scalars count by type and bits: in Python True == 1 == 1.0 and 0.0 == -0.0."""
+    name = symbol.op.name
+    if name in ("input", "weight"):
+        return symbol.name
+    if name == "constant":
+        value: np.ndarray[Any, Any] = symbol.attrs["value"]
+        return (value.shape, value.tobytes()) if value.nbytes <= 4096 else id(value)
+    attrs: Mapping[str, Any] = symbol.attrs
+    return tuple(
+        [_scalar_key(value) if type(value) in (float, complex) else (type(value), value) for value in attrs.values()]
+    )
+
+
+def _scalar_key(value: float | complex) -> tuple[str, str]:
+    if isinstance(value, complex):
+        return ("complex", f"{_scalar_key(value.real)[1]} {_scalar_key(value.imag)[1]}")
+    return ("float", "nan" if math.isnan(value) else value.hex())
+
+
+# -- long reductions ------------------------------------------------------------------------------------------------------
+
+
+def _is_long_reduction(symbol: Symbol) -> bool:
+    if symbol.op.name not in _COMBINE:
+        return False
+    shape, axes = symbol.inputs[0].shape, symbol.attrs["axes"]
+    if not all(isinstance(extent, int) for extent in shape):
+        return False
+    sizes: list[int] = [extent for extent in shape if isinstance(extent, int)]
+    reduced = math.prod([sizes[axis] for axis in axes])
+    kept = math.prod([extent for axis, extent in enumerate(sizes) if axis not in axes])
+    return kept < SPLIT_KEPT and reduced > SPLIT_REDUCED
+
+
+def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
+    """Partial results along one axis first, all of it second. The axis is the longest reduced one; when it is long it
+    is cut into equal parts, and a remainder that does not fill a part is reduced by itself and combined."""
+    graph, name = x.graph, symbol.op.name
+    sizes = [extent for extent in x.shape if isinstance(extent, int)]
+    axes: tuple[int, ...] = tuple(symbol.attrs["axes"])
+    axis = max(axes, key=lambda a: sizes[a])
+    others = tuple([a for a in axes if a != axis])
+    keepdims = symbol.attrs["keepdims"]
+
+    def reduce(value: Symbol, over: tuple[int, ...], keep: bool) -> Symbol:
+        return graph.apply(name, (value,), {"axes": over, "keepdims": keep})
+
+    if others and _PARTS[0] <= sizes[axis] <= _PARTS[1] * 2:
+        return _dropped(reduce(reduce(x, others, True), (axis,), True), symbol)
+    parts = _part_count(sizes[axis])
+    length = sizes[axis] // parts
+    whole = x if parts * length == sizes[axis] else _sliced(x, axis, 0, parts * length)
+    shape = (*sizes[:axis], parts, length, *sizes[axis + 1 :])
+    cut = graph.apply("reshape", (whole,), {"shape": shape})
+    inner = tuple(sorted([a if a < axis else a + 1 for a in others] + [axis + 1]))
+    total = reduce(reduce(cut, inner, True), (axis,), True)
+    result = graph.apply(
+        "reshape", (total,), {"shape": tuple([1 if a in axes else e for a, e in enumerate(sizes)])}
+    )
+    if whole is not x:
+        rest = reduce(_sliced(x, axis, parts * length, sizes[axis]), axes, True)
+        result = graph.apply(_COMBINE[name], (result, rest))
+    return result if keepdims else _dropped(result, symbol)
+
+
+def _dropped(value: Symbol, symbol: Symbol) -> Symbol:
+    """`value`, which has all dimensions, in the shape of `symbol`."""
+    if value.shape == symbol.shape:
+        return value
+    return value.graph.apply("reshape", (value,), {"shape": symbol.shape})
+
+
+def _part_count(extent: int) -> int:
+    """The largest number of equal parts within `_PARTS` that divides `extent`, or the largest allowed when none does."""
+    low, high = _PARTS
+    return next((parts for parts in range(high, low - 1, -1) if extent % parts == 0), high)
+
+
+def _sliced(x: Symbol, axis: int, start: int, stop: int) -> Symbol:
+    rank = len(x.shape)
+    attrs = {
+        "starts": tuple([start if a == axis else 0 for a in range(rank)]),
+        "stops": tuple([stop if a == axis else extent for a, extent in enumerate(x.shape)]),
+        "steps": (1,) * rank,
+    }
+    return x.graph.apply("slice", (x,), attrs)

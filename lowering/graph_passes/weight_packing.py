@@ -1,0 +1,192 @@
+"""Stored layouts of matmul operands: what the schedule may change about how a matrix lies in memory.
+
+`tt.dot` on the host reads its right operand panel by panel: `PANEL` columns of all rows, contiguous. A constant operand is
+stored that way once, when the model is loaded, a large runtime operand is copied by a kernel of its own; the product then walks
+memory linearly and large strides cost no cache conflicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...promotion.dtype import bool_, int64
+from ..nest import Affine, Axis, Buffer, Nest, Store, Value
+from ..schedule.plan import Plan, with_nests
+from ..tile.structure import products
+
+PANEL = 64
+MIN_COLUMNS = 33  # fewer fill less than half a panel
+MIN_ROWS = 128
+MIN_ELEMENTS, MIN_TRANSPOSED = 1 << 19, 1 << 16
+"""A runtime operand is copied into panels from this many rows of the other operand and this many elements on, fewer when it
+lies transposed. Smaller ones stay in the second-level cache, where `tt.dot` copies its panel with the first rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLayout:
+    """How constant buffer i of a plan is stored: the symbol it comes from and the layout's name (`runtime.layouts`)."""
+
+    symbol: int
+    layout: str
+
+    @property
+    def transposed(self) -> bool:
+        return self.layout.endswith(":t")
+
+
+@dataclass(frozen=True, slots=True)
+class RightOperand:
+    """The load that is the whole right operand of a nest's only contraction: a (K, N) matrix, or stored as (N, K)."""
+
+    position: int  # in the nest's body
+    depth: int
+    columns: int
+    transposed: bool
+
+
+def right_operand(nest: Nest) -> RightOperand | None:
+    """The right operand if panels may hold it: a dense matrix of known size, read by the contraction alone."""
+    found = products(nest)
+    if len(found) != 1:
+        return None
+    product = found[0]
+    position = nest.body[product.number].operands[1]
+    load = nest.body[position]
+    readers = sum(v.operands.count(position) for v in nest.body)
+    if load.op != "load" or load.operands or readers != 1:
+        return None
+    at: Affine = load.attrs["at"]
+    others = [axis for axis, _ in at.terms if axis != product.k]
+    if at.offset != 0 or len(at.terms) != 2 or product.n is None or others != [product.n]:  # an axis of the batch is no column
+        return None
+    k, n = nest.axes[product.k].extent, nest.axes[product.n].extent
+    if not isinstance(k, int) or not isinstance(n, int) or n < MIN_COLUMNS:
+        return None
+    strides = (at.coefficient(product.k), at.coefficient(product.n))
+    shape = load.attrs["buffer"].shape
+    if shape == (k, n) and strides == (n, 1):
+        return RightOperand(position, k, n, False)
+    if shape == (n, k) and strides == (1, k):
+        return RightOperand(position, k, n, True)
+    return None
+
+
+def _pays(nest: Nest, operand: RightOperand) -> bool:
+    """Whether copying a runtime operand into panels costs less than reading it where it lies; all rows share the copy."""
+    contract = next(v for v in nest.body if v.op == "contract")
+    rows = [nest.axes[axis].extent for axis in nest.body[contract.operands[0]].axes if axis != contract.attrs["over"]]
+    count = 1
+    for extent in rows:
+        if not isinstance(extent, int):
+            return False
+        count *= extent
+    elements = operand.depth * operand.columns
+    return count >= MIN_ROWS and elements >= (MIN_TRANSPOSED if operand.transposed else MIN_ELEMENTS)
+
+
+def _read_from(nest: Nest, operand: RightOperand, buffer: Buffer) -> Nest:
+    """The nest with its right operand in panels, which to it is a row-major (K, N) matrix in `buffer`."""
+    load = nest.body[operand.position]
+    at: Affine = load.attrs["at"]
+    along = next(v for v in nest.body if v.op == "contract").attrs["over"]
+    terms = tuple((axis, operand.columns if axis == along else 1) for axis, _ in at.terms)
+    attrs = {**load.attrs, "buffer": buffer, "at": Affine(0, terms)}
+    body = list(nest.body)
+    body[operand.position] = replace(load, attrs=attrs)
+    return replace(nest, body=tuple(body))
+
+
+def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer) -> Nest:
+    """target[p, k, j] = source[k, p · PANEL + j], zero beyond the last column."""
+    k, n = operand.depth, operand.columns
+    panels = -(-n // PANEL)
+    row, column = (1, k) if operand.transposed else (n, 1)
+    panel_axis, row_axis, column_axis = 0, 1, 2
+    at = Affine(0, ((panel_axis, column * PANEL), (row_axis, row), (column_axis, column)))
+    every = (panel_axis, row_axis, column_axis)
+    body: list[Value] = []
+    guard: tuple[int, ...] = ()
+    if n % PANEL:
+        position = Affine(0, ((panel_axis, PANEL), (column_axis, 1)))
+        body = [
+            Value("index", int64, (panel_axis, column_axis), (), {"at": position}),
+            Value("const", int64, (), (), {"value": n}),
+            Value("less", bool_, (panel_axis, column_axis), (0, 1), {}),
+        ]
+        guard = (2,)
+    attrs = {"buffer": source, "at": at, "strides": (), "guarded": bool(guard), "fill": 0}
+    body.append(Value("load", source.dtype, every, guard, attrs))
+    store = Affine(0, ((panel_axis, k * PANEL), (row_axis, PANEL), (column_axis, 1)))
+    axes = (Axis("p", panels), Axis("k", k), Axis("j", PANEL))
+    return Nest(axes, tuple(body), (Store(len(body) - 1, target, store),), ("pack",), (source.symbol,))
+
+
+def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...]]:
+    """Right operands in panels: constants are stored that way, large runtime operands are copied by a kernel of their own.
+
+    Returns the plan, the layouts of its constant buffers, and which of its nests read panels.
+    """
+    plan = _copy_runtime_operands(plan)
+    constants: list[Buffer] = []
+    layouts: list[ConstantLayout] = []
+    index: dict[tuple[int, str], int] = {}
+
+    def place(buffer: Buffer, layout: str) -> Buffer:
+        key = (buffer.symbol, layout)
+        if key not in index:
+            index[key] = len(constants)
+            constants.append(replace(buffer, index=len(constants)))
+            layouts.append(ConstantLayout(buffer.symbol, layout))
+        return constants[index[key]]
+
+    nests: list[Nest] = []
+    for nest in plan.nests:
+        found = right_operand(nest)
+        if found is not None and nest.body[found.position].attrs["buffer"].kind == "constant":
+            buffer = replace(nest.body[found.position].attrs["buffer"], shape=(found.depth, found.columns))
+            nest = _read_from(nest, found, place(buffer, f"panels:{PANEL}{':t' if found.transposed else ''}"))
+            keep = found.position
+        else:
+            keep = -1
+        body = []
+        for position, value in enumerate(nest.body):
+            if value.op == "load" and value.attrs["buffer"].kind == "constant" and position != keep:
+                value = replace(value, attrs={**value.attrs, "buffer": place(value.attrs["buffer"], "plain")})
+            body.append(value)
+        nests.append(replace(nest, body=tuple(body)))
+    placed = replace(plan, nests=tuple(nests), constants=tuple(constants))
+    return placed, tuple(layouts), tuple(_reads_panels(nest, layouts) for nest in nests)
+
+
+def _reads_panels(nest: Nest, layouts: Sequence[ConstantLayout]) -> bool:
+    found = right_operand(nest)
+    if found is None:
+        return False
+    buffer: Buffer = nest.body[found.position].attrs["buffer"]
+    if buffer.kind == "constant":
+        return layouts[buffer.index].layout != "plain"
+    return buffer.symbol == PACKED
+
+
+PACKED = -1
+"""`Buffer.symbol` of temporaries that hold panels: they store no symbol of the graph as it is."""
+
+
+def _copy_runtime_operands(plan: Plan) -> Plan:
+    nests: list[Nest] = []
+    temporaries = list(plan.temporaries)
+    copies: dict[tuple[str, int, bool], Buffer] = {}
+    for nest in plan.nests:
+        found = right_operand(nest)
+        source = None if found is None else nest.body[found.position].attrs["buffer"]
+        if found is not None and source is not None and source.kind != "constant" and _pays(nest, found):
+            key = (source.kind, source.index, found.transposed)
+            if key not in copies:
+                padded = -(-found.columns // PANEL) * PANEL
+                copies[key] = Buffer("temporary", len(temporaries), source.dtype, (found.depth, padded), PACKED)
+                temporaries.append(copies[key])
+                nests.append(_packing_nest(source, found, copies[key]))
+            nest = _read_from(nest, found, replace(copies[key], shape=(found.depth, found.columns)))
+        nests.append(nest)
+    return plan if not copies else with_nests(plan, nests, temporaries)

@@ -1,0 +1,110 @@
+"""complex128 as two words: no register holds 16 bytes, and nothing computes with them, so they move as pairs of uint64.
+
+A tensor of shape s becomes one of shape (*s, 2) over the same memory. Only operations that move values take complex128, and
+each of them means the same with one more axis at the end. The types of inputs, outputs and constants stay those of the
+original graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...graph.constants import scalar_array
+from ...graph.graph import Graph
+from ...graph.symbol import Symbol
+from ...graph.types import Shape
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError
+
+Array = npt.NDArray[Any]
+
+_WIDE = DType("complex128")
+_WORD = DType("uint64")
+
+
+def in_words(graph: Graph) -> tuple[Graph, Mapping[int, Array]]:
+    """The graph with every complex128 symbol as words, and the arrays of its constants as they were, by symbol id.
+
+    `graph` is expanded and not changed; without complex128 it is returned itself.
+    """
+    if not any(symbol.dtype is _WIDE for symbol in graph.symbols):
+        return graph, {}
+    target = graph.rewriting()
+    new: dict[int, Symbol] = {}
+    arrays: dict[int, Array] = {}
+    for symbol in graph.symbols:
+        operands = [new[operand.id] for operand in symbol.inputs]
+        with target.located(symbol.location):
+            if symbol.dtype is not _WIDE:
+                made = target.adopt(symbol, operands)
+            elif symbol.op.kind == "source":
+                made = _source(target, symbol)
+                if "value" in symbol.attrs:
+                    arrays[made.id] = symbol.attrs["value"]
+            else:
+                made = _moved(target, symbol, operands)
+        new[symbol.id] = made
+    target.output(*[new[symbol.id] for symbol in graph.outputs], names=graph.output_names)
+    return target, arrays
+
+
+def _source(target: Graph, symbol: Symbol) -> Symbol:
+    attrs = dict(symbol.attrs)
+    if "value" in attrs:
+        attrs["value"] = _words(attrs["value"])
+    shape = (*symbol.shape, 2)
+    return target.restore(symbol.op, (), MappingProxyType(attrs), _WORD, shape, symbol.location)
+
+
+def _words(array: Array) -> Array:
+    words = np.ascontiguousarray(array).view(np.uint64).reshape(*array.shape, 2)
+    words.flags.writeable = False
+    return words
+
+
+def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
+    name, attrs = symbol.op.name, dict(symbol.attrs)
+    rank = len(symbol.inputs[0].shape)
+    match name:
+        case "reshape" | "broadcast_to":
+            attrs["shape"] = (*attrs["shape"], 2)
+        case "permute":
+            attrs["axes"] = (*attrs["axes"], rank)
+        case "slice":
+            attrs |= {"starts": (*attrs["starts"], 0), "stops": (*attrs["stops"], 2), "steps": (*attrs["steps"], 1)}
+        case "pad":
+            fill = _words(scalar_array(attrs["value"], _WIDE))
+            if attrs["mode"] == "constant" and fill[0] != fill[1]:
+                return _padded(target, operands[0], attrs["low"], attrs["high"], fill)
+            attrs |= {"low": (*attrs["low"], 0), "high": (*attrs["high"], 0), "value": int(fill[0])}
+        case "take_along_axis":
+            operands = [operands[0], _with_axis(operands[1])]
+        case "where":
+            operands = [_with_axis(operands[0]), *operands[1:]]
+        case "flip" | "concat" | "gather":
+            pass
+        case _:
+            raise InternalError(f"{name} of complex128 values, which are only moved")
+    return target.apply(symbol.op, operands, attrs)
+
+
+def _with_axis(x: Symbol) -> Symbol:
+    return x.graph.apply("reshape", (x,), {"shape": (*x.shape, 1)})
+
+
+def _padded(target: Graph, x: Symbol, low: Shape, high: Shape, fill: Array) -> Symbol:
+    """`x` between blocks of a value whose two words differ, axis by axis."""
+    parts = [target.apply("reshape", (target.constant(word),), {"shape": (1,)}) for word in fill]
+    value = target.apply("concat", parts, {"axis": 0})
+    for axis, widths in enumerate(zip(low, high, strict=True)):
+        before, after = [
+            target.apply("broadcast_to", (value,), {"shape": (*x.shape[:axis], width, *x.shape[axis + 1 :])})
+            for width in widths
+        ]
+        x = target.apply("concat", (before, x, after), {"axis": axis})
+    return x

@@ -1,0 +1,140 @@
+"""Operations that speak to the outside: assert, print, and polls that wait for other programs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from .....promotion.errors import UnsupportedError
+from ....tt.dialect.atomics import MEMORY_ORDERS
+from ....tt.dialect.attributes import enum_name
+from ....tt.sources import source_place
+from ...elementwise import constant, memory_element, memory_size, to_memory
+from ...ir import V, const
+from ...syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
+from ..elements import each_element
+from ..loops.coordinates import memory_size_of
+from ..memory.atomics import ORDERS, address_of
+from ..nodes import Affine, Map, Node, Splat
+from ..reduce.combine import Combine
+from ..reduce.loops import reduce
+from ..shapes import dense
+from .status import Printed, PrintSite, Site
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+PRINT = "jn_print"
+CLOCK, YIELD = "clock_gettime", "sched_yield"
+_FINE = (1 << 31) - 1
+
+
+def lower_assert(k: KernelLowering, op: Any) -> None:
+    """The launch stops at the first false element. What a program has written before stays."""
+    if k.status is None:
+        raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
+    condition = op.operands[0]
+    facts = attributes(op)
+    message = str(facts["message"] if "message" in facts else facts["msg"])
+    shape = shape_of(condition.type)
+    site = Site("assert", message, source_place(op), shape)
+    if not shape:
+        k.status.stop_unless(k.scalar(condition), site, k.program, V("-1", "i64"))
+        return
+    first = _first_false(k, k.node(condition))
+    k.status.stop_unless(k.f.icmp("eq", first, const(_FINE, "i32")), site, k.program, k.f.cast("sext", first, "i64"))
+
+
+def _first_false(k: KernelLowering, node: Node) -> V:
+    """The row-major position of the first false element, i32; `_FINE` if there is none."""
+    shape = node.shape
+    strides = tuple(V(str(s), "i64") if s else None for s in dense(shape))
+    position = Affine(shape, "i32", V("0", "i64"), strides)
+    found: Node = Map(shape, "i32", "arith.select", (node, Splat(shape, "i32", const(_FINE, "i32")), position))
+    left, right, result = object(), object(), object()
+    smallest = Combine(
+        (left, right), (("arith.minsi", "i32", result, (left, right), ("i32", "i32"), {}),), (result,)
+    )
+    while found.shape:
+        found = reduce(k.roots, [found], len(found.shape) - 1, smallest)[0]
+    return k.roots.argument_of(found)
+
+
+def lower_print(k: KernelLowering, op: Any) -> None:
+    """Operands are written to scratch; the runtime formats them. One print is one call, so lines of programs do not mix."""
+    if k.status is None:
+        raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
+    addresses = k.f.alloca("ptr", max(1, len(op.operands)), 8)
+    printed = []
+    for number, operand in enumerate(op.operands):
+        elem, shape = element_name(operand.type), shape_of(operand.type)
+        stored = k.roots.materialize(k.node(operand))
+        k.f.store(stored.pointer, k.f.gep(addresses, 8 * number), 8)
+        printed.append(Printed(elem, shape, tuple(s * memory_size_of(stored.memory) for s in stored.strides)))
+    facts = attributes(op)
+    site = PrintSite(str(facts["prefix"]), bool(facts["hex"]), tuple(bool(s) for s in facts["isSigned"]), tuple(printed))
+    k.f.module.declare(PRINT, "void", ["ptr", "i64", "i64", "ptr"])
+    k.f.call(PRINT, "void", [k.status.words, V(str(k.status.add(site)), "i64"), k.program, addresses])
+
+
+def lower_poll(k: KernelLowering, op: Any) -> None:
+    """Lane after lane until it holds what is expected; the timeout counts for all of them together."""
+    elem = pointee_name(op.operands[0].type)
+    timeout = None if op.timeout is None else k.scalar(op.timeout)
+    deadline = None if timeout is None else k.f.add(_nanoseconds(k), timeout)
+    shape = shape_of(op.result.type)
+    if not shape:
+        expected = to_memory(k.f, k.scalar(op.expected), elem)
+        k.scalars[op.result] = _wait(k, op, k.scalar(op.ptr), expected, elem, deadline)
+        return
+    pointers, wanted = k.pointers(op.ptr), k.node(op.expected)
+    memory = k.ev.scratch(shape, "i1")
+    with each_element(k, shape) as at:
+        expected = to_memory(k.f, k.ev.at(wanted, at), elem)
+        k.ev.write_scratch(memory, at, _wait(k, op, address_of(k, pointers, at), expected, elem, deadline))
+    k.define(op.result, memory)
+
+
+def _wait(k: KernelLowering, op: Any, pointer: V, expected: V, elem: str, deadline: V | None) -> V:
+    f = k.f
+    order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]
+    type_ = memory_element(elem)
+    poll, again, done = f.label("poll"), f.label("again"), f.label("polled")
+    f.branch(poll)
+    f.start(poll)
+    k.leave_if_stopped()
+    found = f.op(f"load atomic {type_}, ptr {pointer.ref} {order}, align {memory_size(elem)}", type_)
+    holds = f.icmp("eq", found, expected)
+    f.cond_branch(holds, done, again)
+    f.start(again)
+    f.module.declare(YIELD, "i32", [])
+    f.call(YIELD, "i32", [])
+    if deadline is None:
+        f.branch(poll)
+    else:
+        f.cond_branch(f.icmp("slt", _nanoseconds(k), deadline), poll, done)
+    f.start(done)
+    return holds
+
+
+def _nanoseconds(k: KernelLowering) -> V:
+    """The monotonic clock."""
+    f = k.f
+    if not hasattr(time, "CLOCK_MONOTONIC"):
+        raise UnsupportedError("host lowering: tt.atomic_poll with a timeout on a platform without a POSIX clock")
+    slot = f.alloca("i64", 2, 8)
+    f.module.declare(CLOCK, "i32", ["i32", "ptr"])
+    f.call(CLOCK, "i32", [V(str(int(time.CLOCK_MONOTONIC)), "i32"), slot])
+    seconds = f.binary("mul", f.load("i64", slot, 8), V("1000000000", "i64"))
+    return f.binary("add", seconds, f.load("i64", f.gep(slot, 8), 8))
+
+
+def lower_poison(k: KernelLowering, op: Any) -> None:
+    """Anything is right for a value that nobody may look at: zero."""
+    result = op.results[0]
+    elem, shape = element_name(result.type), shape_of(result.type)
+    value = V("null", "ptr") if elem == "ptr" else constant(0, elem)
+    if is_tensor(result.type):
+        k.define(result, Splat(shape, elem, value))
+    else:
+        k.scalars[result] = value

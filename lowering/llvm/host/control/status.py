@@ -1,0 +1,157 @@
+"""How a launch stops early: cancelled from outside, or by a program that found a mistake.
+
+All programs of a launch share four words: the state, and the site, program and lane of the first mistake. Programs look at the
+state before they start, and loops that may wait for others look at every turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from ...ir import Function, Module, V
+
+RUNNING, CANCELLED, STOPPED = 0, 1, 2
+WORDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place of a kernel that can stop the launch.
+
+    kind: "assert", "overflow" of 32-bit address arithmetic, or "memory" that could not be had.  place: (file, line) in the
+    source that the text was made from, if it says.  shape: of the block that the lane is a row-major position in.
+    """
+
+    kind: str
+    message: str
+    place: tuple[str, int] | None = None
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """An operand of a print in scratch (16-bit floats as float32): its block element type, shape, and strides in bytes."""
+
+    elem: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrintSite:
+    """A print, which calls the runtime with the addresses of its operands."""
+
+    prefix: str
+    hexadecimal: bool
+    signed: tuple[bool, ...]
+    operands: tuple[Printed, ...]
+
+
+_HARMLESS = frozenset(
+    ("add", "sub", "mul", "shl", "and", "or", "xor", "icmp", "select", "sext", "zext", "trunc", "getelementptr", "call")
+)
+"""Instructions that may be carried out although the check before them fails. Calls are of these functions:"""
+_HARMLESS_CALLS = ("@llvm.smin.", "@llvm.smax.", "@llvm.umin.", "@llvm.umax.")
+
+
+class _Checks(NamedTuple):
+    """Checks that share the branch printed last: its lines are those from `first` to `behind`, the last one starts the block
+    `fine`. holds: whether all of them do."""
+
+    holds: V
+    checks: tuple[tuple[V, int], ...]
+    program: V
+    lane: V
+    first: int
+    behind: int
+    fine: str
+
+    def goes_with(self, f: Function, program: V, lane: V) -> bool:
+        """Whether a check that follows now can share the branch: what was printed since may be carried out anyway."""
+        if f.block != self.fine or (program, lane) != (self.program, self.lane):
+            return False
+        return all(map(_is_harmless, f.lines[self.behind :]))
+
+
+def _is_harmless(line: str) -> bool:
+    words = line.split(None, 3)
+    if len(words) < 4 or words[1] != "=" or words[2] not in _HARMLESS:
+        return False
+    return words[2] != "call" or any(name in words[3] for name in _HARMLESS_CALLS)
+
+
+class Status:
+    """Emits the checks of one function. `words`: address of the launch's status words."""
+
+    def __init__(self, f: Function, words: V) -> None:
+        self._f = f
+        self.words = words
+        self._leave = f.label("leave")
+        self.sites: list[Site | PrintSite] = []
+        self._last: _Checks | None = None
+
+    def leave_if_stopped(self) -> None:
+        f = self._f
+        state = f.op(f"load atomic i64, ptr {self.words.ref} monotonic, align 8", "i64")
+        going_on = f.label("going")
+        f.cond_branch(f.icmp("ne", state, V("0", "i64")), self._leave, going_on)
+        f.start(going_on, dominated=True)
+
+    def stop_unless(self, holds: V, site: Site, program: V, lane: V) -> None:
+        """Stop the launch if the i1 is false; the first site to do so is the one that is reported."""
+        f, last = self._f, self._last
+        checks: tuple[tuple[V, int], ...] = ((holds, self.add(site)),)
+        if last is not None and last.goes_with(f, program, lane):
+            # One branch for both: nothing but arithmetic stands between.
+            del f.lines[last.first : last.behind]
+            checks = last.checks + checks
+            holds = f.binary("and", last.holds, holds)
+        first = len(f.lines)
+        broken, fine = f.label("broken"), f.label("fine")
+        f.cond_branch(holds, fine, broken)
+        f.start(broken, dominated=True)
+        with f.scope():
+            *others, (_, number) = checks
+            which = V(str(number), "i64")
+            for each, number in reversed(others):
+                which = f.select(each, which, V(str(number), "i64"))
+            for line in self._report(which, program, lane):
+                f.emit(line)
+        f.start(fine, dominated=True)
+        self._last = _Checks(holds, checks, program, lane, first, len(f.lines), fine)
+
+    def add(self, site: Site | PrintSite) -> int:
+        self.sites.append(site)
+        return len(self.sites) - 1
+
+    def report(self, site: int, program: V, lane: V) -> list[str]:
+        """Instructions that stop the launch and leave the function."""
+        return self._report(V(str(site), "i64"), program, lane)
+
+    def _report(self, site: V, program: V, lane: V) -> list[str]:
+        self._f.module.provide(_Stop())
+        arguments = f"ptr {self.words.ref}, i64 {site.ref}, i64 {program.ref}, i64 {lane.ref}"
+        return [f"call void @{_Stop.name}({arguments}) cold", f"br label %{self._leave}"]
+
+    def start_leaving(self) -> None:
+        """Begin the block that all ways out lead to, behind the function's own end."""
+        self._f.start(self._leave)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """The function that notes a mistake, if it is the first one. Implements `SharedFunction`."""
+
+    name: ClassVar[str] = "jn_stop"
+    parameters: ClassVar = (("ptr", "status"), ("i64", "site"), ("i64", "program"), ("i64", "lane"))
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline cold", linkage=linkage)
+        status, *facts = f.params
+        exchanged = f.op(f"cmpxchg ptr {status.ref}, i64 {RUNNING}, i64 {STOPPED} acq_rel monotonic", "{ i64, i1 }")
+        with f.when(f.op(f"extractvalue {{ i64, i1 }} {exchanged.ref}, 1", "i1")):
+            for position, fact in enumerate(facts):
+                f.store(fact, f.gep(status, 8 * (position + 1)), 8)
+        f.ret()
+        module.add(f)

@@ -1,0 +1,261 @@
+"""Blocks of many short dimensions as one: a nest over the row-major positions of its shape.
+
+Sorts reshape a block of 512 to nine dimensions of 2. Eight loops around a vector of 2 lanes are long and slow; one loop over
+512 positions is neither. What varies with single dimensions then varies with digits of the position, `position // step %
+extent`: as all extents are powers of two, a digit is either the same in all lanes of a vector, or a pattern of its lanes that
+repeats in every vector.
+
+Nests are turned by writing their nodes again: views disappear into the leaves, and a leaf that is not simply contiguous
+becomes a `Flattened` node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...elementwise import from_memory, register_element
+from ...ir import V, int_vector, vector, zero
+from ..nodes import Affine, Digit, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
+from ..scalars import ZERO, is_constant
+from .coordinates import Coordinate, memory_size_of
+
+if TYPE_CHECKING:
+    from ..evaluate import Evaluator
+
+Dims = tuple[int | None, ...]
+FEWEST = 3
+"""Dimensions with an extent that a nest worth turning has."""
+_SMALL = 4
+"""A load whose addresses are not affine in the position, and that is visited this often at least, gets a nest of its own."""
+
+
+def is_deep(shape: Shape, lanes: Callable[[], int]) -> bool:
+    """Whether a nest over the shape had better be one loop: it would be deep, or its vectors short. `lanes`: of a vector."""
+    if len(shape) < FEWEST:
+        return False
+    wide = [n for n in shape if n > 1]
+    if len(wide) < FEWEST or any(n & (n - 1) for n in wide):
+        return False
+    return len(wide) > FEWEST or wide[-1] < lanes()
+
+
+def digits(shape: Shape, coefficients: Sequence[V | None]) -> tuple[Digit, ...]:
+    """How `Σ coefficients[d] · coordinate[d]` varies with the row-major position in the shape, the lowest digit first.
+    Neighbouring dimensions that the coefficients run through in one go are one digit."""
+    found: list[Digit] = []
+    step = 1
+    for extent, coefficient in zip(reversed(shape), reversed(coefficients), strict=True):
+        if extent > 1 and coefficient is not None and coefficient.ref != "0":
+            last = found[-1] if found else None
+            if last is not None and last.step * last.extent == step and _goes_on(last, coefficient):
+                found[-1] = Digit(last.step, last.extent * extent, last.coefficient)
+            else:
+                found.append(Digit(step, extent, coefficient))
+        step *= extent
+    return tuple(found)
+
+
+def _goes_on(digit: Digit, coefficient: V) -> bool:
+    if not is_constant(coefficient) or not is_constant(digit.coefficient):
+        return False
+    return int(coefficient.ref) == int(digit.coefficient.ref) * digit.extent
+
+
+def as_line(shape: Shape, coefficients: Sequence[V | None]) -> V | None:
+    """The coefficient of the position, if the form is affine in it."""
+    found = digits(shape, coefficients)
+    if not found:
+        return ZERO
+    whole = len(found) == 1 and found[0].step == 1 and found[0].extent == math.prod(shape)
+    return found[0].coefficient if whole else None
+
+
+def flat_memory(memory: Stored) -> Stored | None:
+    """Scratch by row-major position, if its elements are evenly spaced."""
+    stride = as_line(memory.shape, [V(str(stride), "i64") for stride in memory.strides])
+    if stride is None:
+        return None
+    return Stored((math.prod(memory.shape),), memory.elem, memory.pointer, (int(stride.ref),), memory.memory)
+
+
+class Flattener:
+    """Writes the nodes of a nest over `shape` again, for one over its positions. None where that is not possible."""
+
+    def __init__(
+        self,
+        ev: Evaluator,
+        shape: Shape,
+        origins: dict[int, tuple[Node, Node]],
+        materialize: Callable[[Node], Stored],
+    ) -> None:
+        """`origins` takes, by the id of a node of the nest's shape, the node and the one that it is written from.
+        `materialize` makes a nest of its own."""
+        self._origins = origins
+        self._materialize = materialize
+        self._ev = ev
+        self._shape = shape
+        self._flat = (math.prod(shape),)
+        self._found: dict[tuple[int, Dims], Node | None] = {}
+        self._same: Dims = tuple(range(len(shape)))
+
+    def node(self, node: Node) -> Node | None:
+        return self._of(node, self._same if node.shape else ())
+
+    def pointers(self, pointers: Pointers) -> Pointers | None:
+        return self._pointers(pointers, self._same)
+
+    def _of(self, node: Node, dims: Dims) -> Node | None:
+        """`dims`: the dimension of the nest that each dimension of the node follows; None: it stays at 0."""
+        key = (id(node), dims)
+        if key not in self._found:
+            found = self._write(node, dims)
+            self._found[key] = found
+            if found is not None and dims == self._same and found is not node:
+                self._origins[id(found)] = (found, node)
+        return self._found[key]
+
+    def _write(self, node: Node, dims: Dims) -> Node | None:
+        kept = self._ev.replacement.get(id(node))
+        if kept is not None and not kept[2]:
+            node = kept[1]
+        match node:
+            case Splat():
+                return Splat(self._flat, node.elem, node.value)
+            case Affine():
+                return self._leaf(node, dims, node.coefficients)
+            case Stored():
+                return self._leaf(node, dims, [V(str(stride), "i64") for stride in node.strides])
+            case View():
+                return self._of(node.source, tuple(None if d is None else dims[d] for d in node.dims))
+            case Map():
+                operands: list[Node] = []
+                for operand in node.operands:
+                    found = self._of(operand, dims if operand.shape else ())
+                    if found is None:
+                        return None
+                    operands.append(found)
+                facts = {name: fact for name, fact in node.attrs.items() if name != "bound"}  # of a dimension that is gone
+                return Map(self._flat, node.elem, node.op, tuple(operands), facts)
+            case Load():
+                return self._load(node, dims)
+        return None
+
+    def _along(self, dims: Dims, coefficients: Sequence[V | None]) -> list[V | None]:
+        """Coefficients of a node as coefficients of the nest's dimensions."""
+        found: list[V | None] = [None] * len(self._shape)
+        for dim, coefficient in zip(dims, coefficients, strict=True):
+            if dim is not None:
+                found[dim] = coefficient
+        return found
+
+    def _leaf(self, node: Affine | Stored, dims: Dims, coefficients: Sequence[V | None]) -> Node:
+        along = self._along(dims, coefficients)
+        line = as_line(self._shape, along)
+        match node:
+            case Stored() if line is not None:
+                return Stored(self._flat, node.elem, node.pointer, (int(line.ref),), node.memory)
+            case Affine() if line is not None:
+                return Affine(self._flat, node.elem, node.base, (None if line.ref == "0" else line,))
+        return Flattened(self._flat, node.elem, node, digits(self._shape, along))
+
+    def _pointers(self, pointers: Pointers, dims: Dims) -> Pointers | None:
+        if pointers.rest is not None:
+            return None
+        line = as_line(self._shape, self._along(dims, pointers.offset.coefficients))
+        if line is None:
+            return None
+        offset = Affine(self._flat, "i64", pointers.offset.base, (None if line.ref == "0" else line,))
+        return replace(pointers, shape=self._flat, offset=offset)
+
+    def _load(self, node: Load, dims: Dims) -> Node | None:
+        pointers = self._pointers(node.pointers, dims)
+        if pointers is None:
+            if _SMALL * math.prod(node.shape) > self._flat[0]:
+                return None
+            stored = self._materialize(node)
+            self._ev.replacement[id(node)] = (node, stored, ())
+            return self._write(stored, dims)
+        parts: list[Node | None] = []
+        for part in (node.mask, node.other):
+            parts.append(None if part is None else self._of(part, dims if part.shape else ()))
+            if part is not None and parts[-1] is None:
+                return None
+        return Load(self._flat, node.elem, pointers, parts[0], parts[1])
+
+
+# -- evaluation -----------------------------------------------------------------
+
+
+def read_flattened(ev: Evaluator, node: Flattened, coordinate: Coordinate) -> V:
+    """The values at a vector of positions, whose first is a multiple of their number; a scalar where they are all the same."""
+    n = coordinate.lanes
+    total, lane_terms = _split(ev, node.digits, coordinate)
+    match node.source:
+        case Affine():
+            return _affine(ev, node.source, total, lane_terms, n)
+        case Stored():
+            return _stored(ev, node.source, total, [sum(place) for place in _places(lane_terms, n)])
+
+
+def _split(ev: Evaluator, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[tuple[V, list[int]]]]:
+    """Σ coefficient · digit as what all lanes share, and the terms that vary between them: a coefficient, and its factor by
+    lane."""
+    s, n = ev.s, at.lanes
+    position = s.add(at.at, s.constant(at.offset))
+    total, terms = ZERO, []
+    for step, extent, coefficient in found:
+        if step < n:
+            inner = min(extent, n // step)
+            terms.append((coefficient, [lane // step % inner for lane in range(n)]))
+            step, extent, coefficient = n, extent // inner, s.mul(coefficient, s.constant(inner))
+        if extent > 1:
+            quotient = s.floor_div(position, step)
+            digit = s.sub(quotient, s.round_down(quotient, extent)) if is_constant(quotient) else ev.f.binary(
+                "and", quotient, s.constant(extent - 1))  # fmt: skip
+            total = s.add(total, s.mul(coefficient, digit))
+    return total, terms
+
+
+def _places(terms: Sequence[tuple[V, list[int]]], n: int) -> list[list[int]]:
+    """By lane: the products of constant coefficients and their factors."""
+    return [[int(coefficient.ref) * factors[lane] for coefficient, factors in terms] for lane in range(n)]
+
+
+def _affine(ev: Evaluator, node: Affine, total: V, terms: Sequence[tuple[V, list[int]]], n: int) -> V:
+    narrow = register_element(node.elem)
+    value = ev.narrow(ev.s.add(node.base, total), narrow)
+    known = [term for term in terms if is_constant(term[0])]
+    if known:
+        lanes = [ev.wrapped(sum(place), narrow) for place in _places(known, n)]
+        if is_constant(value):
+            value = int_vector([ev.wrapped(int(value.ref) + lane, narrow) for lane in lanes], narrow)
+        else:
+            value = ev.f.binary("add", ev.f.splat(value, n), int_vector(lanes, narrow))
+    for coefficient, factors in terms:
+        if not is_constant(coefficient):
+            step = ev.f.splat(ev.narrow(coefficient, narrow), n)
+            value = ev.f.binary("add", ev.f.splat(value, n), ev.f.binary("mul", step, int_vector(factors, narrow)))
+    return value
+
+
+def _stored(ev: Evaluator, node: Stored, total: V, places: Sequence[int]) -> V:
+    raw = _gathered(ev, node, ev.f.gep(node.pointer, total, node.memory), places)
+    return from_memory(ev.f, raw, "i1") if node.elem == "i1" else raw
+
+
+def _gathered(ev: Evaluator, node: Stored, pointer: V, places: Sequence[int]) -> V:
+    """The elements at these places, of which the first is the lowest: one access where they lie together, else two halves.
+    Nothing is known to lie behind the last one."""
+    f, n, size = ev.f, len(places), memory_size_of(node.memory)
+    reach = max(places) - places[0] + 1
+    if reach <= 2 * n:
+        raw = f.load(vector(node.memory, reach), f.gep(pointer, places[0], node.memory), size)
+        lanes = [place - places[0] for place in places]
+        return raw if reach == 1 or lanes == list(range(reach)) else f.shuffle(raw, raw, lanes)
+    low, high = (_gathered(ev, node, pointer, half) for half in (places[: n // 2], places[n // 2 :]))
+    if n == 2:
+        return f.insert(f.insert(zero(vector(node.memory, 2)), low, 0), high, 1)
+    return f.shuffle(f.splat(low, n // 2), f.splat(high, n // 2), range(n))

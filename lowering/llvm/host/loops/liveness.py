@@ -1,0 +1,103 @@
+"""Which operations evaluate block values (roots), and which root is the last to read a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...syntax import is_tensor
+
+ROOTS = frozenset(
+    [
+        *("tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.reshape", "tt.join", "tt.cat", "tt.split", "tt.unsplat"),
+        *("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"),
+        *("tt.gather", "tt.histogram", "tt.map_elementwise", "tt.assert", "cf.assert", "tt.print"),
+        *("scf.for", "scf.if", "scf.while", "scf.condition", "scf.yield", "scf.execute_region"),
+        *("cf.br", "cf.cond_br", "tt.return"),
+    ]
+)
+SCALAR_REGIONS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
+"""Operations whose regions work on scalars only."""
+
+NEVER = 1 << 60
+
+
+def all_operations(block: Any) -> Iterator[Any]:
+    """In the order of execution; an operation with regions comes before its body. Regions on scalars are left out."""
+    for op in block.ops:
+        yield op
+        if op.name not in SCALAR_REGIONS:
+            for region in op.regions:
+                for inner in region.blocks:
+                    yield from all_operations(inner)
+
+
+def reachable(region: Any) -> list[Any]:
+    """The blocks of a region that can be reached from its first one, that one first."""
+    found, waiting = [], [region.blocks[0]]
+    seen = set()
+    while waiting:
+        block = waiting.pop()
+        if block in seen:
+            continue
+        seen.add(block)
+        found.append(block)
+        if block.last_op is not None:
+            waiting.extend(reversed(block.last_op.successors))
+    return found
+
+
+class Liveness:
+    """The roots of a function, numbered in order, and the last root that evaluates each block value.
+
+    `elsewhere`: values that are read in another block of the same branching region than the one that defines them. Nothing is
+    known about the order of such reads: their last reader comes never too late.
+    """
+
+    def __init__(self, blocks: Sequence[Any]) -> None:
+        operations = [op for block in blocks for op in all_operations(block) if op.name in ROOTS]
+        self.index: dict[Any, int] = {op: i for i, op in enumerate(operations)}
+        self.last: dict[Any, int] = {}
+        self.elsewhere: set[Any] = set()
+        for op in reversed(operations):
+            self._reads(op)
+        if any(len(region.blocks) > 1 for op in operations for region in op.regions) or len(blocks) > 1:
+            for op in operations:
+                self._crossings(op)
+
+    def _reads(self, op: Any) -> None:
+        stack = [v for v in op.operands if is_tensor(v.type)]
+        while stack:
+            value = stack.pop()
+            if value in self.last:
+                continue
+            self.last[value] = self.index[op]
+            producer = getattr(value, "op", None)
+            if producer is not None and producer.name not in ROOTS:
+                stack.extend(v for v in producer.operands if is_tensor(v.type))
+
+    def _crossings(self, op: Any) -> None:
+        """Values behind the operands of a root that stand in a sibling block of the root's, or of one around it."""
+        stack = [v for v in op.operands if is_tensor(v.type)]
+        seen = set()
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            block = value.owner if not hasattr(value, "op") else value.op.parent
+            if not _encloses(block, op):
+                self.elsewhere.add(value)
+                self.last[value] = NEVER
+            producer = getattr(value, "op", None)
+            if producer is not None and producer.name not in ROOTS:
+                stack.extend(v for v in producer.operands if is_tensor(v.type))
+
+
+def _encloses(block: Any, op: Any) -> bool:
+    here = op.parent
+    while here is not None:
+        if here is block:
+            return True
+        here = here.parent_block()
+    return False

@@ -1,0 +1,448 @@
+"""Roots: the places where lazy block values become code. Every root is one loop nest.
+
+A nest visits the outer dimensions position by position and the last one in vectors. Bounds that every effect of the root
+shares become loop limits, so padded blocks cost nothing; values that later roots need again and that are expensive are kept
+in scratch on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+from .....promotion.errors import UnsupportedError
+from ...elementwise import (
+    memory_size,
+    to_memory,
+)
+from ...ir import V, lanes, mangle, vector
+from ..evaluate import Evaluator
+from ..memory.transpose import transpose, transposed_load
+from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost
+from ..scalars import ZERO, is_constant
+from ..shapes import dense
+from .coordinates import (
+    Bound,
+    Coordinate,
+    Coordinates,
+    decompose_mask,
+    memory_size_of,
+    reads_memory,
+    stride_of,
+)
+from .flat import Flattener, flat_memory, is_deep
+from .nontemporal_stores import LINE, lies_along, to_line
+from .vector_loop import vector_loop
+
+_FREE = frozenset({"tt.bitcast", "arith.bitcast"})
+_LONG_ROW = 16 * LINE
+_LONG = 40
+"""Instructions of a loop's body that is not written out for several vectors."""
+_SHORTEST = 16  # bytes of the shortest store that goes past the caches
+
+
+class Roots:
+    """Emits the nests of one function. `again(node)` tells whether a later root reads the node too."""
+
+    def __init__(
+        self, evaluator: Evaluator, again: Callable[[Node], bool], unread: Callable[[Node, Bound], bool]
+    ) -> None:
+        """`again`: whether a later root reads the node; `unread`: whether nobody reads it beyond the bound."""
+        self.ev = evaluator
+        self.again = again
+        self.unread = unread
+        self.streaming = False  # the kernel moves more than the caches hold
+        self.rows_apart = False  # between the rows that a thread writes lies other work
+        self._origins: dict[int, tuple[Node, Node]] = {}
+
+    # -- helpers ------------------------------------------------------------
+
+    def elements(self, nodes: Sequence[Node]) -> set[str]:
+        """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses."""
+        found: set[str] = set()
+        stack = list(nodes)
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            match node:
+                case Load():
+                    found.add(node.elem)
+                    if node.pointers.rest is not None and reads_memory(node.pointers.rest):
+                        stack.append(node.pointers.rest)
+                case Map():
+                    if node.elem not in ("i1", "ptr"):
+                        found.add(node.elem)
+                    stack.extend(node.operands)
+                case View():
+                    stack.append(node.source)
+                case Splat() | Affine() | Stored() | Flattened():
+                    if node.elem not in ("i1", "i64", "ptr"):
+                        found.add(node.elem)
+        return found or {"f32"}
+
+    def fetch_ahead(self, nodes: Sequence[Node], kept: Sequence[Node]) -> None:
+        """The last nest that reads a row fetches the next one: the hardware alone does not overlap the arithmetic of a row
+        with its memory traffic. What is below a kept value is not read again."""
+        self.ev.ahead = set()
+        stack = [(node, False) for node in nodes]
+        below = {id(node) for node in kept}
+        seen: set[tuple[int, bool]] = set()
+        while stack:
+            node, last = stack.pop()
+            last = last or id(node) in below
+            if (id(node), last) in seen:
+                continue
+            seen.add((id(node), last))
+            match node:
+                case Load():
+                    offset = node.pointers.offset
+                    starts_anywhere = node.pointers.base.ref not in self.ev.arguments
+                    # not the same row in every program
+                    moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
+                    far = self.streaming or node.shape[-1] * memory_size(node.elem) >= _LONG_ROW
+                    if moving and far and (last or not self._is_read_again(node)):
+                        self.ev.ahead.add(id(node))
+                case Map():
+                    stack.extend((operand, last) for operand in node.operands)
+                case View():
+                    stack.append((node.source, last))
+
+    def byproducts(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
+        """Expensive values inside the nest that a later root reads again, outermost first."""
+        found: list[Map] = []
+        seen: set[int] = set()
+
+        def walk(node: Node) -> None:
+            if id(node) in seen or id(node) in self.ev.replacement:
+                return
+            seen.add(id(node))
+            if isinstance(node, Map):
+                free = node.op in _FREE and isinstance(node.operands[0], Map) and self._is_read_again(node.operands[0])
+                if node.shape == shape and not free and self._is_read_again(node) and cost(node) > 6:
+                    found.append(node)
+                    return
+                for operand in node.operands:
+                    walk(operand)
+            elif isinstance(node, View):
+                walk(node.source)
+
+        for node in nodes:
+            walk(node)
+        return found
+
+    def _is_read_again(self, node: Node) -> bool:
+        return self.again(self._origins.get(id(node), (node, node))[1])
+
+    def keep(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
+        """Later roots read the node from scratch, within the bounds."""
+        origin = self._origins.get(id(node), (node, node))[1]
+        if origin is not node:  # the nest was flattened
+            memory = Stored(origin.shape, origin.elem, memory.pointer, dense(origin.shape), memory.memory)
+        self.ev.replacement[id(origin)] = (origin, memory, tuple(bounds))
+
+    def flattened(self, shape: tuple[int, ...], nodes: Sequence[Node]) -> Flattener | None:
+        """What writes a deep nest over the shape again as one loop; None where loops are as good."""
+        if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
+            return None
+        self.settle(nodes, flat=True)
+        return Flattener(self.ev, shape, self._origins, self.materialize)
+
+    def settle(self, nodes: Sequence[Node], flat: bool = False) -> None:
+        """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and values on fewer
+        dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element).
+
+        flat: the nest is one loop over positions. Patterns of positions are next to nothing there, whatever their elements.
+        """
+        stack = list(nodes)
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen or id(node) in self.ev.replacement:
+                continue
+            seen.add(id(node))
+            if isinstance(node, Map):
+                stack.extend(node.operands)
+            elif transposed_load(self.ev, node) is not None:
+                self.ev.replacement[id(node)] = (node, self.materialize(node), ())
+            elif isinstance(node, View):
+                source = node.source
+                wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))
+                alone = isinstance(source, Map) and wider and math.prod(source.shape) > 1
+                narrows = alone and self._narrows(source) and not (flat and not reads_memory(source))
+                if alone and (cost(source) > 10 or narrows):
+                    if id(source) not in self.ev.replacement:
+                        self.ev.replacement[id(source)] = (source, self.materialize(source), ())
+                else:
+                    stack.append(source)
+
+    def _narrows(self, node: Node) -> bool:
+        """Whether it works on wider elements than its result has, and would make a whole nest take fewer lanes at a time."""
+        return self.ev.lanes_for(*self.elements([node])) < self.ev.lanes_for(node.elem)
+
+    def unroll(self, nodes: Sequence[Node], vectors: int, limit: int = 4) -> int:
+        """How many vectors a turn of a loop over so many takes. A short loop is none, or it is not worth long code."""
+        found = limit if self._work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
+        return found if vectors > limit or found >= vectors else 1
+
+    @staticmethod
+    def _work(nodes: Sequence[Node]) -> int:
+        return sum(cost(node) for node in nodes)
+
+    def _is_long(self, nodes: Sequence[Node]) -> bool:
+        return self._work(nodes) > _LONG
+
+    def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
+               nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
+        """Open loops over all dimensions but `inner`; hoists before each."""
+        coordinates: list[Coordinate | None] = [None] * len(shape)
+        for d, size in enumerate(shape):
+            if d == inner:
+                continue
+            count, implied = self.ev.extent(size, bounds, d)
+            self.ev.hoist(nodes, tuple(coordinates))
+            coordinates[d] = stack.enter_context(self.ev.dimension(size, count, implied))
+        self.ev.hoist(nodes, tuple(coordinates))
+        return coordinates
+
+    @staticmethod
+    def inner_dim(shape: tuple[int, ...]) -> int:
+        """The vector dimension: the last one that has an extent."""
+        for d in range(len(shape) - 1, -1, -1):
+            if shape[d] > 1:
+                return d
+        return len(shape) - 1
+
+    # -- elementwise nests ----------------------------------------------------
+
+    def nest(self, shape: tuple[int, ...], bounds: Sequence[Bound], nodes: Sequence[Node],
+             effect: Callable[[Coordinates, V | None], None],
+             start: Callable[[Coordinates], V] | None = None, beyond: bool = False,
+             whole: bool = False) -> None:  # fmt: skip
+        """Run `effect` at every coordinate within the bounds; keeps by-products in scratch.
+
+        `start`: where along the vector dimension, which is missing in the coordinates, whole vectors begin.
+        beyond: the last vector may reach behind the bounds.
+        whole: vectors without masks are worth code of their own, however long it is.
+        """
+        ev = self.ev
+        self.settle(nodes)
+        kept = [(node, ev.scratch(node.shape, node.elem)) for node in self.byproducts(nodes, shape)]
+        self.fetch_ahead(nodes, [node for node, _ in kept])
+        inner = self.inner_dim(shape)
+        with ExitStack() as stack:
+            coordinates = self.outer(stack, shape, inner, bounds, nodes)
+            n = min(ev.lanes_for(*self.elements(nodes)), shape[inner])
+
+            def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+                here = tuple(coordinate if d == inner else c for d, c in enumerate(coordinates))
+                for node, memory in kept:
+                    ev.write_scratch(memory, here, ev.at(node, here, mask))
+                effect(here, mask)
+                return []
+
+            if n == 1:
+                count, implied = ev.extent(shape[inner], bounds, inner)
+                with ev.dimension(shape[inner], count, implied) as coordinate:
+                    body(coordinate, None, [])
+            else:
+                first = ZERO if start is None else start(tuple(coordinates))
+                unroll = self.unroll(nodes, shape[inner] // n)
+                once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks cost nothing
+                vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, start=first, beyond=beyond, once=once)
+        for node, memory in kept:
+            self.keep(node, memory, bounds)
+
+    def store(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> None:
+        ev, f = self.ev, self.ev.f
+        if not pointers.shape:
+            self._store_scalar(pointers, value, mask)
+            return
+        bounds, rest = decompose_mask(mask)
+        if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
+            return
+        nodes = [value, *rest]
+        if pointers.rest is not None:
+            nodes.append(pointers.rest)
+        anchor = Load(pointers.shape, pointers.pointee, pointers, None, None)  # hoists the row pointer
+        size = memory_size(pointers.pointee)
+        inner = self.inner_dim(pointers.shape)
+        contiguous = ev.is_affine(pointers, inner) and stride_of(pointers, inner) == 1
+        past = streaming and contiguous and not rest
+        to_lines = past and self.rows_apart and size * pointers.shape[inner] >= _LONG_ROW
+        to_lines = to_lines and self._may_start_anywhere(nodes, pointers.shape, inner)
+
+        def effect(here: Coordinates, tail: V | None) -> None:
+            guard = tail
+            for part in rest:
+                condition = ev.at(part, here, tail)
+                n = max(lanes(condition.type), 1 if guard is None else lanes(guard.type))
+                condition = f.splat(condition, n)
+                guard = condition if guard is None else f.binary("and", f.splat(guard, n), condition)
+            dim = next((d for d, c in enumerate(here) if c is not None and c.lanes > 1), None)
+            n = 1 if dim is None else here[dim].lanes  # type: ignore[union-attr]
+            data = to_memory(f, f.splat(ev.at(value, here, tail), n), pointers.pointee)
+            if dim is None or (ev.is_affine(pointers, dim) and stride_of(pointers, dim) == 1):
+                pointer = ev.pointer_at(pointers, here, dim)
+                if dim is None:
+                    self._guarded(guard, lambda: f.store(data, pointer, size))
+                elif guard is None:
+                    known = LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
+                    known = math.gcd(LINE, n * size, known)
+                    goes_past = past and known >= _SHORTEST and (to_lines or known == LINE or not self.rows_apart)
+                    f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
+                elif _only_first_lane(tail):
+                    # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane
+                    only = None if guard is tail else f.extract(f.splat(guard, n), 0)
+                    self._guarded(only, lambda: f.store(f.extract(data, 0), pointer, size))
+                else:
+                    f.masked_store(data, pointer, f.splat(guard, n), size)
+                return
+            addresses = ev.addresses(pointers, here, n, tail)
+            on = V("splat (i1 true)", vector("i1", n)) if guard is None else f.splat(guard, n)
+            name = f"llvm.masked.scatter.{mangle(data.type)}.v{n}p0"
+            f.module.declare(name, "void", [data.type, addresses.type, "i32", on.type])
+            f.call(name, "void", [data, addresses, V(str(size), "i32"), on])
+
+        first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
+        self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past)
+
+    def _store_flat(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> bool:
+        flat = self.flattened(pointers.shape, [value] if mask is None else [value, mask])
+        if flat is None:
+            return False
+        places, data = flat.pointers(pointers), flat.node(value)
+        on = None if mask is None else flat.node(mask)
+        if places is None or data is None or (mask is not None and on is None):
+            return False
+        self.store(places, data, on, streaming)
+        return True
+
+    def _may_start_anywhere(self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int) -> bool:
+        """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row: nothing
+        is kept in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
+        self.settle(nodes)
+        return not self.byproducts(nodes, shape) and all(lies_along(self.ev, node, inner) for node in nodes)
+
+    def _guarded(self, guard: V | None, action: Callable[[], None]) -> None:
+        if guard is None:
+            action()
+        else:
+            with self.ev.f.when(guard):
+                action()
+
+    def _store_scalar(self, pointers: Pointers, value: Node, mask: Node | None) -> None:
+        ev, f = self.ev, self.ev.f
+        size = memory_size(pointers.pointee)
+        pointer = ev.pointer_at(pointers, (), None)
+        data = to_memory(f, ev.at(value, ()), pointers.pointee)
+        self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))
+
+    def materialize(self, node: Node, into: Stored | None = None, bounds: Sequence[Bound] = ()) -> Stored:
+        """Evaluate a block into scratch."""
+        ev = self.ev
+        memory = ev.scratch(node.shape, node.elem) if into is None else into
+        if not node.shape:
+            ev.write_scratch(memory, (), ev.at(node, ()))
+            return memory
+        transposed = transposed_load(self.ev, node)
+        if transposed is not None and memory.strides[-1] == 1:
+            transpose(ev, transposed, memory, self.streaming, [b.limit for b in bounds if b.dim == 1])
+            return memory
+        if not bounds and self._copy_flat(node, memory):
+            return memory
+        if isinstance(node, Load) and id(node) not in ev.replacement and self._is_shuffled(node):
+            self._in_runs(node, memory, bounds)
+            return memory
+        self._copy(node, memory, bounds)
+        return memory
+
+    def _copy_flat(self, node: Node, memory: Stored) -> bool:
+        flat = self.flattened(node.shape, [node])
+        line = None if flat is None else flat_memory(memory)
+        data = None if flat is None or line is None else flat.node(node)
+        if data is None or line is None:
+            return False
+        self._copy(data, line, ())
+        return True
+
+    def _copy(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
+        ev = self.ev
+
+        def write(here: Coordinates, tail: V | None) -> None:
+            ev.write_scratch(memory, here, ev.at(node, here, tail))
+
+        beyond = bool(bounds)
+        if beyond:  # what was kept within bounds only is perhaps loaded again
+            kept = [found for found, (_, _, within) in ev.replacement.items() if not within]
+            beyond = not reads_memory(node, scratch=False, kept=kept)
+        self.nest(node.shape, bounds, [node], write, beyond=beyond)
+
+    def _is_shuffled(self, load: Load) -> bool:
+        """Whether rows are read through computed offsets, such as `column % n`, which are the same in every row."""
+        pointers, inner = load.pointers, self.inner_dim(load.shape)
+        rest = pointers.rest
+        if rest is None or len(load.shape) < 2 or pointers.offset.coefficients[inner] is not None:
+            return False
+        whole = memory_size_of(pointers.unit) == memory_size(pointers.pointee)
+        return whole and self.ev.depends(rest) == {inner} and not reads_memory(rest)
+
+    def _in_runs(self, load: Load, memory: Stored, bounds: Sequence[Bound]) -> None:
+        """Copy rows whose computed offsets mostly are neighbours: that is looked at once, for all rows."""
+        ev, f = self.ev, self.ev.f
+        straight, holds = self.straightened(load, self.inner_dim(load.shape), ev.s.constant(1))
+        run, apart, done = f.label("run"), f.label("apart"), f.label("copied")
+        f.cond_branch(holds, run, apart)
+        for label, node in ((run, straight), (apart, load)):
+            f.start(label)
+            with ev.scope():
+                self._copy(node, memory, bounds)
+            f.branch(done)
+        f.start(done)
+
+    def straightened(self, load: Load, dim: int, step: V | None = None) -> tuple[Load, V]:
+        """The load with computed offsets along `dim` as an affine form, and whether they are one: an arithmetic progression,
+        with this step if one is given. They must depend on nothing else."""
+        ev, f = self.ev, self.ev.f
+        pointers, extent = load.pointers, load.shape[dim]
+        rest = pointers.rest
+        assert rest is not None
+        self.settle([rest])
+        n = min(ev.lanes_for("i64"), extent)
+
+        def at(coordinate: Coordinate) -> Coordinates:
+            return tuple(coordinate if d == dim else None for d in range(len(load.shape)))
+
+        first = ev.s.to_i64(ev.at(rest, at(Coordinate(ZERO))))
+        if step is None:
+            second = ev.s.to_i64(ev.at(rest, at(Coordinate(ev.s.constant(min(1, extent - 1))))))
+            step = ev.s.sub(second, first)
+        with f.loop(0, extent, n, [V("true", "i1")]) as state, ev.scope():
+            offsets = f.splat(ev.at(rest, at(Coordinate(state.index, 0, n))), n)
+            offsets = f.cast("sext", offsets, vector("i64", n))
+            places = f.binary("add", f.splat(state.index, n), f.iota(n, "i64"))
+            expected = f.binary("add", f.splat(first, n), f.binary("mul", places, f.splat(step, n)))
+            same = f.icmp("eq", offsets, expected)
+            together = same if n == 1 else f.intrinsic("vector.reduce.and", [same], "i1")
+            state.next = [f.binary("and", state.values[0], together)]
+        coefficients = tuple(step if d == dim else c for d, c in enumerate(pointers.offset.coefficients))
+        offset = Affine(load.shape, "i64", ev.s.add(pointers.offset.base, first), coefficients)
+        return replace(load, pointers=replace(pointers, offset=offset, rest=None)), state.results[0]
+
+    def argument_of(self, node: Node) -> V:
+        """The scalar of a rank-0 node."""
+        if node.shape:
+            raise UnsupportedError(f"host lowering: a scalar was expected, not a block of shape {node.shape}")
+        return self.ev.at(node, ())
+
+
+def _only_first_lane(mask: V | None) -> bool:
+    """Whether a mask is the constant that has nothing but its first lane."""
+    return mask is not None and mask.ref.startswith("<i1 1") and mask.ref.count("i1 1") == 1
+
+

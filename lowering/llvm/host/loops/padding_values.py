@@ -1,0 +1,100 @@
+"""What a masked block holds where its mask ends.
+
+A block that is loaded under `column < n` is one value beyond n: the load's `other`, and whatever is computed from it.
+Reductions visit the columns below n only, and take that value into account at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...elementwise import constant
+from ...ir import V
+from ..nodes import Load, Map, Node, Splat, View
+from .coordinates import Bound, decompose_mask
+
+Depends = Callable[[Node], frozenset[int]]
+FALSE = V("false", "i1")
+
+
+def limits_along(nodes: Sequence[Node], dim: int) -> Iterator[V]:
+    """The limits that masks in these nodes set along a dimension of theirs."""
+    stack = [(node, dim) for node in nodes]
+    seen: set[tuple[int, int]] = set()
+    found: set[str] = set()
+    while stack:
+        node, along = stack.pop()
+        if (id(node), along) in seen:
+            continue
+        seen.add((id(node), along))
+        bounds: list[Bound] = []
+        match node:
+            case Map():
+                bounds = [node.attrs["bound"]] if "bound" in node.attrs else []
+                stack.extend((operand, along) for operand in node.operands)
+            case View():
+                stack.extend((node.source, s) for s, d in enumerate(node.dims) if d == along)
+            case Load():
+                bounds = decompose_mask(node.mask)[0]
+        for bound in bounds:
+            if bound.dim == along and bound.limit.ref not in found:
+                found.add(bound.limit.ref)
+                yield bound.limit
+
+
+def outside(node: Node, bound: Bound, depends: Depends) -> Node | None:
+    """A node equal to `node` wherever the bound does not hold, which does not vary along its dimension; None if there is none
+    that is known."""
+    return _Outside(depends).of(node, bound)
+
+
+class _Outside:
+    def __init__(self, depends: Depends) -> None:
+        self._depends = depends
+        self._known: dict[tuple[int, int], Node | None] = {}
+
+    def of(self, node: Node, bound: Bound) -> Node | None:
+        if bound.dim not in self._depends(node):
+            return node
+        key = (id(node), bound.dim)
+        if key not in self._known:
+            self._known[key] = self._of(node, bound)
+        return self._known[key]
+
+    def _of(self, node: Node, bound: Bound) -> Node | None:
+        match node:
+            case Load():
+                held, _ = decompose_mask(node.mask)
+                if not _among(bound, held):
+                    return None
+                if node.other is None:
+                    return Splat(node.shape, node.elem, constant(0, node.elem))
+                return self.of(node.other, bound)
+            case View():
+                (along,) = [s for s, d in enumerate(node.dims) if d == bound.dim]
+                source = self.of(node.source, Bound(along, bound.limit))
+                return None if source is None else View(node.shape, node.elem, source, node.dims)
+            case Map():
+                return self._map(node, bound)
+        return None
+
+    def _map(self, node: Map, bound: Bound) -> Node | None:
+        if "bound" in node.attrs and _among(bound, [node.attrs["bound"]]):
+            return Splat(node.shape, "i1", FALSE)
+        operands = [self.of(operand, bound) for operand in node.operands]
+        if node.op == "arith.andi" and any(_is_false(operand) for operand in operands):
+            return Splat(node.shape, "i1", FALSE)
+        if node.op == "arith.select" and _is_false(operands[0]):
+            return operands[2]
+        known = [operand for operand in operands if operand is not None]
+        if len(known) != len(operands):
+            return None
+        return Map(node.shape, node.elem, node.op, tuple(known), {k: v for k, v in node.attrs.items() if k != "bound"})
+
+
+def _among(bound: Bound, bounds: Sequence[Bound]) -> bool:
+    return any(b.dim == bound.dim and b.limit.ref == bound.limit.ref for b in bounds)
+
+
+def _is_false(node: Node | None) -> bool:
+    return isinstance(node, Splat) and node.elem == "i1" and node.value.ref == "false"

@@ -1,0 +1,83 @@
+"""Memory for blocks that must exist as a whole: on the stack while they are small, else from the heap.
+
+A function asks the heap once, for everything, before its first program: pages are touched as blocks are used. Functions that
+the library built itself need little, and have no way to report that there is no memory: they never use the heap.
+"""
+
+from __future__ import annotations
+
+from .....promotion.errors import UnsupportedError
+from ...ir import Function, V
+from ..control.status import Site, Status
+
+STACK_BLOCK = 129 << 10
+STACK_TOTAL = 2 << 20
+STACK_LIMIT = (4 << 20) + (64 << 10)
+"""Without a heap."""
+HEAP_TOTAL = 1 << 30
+_LINE = 64
+
+
+class Scratch:
+    """Scratch memory of one function under construction."""
+
+    def __init__(self, f: Function) -> None:
+        self._f = f
+        self._stack = 0
+        self._heap = 0
+        self._status: Status | None = None
+        self._slots: list[int] = []
+
+    def begin(self, status: Status) -> None:
+        """Allow the heap. To be called in the entry block, which ends here."""
+        self._status = status
+        self._slots.append(len(self._f.lines))
+        self._f.emit("")
+        begin = self._f.label("begin")
+        self._f.branch(begin)
+        self._f.start(begin)
+
+    def end(self) -> None:
+        """To be called before every way out of the function."""
+        if self._status is not None:
+            self._slots.append(len(self._f.lines))
+            self._f.emit("")
+
+    def block(self, memory: str, count: int, size: int, what: str) -> V:
+        """`count` elements of LLVM type `memory`, `size` bytes each, on a cache line of their own."""
+        total = count * size
+        small = total <= STACK_BLOCK and self._stack + total <= STACK_TOTAL
+        if self._status is None or small:
+            self._stack += total
+            if self._stack > STACK_LIMIT:
+                raise UnsupportedError(f"host lowering: with {what}, more than {STACK_LIMIT >> 20} MiB of scratch memory")
+            return self._f.alloca(memory, count)
+        offset = self._heap
+        self._heap += -(-total // _LINE) * _LINE
+        if self._heap > HEAP_TOTAL:
+            raise UnsupportedError(f"host lowering: with {what}, more than {HEAP_TOTAL >> 20} MiB of scratch memory per thread")
+        return self._f.gep(V("%heap", "ptr"), offset)
+
+    def finish(self) -> None:
+        """Writes the request and the releases, if any block is on the heap."""
+        if not self._heap or self._status is None:
+            return
+        f = self._f
+        f.module.declare("malloc", "ptr", ["i64"])
+        f.module.declare("free", "void", ["ptr"])
+        message = f"no memory for {self._heap >> 10} KiB of scratch"
+        site = self._status.add(Site("memory", message))
+        request = [
+            f"%heap_raw = call ptr @malloc(i64 {self._heap + _LINE})",
+            "%heap_at = ptrtoint ptr %heap_raw to i64",
+            f"%heap_up = add i64 %heap_at, {_LINE - 1}",
+            f"%heap_line = and i64 %heap_up, {-_LINE}",
+            "%heap = inttoptr i64 %heap_line to ptr",
+            "%heap_none = icmp eq ptr %heap_raw, null",
+            "br i1 %heap_none, label %heap_missing, label %heap_there",
+        ]
+        missing = self._status.report(site, V("0", "i64"), V("-1", "i64"))
+        lines = [*(f"  {line}" for line in request), "heap_missing:", *(f"  {line}" for line in missing), "heap_there:"]
+        f.lines[self._slots[0]] = "\n".join(lines)
+        for slot in self._slots[1:]:
+            f.lines[slot] = "  call void @free(ptr %heap_raw)"

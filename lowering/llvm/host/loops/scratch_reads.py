@@ -1,0 +1,37 @@
+"""Which scratch blocks a lazy block reads: what writes scratch in place must know."""
+
+from __future__ import annotations
+
+from ..evaluate import Evaluator
+from ..nodes import Load, Map, Node, Pointers, Stored, View
+
+
+def scratch_reads(ev: Evaluator, node: Node) -> tuple[set[int], set[int]]:
+    """The scratch blocks that evaluating a node reads, and those of them that it reads at other positions than its own.
+
+    Blocks are named by the `id` of their pointer.
+    """
+    found: set[int] = set()
+    elsewhere: set[int] = set()
+    stack, seen = [(node, False)], set[tuple[int, bool]]()
+    while stack:
+        here, moved = stack.pop()
+        copy = ev.replacement.get(id(here))
+        if (copy is not None and not copy[2]) or (id(here), moved) in seen:  # a copy within bounds is not all of it
+            continue
+        seen.add((id(here), moved))
+        match here:
+            case Stored():
+                found.add(id(here.pointer))
+                if moved:
+                    elsewhere.add(id(here.pointer))
+            case Map():
+                stack += [(operand, moved) for operand in here.operands]
+            case View():
+                stack.append((here.source, True))
+            case Pointers():
+                stack += [] if here.rest is None else [(here.rest, moved)]
+            case Load():
+                parts = (here.pointers, here.mask, here.other)
+                stack += [(part, moved) for part in parts if part is not None]
+    return found, elsewhere

@@ -1,0 +1,88 @@
+"""The loop over the innermost dimension of a nest, in vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir import V
+from ..evaluate import Evaluator
+from ..scalars import ZERO, is_constant
+from .coordinates import Bound, Coordinate
+
+Body = Callable[[Coordinate, V | None, list[V]], list[V]]
+"""Takes a position, the lanes to visit (None: all) and the carried values; gives the new ones."""
+
+
+def vector_loop(
+    ev: Evaluator,
+    size: int,
+    bounds: Sequence[Bound],
+    dim: int,
+    n: int,
+    unroll: int,
+    body: Body,
+    carry: Sequence[V] = (),
+    start: V = ZERO,
+    beyond: bool = False,
+    once: bool = False,
+) -> list[list[V]]:
+    """Visit one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
+
+    Positions before `start`, which is at most their number, and the rest are visited vector by vector under a lane mask.
+    beyond: positions behind the bounds may be visited as well, as far as the dimension goes, so that no rest is left.
+    once: the body is long: if the bounds are not known there is one loop under lane masks, not another one for the rest.
+    Returns the final copies.
+    """
+    f, s = ev.f, ev.s
+    count, implied = ev.extent(size, bounds, dim)
+    unroll = min(unroll, max(1, size // n))  # a turn that takes more than there can be would never come
+    step = n * unroll
+    is_whole = beyond and start.ref == "0" and not is_constant(count) and size % step == 0 and step & (step - 1) == 0
+    if is_whole:
+        count = s.round_down(s.add(count, s.constant(step - 1)), step)
+    loop = ev.open_loop(implied)
+    copies = [list(carry) for _ in range(unroll)]
+
+    def masked(low: V, high: V) -> None:
+        with f.loop(low, high, n, copies[0]) as state, ev.scope():
+            mask = None if n == 1 else ev.lane_mask(state.index, high, n)
+            state.next = body(Coordinate(state.index, 0, n, loop), mask, list(state.values))
+        copies[0] = list(state.results)
+
+    if start.ref != "0":
+        masked(ZERO, start)
+    elif once and not is_whole and not is_constant(count):
+        masked(ZERO, count)
+        return copies
+    static = int(count.ref) if is_constant(count) and start.ref == "0" else None
+    if static is not None and 0 < static < step:
+        unroll = max(1, static // n)
+        step = n * unroll
+    left = s.sub(count, start)
+    if not is_whole:
+        left = s.round_down(left, step) if step & (step - 1) == 0 else s.mul(s.floor_div(left, step), s.constant(step))
+    main = s.add(start, left)
+    if main.ref != "0":
+        flat = [v for copy in copies for v in copy]
+        with f.loop(start, main, step, flat, at_least_once=static is not None) as state, ev.scope():
+            width = len(carry)
+            following: list[V] = []
+            for u in range(len(copies)):
+                mine = state.values[u * width : (u + 1) * width]
+                if u < unroll:
+                    mine = body(Coordinate(state.index, u * n, n, loop), None, mine)
+                following += mine
+            state.next = following
+        width = len(carry)
+        copies = [state.results[u * width : (u + 1) * width] for u in range(len(copies))]
+    if is_whole:
+        return copies
+    if static is None:
+        masked(main, count)
+        return copies
+    for first in range(int(main.ref), static, n):
+        with ev.scope():
+            here = Coordinate(s.constant(first), 0, n, loop)
+            mask = None if static - first >= n else ev.lane_mask(here.at, s.constant(static), n)
+            copies[0] = body(here, mask, copies[0])
+    return copies

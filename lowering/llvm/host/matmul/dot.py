@@ -1,0 +1,344 @@
+"""`tt.dot` on the host: register-tiled micro-kernels over operands that are read where they lie when their layout allows it.
+
+The micro-kernel keeps an MR × (NV · lanes) tile of the result in registers and streams k (`panels.py`; A is not packed: its
+elements are broadcast from memory). It wants B contiguous along n; B blocks that are not (keys in attention) are transposed
+into scratch once per block.
+
+A mask that cuts an operand makes the product shorter: where both operands are zero, nothing is added. Where one is zero and
+the other is not, the products are 0 · x, NaN for an infinite x or NaN, and are formed as well (`ragged_products.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .....promotion.errors import UnsupportedError
+from ...elementwise import NARROW, constant, memory_element, register_element
+from ...ir import V
+from ..evaluate import Evaluator
+from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
+from ..loops.loop_nests import Roots
+from ..nodes import Load, Map, Node, Splat, Stored, View, view
+from ..reduce.combine import Combine
+from ..reduce.loops import reduce
+from .panels import PACK_ROWS
+from .ragged_products import Factors, Missing, Panels, Region, add_zeros
+
+NEAR_COLUMNS = 64
+
+EXACT_INT8_TERMS = 1024  # 1024 · 128 · 128 = 2^24: sums of that many int8 products are exact in float32
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask."""
+
+    pointer: V
+    row: V
+    column: V
+    bounds: tuple[Bound, ...]
+
+    def limits(self, dim: int) -> set[str]:
+        """What its mask limits a dimension to."""
+        return {bound.limit.ref for bound in self.bounds if bound.dim == dim}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Bounds beyond which nobody reads the product, and its right operand."""
+
+    result: Sequence[Bound] = ()
+    right: Sequence[Bound] = ()
+
+
+
+
+EVERYTHING = Wanted()
+
+
+class Dots:
+    def __init__(self, evaluator: Evaluator, roots: Roots) -> None:
+        self.ev = evaluator
+        self.roots = roots
+
+    # -- operands ------------------------------------------------------------
+
+    def _direct(self, node: Node, element: str) -> Operand | None:
+        """The operand as it lies in memory, when it is a plain load of the right element type with zero fill."""
+        ev = self.ev
+        if isinstance(node, Stored):
+            if node.memory != element:
+                return None
+            row, column = (ev.s.constant(stride) for stride in node.strides)
+            return Operand(node.pointer, row, column, ())
+        replaced = ev.replacement.get(id(node))
+        if replaced is not None and not replaced[2]:
+            return self._direct(replaced[1], element)
+        dims: tuple[int | None, ...] = (0, 1)
+        load: Node = node
+        if isinstance(node, View):
+            load, dims = ev.source_of(node), node.dims
+        if isinstance(load, Stored):
+            strides = [0, 0]
+            for stride, dim in zip(load.strides, dims, strict=True):
+                if dim is not None:
+                    strides[dim] = stride
+            return Operand(load.pointer, ev.s.constant(strides[0]), ev.s.constant(strides[1]), ()) \
+                if load.memory == element else None  # fmt: skip
+        if not isinstance(load, Load) or load.pointers.rest is not None:
+            return None
+        if memory_element(load.pointers.pointee) != element or load.pointers.unit != element:
+            return None
+        if load.other is not None and not (isinstance(load.other, Splat) and is_zero(load.other)):
+            return None
+        inner, rest = decompose_mask(load.mask)
+        if rest or any(dims[b.dim] is None for b in inner):
+            return None
+        bounds = tuple(Bound(d, b.limit) for b in inner if (d := dims[b.dim]) is not None)
+        steps = [ev.s.constant(0), ev.s.constant(0)]
+        for coefficient, dim in zip(load.pointers.offset.coefficients, dims, strict=True):
+            if coefficient is not None and dim is not None:
+                steps[dim] = coefficient
+        base = ev.f.gep(load.pointers.base, load.pointers.offset.base, element)
+        return Operand(base, steps[0], steps[1], bounds)
+
+    def _operand(
+        self, node: Node, elem: str, contiguous: bool, tf32: bool, wanted: Sequence[Bound] = ()
+    ) -> Operand:
+        """The operand with register elements `elem`; copied to scratch, as far as `wanted`, when it cannot be used in place."""
+        element = register_element(elem)
+        if not tf32:
+            direct = self._direct(node, element)
+            if direct is not None and (not contiguous or direct.column.ref == "1"):
+                return direct
+            if isinstance(node, Load) and (across := self._across(node, element, contiguous)) is not None:
+                return self._straight_or_copied(node, element, across, contiguous, wanted)
+        limits = self._limits(node)  # beyond them the operand is zero, and the product looks no further
+        memory = self.roots.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
+        row, column = (self.ev.s.constant(stride) for stride in memory.strides)
+        return Operand(memory.pointer, row, column, limits)
+
+    def _across(self, load: Load, element: str, contiguous: bool) -> int | None:
+        """The dimension of an operand's computed offsets, `row % m` or `column % n`: it could be used in place where they are a
+        progression, as they are in all tiles but the last. None where it could not, whatever they are."""
+        rest = load.pointers.rest
+        if rest is None or id(load) in self.ev.replacement:
+            return None
+        across = 1 if contiguous and self.ev.depends(rest) == {1} else 0
+        steps = load.pointers.offset.coefficients
+        along = steps[1 - across]
+        plain = memory_element(load.pointers.pointee) == load.pointers.unit == element
+        zero = load.other is None or is_zero(load.other)
+        usable = self.ev.depends(rest) == {across} and steps[across] is None and along is not None
+        if not (plain and zero and usable) or reads_memory(rest) or decompose_mask(load.mask)[1]:
+            return None
+        return across if across == 1 or (along is not None and along.ref == "1") else None
+
+    def _straight_or_copied(
+        self, load: Load, element: str, across: int, contiguous: bool, wanted: Sequence[Bound]
+    ) -> Operand:
+        """One operand for both cases, which are told apart when the code runs: the product is emitted once."""
+        ev, f = self.ev, self.ev.f
+        step = ev.s.constant(1) if across == 1 else None
+        straight, holds = self.roots.straightened(load, across, step)
+        direct = self._direct(straight, element)
+        assert direct is not None
+        memory = ev.scratch(load.shape, load.elem)
+        kept = dict(ev.replacement)
+        with f.when(f.binary("xor", holds, V("true", "i1"))), ev.scope():
+            self.roots.materialize(load, memory, (*wanted, *self._limits(load)))
+        ev.replacement = kept
+        row, column = (ev.s.constant(stride) for stride in memory.strides)
+        return Operand(
+            f.select(holds, direct.pointer, memory.pointer), f.select(holds, direct.row, row), column, direct.bounds
+        )
+
+    def _converted(self, node: Node, elem: str, tf32: bool) -> Node:
+        """The block with elements `elem`, rounded to 10 mantissa bits for `tf32`: shorter floats have no more."""
+        converted = node
+        if node.elem != elem:
+            op = "arith.extsi" if node.elem[0] == "i" and elem[0] == "i" else "arith.extf"
+            op = "arith.sitofp" if node.elem[0] == "i" and elem[0] == "f" else op
+            converted = Map(node.shape, elem, op, (node,))
+        if tf32 and node.elem == "f32":
+            converted = Map(node.shape, elem, "joinery.round_tf32", (converted,))
+        return converted
+
+    def _limits(self, node: Node) -> tuple[Bound, ...]:
+        """Bounds beyond which a block is known to be zero."""
+        dims: tuple[int | None, ...] = tuple(range(len(node.shape)))
+        source = node
+        if isinstance(node, View):
+            source, dims = node.source, node.dims
+        if isinstance(source, Load) and (source.other is None or is_zero(source.other)):
+            inner, rest = decompose_mask(source.mask)
+            if not rest:
+                return tuple(Bound(d, b.limit) for b in inner if (d := dims[b.dim]) is not None)
+        return ()
+
+    # -- the product ------------------------------------------------------------
+
+    def dot(
+        self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None, wanted: Wanted = EVERYTHING,
+        ordered: bool = False,
+    ) -> Stored:  # fmt: skip
+        """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place.
+        `ordered`: of floats, in the order of `tt/transforms/reproducible.py`."""
+        if len(a.shape) != 2:
+            raise UnsupportedError(
+                f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented"
+            )
+        ev = self.ev
+        if c.shape[1] == 1:
+            column = self._column_in_order if ordered else self._matrix_vector
+            return column(a, b, c, precision, into)
+        if a.elem == "i8" and c.elem == "i32":
+            return self._dot_int8(a, b, c, into)
+        fresh = into is None
+        target = ev.scratch(c.shape, c.elem) if into is None else into
+        overwrite = fresh and isinstance(c, Splat) and is_zero(c)
+        if fresh and not overwrite:
+            self.roots.materialize(c, target, wanted.result)
+        self._multiply_into(target, a, b, c, precision, not overwrite, wanted, ordered)
+        return target
+
+    def _multiply_into(
+        self, target: Stored, a: Node, b: Node, c: Node, precision: str, accumulate: bool, wanted: Wanted, ordered: bool
+    ) -> None:
+        tf32 = precision == "tf32" and c.elem == "f32"
+        elem = _summed(c.elem)
+        left = self._operand(a, elem, False, tf32)
+        right = self._operand(b, elem, True, tf32, wanted.right)
+        self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
+        sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
+        if ordered:  # no -0, which steps that a mask leaves out would have made 0
+            sums = Map(c.shape, elem, "arith.addf", (sums, Splat(c.shape, elem, constant(0.0, elem))))
+        if elem != c.elem:
+            sums = _rounded(sums, c.elem)
+        if ordered or elem != c.elem:
+            self.roots.materialize(sums, target, wanted.result)
+
+    def _column_in_order(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
+        """A product with one column, every row a chain along k: as a product with one row, of lanes that are columns."""
+        (rows, depth), start = a.shape, c if into is None else into
+        if rows > 1:
+            left, right = view(b, (1, depth), (1, 0)), view(a, (depth, rows), (1, 0))
+            turned = self.dot(left, right, view(start, (1, rows), (1, 0)), precision, ordered=True)
+            found = Stored(c.shape, c.elem, turned.pointer, (turned.strides[1], 0), turned.memory)
+        else:
+            found = self.roots.materialize(start, self.ev.scratch(c.shape, c.elem, pad=1))  # with room for a vector
+            self._multiply_into(found, a, b, c, precision, True, EVERYTHING, True)
+        return found if into is None else self.roots.materialize(found, into)
+
+    def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
+        """A product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
+        tf32 = precision == "tf32" and c.elem == "f32"
+        multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
+        elem = _summed(c.elem)
+        rows = self._converted(a, elem, tf32)
+        column = view(self.roots.materialize(self._converted(b, elem, tf32)), a.shape, (1, None))
+        product = Map(a.shape, elem, multiply, (rows, column))
+        left, right, total = object(), object(), object()
+        combine = Combine((left, right), ((add, elem, total, (left, right), (elem, elem), {}),), (total,))
+        sums = reduce(self.roots, [product], 1, combine)[0]
+        assert isinstance(sums, Stored)
+        result: Node = Stored(c.shape, elem, sums.pointer, (sums.strides[0], 0), sums.memory)
+        if into is not None or not is_zero(c):
+            result = Map(c.shape, elem, add, (self._converted(c if into is None else into, elem, False), result))
+        elif isinstance(result, Stored) and elem == c.elem:
+            return result
+        return self.roots.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
+
+    def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None) -> Stored:
+        """int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""
+        ev = self.ev
+        target = into
+        if target is None:
+            target = ev.scratch(c.shape, "i32")
+            self.roots.materialize(c, target)
+        left, right = self._operand(a, "f32", False, False), self._operand(b, "f32", True, False)
+        partial = ev.scratch(c.shape, "f32")
+        depth = a.shape[1]
+        for start in range(0, depth, EXACT_INT8_TERMS):
+            size = min(EXACT_INT8_TERMS, depth - start)
+            offset = ev.s.constant(start)
+            first = Operand(ev.f.gep(left.pointer, ev.s.mul(offset, left.column), "float"), left.row, left.column,
+                            self._shifted(left.bounds, 1, offset))  # fmt: skip
+            second = Operand(ev.f.gep(right.pointer, ev.s.mul(offset, right.row), "float"), right.row, right.column,
+                             self._shifted(right.bounds, 0, offset))  # fmt: skip
+            zeros = Splat(c.shape, "f32", constant(0.0, "f32"))
+            self._multiply(first, second, partial, zeros, size, False, finite=True)
+            rounded = Map(c.shape, "i32", "arith.fptosi", (partial,))
+            self.roots.materialize(Map(c.shape, "i32", "arith.addi", (target, rounded)), target)
+        return target
+
+    def _shifted(self, bounds: tuple[Bound, ...], dim: int, offset: V) -> tuple[Bound, ...]:
+        return tuple(
+            Bound(b.dim, self.ev.s.sub(b.limit, offset) if b.dim == dim else b.limit) for b in bounds
+        )
+
+    def _limit(self, size: int, *limits: tuple[Operand, int]) -> V:
+        count = self.ev.s.constant(size)
+        for operand, dim in limits:
+            for bound in operand.bounds:
+                if bound.dim == dim:
+                    count = self.ev.s.min(count, bound.limit)
+        return self.ev.s.max(count, self.ev.s.constant(0))
+
+    def _widths(self) -> tuple[int, ...]:
+        """Vectors per panel to try, widest first."""
+        return (4, 2) if self.ev.target.registers >= 32 else (2,)
+
+    def _multiply(
+        self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool,
+        wanted: Sequence[Bound] = (), *, finite: bool,
+    ) -> None:  # fmt: skip
+        """`finite`: no element of an operand is NaN or infinite."""
+        ev = self.ev
+        rows, columns = c.shape
+        element = target.memory
+        n = ev.target.vector_bytes // memory_size_of(element)
+        m = self._limit(rows, (left, 0))
+        j = self._limit(columns, (right, 1))
+        k = self._limit(depth, (left, 1), (right, 0))
+        whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
+        wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
+        if not accumulate and (m.ref != wanted_m.ref or j.ref != wanted_j.ref):
+            # Blocks cut by a mask are zero outside, as the block semantics say.
+            self.roots.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
+        m = m if m.ref == wanted_m.ref else ev.s.min(m, wanted_m)
+        j = j if j.ref == wanted_j.ref else ev.s.min(j, wanted_j)
+        ldc = ev.s.constant(target.strides[0] or max(columns, n))
+        unit = left.column.ref == "1"
+        vectors = next((v for v in self._widths() if columns >= v * n), 0)
+        packed: V | None = None
+        if vectors:
+            far = not right.row.ref.isdigit() or int(right.row.ref) > NEAR_COLUMNS
+            if far and rows >= PACK_ROWS and unit:
+                packed = ev.scratch((depth, vectors * n), c.elem).pointer
+        panels = Panels(element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed)
+        factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
+        panels.multiply(ev, factors, Region(m, j, k), accumulate)
+        missing = Missing(
+            bool(left.limits(1) - right.limits(0)), bool(right.limits(0) - left.limits(1)),
+            bool(left.limits(0) - whole.limits(0)), bool(right.limits(1) - whole.limits(1)),
+        )  # fmt: skip
+        if missing.anything() and not finite:
+            regions = Region(m, j, k), Region(wanted_m, wanted_j, ev.s.constant(depth))
+            deep = self._limit(depth, (left, 1)), self._limit(depth, (right, 0))
+            add_zeros(ev, panels, factors, missing, regions, deep)
+
+
+def is_zero(node: Node) -> bool:
+    return isinstance(node, Splat) and node.value.ref in (constant(0, node.elem).ref, "zeroinitializer")
+
+
+def _summed(elem: str) -> str:
+    """The element type in which a product with results of this type is summed up; 16-bit floats are rounded at the end."""
+    return "f32" if elem in NARROW else elem
+
+
+def _rounded(sums: Node, elem: str) -> Map:
+    """Sums of float32 as 16-bit floats."""
+    return Map(sums.shape, elem, "arith.truncf", (sums,))

@@ -1,0 +1,256 @@
+"""Micro-kernels: all rows of A times one panel of columns of B, from registers (the GotoBLAS scheme).
+
+They depend on nothing but the element type and the machine, so kernels from texts share them: each is compiled once per
+process, or found in the cache of compiled code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...ir import Function, Loop, Module, V, vector, zero
+from ..loops.coordinates import memory_size_of
+
+AHEAD = 32
+"""How many rows of B ahead the first tile of a panel fetches: weights then stream from memory beside the arithmetic. The other
+tiles find the panel in the second-level cache."""
+
+PACK_ROWS = 24
+"""From this many rows of A on, the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
+
+UNROLL = 4
+"""Steps of k per turn of the micro-kernel's loop. Addresses and branches otherwise take issue slots from the multiply-adds: 190
+against 215 GFLOP/s where registers alone give 230."""
+UNROLLED_HEIGHT = 4  # lower tiles are few, and their code is not worth compiling
+
+
+def tile_heights(registers: int, vectors: int) -> int:
+    """Largest number of rows whose accumulators, with the B vectors and a broadcast, fit the register file."""
+    if registers >= 32:
+        return {4: 6, 2: 8, 1: 8}[vectors]
+    return {2: 6, 1: 6}[vectors]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
+
+    unit: elements of a row of A are neighbours.  masked: one vector wide, of which the last parameter says how many columns are
+    live.  packs: the last parameter is scratch for the panel; rows of A are contiguous.  registers: of the machine.
+    """
+
+    element: str
+    n: int
+    vectors: int
+    unit: bool
+    registers: int
+    masked: bool = False
+    packs: bool = False
+
+    @property
+    def name(self) -> str:
+        strided = "" if self.unit else "_strided"
+        return f"jn_dot_{self.element}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
+                ("i64", "m"), ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if self.masked else []),
+                *([("ptr", "packed")] if self.packs else [])]  # fmt: skip
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add the function, and what it calls, to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        if self.packs:
+            _pack_and_multiply(f, self)
+        else:
+            _multiply(f, self)
+        module.add(f)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The function that multiplies all rows of A with any number of columns of B, panel by panel.
+
+    wide, narrow: panels for whole multiples of their columns, and vector by vector for the rest; one of them may be missing.
+    """
+
+    wide: Panel | None
+    narrow: Panel | None
+
+    @property
+    def name(self) -> str:
+        parts = [panel.name.removeprefix("jn_dot_") for panel in (self.wide, self.narrow) if panel is not None]
+        return f"jn_columns_{'_'.join(parts)}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        panel = self.wide or self.narrow
+        assert panel is not None
+        names = [each for each in panel.parameters if each[1] != "live"]
+        return [*names[:8], ("i64", "j"), *names[8:]]
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add the function, and its panels, to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *packed = f.params
+        start = V("0", "i64")
+
+        def call(panel: Panel, column: V, extra: list[V]) -> None:
+            there = [f.gep(b, column, panel.element), ldb, f.gep(c, column, panel.element), ldc]
+            f.call(module.provide(panel), "void", [a, ars, acs, *there, m, k, acc, *extra])
+
+        if self.wide is not None:
+            width = self.wide.vectors * self.wide.n
+            start = f.sub(j, f.binary("urem", j, V(str(width), "i64")))
+            with f.loop(0, start, width) as state:
+                call(self.wide, state.index, packed)
+        if self.narrow is not None:
+            width = self.narrow.n
+            with f.loop(start, j, width) as state:
+                call(self.narrow, state.index, [f.smin(f.sub(j, state.index), V(str(width), "i64"))])
+        f.ret()
+        module.add(f)
+
+
+def _multiply(f: Function, panel: Panel) -> None:
+    """Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work."""
+    a, ars, acs, b, ldb, c, ldc, m, k, acc, *extra = f.params
+    element = panel.element
+    height = tile_heights(panel.registers, panel.vectors)
+    tiles = []
+    for rows in range(1, height + 1):
+        tile = micro_kernel(f.module, f"{panel.name}_{rows}", panel, rows)
+        f.module.add(tile)
+        tiles.append(tile.name)
+    count = f.binary("udiv", f.add(m, V(str(height - 1), "i64")), V(str(height), "i64"))
+    some = f.icmp("sgt", m, V("0", "i64"))
+    with f.when(some):
+        base = f.binary("udiv", m, count)
+        longer = f.binary("urem", m, count)
+        with f.loop(V("0", "i64"), count) as state:
+            row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
+            tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
+            mr = f.add(base, tall)
+            first = f.icmp("eq", state.index, V("0", "i64"))
+            here = [f.gep(a, f.binary("mul", row, ars), element), ars, acs, b, ldb,
+                    f.gep(c, f.binary("mul", row, ldc), element), ldc, k, acc, first, *extra]  # fmt: skip
+            labels = [f.label("tile") for _ in tiles]
+            done = f.label("done")
+            cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
+            f.emit(f"switch i64 {mr.ref}, label %{done} [ {cases} ]")
+            for label, called in zip(labels, tiles, strict=True):
+                f.start(label)
+                f.call(called, "void", here)
+                f.branch(done)
+            f.start(done)
+    f.ret()
+
+
+def _pack_and_multiply(f: Function, panel: Panel) -> None:
+    """The first tile writes the panel to scratch, where the others read it. Few rows read it where it lies."""
+    element = panel.element
+    height = tile_heights(panel.registers, panel.vectors)
+    plain = replace(panel, packs=False)
+    tile = micro_kernel(f.module, f"{plain.name}_{height}_packs", panel, height)
+    f.module.add(tile)
+    f.module.provide(plain)
+    a, ars, acs, b, ldb, c, ldc, m, k, acc, packed = f.params
+    many, few, done = f.label("many"), f.label("few"), f.label("done")
+    f.cond_branch(f.icmp("sge", m, V(str(PACK_ROWS), "i64")), many, few)
+    f.start(many)
+    f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, V("true", "i1"), packed])
+    first = V(str(height), "i64")
+    rest = [f.gep(a, f.mul(ars, first), element), ars, acs, packed, V(str(panel.vectors * panel.n), "i64"),
+            f.gep(c, f.mul(ldc, first), element), ldc, f.sub(m, first), k, acc]  # fmt: skip
+    f.call(plain.name, "void", rest)
+    f.branch(done)
+    f.start(few)
+    f.call(plain.name, "void", [a, ars, acs, b, ldb, c, ldc, m, k, acc])
+    f.branch(done)
+    f.start(done)
+    f.ret()
+
+
+def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
+    """C[mr, vectors · n] (+)= A[mr, k] · B[k, vectors · n], all of C in registers. Masked: one vector, `live` columns of B.
+    Packs: writes B to `packed`, its rows one after the other."""
+    element, n, vectors, unit, masked, packs = panel.element, panel.n, panel.vectors, panel.unit, panel.masked, panel.packs
+    parameters = [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
+                  ("i64", "k"), ("i1", "acc"), ("i1", "ahead"), *([("i64", "live")] if masked else []),
+                  *([("ptr", "packed")] if packs else [])]  # fmt: skip
+    f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
+    a, ars, acs, b, ldb, c, ldc, k, acc, ahead = f.params[:10]
+    type_ = vector(element, n)
+    size = memory_size_of(element)
+    rows = [a]
+    results = [c]
+    for _ in range(1, mr):
+        rows.append(f.gep(rows[-1], ars, element))
+        results.append(f.gep(results[-1], ldc, element))
+    mask = None
+    if masked:
+        mask = f.icmp("sgt", f.splat(f.cast("trunc", f.params[10], "i32"), n), f.iota(n, "i32"))
+    start, go, entry = f.label("acc"), f.label("go"), f.block
+    f.cond_branch(acc, start, go)
+    f.start(start)
+    loaded = [[f.load(type_, f.gep(row, v * n, element), size) for v in range(vectors)] for row in results]
+    f.branch(go)
+    f.start(go)
+    tile = [
+        f.phi(type_, [(zero(type_), entry), (loaded[r][v], start)]) for r in range(mr) for v in range(vectors)
+    ]
+    zeros = [V("0", "i64"), V("0", "i64")]
+    width = V(str(vectors * n), "i64")
+
+    def steps(state: Loop, count: int) -> None:
+        """`count` steps of k; carries the tile and the offsets into B and A."""
+        *current, b_at, a_at = state.values
+        brow = f.gep(b, b_at, element)
+        with f.when(ahead):
+            fetched = f.gep(brow, f.mul(ldb, V(str(AHEAD), "i64")), element)
+            for step in range(count):
+                fetched = f.gep(fetched, ldb, element) if step else fetched
+                for v in range(vectors):
+                    f.prefetch(f.gep(fetched, v * n, element), locality=2)
+        at = [f.gep(row, state.index if unit else a_at, element) for row in rows]
+        for step in range(count):
+            if step:
+                brow = f.gep(brow, ldb, element)
+                at = [f.gep(row, 1 if unit else acs, element) for row in at]
+            columns = []
+            for v in range(vectors):
+                here = f.gep(brow, v * n, element)
+                columns.append(
+                    f.load(type_, here, size)
+                    if mask is None
+                    else f.masked_load(type_, here, mask, zero(type_), size)
+                )
+            if packs:
+                row = f.add(f.mul(state.index, width), V(str(step * vectors * n), "i64"))
+                for v in range(vectors):
+                    f.store(columns[v], f.gep(f.gep(f.params[-1], row, element), v * n, element), n * size)
+            for r in range(mr):
+                value = f.splat(f.load(element, at[r], size), n)
+                for v in range(vectors):
+                    old = current[r * vectors + v]
+                    if element[0] == "i":
+                        current[r * vectors + v] = f.binary("add", old, f.binary("mul", value, columns[v]))
+                    else:
+                        current[r * vectors + v] = f.fma(value, columns[v], old)
+        scale = V(str(count), "i64")
+        a_at = a_at if unit else f.add(a_at, f.mul(acs, scale))
+        state.next = [*current, f.add(b_at, f.mul(ldb, scale)), a_at]
+
+    unroll = UNROLL if unit and not masked and mr >= UNROLLED_HEIGHT else 1
+    bulk = k if unroll == 1 else f.binary("and", k, V(str(-unroll), "i64"))
+    with f.loop(0, bulk, unroll, [*tile, *zeros]) as state:
+        steps(state, unroll)
+    if unroll > 1:
+        with f.loop(bulk, k, 1, state.results) as state:
+            steps(state, 1)
+    for r in range(mr):
+        for v in range(vectors):
+            f.store(state.results[r * vectors + v], f.gep(results[r], v * n, element), size)
+    f.ret()
+    return f

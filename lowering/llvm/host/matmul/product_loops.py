@@ -1,0 +1,274 @@
+"""Loops that do nothing but add up a matrix product: several turns as one deeper product.
+
+A text shows `acc = dot(load a, load b, acc)` with pointers that move on by one block per turn. When every turn reads the block
+that follows the one before, eight blocks of 32 are one block of 256, and the accumulators go through memory an eighth as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ....tt.transforms.cleanups import constant_of, is_pure
+from ....tt.transforms.reproducible import ORDERED
+from ...elementwise import NARROW, memory_size, register_element
+from ...ir import V
+from ...syntax import attributes, element_name, is_tensor, shape_of
+from ..loops.coordinates import Bound, decompose_mask
+from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
+from ..scalars import ZERO, is_constant
+from .dot import Wanted, is_zero
+
+if TYPE_CHECKING:
+    from ..control.loops import Advance
+    from ..kernel import KernelLowering
+
+DEPTH = 256
+"""Steps of k that a product should have at least."""
+OPERANDS = 512 << 10
+"""Bytes that both operands may take together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductLoop:
+    """A loop whose only effect is a product.
+
+    scalars: position of a carried integer → what a turn adds to it.  guards: pairs of numbers that must be equal for the blocks
+    of neighbouring turns to lie next to each other.
+    """
+
+    op: Any
+    dot: Any
+    accumulator: int
+    scalars: Mapping[int, int]
+    turns: int
+    guards: tuple[tuple[V, V], ...]
+
+
+def product_loop(k: KernelLowering, op: Any, advancing: Mapping[int, Advance]) -> ProductLoop | None:
+    """What a loop is as a product, if it is one and its blocks are shallow."""
+    body = op.regions[0].blocks[0]
+    arguments, yielded = body.args[1:], body.last_op.operands
+    products = [inner for inner in body.ops if inner.name == "tt.dot"]
+    blocks = [i for i, argument in enumerate(arguments) if is_tensor(argument.type) and i not in advancing]
+    if len(products) != 1 or len(blocks) != 1:
+        return None
+    (dot,), (accumulator,) = products, blocks
+    if dot.operands[2] is not arguments[accumulator] or yielded[accumulator] is not dot.results[0]:
+        return None
+    if len(list(arguments[accumulator].uses)) != 1 or len(list(dot.results[0].uses)) != 1:
+        return None
+    if len(shape_of(dot.operands[0].type)) != 2:
+        return None
+    if element_name(dot.results[0].type) in NARROW:  # every turn rounds its sum
+        return None
+    for inner in body.ops:
+        plain = is_pure(type(inner)) or (inner.name == "tt.load" and not attributes(inner).get("isVolatile"))
+        if inner is not dot and inner is not body.last_op and (inner.regions or not plain):
+            return None
+    scalars: dict[int, int] = {}
+    for i, (argument, value) in enumerate(zip(arguments, yielded, strict=True)):
+        if is_tensor(argument.type):
+            continue
+        moved = _turn_adds(argument, value)
+        if moved is None:
+            return None
+        scalars[i] = moved
+    depth = shape_of(dot.operands[0].type)[1]
+    size = sum(memory_size(_computed(o)) * _across(o) for o in dot.operands[:2])
+    turns = min(DEPTH // depth, OPERANDS // (size * depth))
+    guards = _neighbours(k, dot, arguments, advancing)
+    if turns < 2 or guards is None:
+        return None
+    return ProductLoop(op, dot, accumulator, scalars, turns, guards)
+
+
+def _turn_adds(argument: Any, value: Any) -> int | None:
+    """What a turn adds to a carried integer, if that is a known number."""
+    if value is argument:
+        return 0
+    producer = getattr(value, "op", None)
+    if producer is None or producer.name not in ("arith.addi", "arith.subi") or producer.operands[0] is not argument:
+        return None
+    known = constant_of(producer.operands[1])
+    return None if known is None else known if producer.name == "arith.addi" else -known
+
+
+def _computed(operand: Any) -> str:
+    """The element type that an operand is multiplied in."""
+    elem = element_name(operand.type)
+    return "f64" if elem == "f64" else "f32"
+
+
+def _across(operand: Any) -> int:
+    """Elements of an operand per step of k."""
+    rows, columns = shape_of(operand.type)
+    return max(rows * columns // min(rows, columns), 1)
+
+
+def _neighbours(
+    k: KernelLowering, dot: Any, arguments: Any, advancing: Mapping[int, Advance]
+) -> tuple[tuple[V, V], ...] | None:
+    """Both operands must be loads through carried pointers that move along k only; by one block, if the pairs are equal."""
+    guards = []
+    for operand, along in ((dot.operands[0], 1), (dot.operands[1], 0)):
+        load = getattr(operand, "op", None)
+        if load is None or load.name != "tt.load":
+            return None
+        advance = next((a for i, a in advancing.items() if arguments[i] is load.ptr), None)
+        if advance is None or any(c is not None for c in advance.step.coefficients):
+            return None
+        rest = advance.start.rest
+        if rest is not None and along in k.ev.depends(rest):
+            return None
+        stride = advance.start.offset.coefficients[along] or ZERO
+        block = k.ev.s.mul(stride, k.ev.s.constant(shape_of(operand.type)[along]))
+        if is_constant(block) and is_constant(advance.step.base):
+            if block.ref != advance.step.base.ref:
+                return None
+        elif block.ref != advance.step.base.ref:
+            guards.append((block, advance.step.base))
+    return tuple(guards)
+
+
+def lower_product_loop(
+    k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V, low: V, step: V
+) -> bool:
+    """Emit the loop with several turns at a time, on the accumulator's scratch: with one, where the program finds that
+    neighbouring turns do not read neighbouring blocks. False, and nothing emitted, if its masks do not move along."""
+    body = loop.op.regions[0].blocks[0]
+    induction, *arguments = body.args
+    start = len(k.f.lines), k.f.block
+    s = k.ev.s
+    depth = shape_of(loop.dot.operands[0].type)[1]
+    memory = k.nodes[arguments[loop.accumulator]]
+    assert isinstance(memory, Stored)
+    replaced = dict(k.ev.replacement)
+    done = True
+    with k.f.scope():  # what is taken back must not be found again
+        together = s.constant(loop.turns)
+        for left, right in loop.guards:
+            together = k.f.select(k.f.icmp("eq", left, right), together, s.constant(1))
+        with k.f.loop(0, turns, together) as state, k.ev.scope():
+            k.leave_if_stopped()
+            turn = state.index
+            define_integer(k, induction, s.add(low, s.mul(turn, step)))
+            for i, adds in loop.scalars.items():
+                first = s.to_i64(k.scalar(loop.op.operands[3 + i]))
+                define_integer(k, arguments[i], s.add(first, s.mul(s.constant(adds), turn)))
+            for i, advance in advancing.items():
+                k.define(arguments[i], advance.after(k, turn))
+            for inner in body.ops:
+                if inner is not loop.dot and inner is not body.last_op:
+                    k.operation(inner)
+            moving = _moving_limits(k, loop)
+            reached = s.mul(s.min(s.sub(turns, turn), together), s.constant(depth))
+            operands = [
+                _deeper(k.node(operand), along, depth, loop.turns, reached, moving)
+                for operand, along in ((loop.dot.operands[0], 1), (loop.dot.operands[1], 0))
+            ]
+            if operands[0] is None or operands[1] is None:
+                done = False
+            else:
+                facts = attributes(loop.dot)
+                precision, ordered = str(facts.get("inputPrecision", "ieee")), ORDERED in facts
+                wanted = Wanted(k.limits(loop.dot.results[0]), k.limits(loop.dot.operands[1]))
+                k.dots.dot(operands[0], operands[1], memory, precision, memory, wanted, ordered)
+    k.ev.replacement = replaced
+    if not done:
+        del k.f.lines[start[0] :]
+        k.f.block = start[1]
+    return done
+
+
+def define_integer(k: KernelLowering, value: Any, number: V) -> None:
+    """Define an integer of a turn by its i64 value."""
+    type_ = register_element(element_name(value.type))
+    if type_ == "i64":
+        k.scalars[value] = number
+    else:
+        k.wide.pop(value, None)
+        k.scalars[value] = V(number.ref, type_) if is_constant(number) else k.f.cast("trunc", number, type_)
+
+
+def _moving_limits(k: KernelLowering, loop: ProductLoop) -> dict[str, int]:
+    """Limits of masks inside the loop, by name, and what a turn adds to them."""
+    body = loop.op.regions[0].blocks[0]
+    found: dict[str, int] = {}
+    for inner in body.ops:
+        node = k.nodes.get(inner.results[0]) if inner.name == "arith.cmpi" else None
+        if isinstance(node, Map) and "bound" in node.attrs:
+            left, right = (_per_turn(operand, loop, body) for operand in inner.operands)
+            if left is not None and right is not None:
+                found[node.attrs["bound"].limit.ref] = right - left
+    return found
+
+
+def _per_turn(value: Any, loop: ProductLoop, body: Any) -> int | None:
+    """What a turn adds to an integer, or to every element of a block of them; None when that is not known."""
+    producer = getattr(value, "op", None)
+    if producer is None:
+        arguments = list(body.args)
+        if value not in arguments:
+            return 0
+        position = arguments.index(value)
+        return constant_of(loop.op.operands[2]) if position == 0 else loop.scalars.get(position - 1)
+    if producer.parent is not body:
+        return 0
+    match producer.name:
+        case "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "arith.extsi":
+            return _per_turn(producer.operands[0], loop, body)
+        case "arith.addi" | "arith.subi":
+            left, right = (_per_turn(operand, loop, body) for operand in producer.operands)
+            if left is None or right is None:
+                return None
+            return left + right if producer.name == "arith.addi" else left - right
+        case "arith.muli":
+            moved, factor = _per_turn(producer.operands[0], loop, body), constant_of(producer.operands[1])
+            return None if moved is None or factor is None else moved * factor
+    return 0 if producer.name in ("arith.constant", "tt.make_range") else None
+
+
+def _deeper(node: Node, along: int, depth: int, turns: int, reached: V, moving: Mapping[str, int]) -> Load | None:
+    """The block of a load with the blocks of the following turns behind it, as far as `reached`."""
+    if not isinstance(node, Load):
+        return None
+    bounds, others = decompose_mask(node.mask)
+    if others or (node.other is not None and not is_zero(node.other)):
+        return None
+    for bound in bounds:
+        if moving.get(bound.limit.ref, 0) != (-depth if bound.dim == along else 0):
+            return None
+    shape = tuple(extent * turns if d == along else extent for d, extent in enumerate(node.shape))
+    pointers = _stretched(node.pointers, shape)
+    if pointers is None:
+        return None
+    mask: Node | None = None
+    for bound in [*bounds, Bound(along, reached)]:
+        # Only the bound counts: nobody evaluates the comparison itself.
+        coordinate = Affine(shape, "i64", ZERO, tuple(V("1", "i64") if d == bound.dim else None for d in range(len(shape))))
+        facts = {"predicate": "slt", "bound": bound}
+        below = Map(shape, "i1", "arith.cmpi", (coordinate, Splat(shape, "i64", bound.limit)), facts)
+        mask = below if mask is None else Map(shape, "i1", "arith.andi", (mask, below))
+    return Load(shape, node.elem, pointers, mask, None)
+
+
+def _stretched(pointers: Pointers, shape: tuple[int, ...]) -> Pointers | None:
+    offset = Affine(shape, "i64", pointers.offset.base, pointers.offset.coefficients)
+    rest = None if pointers.rest is None else _reshaped(pointers.rest, shape)
+    if pointers.rest is not None and rest is None:
+        return None
+    return replace(pointers, shape=shape, offset=offset, rest=rest)
+
+
+def _reshaped(node: Node, shape: tuple[int, ...]) -> Node | None:
+    """The same values in a longer shape; they do not vary along what is longer."""
+    match node:
+        case Splat() | Affine() | View():
+            return replace(node, shape=shape)
+        case Map():
+            operands = [_reshaped(operand, shape) for operand in node.operands]
+            known = [operand for operand in operands if operand is not None]
+            return replace(node, shape=shape, operands=tuple(known)) if len(known) == len(operands) else None
+    return None

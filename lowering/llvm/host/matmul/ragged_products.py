@@ -1,0 +1,135 @@
+"""Products of blocks that masks cut: the part where both operands are, and what infinities and NaN make of zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...ir import Function, V
+from ..evaluate import Evaluator
+from ..loops.coordinates import memory_size_of
+from .finite import FindOdd
+from .panels import Columns, Panel
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What the micro-kernels read and write: A and B with their strides, and C with its own, all in elements."""
+
+    a: V
+    a_row: V
+    a_column: V
+    b: V
+    b_row: V
+    c: V
+    c_row: V
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part [rows) × [columns) of a product that is formed, with `depth` steps of k."""
+
+    rows: V
+    columns: V
+    depth: V
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Where one operand may be cut by a mask and the other one not: A ends along k before B, B before A, rows that somebody
+    reads of which A has none, and columns of which B has none. All false where both operands share their masks along k, and the
+    result has those of rows and columns."""
+
+    end_of_a: bool
+    end_of_b: bool
+    rows: bool
+    columns: bool
+
+    def anything(self) -> bool:
+        return self.end_of_a or self.end_of_b or self.rows or self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """The micro-kernels of one product, which has rows of `widest` elements, whole vectors, at most. `packed`: scratch for a
+    panel of B, where panels are copied."""
+
+    element: str
+    lanes: int
+    vectors: int
+    unit: bool
+    registers: int
+    widest: int
+    packed: V | None
+
+    def multiply(self, ev: Evaluator, factors: Factors, region: Region, accumulate: bool) -> None:
+        """C (+)= A · B over a region."""
+        f, width = ev.f, self.vectors * self.lanes
+        start = ev.s.round_down(region.columns, width) if self.vectors else ev.s.constant(0)
+        wide = narrow = None
+        if start.ref != "0":
+            wide = Panel(self.element, self.lanes, self.vectors, self.unit, self.registers, packs=self.packed is not None)
+        if start.ref != region.columns.ref:
+            narrow = Panel(self.element, self.lanes, 1, self.unit, self.registers, masked=True)
+        flag = V("true" if accumulate else "false", "i1")
+        extra = [self.packed] if wide is not None and self.packed is not None else []
+        before = [factors.a, factors.a_row, factors.a_column, factors.b, factors.b_row, factors.c, factors.c_row, region.rows]
+        if wide is not None and region.columns.ref == str(width):
+            f.call(f.module.provide(wide), "void", [*before, region.depth, flag, *extra])
+        elif wide is not None or narrow is not None:
+            f.call(f.module.provide(Columns(wide, narrow)), "void", [*before, region.columns, region.depth, flag, *extra])
+
+
+def add_zeros(
+    ev: Evaluator, panels: Panels, factors: Factors, missing: Missing, regions: tuple[Region, Region], deep: tuple[V, V]
+) -> None:
+    """Add the products of what one operand holds with the zeros that a mask left in the other one. They are zero, or NaN, so
+    they are formed only where that operand is seen to hold something else than finite numbers.
+
+    regions: where the product is there, and where somebody reads it, of a whole block's depth.  deep: steps of k of A and of B.
+    """
+    f, s, element = ev.f, ev.s, panels.element
+    (done, all_), (deep_a, deep_b), nothing = regions, deep, s.constant(0)
+    zeros = _zeros(f, element, max(int(all_.depth.ref), panels.widest))
+    no_a = replace(factors, a=zeros, a_row=nothing, a_column=factors.a_column if panels.unit else nothing)
+    no_b = replace(factors, b=zeros, b_row=nothing)
+    found = f.alloca("i8", 1, 1)
+
+    def add(some: tuple[V, V], what: Factors, region: Region) -> None:
+        """Add a product where `some` is a range that is not empty, if the other operand makes it anything but zero."""
+        with f.when(f.icmp("slt", *some)), ev.scope():
+            if what.a is zeros:
+                seen = [what.b, what.b_row, s.constant(1), region.depth, region.columns]
+            else:
+                seen = [what.a, what.a_row, what.a_column, region.rows, region.depth]
+                if seen[2].ref != "1":  # where rows are strided, columns mostly are not
+                    seen = [seen[0], seen[2], seen[1], seen[4], seen[3]]
+            look = FindOdd(element, panels.lanes, seen[2].ref == "1")
+            f.call(f.module.provide(look), "void", [*seen, found])
+            with f.when(f.icmp("ne", f.load("i8", found, 1), V("0", "i8"))), ev.scope():
+                panels.multiply(ev, what, region, True)
+
+    if missing.end_of_a:
+        b = f.gep(factors.b, s.mul(done.depth, factors.b_row), element)
+        region = Region(done.rows, done.columns, s.sub(deep_b, done.depth))
+        add((done.depth, deep_b), replace(no_a, b=b), region)
+    if missing.end_of_b:
+        a = f.gep(factors.a, s.mul(done.depth, factors.a_column), element)
+        region = Region(done.rows, all_.columns, s.sub(deep_a, done.depth))
+        add((done.depth, deep_a), replace(no_b, a=a), region)
+    if missing.rows:
+        c = f.gep(factors.c, s.mul(done.rows, factors.c_row), element)
+        region = Region(s.sub(all_.rows, done.rows), done.columns, deep_b)
+        add((done.rows, all_.rows), replace(no_a, c=c), region)
+    if missing.columns:  # the last vector has had zeros in place of the columns that it reaches beyond B
+        start = s.mul(s.ceil_div(done.columns, panels.lanes), s.constant(panels.lanes))
+        c = f.gep(factors.c, start, element)
+        region = Region(done.rows, s.sub(all_.columns, start), done.depth)
+        add((start, all_.columns), replace(no_b, c=c), region)
+
+
+def _zeros(f: Function, element: str, count: int) -> V:
+    """A row of zeros, part of modules that need one."""
+    size = count * memory_size_of(element)
+    name = f"jn_zeros_{size}"
+    f.module.globals.setdefault(name, f"@{name} = internal constant [{size} x i8] zeroinitializer, align 64")
+    return V(f"@{name}", "ptr")

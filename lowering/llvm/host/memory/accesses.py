@@ -1,0 +1,126 @@
+"""Pointer arithmetic, loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...elementwise import from_memory, memory_element, memory_size
+from ...ir import V
+from ...syntax import attributes, element_name, is_tensor, pointee_name, shape_of
+from ..loops.coordinates import memory_size_of
+from ..nodes import Affine, Load, Map, Node, Pointers, Splat
+from .affine import fold
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+
+def lower_addptr(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    if not is_tensor(result.type):
+        base, offset = k.scalar(op.operands[0]), k.integer(op.operands[1])
+        el = memory_element(pointee_name(result.type))
+        moved = k.f.gep(base, offset, el)
+        size = memory_size(pointee_name(result.type))
+        known = k.ev.s.multiple(base)
+        while known > 1 and (size * k.ev.s.multiple(offset)) % known:
+            known //= 2
+        k.ev.s.assume_multiple(moved, known)
+        k.scalars[result] = moved
+        return
+    pointers = k.pointers(op.operands[0])
+    offset_node = k.node(op.operands[1])
+    if offset_node.elem != "i64":
+        shape = offset_node.shape
+        offset_node = k.folded(op, "arith.extsi", shape, "i64", [offset_node]) or Map(
+            shape, "i64", "arith.extsi", (offset_node,))  # fmt: skip
+    for part in _summands(in_units(k, pointers, offset_node)):
+        total = fold(k.ev.s, "arith.addi", pointers.shape, "i64", [pointers.offset, part])
+        if isinstance(total, Affine):
+            pointers = replace(pointers, offset=total)
+        else:
+            rest = part
+            if pointers.rest is not None:
+                rest = k.shallow(Map(pointers.shape, "i64", "arith.addi", (pointers.rest, part)))
+            pointers = replace(pointers, rest=rest)
+    k.define(result, pointers)
+
+
+def _summands(node: Node) -> Iterator[Node]:
+    """The parts of an i64 sum."""
+    if isinstance(node, Map) and node.op == "arith.addi" and node.elem == "i64":
+        for operand in node.operands:
+            yield from _summands(operand)
+    else:
+        yield node
+
+
+def in_units(k: KernelLowering, pointers: Pointers, offset: Node) -> Node:
+    """Offsets in elements of the pointee as offsets in the unit that the pointers count in."""
+    return _scaled(k, offset, memory_size(pointers.pointee) // memory_size_of(pointers.unit))
+
+
+def _scaled(k: KernelLowering, offset: Node, scale: int) -> Node:
+    if scale == 1:
+        return offset
+    factor = Splat(offset.shape, "i64", k.ev.s.constant(scale))
+    return fold(k.ev.s, "arith.muli", offset.shape, "i64", [offset, factor]) or Map(
+        offset.shape, "i64", "arith.muli", (offset, factor))  # fmt: skip
+
+
+def lower_bitcast(k: KernelLowering, op: Any) -> None:
+    """Blocks of pointers to elements of another type keep their base; anything else is arithmetic."""
+    result = op.results[0]
+    source = k.nodes.get(op.operands[0])
+    if not isinstance(source, Pointers) or not is_tensor(result.type):
+        k.arithmetic(op)
+        return
+    pointee = pointee_name(result.type)
+    size, unit = memory_size(pointee), source.unit
+    offset: Node = source.offset
+    rest = source.rest
+    if memory_size_of(unit) == size:
+        unit = memory_element(pointee)
+    elif size % memory_size_of(unit):
+        rest = None if rest is None else _scaled(k, rest, memory_size_of(unit))
+        offset, unit = _scaled(k, offset, memory_size_of(unit)), "i8"
+    assert isinstance(offset, Affine)
+    k.define(result, Pointers(source.shape, "ptr", source.base, pointee, offset, source.alignment, unit, rest))
+
+
+def lower_load(k: KernelLowering, op: Any) -> None:
+    result = op.results[0]
+    pointer, mask, other = op.ptr, op.mask, op.other
+    elem = element_name(result.type)
+    if is_tensor(result.type):
+        node = Load(shape_of(result.type), elem, k.pointers(pointer),
+                    None if mask is None else k.node(mask), None if other is None else k.node(other))  # fmt: skip
+        k.define(result, node)
+        if k.ordering is not None:
+            k.ordering.loaded(op, node)
+        return
+    address = k.scalar(pointer)
+    if mask is not None:
+        safe = k.f.alloca("i64", 1, 8)
+        k.f.store(V("0", "i64"), safe, 8)
+        address = k.f.select(k.scalar(mask), address, safe)
+    value = from_memory(k.f, k.f.load(memory_element(elem), address, memory_size(elem)), elem)
+    if elem == "ptr":
+        value = k.f.op(f"inttoptr i64 {value.ref} to ptr", "ptr")
+    if mask is not None and other is not None:
+        value = k.f.select(k.scalar(mask), value, k.scalar(other))
+    k.scalars[result] = value
+
+
+def lower_store(k: KernelLowering, op: Any) -> None:
+    streaming = k.roots.streaming if k.from_text else attributes(op).get("cachePolicy") == "cs"
+    mask = None if op.mask is None else k.node(op.mask)
+    if is_tensor(op.ptr.type):
+        k.roots.store(k.pointers(op.ptr), k.node(op.value), mask, streaming)
+        return
+    offset = Affine((), "i64", V("0", "i64"), ())
+    pointee = pointee_name(op.ptr.type)
+    pointers = Pointers((), "ptr", k.scalar(op.ptr), pointee, offset, 1, memory_element(pointee))
+    k.roots.store(pointers, k.node(op.value), mask, False)

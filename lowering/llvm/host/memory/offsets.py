@@ -1,0 +1,147 @@
+"""32-bit block offsets as affine forms.
+
+Texts compute addresses in i32, which wraps. An affine form of i32 elements holds modulo 2^32; where it becomes an address or a
+loop bound it must hold exactly. That is decided when all numbers are known, and checked once per block where they are not: a
+program whose offsets pass 2^31 stops the launch instead of reading elsewhere.
+
+What is widened and never becomes an address may wrap on purpose, as hashes do. It stays affine where ranges prove that it does
+not wrap, and is computed as it stands otherwise. So are comparisons of what wraps even in small launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....tt.analysis.integer_ranges import IntegerRanges, LaunchRanges
+from ....tt.sources import source_place
+from ...ir import V
+from ..control.status import Site
+from ..nodes import Affine, Node
+from ..scalars import is_constant
+from .affine import WIDENING
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
+_RESHAPED = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout"})
+_MOVED = _RESHAPED | {
+    "arith.addi", "arith.subi", "arith.muli", "arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci",
+}  # fmt: skip
+_SMALL = (1, 1024)
+"""What all parameters are in launches of one program that stand for small ones."""
+
+
+def is_exact(k: KernelLowering, affine: Affine, op: Any, lowest: int = LOWEST) -> bool:
+    """Whether the form gives its elements exactly, not only modulo 2^32: False if it is known not to; checked by the program
+    where it is not known. `lowest`: 0 for elements that are read unsigned."""
+    if affine.elem != "i32":
+        return True
+    numbers = [affine.base, *(c for c in affine.coefficients if c is not None)]
+    if all(is_constant(v) for v in numbers):
+        spans = [int(c.ref) * (n - 1) for c, n in zip(affine.coefficients, affine.shape, strict=True) if c is not None]
+        base = int(affine.base.ref)
+        low, high = base + sum(min(s, 0) for s in spans), base + sum(max(s, 0) for s in spans)
+        return lowest <= low and high <= HIGHEST
+    status = k.status
+    if status is None:
+        return False
+    s = k.ev.s
+    key = ("exact", str(lowest), affine.base.ref, *(c.ref if c else "-" for c in affine.coefficients), *map(str, affine.shape))
+    if s.known(key) is not None:
+        return True
+    low_end, high_end = affine.base, affine.base
+    below = lowest > LOWEST or affine.base.ref not in s.narrow
+    for coefficient, extent in zip(affine.coefficients, affine.shape, strict=True):
+        if coefficient is None or extent == 1:
+            continue
+        span = s.mul(coefficient, s.constant(extent - 1))
+        if is_constant(span):
+            if int(span.ref) < 0:
+                low_end, below = s.add(low_end, span), True
+            else:
+                high_end = s.add(high_end, span)
+        else:
+            low_end, below = s.add(low_end, s.min(span, s.constant(0))), True
+            high_end = s.add(high_end, s.max(span, s.constant(0)))
+    conditions = []
+    if high_end.ref not in s.narrow:
+        conditions.append(k.f.icmp("sle", high_end, s.constant(HIGHEST)))
+    if below:
+        conditions.append(k.f.icmp("sge", low_end, s.constant(lowest)))
+    if conditions:
+        holds = conditions[0] if len(conditions) == 1 else k.f.binary("and", *conditions)
+        message = f"the 32-bit offsets that {op.name} uses pass 2**31; fix: compute them in i64"
+        status.stop_unless(holds, Site("overflow", message, source_place(op)), k.program, V("-1", "i64"))
+    s.remember(key, V("true", "i1"))
+    return True
+
+
+def may_widen(k: KernelLowering, affine: Affine, op: Any, lowest: int) -> bool:
+    """Whether the form is that of the numbers that an operation widens too: proven, or made sure of where they become
+    addresses."""
+    if op.name not in WIDENING:  # they move pointers
+        return is_exact(k, affine, op, lowest)
+    if _is_proven(IntegerRanges(), op.operands[0], lowest):
+        return True
+    return (is_static(affine) or _becomes_address(k, op.results[0])) and is_exact(k, affine, op, lowest)
+
+
+def may_bound(k: KernelLowering, op: Any, operands: Sequence[Node]) -> bool:
+    """Whether a comparison may be one of exact numbers, which is made sure of where it is not proven."""
+    for node, value in zip(operands, op.operands, strict=True):
+        if not isinstance(node, Affine) or node.elem != "i32" or is_static(node):
+            continue
+        while getattr(value.owner, "name", "") in _RESHAPED:
+            value = value.owner.operands[0]
+        if not _becomes_address(k, value) and not any(_is_proven(_small(size, op), value, LOWEST) for size in _SMALL):
+            return False
+    return all(is_exact(k, node, op) for node in operands if isinstance(node, Affine))
+
+
+def is_static(affine: Affine) -> bool:
+    return is_constant(affine.base) and all(c is None or is_constant(c) for c in affine.coefficients)
+
+
+def _is_proven(ranges: IntegerRanges, value: Any, lowest: int) -> bool:
+    low, high = ranges.of(value)
+    return low >= lowest and (low, high) != (LOWEST, HIGHEST)
+
+
+def _small(size: int, op: Any) -> IntegerRanges:
+    """What is known in a small launch of the function of an operation."""
+    while op.name != "tt.func":
+        op = op.parent_op()
+    parameters = range(len(op.regions[0].blocks[0].args))
+    return IntegerRanges(LaunchRanges(((1, 1),) * 3, dict.fromkeys(parameters, (size, size))))
+
+
+def _becomes_address(k: KernelLowering, value: Any) -> bool:
+    """Whether a value moves pointers, by itself or as a part of sums and products."""
+    known = k.becomes_address.get(value)
+    if known is not None:
+        return known
+    pending, seen = [value], {value}
+    found = False
+    while pending and not found:
+        for use in pending.pop().uses:
+            user = use.operation
+            new: Sequence[Any] = ()
+            if user.name == "tt.addptr" and use.index == 1:
+                found = True
+            elif user.name in _MOVED:
+                new = user.results
+            elif user.name == "scf.for" and use.index >= 3:
+                new = (user.regions[0].block.args[use.index - 2], user.results[use.index - 3])
+            elif user.name == "scf.yield" and user.parent_op().name == "scf.for":
+                loop = user.parent_op()
+                new = (loop.regions[0].block.args[use.index + 1], loop.results[use.index])
+            elif user.name == "scf.yield" and user.parent_op().name == "scf.if":
+                new = (user.parent_op().results[use.index],)
+            for each in new:
+                if each not in seen:
+                    seen.add(each)
+                    pending.append(each)
+    k.becomes_address[value] = found
+    return found

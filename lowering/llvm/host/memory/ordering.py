@@ -1,0 +1,130 @@
+"""The order of memory accesses. Loads are lazy: what a load reads must be kept before something overwrites it.
+
+A kernel that never writes where it reads has nothing to keep. Otherwise a load that is read again after a write that may hit
+its memory is evaluated into scratch before the write; so is one that the write itself reads at other positions than it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import TYPE_CHECKING, Any
+
+from ....tt.analysis.aliasing import ANYWHERE, ATOMICS, Places, Provenance, overlap
+from ....tt.dialect.atomics import MEMORY_ORDERS
+from ....tt.dialect.attributes import enum_name
+from ...syntax import attribute
+from ..nodes import Load, Map, Node, Pointers, View
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+
+class Ordering:
+    """Keeps the loads of one function in order with its writes. `provenance` says what may share memory."""
+
+    def __init__(self, lowering: KernelLowering, provenance: Provenance) -> None:
+        self._k = lowering
+        self._provenance = provenance
+        self._pending: list[tuple[Any, Load, Places]] = []
+
+    def loaded(self, op: Any, node: Load) -> None:
+        """A block load has been defined. It matters only if the function may write what it reads."""
+        places = self._provenance.of(op.ptr)
+        if overlap(places, self._provenance.written):
+            self._pending.append((op.results[0], node, places))
+
+    def before(self, op: Any, index: int) -> None:
+        """Keep what root number `index` would destroy."""
+        if not self._pending:
+            return
+        written = self._writes(op)
+        if not written:
+            return
+        for value, node, places in list(self._pending):
+            last = self._k.liveness.last.get(value, -1)
+            if last < index or id(node) in self._k.ev.replacement or (last == index and op.regions):
+                continue  # read before, kept already, or handed to a loop or branch, which reads it first
+            if overlap(places, written) and (last > index or not _in_step(self._k, op, node)):
+                self._keep(value, node)
+
+    def enter(self) -> int:
+        """Begin a block of a branching region. Gives what `leave` wants."""
+        return len(self._pending)
+
+    def leave(self, mark: int, values: Set[Any]) -> None:
+        """End it: keep its loads among these values, which other blocks read, and forget the others."""
+        own = self._pending[mark:]
+        del self._pending[mark:]
+        for value, node, _ in own:
+            if value in values and id(node) not in self._k.ev.replacement:
+                self._keep(value, node)
+
+    def _keep(self, value: Any, node: Load) -> None:
+        stored = self._k.roots.materialize(node, bounds=self._k.limits(value))
+        self._k.ev.replacement[id(node)] = (node, stored, ())
+
+    def _writes(self, op: Any) -> Places:
+        found: set[int] = set()
+        for inner in op.walk():
+            if inner.name in ATOMICS and _orders(inner):  # what it synchronises with may have been written by others
+                return frozenset({ANYWHERE})
+            found |= self._provenance.writes(inner)
+        return frozenset(found)
+
+
+def _orders(op: Any) -> bool:
+    return enum_name(MEMORY_ORDERS, attribute(op, "sem")) != "relaxed"
+
+
+def _in_step(k: KernelLowering, op: Any, load: Load) -> bool:
+    """Whether a store reads the load only at the positions it writes: in place, element by element."""
+    if op.name != "tt.store" or not load.shape:
+        return False
+    target = k.node(op.ptr)
+    if not isinstance(target, Pointers) or not same_addresses(target, load.pointers):
+        return False
+    if target.rest is not None and _reads(target.rest, load):
+        return False
+    parts = [k.node(op.value)] + ([] if op.mask is None else [k.node(op.mask)])
+    stack, seen = parts, set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            if isinstance(node, Map):
+                stack.extend(node.operands)
+            elif node is not load and _reads(node, load):
+                return False
+    return True
+
+
+def same_addresses(left: Pointers, right: Pointers) -> bool:
+    """Whether two blocks of pointers are the same, position by position. False when that is not known."""
+    if left.shape != right.shape or left.base.ref != right.base.ref or left.unit != right.unit:
+        return False
+    a, b = left.offset, right.offset
+    same = a.base.ref == b.base.ref and [c and c.ref for c in a.coefficients] == [c and c.ref for c in b.coefficients]
+    return same and left.rest is right.rest
+
+
+def _reads(node: Node, load: Load) -> bool:
+    """Whether evaluating the node reads the load."""
+    stack, seen = [node], set[int]()
+    while stack:
+        here = stack.pop()
+        if here is load:
+            return True
+        if id(here) in seen:
+            continue
+        seen.add(id(here))
+        match here:
+            case Map():
+                stack.extend(here.operands)
+            case View():
+                stack.append(here.source)
+            case Pointers():
+                stack.extend([] if here.rest is None else [here.rest])
+            case Load():
+                parts = (here.pointers.rest, here.mask, here.other)
+                stack.extend(part for part in parts if part is not None)
+    return False

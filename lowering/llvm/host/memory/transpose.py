@@ -1,0 +1,156 @@
+"""Transposed tiles: loaded in squares of a vector's lanes, turned in registers, written to scratch.
+
+The loops are a function of their own, which kernels from texts share: it is long, and needs to be compiled once only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
+from ...ir import Function, Module, V, iconst, vector, zero
+from ..evaluate import Evaluator
+from ..loops.coordinates import ORIGIN, decompose_mask, memory_size_of, stride_of
+from ..nodes import Load, Node, Pointers, Splat, Stored, View, view
+
+FEWEST_LANES = 4
+"""Rows and columns of a block that is worth transposing instead of gathering."""
+
+
+def transposed_load(ev: Evaluator, node: Node) -> Load | None:
+    """The load of rows that lie in memory behind a 2-D block that is contiguous along dimension 0, or None; None, too, if its
+    block has been kept in scratch, or if its mask is more than limits of rows and columns."""
+    load: Node | None = None
+    if isinstance(node, View) and len(node.shape) == 2 and node.dims == (1, 0) and min(node.shape) > 1:
+        load = ev.source_of(node)
+    elif isinstance(node, Load) and _is_columnwise(node.pointers) and min(*node.shape) >= FEWEST_LANES:
+        load = _swapped(node)
+    if not isinstance(load, Load) or load.pointers.rest is not None or stride_of(load.pointers, 1) != 1:
+        return None
+    filled = load.other is None or isinstance(load.other, Splat)
+    plain = load.elem != "ptr" and load.pointers.unit == memory_element(load.pointers.pointee)
+    return load if filled and plain and not decompose_mask(load.mask)[1] else None
+
+
+def _is_columnwise(pointers: Pointers) -> bool:
+    """Whether neighbours along dimension 0 are neighbours in memory, and those along dimension 1 others."""
+    if len(pointers.shape) != 2 or pointers.rest is not None or stride_of(pointers, 0) != 1:
+        return False
+    return stride_of(pointers, 1) not in (1, -1) and pointers.offset.coefficients[1] is not None
+
+
+def _swapped(load: Load) -> Load:
+    """The load whose transposed block is this load's."""
+    shape, pointers = load.shape[::-1], load.pointers
+    offset = replace(pointers.offset, shape=shape, coefficients=pointers.offset.coefficients[::-1])
+    mask = None if load.mask is None else view(load.mask, shape, (1, 0))
+    other = None if load.other is None else view(load.other, shape, (1, 0))
+    return Load(shape, load.elem, replace(pointers, shape=shape, offset=offset), mask, other)
+
+
+def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits: Sequence[V] = ()) -> None:
+    """Load `load` (rows × columns) in squares and store it transposed: memory[c, r] = load[r, c]. Rows beyond the limits
+    are not wanted."""
+    s, f = ev.s, ev.f
+    rows, columns = load.shape
+    bounds, _ = decompose_mask(load.mask)
+    wanted = s.constant(rows)
+    for limit in limits:
+        wanted = s.min(wanted, limit)
+    function = Transposition(load.elem, min(ev.lanes_for(load.elem), rows, columns), streaming)
+    register = register_element(load.elem)
+    fill = zero(register) if load.other is None else ev.at(load.other, (ORIGIN, ORIGIN))
+    stride = load.pointers.offset.coefficients[0] or s.constant(0)
+    (row_limit, _), (column_limit, _) = ev.extent(rows, bounds, 0), ev.extent(columns, bounds, 1)
+    arguments = [
+        ev.row_pointer(load.pointers, (ORIGIN, ORIGIN), 1), stride, memory.pointer, s.constant(memory.strides[0]),
+        row_limit, column_limit, wanted, s.constant(columns), fill, s.constant(rows),
+    ]  # fmt: skip
+    f.call(f.module.provide(function), "void", arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Transposition:
+    """The function that loads rows and stores them as columns.
+
+    n: rows and columns of a square.  streaming: fetches the block below, which is the next one along the rows of the output.
+    """
+
+    elem: str
+    n: int
+    streaming: bool
+
+    @property
+    def name(self) -> str:
+        return f"jn_transpose_{self.elem}_{self.n}{'_streaming' * self.streaming}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return [("ptr", "from"), ("i64", "stride"), ("ptr", "to"), ("i64", "ld"), ("i64", "rows"), ("i64", "columns"),
+                ("i64", "wanted"), ("i64", "across"), (register_element(self.elem), "fill"), ("i64", "height")]  # fmt: skip
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add to[c, r] = from[r, c] for r < wanted, c < across to a module; `fill` from `rows` and `columns` on. height: rows
+        of a block. Writes whole squares."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, stride, target, ld, rows, columns, wanted, across, fill, height = f.params
+        n, elem = self.n, memory_element(self.elem)
+        size = memory_size(self.elem)
+        type_ = vector(elem, n)
+        side = iconst(n)
+        with f.loop(0, wanted, n) as r, f.loop(0, across, n) as c:
+            first = f.gep(f.gep(source, f.mul(stride, r.index), elem), c.index, elem)
+            left, above = f.sub(rows, r.index), f.sub(columns, c.index)
+            if self.streaming:
+                below = f.gep(first, f.mul(stride, height), elem)
+                for _ in range(n):
+                    f.prefetch(below, locality=2)
+                    below = f.gep(below, stride, elem)
+            inside, edge, turn = f.label("inside"), f.label("edge"), f.label("turn")
+            f.cond_branch(f.binary("and", f.icmp("sge", left, side), f.icmp("sge", above, side)), inside, edge)
+            f.start(inside)
+            whole = [from_memory(f, f.load(type_, place, size), self.elem) for place in _rows(f, first, stride, elem, n)]
+            f.branch(turn)
+            f.start(edge)
+            lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, iconst(0)), side), "i32"), n), f.iota(n, "i32"))
+            cut = []
+            for i, place in enumerate(_rows(f, first, stride, elem, n)):
+                on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, iconst(i)), n))
+                value = from_memory(f, f.masked_load(type_, place, on, zero(type_), size), self.elem)
+                cut.append(f.select(on, value, f.splat(fill, n)))
+            f.branch(turn)
+            f.start(turn)
+            tile = [f.phi(a.type, [(a, inside), (b, edge)]) for a, b in zip(whole, cut, strict=True)]
+            scratch = "i8" if self.elem == "i1" else register_element(self.elem)
+            places = _rows(f, f.gep(f.gep(target, f.mul(ld, c.index), scratch), r.index, scratch), ld, scratch, n)
+            for place, column in zip(places, transpose_registers(f, tile), strict=True):
+                value = to_memory(f, column, "i1") if self.elem == "i1" else column
+                f.store(value, place, memory_size_of(scratch))
+        f.ret()
+        module.add(f)
+
+
+def _rows(f: Function, first: V, stride: V, elem: str, n: int) -> list[V]:
+    """Where n rows start."""
+    places = [first]
+    while len(places) < n:
+        places.append(f.gep(places[-1], stride, elem))
+    return places
+
+
+def transpose_registers(f: Function, rows: Sequence[V]) -> list[V]:
+    """Transpose an n × n tile of registers in log2(n) stages of two-input shuffles (n a power of two)."""
+    n = len(rows)
+    current, distance = list(rows), n // 2
+    while distance:
+        low = [lane if (lane // distance) % 2 == 0 else n + lane - distance for lane in range(n)]
+        high = [lane + distance if (lane // distance) % 2 == 0 else n + lane for lane in range(n)]
+        following = list(current)
+        for i in range(n):
+            if (i // distance) % 2 == 0:
+                a, b = current[i], current[i + distance]
+                following[i] = f.shuffle(a, b, low)
+                following[i + distance] = f.shuffle(a, b, high)
+        current, distance = following, distance // 2
+    return current

@@ -1,0 +1,40 @@
+"""The combine regions of reductions and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...elementwise import constant, emit_map
+from ...ir import V
+from ..evaluate import Evaluator
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """The combining function of a reduction or scan: straight-line operations on `2·n` values giving `n`."""
+
+    arguments: tuple[Any, ...]
+    operations: tuple[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]], ...]
+    results: tuple[Any, ...]
+    captured: Mapping[int, V] = field(default_factory=dict)
+    """Scalars of the function around it that the region reads, by the id of the value."""
+
+    @property
+    def kind(self) -> str | None:
+        """The operation's name when it is a single commutative operation on the two arguments."""
+        if len(self.operations) == 1 and len(self.results) == 1:
+            op, _, result, operands, _, _ = self.operations[0]
+            if result is self.results[0] and set(map(id, operands)) == set(map(id, self.arguments)):
+                return op
+        return None
+
+    def emit(self, ev: Evaluator, left: Sequence[V], right: Sequence[V]) -> list[V]:
+        values = dict(self.captured) | dict(zip(map(id, self.arguments), [*left, *right], strict=True))
+        for op, elem, result, operands, elems, attrs in self.operations:
+            if op == "arith.constant":
+                values[id(result)] = constant(attrs["value"], elem)
+            else:
+                values[id(result)] = emit_map(ev.f, op, elem, [values[id(o)] for o in operands], elems, attrs)
+        return [values[id(r)] for r in self.results]

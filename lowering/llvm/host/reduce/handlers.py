@@ -1,0 +1,136 @@
+"""Reductions, scans and matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .....promotion.errors import InternalError
+from ....tt.transforms.reproducible import ORDERED
+from ...ir import V
+from ...syntax import attributes, constant_value, element_name, is_tensor
+from ..control.branches import lower_scalars
+from ..control.regions import is_straight, reduce_by_region, scan_by_region
+from ..loops.coordinates import Bound
+from ..loops.scratch_reads import scratch_reads
+from ..matmul.dot import Wanted
+from ..nodes import Node, Stored
+from .combine import Combine
+from .loops import reduce, scan
+from .ordered import reduce_in_order, scan_in_order
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+
+def _combine(k: KernelLowering, op: Any) -> Combine:
+    block = op.regions[0].blocks[0]
+    operations: list[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]]] = []
+    captured: dict[int, V] = {}
+    for inner in block.ops:
+        for value in inner.operands:
+            if value in k.scalars or (value in k.nodes and not is_tensor(value.type)):
+                captured[id(value)] = k.scalar(value)
+        if inner.name.endswith(".return"):
+            return Combine(tuple(block.args), tuple(operations), tuple(inner.operands), captured)
+        facts = {"value": constant_value(inner)} if inner.name == "arith.constant" else attributes(inner)
+        operations.append((inner.name, element_name(inner.results[0].type), inner.results[0], tuple(inner.operands),
+                           tuple(element_name(o.type) for o in inner.operands), facts))  # fmt: skip
+    raise InternalError(f"host lowering: the region of {op.name} has no terminator")
+
+
+def lower_reduce(k: KernelLowering, op: Any) -> None:
+    facts = attributes(op)
+    axis = int(facts["axis"])
+    if ORDERED in facts:
+        nodes = reduce_in_order(k.roots, [k.node(o) for o in op.operands], axis, *_any_region(k, op))
+        _define_reduced(k, op, nodes)
+        return
+    if not is_straight(op.regions[0]):
+        for result, found in zip(op.results, reduce_by_region(k, op, axis), strict=True):
+            if isinstance(found, V):
+                k.scalars[result] = k.ev.s.pointer(found) if element_name(result.type) == "ptr" else found
+            else:
+                k.define(result, found)
+        return
+    operands = [k.node(o) for o in op.operands]
+    # All results of one reduction are written together.
+    limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
+    wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
+    _define_reduced(k, op, reduce(k.roots, operands, axis, _combine(k, op), wanted))
+
+
+def _define_reduced(k: KernelLowering, op: Any, results: Sequence[Node]) -> None:
+    for result, node in zip(op.results, results, strict=True):
+        if is_tensor(result.type):
+            k.define(result, node)
+        else:
+            value = k.roots.argument_of(node)
+            k.scalars[result] = k.ev.s.pointer(value) if element_name(result.type) == "ptr" else value
+
+
+def _any_region(k: KernelLowering, op: Any) -> tuple[Callable[[Sequence[V], Sequence[V]], list[V]], bool]:
+    """What a region makes of two values each, and whether it takes scalars only."""
+    region = op.regions[0]
+    if not is_straight(region):
+        return lambda left, right: lower_scalars(k, region, [*left, *right]), True
+    combine = _combine(k, op)
+    return lambda left, right: combine.emit(k.ev, left, right), False
+
+
+def lower_scan(k: KernelLowering, op: Any) -> None:
+    facts = attributes(op)
+    axis, reverse = int(facts["axis"]), bool(facts.get("reverse", False))
+    nodes: Sequence[Node]
+    if ORDERED in facts:
+        combine, single = _any_region(k, op)
+        nodes = scan_in_order(k.roots, [k.node(o) for o in op.operands], axis, combine, reverse, single)
+    elif is_straight(op.regions[0]):
+        nodes = scan(k.roots, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
+    else:
+        nodes = scan_by_region(k, op, axis, reverse)
+    for result, node in zip(op.results, nodes, strict=True):
+        k.define(result, node)
+
+
+def lower_dot(k: KernelLowering, op: Any) -> None:
+    a, b, c = (k.node(o) for o in op.operands[:3])
+    facts = attributes(op)
+    precision, ordered = str(facts.get("inputPrecision", "ieee")), ORDERED in facts
+    result = op.results[0]
+    into = _update_in_place(k, op, result, (a, b), c)
+    if len(a.shape) == 3:
+        k.define(result, _batched(k, a, b, c, precision, ordered))
+        return
+    wanted = Wanted(k.limits(result), k.limits(op.operands[1]))
+    k.define(result, k.dots.dot(a, b, c, precision, into, wanted, ordered))
+
+
+def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str, ordered: bool) -> Stored:
+    """One product after the other, on blocks in scratch."""
+    rows = k.ev.target.vector_bytes
+    stored = [k.roots.materialize(node, k.ev.scratch(node.shape, node.elem, pad=rows)) for node in (a, b, c)]
+    with k.f.loop(0, c.shape[0]) as state, k.ev.scope():
+        first, second, target = (
+            Stored(m.shape[1:], m.elem, k.f.gep(m.pointer, k.ev.s.mul(state.index, k.ev.s.constant(m.strides[0])),
+                                                   m.memory), m.strides[1:], m.memory)
+            for m in stored
+        )  # fmt: skip
+        k.dots.dot(first, second, target, precision, target, ordered=ordered)
+    return stored[2]
+
+
+def _update_in_place(k: KernelLowering, op: Any, result: Any, factors: Sequence[Node], c: Node) -> Stored | None:
+    """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
+    memory = k.carried.get(result)
+    if memory is None:
+        return None
+    owner = k.value_of.get(id(memory))
+    if owner is not None and k.liveness.last.get(owner, -1) > k.liveness.index[op]:
+        return None
+    place = id(memory.pointer)
+    if place in scratch_reads(k.ev, c)[1] or any(place in scratch_reads(k.ev, factor)[0] for factor in factors):
+        return None  # the product, or c on its way into the scratch, reads the old value
+    if c is not memory:
+        k.roots.materialize(c, memory, k.limits(result))
+    return memory

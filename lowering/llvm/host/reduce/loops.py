@@ -1,0 +1,361 @@
+"""Reductions and scans: one loop nest each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from ...elementwise import constant, identity, larger
+from ...ir import V, is_float, lanes, vector, zero
+from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
+from ..loops.loop_nests import Roots
+from ..loops.padding_values import limits_along, outside
+from ..loops.vector_loop import vector_loop
+from ..nodes import Map, Node, Splat, Stored, cost
+from ..scalars import ZERO
+from .combine import Combine
+from .flat import reduce_pairs
+
+UNROLLED = 16
+"""Longest axis of a reduction across rows that is written out."""
+
+
+def reduce(
+    roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound] = ()
+) -> list[Node]:
+    """Combine along one dimension. Result nodes have that dimension removed. Nobody reads them beyond the `wanted` bounds,
+    which name dimensions of the operands."""
+    pairs = reduce_pairs(roots, operands, axis, combine)
+    if pairs is not None:
+        return pairs
+    kind = combine.kind
+    neutral = identity(kind, operands[0].elem) if kind is not None else None
+    source = operands[0]
+    bounds: list[Bound] = []
+    zero = constant(0.0, operands[0].elem) if kind == "arith.addf" else None
+    zeros = False  # whether a mask leaves +0.0, which counts beside nothing but zeros: a sum of -0.0 is -0.0
+    if kind is not None and neutral is not None:
+        source, bounds, zeros = _strip_neutral(operands[0], constant(neutral, operands[0].elem), zero)
+    sources = [source, *operands[1:]]
+    shape = operands[0].shape
+    rest = None
+    if neutral is not None and kind is not None and not any(b.dim == axis for b in bounds):
+        rest = _beyond_masks(roots, source, axis, constant(neutral, operands[0].elem), zero)
+        bounds += [] if rest is None else [Bound(axis, rest.limit)]
+    kept = tuple(d for d in range(len(shape)) if d != axis)
+    result_shape = tuple(shape[d] for d in kept)
+    memories = [roots.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
+    limits = {(b.dim, b.limit.ref) for b in wanted}
+    cut = any(b.dim != axis and (b.dim, b.limit.ref) not in limits for b in bounds)
+    starts = fills = None
+    if neutral is not None:
+        starts = [constant(neutral, operands[0].elem)]
+        fills = [zero] if zeros and zero is not None else starts
+        if zero is not None and (zeros or (rest is not None and rest.is_zero)):
+            starts = [_start(roots, [b for b in bounds if b.dim == axis], shape[axis], starts[0], zero)]
+    if cut and memories and fills is not None:
+        roots.materialize(Splat(result_shape, operands[0].elem, fills[0]), memories[0])
+    if axis == roots.inner_dim(shape) or all(shape[d] == 1 for d in kept):
+        scalars = _reduce_inner(roots, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
+    else:
+        scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest)
+    if memories:
+        return list(memories)
+    pointer = roots.ev.s.pointer
+    return [Splat((), o.elem, pointer(v) if o.elem == "ptr" else v) for o, v in zip(operands, scalars, strict=True)]
+
+
+_EXTREMES = {
+    "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
+    "arith.minimumf": float("inf"), "arith.minnumf": float("inf"),
+}  # fmt: skip
+"""What nothing is beyond."""
+_IDEMPOTENT = frozenset(
+    {*_EXTREMES, "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui", "arith.andi", "arith.ori"}
+)
+
+
+def _propagates(kind: str | None) -> bool:
+    return kind in ("arith.maximumf", "arith.minimumf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What a block holds from `limit` on along the reduced axis. `neutral`: what would not count. `zero`: the +0.0 of a sum of
+    floats, which counts once at most."""
+
+    value: Node
+    limit: V
+    neutral: V
+
+    zero: V | None
+
+    @property
+    def is_neutral(self) -> bool:
+        return isinstance(self.value, Splat) and self.value.value.ref == self.neutral.ref
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is the +0.0 that a sum starts with then."""
+        return isinstance(self.value, Splat) and self.zero is not None and self.value.value.ref == self.zero.ref
+
+
+def _start(roots: Roots, bounds: Sequence[Bound], size: int, neutral: V, zero: V) -> V:
+    """What a sum starts with whose terms beyond the bounds are +0.0."""
+    f, start = roots.ev.f, neutral
+    for bound in bounds:
+        start = f.select(f.icmp("slt", bound.limit, roots.ev.s.constant(size)), zero, start)
+    return start
+
+
+def _beyond_masks(roots: Roots, source: Node, axis: int, neutral: V, zero: V | None) -> _Rest | None:
+    """Where the masks inside a block leave one value for the rest of the axis, so that it need not be visited."""
+    if source.shape[axis] <= UNROLLED and axis != roots.inner_dim(source.shape):
+        return None
+    for limit in limits_along([source], axis):
+        value = outside(source, Bound(axis, limit), roots.ev.depends)
+        if value is not None:
+            return _Rest(value, limit, neutral, zero)
+    return None
+
+
+def _absorb(roots: Roots, total: V, rest: _Rest, size: int, at: Coordinates, combine: Combine) -> V:
+    """Combine a total with all positions from the limit on."""
+    ev, f = roots.ev, roots.ev.f
+    if rest.is_neutral or rest.is_zero:
+        return total
+    n = lanes(total.type)
+    value = f.splat(ev.at(rest.value, at), n)
+    left = ev.s.sub(ev.s.constant(size), ev.s.max(ev.s.min(rest.limit, ev.s.constant(size)), ZERO))
+    if combine.kind in _IDEMPOTENT:
+        some = f.icmp("sgt", left, ZERO)
+        return f.select(some, combine.emit(ev, [total], [value])[0], total)
+    neutral = f.splat(rest.neutral, n)
+    counts = f.fcmp("une", value, neutral) if is_float(value.type) else f.icmp("ne", value, neutral)
+    if n > 1:
+        counts = f.intrinsic("vector.reduce.or", [counts], "i1")
+    times = f.select(counts, left, ZERO if rest.zero is None else roots.ev.s.min(left, roots.ev.s.constant(1)))
+    with f.loop(0, times, 1, [total]) as state, ev.scope():
+        state.next = combine.emit(ev, list(state.values), [value])
+    return state.results[0]
+
+
+def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[Bound], bool]:
+    """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds; so with +0.0 in sums of floats,
+    which the last result tells."""
+    if isinstance(node, Map) and node.op == "arith.select":
+        mask, inside, outside = node.operands
+        zeros = isinstance(outside, Splat) and zero is not None and outside.value.ref == zero.ref
+        if zeros or (isinstance(outside, Splat) and outside.value.ref == neutral.ref):
+            bounds, rest = decompose_mask(mask)
+            if not rest:
+                return inside, bounds, zeros
+    return node, [], False
+
+
+def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+                  wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
+                  kept: tuple[int, ...], rest: _Rest | None) -> list[V]:  # fmt: skip
+    """Along the vector dimension: vector accumulators, then a tree across lanes."""
+    ev, f = roots.ev, roots.ev.f
+    shape = sources[0].shape
+    roots.settle(sources)
+    n = min(ev.lanes_for(*roots.elements(sources)), shape[axis])
+    saved = [(node, ev.scratch(node.shape, node.elem)) for node in roots.byproducts(sources, shape)]
+    roots.fetch_ahead(sources, [node for node, _ in saved])
+    with ExitStack() as stack:
+        coordinates = roots.outer(stack, shape, axis, [*bounds, *wanted], sources)
+
+        def at(coordinate: Coordinate) -> Coordinates:
+            return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
+
+        kind = combine.kind
+        extreme = kind in _EXTREMES
+
+        def merge(left: list[V], right: list[V]) -> list[V]:
+            if not extreme:
+                return combine.emit(ev, left, right)
+            # One instruction that ignores NaN, and a flag: of a NaN for maximumf, of a number for maxnumf.
+            return [larger(f, right[0], left[0], _EXTREMES[str(kind)] < 0), f.binary("or", left[1], right[1])]
+
+        def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
+            here = at(coordinate)
+            for node, memory in saved:
+                ev.write_scratch(memory, here, ev.at(node, here, mask))
+            items = [f.splat(ev.at(source, here, mask), n) for source in sources]
+            if extreme:
+                items.append(f.fcmp("uno" if _propagates(kind) else "ord", items[0], items[0]))
+            new = merge(acc, items)
+            return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
+
+        if starts is not None:
+            first = [f.splat(v, n) for v in starts]
+            if extreme:
+                first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
+                first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
+            copies = vector_loop(ev, shape[axis], bounds, axis, n, roots.unroll(sources, shape[axis] // n), body, first)
+        else:  # no neutral element known: start from the first vector of the (unmasked) block
+            here = at(Coordinate(ZERO, 0, n))
+            for node, memory in saved:
+                ev.write_scratch(memory, here, ev.at(node, here))
+            first = [f.splat(ev.at(source, here), n) for source in sources]
+            copies = [first]
+            if shape[axis] > n:
+                with f.loop(n, shape[axis], n, first, at_least_once=True) as state, ev.scope():
+                    state.next = body(Coordinate(state.index, 0, n), None, list(state.values))
+                copies = [list(state.results)]
+        while len(copies) > 1:
+            pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
+            copies = pairs + copies[len(pairs) * 2 :]
+        if extreme:
+            not_a_number = constant(float("nan"), sources[0].elem, n)
+            choices = (not_a_number, copies[0][0]) if _propagates(kind) else (copies[0][0], not_a_number)
+            copies = [[f.select(copies[0][1], *choices)]]
+        result = _across_lanes(roots, copies[0], combine)
+        if rest is not None:
+            result = [_absorb(roots, result[0], rest, shape[axis], at(ORIGIN), combine)]
+        for memory, value in zip(memories, result, strict=False):
+            ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
+    for node, memory in saved:
+        missing = [bound for bound in wanted if not roots.unread(node, bound)]
+        ev.replacement[id(node)] = (node, memory, (*bounds, *missing))
+    return result
+
+
+def _across_lanes(roots: Roots, values: list[V], combine: Combine) -> list[V]:
+    f = roots.ev.f
+    n = max(lanes(v.type) for v in values)
+    values = [f.splat(v, n) for v in values]
+    while n > 1:
+        half = n // 2
+        low = [f.shuffle(v, v, range(half)) if half > 1 else f.extract(v, 0) for v in values]
+        high = [f.shuffle(v, v, range(half, n)) if half > 1 else f.extract(v, 1) for v in values]
+        values = combine.emit(roots.ev, low, high)
+        n = half
+    return values
+
+
+def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+                  starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
+                  rest: _Rest | None) -> list[V]:  # fmt: skip
+    """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
+    ev, f = roots.ev, roots.ev.f
+    shape = sources[0].shape
+    roots.settle(sources)
+    inner = max(d for d in kept if shape[d] > 1)
+    n = min(ev.lanes_for(*roots.elements(sources)), shape[inner])
+    ev.ahead = set()  # neighbouring columns belong to other programs
+    count, implied = ev.extent(shape[axis], bounds, axis)
+    static = count.ref == str(shape[axis]) and shape[axis] <= UNROLLED
+    with ExitStack() as stack:
+        outer: list[Coordinate | None] = [None] * len(shape)
+        for d in kept:
+            if d != inner:
+                extent, known = ev.extent(shape[d], bounds, d)
+                outer[d] = stack.enter_context(ev.dimension(shape[d], extent, known))
+        if static:
+            for r in range(shape[axis]):
+                row = tuple(Coordinate(ev.s.constant(r)) if d == axis else c for d, c in enumerate(outer))
+                ev.hoist(sources, row)
+
+        def column(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+            def items(position: Coordinate) -> list[V]:
+                here = tuple(
+                    coordinate if d == inner else position if d == axis else c
+                    for d, c in enumerate(outer)
+                )
+                return [f.splat(ev.at(source, here, mask), n) for source in sources]
+
+            if static:
+                acc = items(Coordinate(ev.s.constant(0)))
+                if starts is not None and shape[axis] == 0:
+                    acc = [f.splat(v, n) for v in starts]
+                rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, shape[axis])]
+                while len(rows) > 1:
+                    pairs = [_joined(roots, combine, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+                    rows = pairs + rows[len(pairs) * 2 :]
+                acc = rows[0]
+            else:
+                ev._loops += 1
+                ev._implied[ev._loops] = implied
+                loop = ev._loops
+                if starts is not None:
+                    first, low = [f.splat(v, n) for v in starts], 0
+                else:
+                    first, low = items(Coordinate(ZERO, 0, 1, loop)), 1
+                with f.loop(low, count, 1, first) as state, ev.scope():
+                    position = Coordinate(state.index, 0, 1, loop)
+                    state.next = _joined(roots, combine, list(state.values), items(position))
+                acc = list(state.results)
+            if rest is not None:
+                here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
+                acc = [_absorb(roots, acc[0], rest, shape[axis], here, combine)]
+            if mask is not None and fills is not None:  # a later reduction may read the lanes outside
+                acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, fills, strict=True)]
+            here = tuple(coordinate if d == inner else outer[d] for d in kept)
+            for memory, value in zip(memories, acc, strict=True):
+                ev.write_scratch(memory, here, value)
+            return []
+
+        is_short = static and shape[axis] * sum(cost(source) for source in sources) <= UNROLLED // 2
+        vector_loop(ev, shape[inner], bounds, inner, n, 2 if is_short else 1, column)
+    return []
+
+
+def _joined(roots: Roots, combine: Combine, left: list[V], right: list[V]) -> list[V]:
+    """What the region makes of both; of the largest of zeros of both signs, which a reduction leaves open, either."""
+    if combine.kind not in _EXTREMES:
+        return combine.emit(roots.ev, left, right)
+    f, (a,), (b,) = roots.ev.f, left, right
+    kept, other = (a, a) if _propagates(combine.kind) else (b, a)  # where that is NaN, the other one
+    return [f.select(f.fcmp("uno", kept, kept), other, larger(f, a, b, _EXTREMES[combine.kind] < 0))]
+
+
+def scan(roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
+    """Inclusive prefix combination along `axis`, into scratch; lanes run along another dimension when there is one."""
+    ev, f = roots.ev, roots.ev.f
+    shape = operands[0].shape
+    memories = [ev.scratch(shape, o.elem) for o in operands]
+    others = [d for d in range(len(shape)) if d != axis and shape[d] > 1]
+    inner = others[-1] if others and axis != len(shape) - 1 else None
+    size = shape[axis]
+    with ExitStack() as stack:
+        outer: list[Coordinate | None] = [None] * len(shape)
+        for d in range(len(shape)):
+            if d not in (axis, inner):
+                outer[d] = stack.enter_context(ev.dimension(shape[d], ev.s.constant(shape[d]), set()))
+
+        def run(lane: Coordinate | None, mask: V | None) -> None:
+            def at(position: V) -> Coordinates:
+                return tuple(
+                    Coordinate(position) if d == axis else lane if d == inner else c
+                    for d, c in enumerate(outer)
+                )
+
+            def step(position: V, acc: list[V] | None) -> list[V]:
+                here = at(position)
+                n = 1 if lane is None else lane.lanes
+                items = [f.splat(ev.at(o, here, mask), n) for o in operands]
+                new = items if acc is None else combine.emit(ev, acc, items)
+                for memory, value in zip(memories, new, strict=True):
+                    ev.write_scratch(memory, here, value)
+                return new
+
+            first = step(ev.s.constant(size - 1 if reverse else 0), None)
+            if size > 1:
+                with f.loop(1, size, 1, first, at_least_once=True) as state, ev.scope():
+                    position = ev.s.sub(ev.s.constant(size - 1), state.index) if reverse else state.index
+                    state.next = step(position, list(state.values))
+
+        if inner is None:
+            run(None, None)
+        else:
+            n = min(ev.lanes_for(*(o.elem for o in operands)), shape[inner])
+
+            def body(lane: Coordinate, mask: V | None, _: list[V]) -> list[V]:
+                run(lane, mask)
+                return []
+
+            vector_loop(ev, shape[inner], (), inner, n, 1, body)
+    return list(memories)

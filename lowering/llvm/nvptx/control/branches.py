@@ -1,0 +1,401 @@
+"""Control flow of a program, the same for all its threads: loops, choices, and graphs of blocks.
+
+Blocks that a loop carries lie in one layout all the time. It is found by lowering the body once on trial: what the body yields
+decides, else what comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .....promotion.errors import UnsupportedError
+from ....tt.transforms.pipelining import address_slice, loads_ahead
+from ...elementwise import register_element
+from ...ir import V
+from ...syntax import element_name, is_tensor
+from ..matmul.mma_dot import prepare
+from ..matmul.warpgroup_dot import invariant_operands
+from ..memory.shared_memory import ALIGNMENT
+from ..nodes import own_layout
+from .counting import counting
+from .loop_carried import Layouts, bind, flat, types
+from .pipelined_loads import Stream, make_pipeline, plan_stream
+from .pipelined_loops import Ahead
+from .warp_specialization import Rounds, loop_ahead, rounds
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+_TRIALS = 3
+
+
+def lower_body(k: KernelLowering) -> None:
+    """The whole function: one block, or a graph of them."""
+    region = k.function.body
+    if len(region.blocks) == 1:
+        k.block(region.blocks[0])
+        leave(k)
+    else:
+        lower_graph(k, region, k.function, lambda last: leave(k))
+
+
+def leave(k: KernelLowering) -> None:
+    """The end of a program: shared memory is there until copies have read it."""
+    k.shared.finish_copies(reading=True)
+    k.f.ret()
+
+
+def _starts_copies(op: Any) -> bool:
+    """Whether an operation's regions copy blocks to global memory on their way."""
+    return any(inner.name == "tt.descriptor_store" for inner in op.walk())
+
+
+# -- values in registers -------------------------------------------------------------------
+
+
+def _wanted(k: KernelLowering, values: Sequence[Any]) -> Layouts:
+    """Where values lie, as far as they lie anywhere."""
+    return [k.ev.choose_layout([k.node(value)]) if is_tensor(value.type) else None for value in values]
+
+
+@contextmanager
+def trial(k: KernelLowering) -> Iterator[None]:
+    """Lower something to see in which layouts it comes out. No trace is left."""
+    nodes, scalars, on_trial = dict(k.nodes), dict(k.scalars), k.ev.only_layouts
+    k.ev.only_layouts = True
+    with k.f.trial(), k.shared.trial(), k.order.trial(), k.ev.scope():
+        yield
+    k.ev.only_layouts = on_trial
+    k.nodes, k.scalars = nodes, scalars
+
+
+def _carried_layouts(
+    k: KernelLowering, first: Sequence[Any], arguments: Sequence[Any], body: Callable[[], Sequence[Any]]
+) -> Layouts:
+    """Layouts for what a loop carries: `body` lowers it and gives what it yields."""
+    start = _wanted(k, first)
+    guessed = [own is None for own in start]
+    layouts: Layouts = [
+        (own if own is not None else k.preferred(argument)) if is_tensor(argument.type) else None
+        for own, argument in zip(start, arguments, strict=True)
+    ]
+    if all(layout is None for layout in layouts):
+        return layouts
+    for _ in range(_TRIALS):
+        with trial(k):
+            registers = [V(k.f.fresh("c"), type_) for type_ in types(arguments, layouts)]
+            bind(k, arguments, layouts, registers, guessed)
+            yielded = list(body())
+            found = [own_layout(k.node(value)) if is_tensor(value.type) else None for value in yielded]
+        better = [old if own is None else own[0] for own, old in zip(found, layouts, strict=True)]
+        firm = [guess and (own is None or not own[1]) for own, guess in zip(found, guessed, strict=True)]
+        if better == layouts and firm == guessed:
+            break
+        layouts, guessed = better, firm
+    return layouts
+
+
+# -- loops -----------------------------------------------------------------------------------
+
+
+def _for(k: KernelLowering, op: Any) -> None:
+    f, body = k.f, op.body.blocks[0]
+    index, *arguments = body.args
+
+    def run() -> Sequence[Any]:
+        k.block(body)
+        return list(body.last_op.operands)
+
+    def on_trial() -> Sequence[Any]:
+        k.scalars[index] = V(f.fresh("i"), register_element(element_name(index.type)))
+        return run()
+
+    with k.order.several_ways(op), ExitStack() as stack:
+        copies = k.shared.several_ways(_starts_copies(op))
+        stack.enter_context(invariant_operands(k, op))
+        layouts = _carried_layouts(k, op.iter_args, arguments, on_trial)
+        start = flat(k, op.iter_args, layouts)
+        k.shared.several_ways(copies)
+        prepare(k, body)
+        ahead = None if k.ev.only_layouts else _ahead(k, op, layouts)
+        count = counting(k, op, 1 if ahead is None else ahead.reach)
+        more: list[V] = []
+        if ahead is not None:
+            stack.enter_context(ahead)
+            more = ahead.begin(count, start)
+        around = stack.enter_context(k.ev.loop())
+        head, inside, done = f.label("head"), f.label("body"), f.label("done")
+        f.branch(head)
+        f.start(head, True)
+        counter = f.carried(count.low.type)
+        registers = [f.carried(type_) for type_ in types(arguments, layouts)]
+        own = [f.carried(value.type) for value in more]
+        slot = len(f.lines)
+        f.lines.append("")
+        f.cond_branch(count.goes_on(f, counter), inside, done)
+        f.start(inside, True)
+        with k.ev.scope():
+            following = [] if ahead is None else ahead.turn(counter, own)
+            k.scalars[index] = count.index(f, counter)
+            bind(k, arguments, layouts, registers)
+            following = [*flat(k, run(), layouts), *following]
+            following += [] if ahead is None else ahead.finish(counter, own)
+            after = f.add(counter, count.step)
+        latch = f.block
+        f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
+        values = zip([counter, *registers, *own], [count.low, *start, *more], [after, *following], strict=True)
+        f.join(slot, values, around.block, latch)
+        f.start(done, True)
+        results = registers if ahead is None else ahead.end(registers)
+        bind(k, op.results, layouts, results)
+        k.shared.several_ways(copies)
+
+
+def _ahead(k: KernelLowering, op: Any, layouts: Layouts) -> Ahead | Rounds | None:
+    """The loads of a loop that can be done ahead, looked at on trial."""
+    loads = loads_ahead(op)
+    streams: list[Stream] = []
+    if loads:
+        index, *arguments = op.body.blocks[0].args
+        with trial(k):
+            k.scalars[index] = V(k.f.fresh("i"), register_element(element_name(index.type)))
+            bind(k, arguments, layouts, [V(k.f.fresh("c"), type_) for type_ in types(arguments, layouts)])
+            for each in address_slice(op, loads)[0]:
+                k.operation(each)
+            offset = 0
+            for load in loads:
+                stream = plan_stream(k, load, offset)
+                if stream is not None:
+                    streams.append(stream)
+                    offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
+    pipeline = make_pipeline(k, op, streams, layouts)
+    return rounds(k, op) if pipeline is None else loop_ahead(k, op, pipeline, layouts)
+
+
+def _while(k: KernelLowering, op: Any) -> None:
+    f = k.f
+    before, after = op.before_region.blocks[0], op.after_region.blocks[0]
+
+    def test() -> tuple[V, Sequence[Any]]:
+        k.block(before)
+        last = before.last_op
+        return k.scalar(last.operands[0]), list(last.operands[1:])
+
+    def turn(passed: Sequence[Any], layouts: Layouts) -> Sequence[Any]:
+        bind(k, after.args, layouts, flat(k, passed, layouts))
+        k.block(after)
+        return list(after.last_op.operands)
+
+    def on_trial() -> Sequence[Any]:
+        _, passed = test()
+        found = _wanted(k, passed)
+        layouts = [
+            (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
+            for own, value in zip(found, after.args, strict=True)
+        ]
+        return turn(passed, layouts)
+
+    with k.order.several_ways(op), ExitStack() as stack:
+        copies = k.shared.several_ways(_starts_copies(op))
+        layouts = _carried_layouts(k, op.operands, before.args, on_trial)
+        carried = flat(k, op.operands, layouts)
+        k.shared.several_ways(copies)
+        around = stack.enter_context(k.ev.loop())
+        head, inside, done = f.label("head"), f.label("body"), f.label("done")
+        f.branch(head)
+        f.start(head, True)
+        registers = [f.carried(type_) for type_ in types(before.args, layouts)]
+        slot = len(f.lines)
+        f.lines.append("")
+        with k.ev.scope():
+            bind(k, before.args, layouts, registers)
+            condition, passed = test()
+            wanted = _wanted(k, passed)
+            results = [
+                (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
+                for own, value in zip(wanted, after.args, strict=True)
+            ]
+            outgoing = flat(k, passed, results)
+            f.cond_branch(condition, inside, done)
+            f.start(inside, True)
+            with k.ev.scope():
+                bind(k, after.args, results, outgoing)
+                k.block(after)
+                following = flat(k, list(after.last_op.operands), layouts)
+            latch = f.block
+            f.branch(head)
+        f.join(slot, zip(registers, carried, following, strict=True), around.block, latch)
+        f.start(done, True)
+        bind(k, op.results, results, outgoing)
+        k.shared.several_ways(copies)
+
+
+# -- choices ---------------------------------------------------------------------------------
+
+
+def _if(k: KernelLowering, op: Any) -> None:
+    f = k.f
+    condition = k.scalar(op.cond)
+    regions = [region for region in op.regions if region.blocks]
+    with k.order.several_ways(op):
+        layouts: Layouts = [None] * len(op.results)
+        for region in regions if any(is_tensor(result.type) for result in op.results) else ():
+            with trial(k):
+                k.block(region.blocks[0])
+                found = _wanted(k, list(region.blocks[0].last_op.operands))
+            layouts = [old if old is not None else own for old, own in zip(layouts, found, strict=True)]
+        layouts = [
+            (own if own is not None else k.preferred(result)) if is_tensor(result.type) else None
+            for own, result in zip(layouts, op.results, strict=True)
+        ]
+        labels = [f.label("then"), f.label("else")]
+        done = f.label("done")
+        f.cond_branch(condition, *labels)
+        ends: list[tuple[str, list[V]]] = []
+        pending = k.shared.pending
+        for label, region in zip(labels, op.regions, strict=True):
+            f.start(label, True)
+            k.shared.pending = pending
+            values: list[V] = []
+            if region.blocks:
+                with k.ev.scope():
+                    k.block(region.blocks[0])
+                    values = flat(k, list(region.blocks[0].last_op.operands), layouts)
+            ends.append((f.block, values))
+            f.branch(done)
+        f.start(done, True)
+        k.shared.several_ways(pending.copies or _starts_copies(op))
+        bind(k, op.results, layouts, _joined(k, op.results, layouts, ends))
+
+
+def _execute_region(k: KernelLowering, op: Any) -> None:
+    """The body of an inlined function. Where it ends in several places, its results lie where accesses want them."""
+    region, f = op.regions[0], k.f
+    if len(region.blocks) == 1:
+        k.block(region.blocks[0])
+        for result, value in zip(op.results, region.blocks[0].last_op.operands, strict=True):
+            if is_tensor(result.type):
+                k.define(result, k.node(value))
+            else:
+                k.scalars[result] = k.scalar(value)
+        return
+    layouts: Layouts = [k.preferred(result) if is_tensor(result.type) else None for result in op.results]
+    ends: list[tuple[str, list[V]]] = []
+    done = f.label("done")
+    copies = k.shared.pending.copies or _starts_copies(op)
+
+    def end(last: Any) -> None:
+        values = flat(k, list(last.operands), layouts)
+        ends.append((f.block, values))
+        f.branch(done)
+
+    with k.ev.scope():
+        lower_graph(k, region, op, end)
+    f.start(done, True)
+    k.shared.several_ways(copies)
+    bind(k, op.results, layouts, _joined(k, op.results, layouts, ends))
+
+
+def _joined(k: KernelLowering, values: Sequence[Any], layouts: Layouts, ends: Sequence[tuple[str, list[V]]]) -> list[V]:
+    """The registers of values that come out of several blocks."""
+    return [
+        k.f.phi(type_, [(registers[i], block) for block, registers in ends])
+        for i, type_ in enumerate(types(values, layouts))
+    ]
+
+
+# -- graphs ----------------------------------------------------------------------------------
+
+
+def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[Any], None]) -> None:
+    """Blocks one after the other, in an order in which values are defined before they are used. Arguments of blocks lie where
+    accesses want them. `leave` ends the code of blocks that end the region `around` an operation."""
+    f = k.f
+    order = _reverse_postorder(region.blocks[0])
+    labels = {block: f.label("block") for block in order}
+    layouts: dict[Any, Layouts] = {
+        block: [k.preferred(argument) if is_tensor(argument.type) else None for argument in block.args] for block in order
+    }
+    slots: dict[Any, tuple[int, list[V]]] = {}
+    incoming: dict[Any, list[tuple[str, list[V]]]] = {block: [] for block in order}
+    copies = k.shared.several_ways(any(_starts_copies(block) for block in order))
+    with k.order.several_ways(around):
+        for block in order:
+            if block is not order[0]:
+                f.start(labels[block])
+                registers = [V(f.fresh("c"), type_) for type_ in types(block.args, layouts[block])]
+                slots[block] = (len(f.lines), registers)
+                f.lines.append("")
+                bind(k, block.args, layouts[block], registers)
+            k.shared.several_ways(copies)
+            with k.ev.scope():
+                k.block_without_end(block)
+                if block.last_op.successors:
+                    _branch(k, block.last_op, labels, layouts, incoming)
+                else:
+                    leave(block.last_op)
+    for block, (slot, registers) in slots.items():
+        phis = []
+        for i, value in enumerate(registers):
+            ways = ", ".join(f"[ {values[i].ref}, %{source} ]" for source, values in incoming[block])
+            phis.append(f"  {value.ref} = phi {value.type} {ways}")
+        f.lines[slot] = "\n".join(phis)
+
+
+def _branch(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:
+    f = k.f
+
+    def go(block: Any, values: Sequence[Any]) -> str:
+        found = flat(k, values, layouts[block])
+        incoming[block].append((f.block, found))  # where computing them ends, which may be another block
+        return str(labels[block])
+
+    match last.name:
+        case "cf.br":
+            found = go(last.successors[0], last.operands)
+            f.branch(found)
+        case "cf.cond_br":
+            condition = k.scalar(last.operands[0])
+            yes, no = f.label("yes"), f.label("no")
+            f.cond_branch(condition, yes, no)
+            for label, target, values in (
+                (yes, last.then_block, last.then_arguments), (no, last.else_block, last.else_arguments),
+            ):  # fmt: skip
+                f.start(label)
+                with k.ev.scope():
+                    f.branch(go(target, list(values)))
+        case _:
+            raise UnsupportedError(f"nvptx lowering: operation {last.name}")
+
+
+def _reverse_postorder(entry: Any) -> list[Any]:
+    found: list[Any] = []
+    seen = {entry}
+    stack = [(entry, iter(entry.last_op.successors))]
+    while stack:
+        block, following = stack[-1]
+        target = next((each for each in following if each not in seen), None)
+        if target is None:
+            stack.pop()
+            found.append(block)
+        else:
+            seen.add(target)
+            stack.append((target, iter(target.last_op.successors)))
+    return found[::-1]
+
+
+def _yield(k: KernelLowering, op: Any) -> None:
+    """Read by the operation around it."""
+
+
+def _return(k: KernelLowering, op: Any) -> None:
+    if op.operands:
+        raise k.unsupported(op, "with values")
+
+
+CONTROL: dict[str, Any] = {
+    "scf.for": _for, "scf.while": _while, "scf.if": _if, "scf.execute_region": _execute_region, "scf.yield": _yield,
+    "scf.condition": _yield, "tt.return": _return,
+}  # fmt: skip

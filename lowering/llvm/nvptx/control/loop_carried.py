@@ -1,0 +1,80 @@
+"""Values that loops and branches hand over: registers, one after the other, in layouts that both sides know."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ....linear_layouts.layout import LinearLayout
+from ...elementwise import memory_size, register_element
+from ...ir import V
+from ...syntax import element_name, pointee_name, shape_of
+from ..axis_info import AxisAnalysis, has_promises
+from ..memory.global_memory import Facts, widest
+from ..nodes import Held
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+FEW = 4
+"""Pointers of a thread that a loop moves with as many instructions as a distance."""
+
+Layouts = list[LinearLayout | None]
+"""For each value: its layout; None for scalars."""
+
+
+def flat(k: KernelLowering, values: Sequence[Any], layouts: Layouts) -> list[V]:
+    """The registers of values in these layouts, one after the other."""
+    found: list[V] = []
+    for value, layout in zip(values, layouts, strict=True):
+        found += [k.scalar(value)] if layout is None else list(k.held(value, layout))
+    return found
+
+
+def bind(
+    k: KernelLowering, values: Sequence[Any], layouts: Layouts, registers: Sequence[V], guessed: Sequence[bool] = ()
+) -> None:
+    """Give values their registers. `guessed`: whose layout is a guess."""
+    rest = list(registers)
+    for number, (value, layout) in enumerate(zip(values, layouts, strict=True)):
+        if layout is None:
+            k.scalars[value] = rest.pop(0)
+            continue
+        weak = bool(guessed) and guessed[number]
+        count = layout.size("register")
+        own, rest = tuple(rest[:count]), rest[count:]
+        k.define(value, Held(shape_of(value.type), element_name(value.type), layout, own, weak))
+
+
+def types(values: Sequence[Any], layouts: Layouts) -> list[str]:
+    found = []
+    for value, layout in zip(values, layouts, strict=True):
+        elem = element_name(value.type)
+        type_ = "i64" if elem == "ptr" else register_element(elem)
+        found += [type_] * (1 if layout is None else layout.size("register"))
+    return found
+
+
+class CarriedPointers:
+    """How many a thread has of the blocks of pointers that a function's loops carry."""
+
+    def __init__(self, function: Any, multiples: Mapping[int, int] | None, threads: int) -> None:
+        self._function, self._multiples, self._threads = function, multiples, threads
+
+    @functools.cached_property
+    def _axes(self) -> AxisAnalysis:
+        return AxisAnalysis(self._function, self._multiples, has_promises(self._function))
+
+    def are_few(self, block: Any) -> bool:
+        """Whether wide accesses take the block as it is, and few pointers of it."""
+        if element_name(block.type) != "ptr":
+            return False
+        accesses = [use.operation for use in block.uses if use.operation.name in ("tt.load", "tt.store") and not use.index]
+        shape, bits = shape_of(block.type), 8 * memory_size(pointee_name(block.type))
+        for op in accesses:
+            facts = Facts(self._axes.of(block), None if op.mask is None else self._axes.of(op.mask))
+            if prod(shape) > FEW * self._threads * widest(facts, shape, bits, self._threads):
+                return False
+        return bool(accesses)

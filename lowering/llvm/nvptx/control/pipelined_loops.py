@@ -1,0 +1,278 @@
+"""Code of loops that load ahead, in stages of shared memory: software pipelining with cp.async and TMA.
+
+A turn waits for its own blocks (cp.async: its own copies, then the other threads at a barrier; TMA: the mbarrier of the stage)
+and starts the copies of a later turn into the stage that the last turn has read, when all threads have.
+
+Where the products of a loop are wgmma's and a turn only adds to what the last one left, a turn does not wait for its own
+products: they are on their way while the copies of a later turn start, into the stage that the products of the last turn have
+read. For cp.async that takes a second barrier; the matrix units always have something to do.
+
+Source: NVIDIA, "PTX ISA", "cp.async", "cp.async.wait_group", "mbarrier.try_wait", "wgmma.wait_group".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
+from ....linear_layouts.linear import Elected
+from ....linear_layouts.matching import offsets, vector_accesses
+from ...elementwise import register_element
+from ...ir import V, const
+from ...syntax import element_name, shape_of
+from ..matmul.wgmma import Matrix, address, pointer, wait_for
+from ..memory.tma import (
+    BARRIER_BYTES,
+    expect,
+    make_barriers,
+    remove_barriers,
+    start_copies,
+    wait_for_phase,
+)
+from ..nodes import Staged
+from ..threads import bits_of, i32
+from .counting import Counting
+from .loop_carried import Layouts, bind, flat
+from .pipelined_loads import Pipeline, Stream
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+
+def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, goes_on: V) -> None:
+    """Copy the block of the turn whose values are bound now into a stage; nothing when it is one too many."""
+    t, f, op = k.t, k.f, stream.op
+    bits = bits_of(element_name(op.results[0].type))
+    where, free = offsets(layout, stream.shared), layout.free_masks()
+    thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
+    moving = 0
+    for each in (*where[LANE], *where[WARP]):
+        moving |= each * bits // 8
+    accesses = vector_accesses(where, bits, 8 * stream.chunk // bits)
+    accesses = tuple([each for each in accesses if not each.registers[0] & free[REGISTER]])
+    firsts = [access.registers[0] for access in accesses]
+    addresses = k.some(op.ptr, layout, firsts)
+    size_of = _sizes(k, stream, layout, firsts, goes_on)
+    elected = t.elected(Elected(free[LANE], free[WARP]))
+    base = k.shared.at(stage, i32(stream.offset))
+    cached = "cg" if stream.chunk == 16 else "ca"
+
+    def copy() -> None:
+        for access in accesses:
+            first = access.registers[0]
+            target = k.shared.place(base, thread, access.offset, moving)
+            source = k.memory.pointer(addresses[first])
+            t.call(f"cp.async.{cached}.shared.global.{stream.chunk}.s", [target, source, size_of[first]], "void")
+
+    if elected is None:
+        copy()
+    else:
+        with f.when(elected):
+            copy()
+
+
+def _sizes(
+    k: KernelLowering, stream: Stream, layout: LinearLayout, registers: Sequence[int], goes_on: V
+) -> dict[int, V]:
+    """How many bytes a copy reads, by the first register of its elements."""
+    f, mask, nothing = k.f, stream.op.mask, i32(0)
+    if stream.bound is not None:
+        step = i32(stream.chunk // stream.bound.count)
+        found = stream.bound.elements(k, layout, registers)
+        return {r: f.select(f.binary("and", goes_on, some), f.mul(count, step), nothing) for r, (some, count) in found.items()}
+    whole = f.select(goes_on, i32(stream.chunk), nothing)
+    if mask is None:
+        return dict.fromkeys(registers, whole)
+    return {register: f.select(is_read, whole, nothing) for register, is_read in k.some(mask, layout, registers).items()}
+
+
+class Ahead:
+    """A pipelined loop while it is emitted. What it carries besides the loop's own values: the values of the turn to be loaded,
+    and the byte offsets of the stages to be read and to be written; with TMA also those of their mbarriers, and the parity of
+    the phase to wait for."""
+
+    def __init__(self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> None:
+        self.k, self.op, self.pipeline = k, op, pipeline
+        index, *arguments = op.body.blocks[0].args
+        self.index = index
+        self.arguments = [arguments[number] for number in pipeline.carried]
+        self.layouts = [layouts[number] for number in pipeline.carried]
+        self.all_layouts = layouts
+        self._count: Counting | None = None
+        self._bytes = pipeline.stages * pipeline.stage_bytes
+        own_barriers = pipeline.stages if self.has_barriers else 0
+        self._kept = k.shared.kept(self._bytes + BARRIER_BYTES * own_barriers)
+        self._buffer = k.shared.buffer
+        self._fenced = any(isinstance(stream.operand, Matrix) for stream, _ in pipeline.copied)
+
+    @property
+    def has_barriers(self) -> bool:
+        """Whether mbarriers are made for this loop only."""
+        return bool(self.pipeline.mapped)
+
+    def __enter__(self) -> Ahead:
+        self._buffer = self._kept.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self._kept.__exit__(*failure)
+
+    def _barrier(self, offset: V) -> V:
+        """The mbarrier at an offset among them."""
+        return self.k.shared.at(self.k.shared.at(self._buffer, i32(self._bytes)), offset)
+
+    @property
+    def _barriers(self) -> list[V]:
+        return [self._barrier(i32(BARRIER_BYTES * stage)) for stage in range(self.pipeline.stages)]
+
+    @property
+    def reach(self) -> int:
+        """How many steps ahead it is looked whether there is a turn."""
+        return self.pipeline.ahead
+
+    @property
+    def count(self) -> Counting:
+        assert self._count is not None
+        return self._count
+
+    def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
+        """Load the first turns. The first values of what is carried besides."""
+        k, pipeline = self.k, self.pipeline
+        values = self._of(start)
+        self._count, index = count, count.low
+        k.shared.barrier()  # what lay in the stages has been read
+        if pipeline.mapped:
+            make_barriers(k, self._barriers)
+        for turn in range(pipeline.ahead):
+            goes_on = count.goes_on(k.f, index)
+            stage, barrier = i32(turn * pipeline.stage_bytes), self._barrier(i32(turn * BARRIER_BYTES))
+            values = self._load(values, index, goes_on, stage, barrier)
+            index = k.f.add(index, count.step)
+        ring = [i32(0), i32(pipeline.ahead * pipeline.stage_bytes)]
+        if pipeline.mapped:
+            ring += [i32(0), i32(pipeline.ahead * BARRIER_BYTES), i32(0)]
+        return [*values, *ring]
+
+    def _ring(self, own: Sequence[V]) -> tuple[list[V], list[V]]:
+        """(the values of the turn to be loaded, the stages and what goes with them)"""
+        size = 5 if self.pipeline.mapped else 2
+        return list(own[:-size]), list(own[-size:])
+
+    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
+        """Wait for the turn's blocks, and load later ones unless `finish` does. What is carried on besides."""
+        k, pipeline = self.k, self.pipeline
+        _, (read, _, *barriers) = self._ring(own)
+        if pipeline.copied:
+            k.t.call("cp.async.wait.group", [i32(pipeline.ahead - 1)], "void")
+        if self._fenced:
+            k.t.call("fence.proxy.async.shared_cta", [], "void")
+        if pipeline.mapped:
+            wait_for_phase(k, self._barrier(barriers[0]), barriers[2])
+        if pipeline.copied or not pipeline.sums:
+            k.shared.barrier()
+        following = [] if pipeline.sums else self._later(counter, own)
+        self._offer(k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4))))
+        return following
+
+    def _offer(self, start: V) -> None:
+        """The blocks of the stage at an `address` are what the loads give."""
+        k, pipeline = self.k, self.pipeline
+        for stream in pipeline.streams:
+            operand = stream.operand
+            place = k.f.add(start, i32(stream.offset >> 4))
+            if not isinstance(operand, Matrix):
+                place = pointer(k, place)
+            k.staged[stream.op] = Staged(shape_of(stream.op.results[0].type), operand.elem, operand, place)
+        k.on_their_way.update(pipeline.sums.values())
+
+    def finish(self, counter: V, own: Sequence[V]) -> list[V]:
+        """At the end of a turn whose products are on their way: when those of the last turn are done, load later blocks."""
+        if not self.pipeline.sums:
+            return []
+        self._wait_for_last_turn()
+        self.k.shared.barrier()
+        return self._later(counter, own)
+
+    def _wait_for_last_turn(self) -> None:
+        """Until only the products of this turn are on their way."""
+        self.k.t.call("wgmma.wait_group.sync.aligned", [V(str(len(self.pipeline.sums)), "i64")], "void")
+
+    def _later(self, counter: V, own: Sequence[V]) -> list[V]:
+        """Start the copies of a later turn; what is carried on besides."""
+        f, size = self.k.f, self.pipeline.stage_bytes
+        values, ring = self._ring(own)
+        read, write, *barriers = ring
+        distance = f.mul(self.count.step, const(self.pipeline.ahead, self.count.step.type))
+        index = f.add(counter, distance)
+        barrier = self._barrier(barriers[1] if barriers else i32(0))
+        following = self._load(values, index, self.count.goes_on(f, index), write, barrier)
+        found = [self._next(read, size), self._next(write, size)]
+        if barriers:
+            found += [self._next(each, BARRIER_BYTES) for each in barriers[:2]]
+            first = f.icmp("eq", found[2], i32(0))  # the first stage again
+            found.append(f.binary("xor", barriers[2], f.cast("zext", first, "i32")))
+        return [*following, *found]
+
+    def end(self, registers: Sequence[V]) -> list[V]:
+        """Nothing is on its way any more. The values that the loop carries, of their registers."""
+        k, pipeline = self.k, self.pipeline
+        if pipeline.copied:
+            k.t.call("cp.async.wait.group", [i32(0)], "void")
+        for stream in pipeline.streams:
+            k.staged.pop(stream.op, None)
+        k.on_their_way.difference_update(pipeline.sums.values())
+        found, rest = [], list(registers)
+        for number, layout in enumerate(self.all_layouts):
+            count = 1 if layout is None else layout.size(REGISTER)
+            found += wait_for(k, rest[:count]) if number in pipeline.sums else rest[:count]
+            rest = rest[count:]
+        if self.has_barriers:
+            remove_barriers(k, self._barriers)
+        return found
+
+    def _of(self, start: Sequence[V]) -> list[V]:
+        """Of all values that the loop carries those that addresses come from."""
+        rest = list(start)
+        found: list[V] = []
+        for number, layout in enumerate(self.all_layouts):
+            count = 1 if layout is None else layout.size(REGISTER)
+            if number in self.pipeline.carried:
+                found += rest[:count]
+            rest = rest[count:]
+        return found
+
+    def _load(self, values: Sequence[V], counter: V, goes_on: V | None, stage: V, barrier: V) -> list[V]:
+        """Start the copies of one turn; the values of the turn after it. goes_on: whether there is such a turn; None: there is,
+        and one thread is here."""
+        k = self.k
+        nodes, scalars = dict(k.nodes), dict(k.scalars)
+        with k.ev.scope(dominates=True):
+            k.scalars[self.index] = k.f.cast("trunc", counter, register_element(element_name(self.index.type)))
+            bind(k, self.arguments, self.layouts, values)
+            for each in self.pipeline.addresses:
+                k.operation(each)
+            place = k.shared.at(self._buffer, stage)
+            for stream, layout in self.pipeline.copied:
+                assert goes_on is not None  # all threads copy
+                _start(k, stream, layout, place, goes_on)
+            if self.pipeline.copied:
+                k.t.call("cp.async.commit.group", [], "void")
+            if self.pipeline.mapped:
+                with k.t.where(None if goes_on is None else k.f.binary("and", k.t.is_first(), goes_on)):
+                    self._start_mapped(place, barrier)
+            yielded = self.op.body.blocks[0].last_op.operands
+            following = flat(k, [yielded[number] for number in self.pipeline.carried], self.layouts)
+        k.nodes, k.scalars = nodes, scalars
+        return following
+
+    def _start_mapped(self, stage: V, barrier: V) -> None:
+        expect(self.k, barrier, sum(block.bytes for _, block in self.pipeline.mapped))
+        for stream, block in self.pipeline.mapped:
+            start_copies(self.k, stream.op, block, self.k.shared.at(stage, i32(stream.offset)), barrier)
+
+    def _next(self, place: V, size: int) -> V:
+        """The offset of the stage after this one, the first after the last."""
+        f = self.k.f
+        following = f.add(place, i32(size))
+        return f.select(f.icmp("eq", following, i32(self.pipeline.stages * size)), i32(0), following)

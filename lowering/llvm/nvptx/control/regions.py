@@ -1,0 +1,61 @@
+"""Regions on scalars that each thread runs on its own: combine regions, and maps over elements.
+
+Threads take different ways through them, so nothing in them may need the others: no stores, atomics or prints, no blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ....tt.analysis.aliasing import WRITES
+from ...ir import V
+from ...syntax import is_tensor
+from .branches import lower_graph
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+
+_OF_THE_PROGRAM = WRITES | {"tt.atomic_load", "tt.atomic_poll", "tt.print", "ttg.barrier"}
+
+
+@contextmanager
+def each_thread_alone(k: KernelLowering, op: Any) -> Iterator[None]:
+    """Around the code of an operation with such a region. What the region reads is waited for before."""
+    for inner in op.regions[0].walk():
+        if inner.name in _OF_THE_PROGRAM or any(is_tensor(value.type) for value in (*inner.operands, *inner.results)):
+            raise k.unsupported(op, f"{inner.name} in its region")
+    k.is_alone = True
+    with k.order.apart(op):
+        yield
+    k.is_alone = False
+
+
+def region_values(k: KernelLowering, region: Any, arguments: Sequence[V]) -> list[V]:
+    """What a region on scalars gives for these arguments; its blocks may branch to each other."""
+    f, entry = k.f, region.blocks[0]
+    saved = dict(k.scalars)
+    k.scalars.update(zip(entry.args, arguments, strict=True))
+    if len(region.blocks) == 1:
+        k.block_without_end(entry)
+        found = [k.scalar(value) for value in entry.last_op.operands]
+    else:
+        ends: list[tuple[str, list[V]]] = []
+        done = f.label("done")
+
+        def leave(last: Any) -> None:
+            values = [k.scalar(value) for value in last.operands]
+            ends.append((f.block, values))
+            f.branch(done)
+
+        with k.ev.scope():
+            lower_graph(k, region, region.parent, leave)
+        f.start(done)
+        found = [
+            f.phi(values[0].type, [(value, block) for value, (block, _) in zip(values, ends, strict=True)])
+            for values in zip(*(values for _, values in ends), strict=True)
+        ]
+    k.scalars = saved
+    return found

@@ -1,0 +1,422 @@
+"""Loops whose blocks one more warp copies, by TMA, while the others multiply: warp specialisation.
+
+The warp leaves the others at the start of the kernel. It computes anew the scalars that the loop's bounds and coordinates come
+from, runs through the loop, waits for each stage to be free, and starts its copies. A stage has two mbarriers: the bytes that
+arrive end a phase of the one, the arrivals of the warps that have read it end a phase of the other; no barrier of the block is
+left in the loop. Where code before the loop has used the stages' memory, the warps say first that they are through with it.
+
+The loop may stand in another one, as in persistent kernels: stages and phases go on from turn to turn of that one, so that the
+blocks of the next tile arrive while the last one is stored. The stages have memory of their own then.
+
+One warp is enough. Where a multiprocessor has room for one block only, and the others gain by it, it comes as a group of four,
+as registers can be handed over by whole warpgroups (setmaxnreg): three of them end at once.
+
+Source: NVIDIA, "PTX ISA", "mbarrier", "cp.async.bulk.tensor", "setmaxnreg".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...elementwise import register_element
+from ...ir import V
+from ...syntax import element_name, is_tensor
+from ..matmul.wgmma import GROUP, Matrix, address
+from ..memory.shared_memory import ALIGNMENT
+from ..memory.tma import BARRIER_BYTES, wait_for_phase
+from ..targets import REGISTERS, WARP_SIZE
+from ..threads import ALL_LANES, i32
+from .counting import Counting, counting
+from .pipelined_loops import Ahead
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+    from .loop_carried import Layouts
+    from .pipelined_loads import Pipeline
+
+OWN_REGISTERS = 40
+"""Of a thread of a group that has handed over registers; addresses and coordinates need fewer."""
+
+
+def _registers(threads: int, kept: int = 0) -> int:
+    """Of each of so many threads of a multiprocessor, as they are handed out, when others keep some."""
+    return min(256, (REGISTERS - kept) // threads // 8 * 8)
+
+
+def _handed_over(warps: int) -> int | None:
+    """What each thread of these warps can have when a warpgroup beside them keeps `OWN_REGISTERS`; None where it has that
+    anyway beside a single warp."""
+    found = _registers(warps * WARP_SIZE, kept=GROUP * WARP_SIZE * OWN_REGISTERS)
+    at_first, alone = (_registers((warps + more) * WARP_SIZE) for more in (GROUP, 1))
+    return found if warps % GROUP == 0 and found > alone and at_first > OWN_REGISTERS else None
+
+
+def _loads_blocks(loop: Any) -> bool:
+    return any(inner.name == "tt.descriptor_load" for inner in loop.body.blocks[0].ops)
+
+
+def _inner_loop(loop: Any) -> Any:
+    """The loop that loads described blocks and stands in this one; None where there is not exactly one."""
+    found = [inner for inner in loop.body.blocks[0].ops if inner.name == "scf.for" and _loads_blocks(inner)]
+    return found[0] if len(found) == 1 and not _loads_blocks(loop) else None
+
+
+def may_have_a_producer(function: Any) -> bool:
+    """Whether there is a loop that loads described blocks, which the program reaches once, or in each turn of such a loop."""
+    blocks = function.body.blocks
+    loops = [op for op in blocks[0].ops if op.name == "scf.for"] if len(blocks) == 1 else []
+    return any(_loads_blocks(loop) or _inner_loop(loop) is not None for loop in loops)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What the producer computes: the operations before everything, those in each turn of the loop around (None: there is
+    none), and the values that this one carries among them, by number."""
+
+    before: tuple[Any, ...]
+    around: Any
+    inside: tuple[Any, ...]
+    carried: tuple[int, ...]
+
+
+def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
+    """The operations outside a loop that these values come from; None if they take more than arithmetic."""
+    entry = k.function.body.blocks[0]
+    around = None if loop.parent is entry else loop.parent_op()
+    if around is not None and (around.name != "scf.for" or around.parent is not entry or _inner_loop(around) is not loop):
+        return None
+    body: Any = None if around is None else around.body.blocks[0]
+    found: set[Any] = set()
+    carried: set[int] = set()
+    waiting = [*roots, *(() if around is None else (around.lb, around.ub, around.step))]
+    while waiting:
+        value = waiting.pop()
+        op = value.owner
+        if is_tensor(value.type):
+            return None
+        if op is entry or op in found:
+            continue
+        if around is not None and op is body:
+            number = value.index - 1
+            if number >= 0 and number not in carried:
+                carried.add(number)
+                waiting += [around.iter_args[number], body.last_op.operands[number]]
+            continue
+        pure = op.name.startswith("arith.") or op.name in ("tt.get_program_id", "tt.get_num_programs")
+        if op.parent not in (entry, body) or op.regions or not pure:
+            return None
+        found.add(op)
+        waiting += op.operands
+    inside = () if body is None else tuple(op for op in body.ops if op in found)
+    return Slice(tuple(op for op in entry.ops if op in found), around, inside, tuple(sorted(carried)))
+
+
+class Producer:
+    """The warp that copies: from the start of a kernel, until its loop is found."""
+
+    def __init__(self, k: KernelLowering) -> None:
+        self.k = k
+        self.is_busy = False
+        self.hands_over = False
+        f = k.f
+        self._label, consumers = f.label("producer"), f.label("consumers")
+        self._first = k.t.is_first()
+        f.emit("")
+        self._slot = len(f.lines) - 1
+        k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
+        warp = f.binary("lshr", k.t.call("read.ptx.sreg.tid.x", [], "i32"), i32(5))  # k.t.warp counts those that compute
+        f.cond_branch(f.icmp("uge", warp, i32(k.warps)), self._label, consumers)
+        self._known, self._remembered = f.known(), k.t.all_remembered()
+        f.start(consumers, True)
+        self._increase = len(f.lines)
+        f.lines.append("")
+        self._lines: list[str] = []
+        self._decrease = 0  # where among these lines registers may be handed over
+        self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
+        """Between loops: what the next one starts with, see `Consumed`. The stages lie behind the mbarriers, or elsewhere where
+        they have no memory of their own."""
+        self.wanted: Pipeline | None = None
+        """Whose stages need memory of their own."""
+
+    def full(self, offset: V) -> V:
+        """The mbarrier that counts a stage's bytes, at an offset among them."""
+        return self.k.shared.at(self.k.shared.buffer, offset)
+
+    def free(self, offset: V) -> V:
+        """The mbarrier that counts the warps that have read a stage."""
+        return self.k.shared.at(self.full(i32(ALIGNMENT // 2)), offset)
+
+    @property
+    def warps(self) -> int:
+        """More than those that compute."""
+        return GROUP if self.hands_over else 1
+
+    @property
+    def reserved(self) -> int:
+        """Bytes for the stages that are wanted, as many as leave room for what the kernel moves besides; two at least."""
+        k, pipeline = self.k, self.wanted
+        assert pipeline is not None
+        room = (k.target.shared_bytes - ALIGNMENT - k.shared.largest) // pipeline.stage_bytes
+        return max(2, min(pipeline.stages, room)) * pipeline.stage_bytes
+
+    def make_barriers(self, stages: int) -> None:
+        """At the start of the kernel, for the loop that was found."""
+        k = self.k
+        with k.f.apart() as lines, k.f.knowing({}), k.f.when(self._first):
+            for stage in range(stages):
+                place = i32(stage * BARRIER_BYTES)
+                k.t.call("mbarrier.init.shared", [self.full(place), i32(1)], "void")
+                k.t.call("mbarrier.init.shared", [self.free(place), i32(k.warps)], "void")
+            k.t.call("fence.mbarrier_init.release.cluster", [], "void")
+        k.f.lines[self._slot] = "\n".join(lines)
+
+    @contextmanager
+    def code(self) -> Iterator[str]:
+        """What is emitted inside is done by one thread of the warp; the label ends it."""
+        k, f = self.k, self.k.f
+        self.is_busy = True
+        with f.apart() as self._lines, f.knowing(self._known), k.t.knowing(self._remembered), k.ev.scope():
+            scalars, nodes = dict(k.scalars), dict(k.nodes)
+            begin, end = f.label("copies"), f.label("end")
+            f.start(self._label)
+            self._decrease = len(f.lines)
+            f.lines.append("")
+            thread = k.t.call("read.ptx.sreg.tid.x", [], "i32")
+            f.cond_branch(f.icmp("eq", thread, i32(k.warps * WARP_SIZE)), begin, end)
+            f.start(begin)
+            yield end
+            f.start(end)
+            f.ret()
+            k.scalars, k.nodes = scalars, nodes
+
+    def finish(self) -> None:
+        """Behind everything else, when it is known what the kernel needs."""
+        k, registers = self.k, _handed_over(self.k.warps)
+        if self.is_busy and registers is not None and k.target.blocks(k.shared.bytes) == 1:
+            self.hands_over = True
+            k.f.lines[self._increase] = self._set_registers("inc", registers)
+            self._lines[self._decrease] = self._set_registers("dec", OWN_REGISTERS)
+        k.f.lines += self._lines
+
+    def _set_registers(self, way: str, count: int) -> str:
+        with self.k.f.apart() as lines:
+            self.k.t.call(f"setmaxnreg.{way}.sync.aligned.u32", [i32(count)], "void")
+        return "\n".join(lines)
+
+
+class Rounds:
+    """A loop around one whose blocks the producer copies: it carries on which stage is the next."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> Rounds:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        pass
+
+    @property
+    def reach(self) -> int:
+        return 1
+
+    def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
+        return self._producer.ring
+
+    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
+        self._producer.ring = list(own)
+        return []
+
+    def finish(self, counter: V, own: Sequence[V]) -> list[V]:
+        return self._producer.ring
+
+    def end(self, registers: Sequence[V]) -> list[V]:
+        return list(registers)
+
+
+def rounds(k: KernelLowering, loop: Any) -> Rounds | None:
+    """For a loop around one that may have its blocks from the producer."""
+    free = k.producer is not None and not k.producer.is_busy and loop.parent is k.function.body.blocks[0]
+    return Rounds(k.producer) if free and k.producer is not None and _inner_loop(loop) is not None else None
+
+
+class Consumed(Ahead):
+    """A loop whose blocks the producer copies. It carries the `address` of the stage to be read (a number that the assembler
+    keeps in a uniform register), its mbarriers' offset, the parity of the phase to wait for, and the offset of the mbarriers of
+    the stage before."""
+
+    def __init__(
+        self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, slice_: Slice
+    ) -> None:
+        assert k.producer is not None
+        self._producer, self._slice = k.producer, slice_
+        self._has_room = slice_.around is not None and k.reserved > 0
+        if self._has_room:
+            pipeline = replace(pipeline, stages=k.reserved // pipeline.stage_bytes)
+        elif slice_.around is not None:
+            k.producer.wanted = pipeline
+        super().__init__(k, op, pipeline, layouts)
+        self._own: Sequence[V] = ()
+        self._is_taken = k.shared.is_used and not self._has_room
+
+    @property
+    def has_barriers(self) -> bool:
+        return False
+
+    def __enter__(self) -> Ahead:
+        if not self._has_room:
+            return super().__enter__()
+        self._buffer = self.k.shared.at(self.k.shared.buffer, i32(ALIGNMENT))  # behind the mbarriers
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if not self._has_room:
+            super().__exit__(*failure)
+
+    @property
+    def reach(self) -> int:
+        return 1  # the producer runs ahead, and counts by itself
+
+    def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
+        k, pipeline = self.k, self.pipeline
+        self._count = count
+        self._producer.make_barriers(pipeline.stages)
+        with self._producer.code() as end:
+            for each in self._slice.before:
+                k.operation(each)
+            ring = [i32(0)] * 3
+            if self._slice.around is None:
+                self._copies(ring)
+            else:
+                self._rounds(ring)
+            k.f.branch(end)
+        if self._is_taken:
+            k.shared.finish_copies(reading=True)
+            k.t.call("fence.proxy.async.shared_cta", [], "void")
+            self._meet()
+            with k.f.when(k.f.icmp("eq", k.t.lane, i32(0))):
+                for stage in range(pipeline.stages):
+                    self._release(i32(stage * BARRIER_BYTES))
+        if self._slice.around is None:
+            return [address(k, self._buffer), *[i32(0)] * 3]
+        return self._producer.ring
+
+    def _rounds(self, ring: list[V]) -> None:
+        """The producer's part of the loop around."""
+        k, around, numbers = self.k, self._slice.around, self._slice.carried
+        index, *arguments = around.body.blocks[0].args
+        first = [*(k.scalar(around.iter_args[number]) for number in numbers), *ring]
+        with self._loop(around, first) as (counter, own, following):
+            k.scalars[index] = k.f.cast("trunc", counter, register_element(element_name(index.type)))
+            for number, value in zip(numbers, own, strict=False):
+                k.scalars[arguments[number]] = value
+            for each in self._slice.inside:
+                k.operation(each)
+            yielded = around.body.blocks[0].last_op.operands
+            following += [*(k.scalar(yielded[number]) for number in numbers), *self._copies(own[-3:])]
+
+    def _copies(self, ring: list[V]) -> list[V]:
+        """The producer's part of the loop itself; the stage, its mbarriers' offset and the parity afterwards."""
+        k, f, pipeline = self.k, self.k.f, self.pipeline
+        first = [*(k.scalar(self.op.iter_args[number]) for number in pipeline.carried), *ring]
+        with self._loop(self.op, first) as (counter, own, following):
+            *values, write, place, parity = own
+            released = parity if self._is_taken else f.binary("xor", parity, i32(1))  # or free from the start
+            wait_for_phase(k, self._producer.free(place), released)
+            following += self._load(values, counter, None, write, self._producer.full(place))
+            following += [self._next(write, pipeline.stage_bytes), *self._next_phase(place, parity)]
+        return own[-3:]
+
+    @contextmanager
+    def _loop(self, op: Any, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
+        """A loop of the producer: its index, what it carries, and a list for what it carries on."""
+        k, f = self.k, self.k.f
+        count = counting(k, op)
+        head, body, done = f.label("head"), f.label("body"), f.label("done")
+        before = f.block
+        f.branch(head)
+        f.start(head)
+        counter, own = V(f.fresh("i"), count.low.type), [V(f.fresh("c"), value.type) for value in first]
+        slot = len(f.lines)
+        f.lines.append("")
+        f.cond_branch(count.goes_on(f, counter), body, done)
+        f.start(body)
+        following: list[V] = []
+        with k.ev.scope():
+            yield counter, own, following
+            following = [f.add(counter, count.step), *following]
+        latch = f.block
+        f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
+        f.lines[slot] = "\n".join(
+            f"  {value.ref} = phi {value.type} [ {start.ref}, %{before} ], [ {new.ref}, %{latch} ]"
+            for value, start, new in zip([counter, *own], [count.low, *first], following, strict=True)
+        )
+        f.start(done)
+
+    def _next_phase(self, place: V, parity: V) -> list[V]:
+        """Offset and parity of the mbarriers of the next stage; the first one again is in its next phase."""
+        f, following = self.k.f, self._next(place, BARRIER_BYTES)
+        again = f.cast("zext", f.icmp("eq", following, i32(0)), "i32")
+        return [following, f.binary("xor", parity, again)]
+
+    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
+        read, place, parity, _ = self._own = own
+        wait_for_phase(self.k, self._producer.full(place), parity)
+        self._offer(read)
+        return []
+
+    def finish(self, counter: V, own: Sequence[V]) -> list[V]:
+        """Say which stage may be overwritten: the last turn's when its products are done, or this one's."""
+        k, f = self.k, self.k.f
+        read, place, parity, last = own
+        if not all(isinstance(stream.operand, Matrix) for stream in self.pipeline.streams):
+            self._meet()  # lanes have read the stage; what wgmma reads, the warp as a whole has waited for
+        done = f.icmp("eq", k.t.lane, i32(0))
+        if self.pipeline.sums:
+            self._wait_for_last_turn()
+            done = f.binary("and", done, f.icmp("ne", counter, self.count.low))
+        with f.when(done):
+            self._release(last if self.pipeline.sums else place)
+        following, phase = self._next_phase(place, parity)
+        size = self.pipeline.stage_bytes >> 4
+        back = f.select(f.icmp("eq", following, i32(0)), i32(size - size * self.pipeline.stages), i32(size))
+        return [f.add(read, back), following, phase, place]
+
+    def end(self, registers: Sequence[V]) -> list[V]:
+        found = super().end(registers)
+        k, f = self.k, self.k.f
+        if self._slice.around is not None:
+            if self.pipeline.sums:  # the last turn's stage, if there was a turn
+                any_turn = self.count.goes_on(f, self.count.low)
+                with f.when(f.binary("and", any_turn, f.icmp("eq", k.t.lane, i32(0)))):
+                    self._release(self._own[3])
+            self._producer.ring = list(self._own)
+        return found
+
+    def _meet(self) -> None:
+        """What all lanes of the warp have done comes before what the first one says next: an arrival speaks for its own lane
+        only (PTX ISA, "mbarrier.arrive": .release orders the accesses of the executing thread)."""
+        self.k.t.call("bar.warp.sync", [ALL_LANES], "void")
+
+    def _release(self, place: V) -> None:
+        """The warp has read a stage, by its mbarriers' offset."""
+        self.k.t.call("mbarrier.arrive.shared", [self._producer.free(place)], "i64")
+
+
+def loop_ahead(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> Ahead:
+    """A loop that loads ahead: with the producer's help where there is one that has nothing to do yet, else by itself."""
+    if k.producer is not None and not k.producer.is_busy and not pipeline.copied:
+        streams = [stream.op for stream, _ in pipeline.mapped]
+        values = [op.lb, op.ub, op.step, *(op.iter_args[number] for number in pipeline.carried)]
+        for each in (*pipeline.addresses, *streams):
+            values += each.operands
+        inside = {value for inner in op.walk() if inner is not op for value in inner.results}
+        roots = [value for value in values if value not in inside and value not in op.body.blocks[0].args]
+        described = {stream.desc for stream in streams}
+        slice_ = _slice(k, op, [value for value in roots if value not in described])
+        if slice_ is not None:
+            return Consumed(k, op, pipeline, layouts, slice_)
+    return Ahead(k, op, pipeline, layouts)

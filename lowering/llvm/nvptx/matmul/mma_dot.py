@@ -1,0 +1,426 @@
+"""Matrix products: by the matrix instructions of a warp (mma.sync), or multiplied and added by each thread.
+
+Fragments are those of NVIDIA, "PTX ISA", "Matrix fragments for mma.m16n8k8 / m16n8k16 / m16n8k32 / m8n8k4"; they are linear
+layouts (`linear_layouts.distributed`), so an operand gets there by a conversion like any other.
+
+float32 in full precision, unless something narrower is known to hold its numbers, and what is too small for an instruction is
+multiplied thread by thread, from shared memory. float32 as tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three
+products keep 22 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ....linear_layouts.conversion import is_warp_local
+from ....linear_layouts.distributed import (
+    accumulator_fragment,
+    dot_operand,
+    fragment_tiles,
+    instruction_registers,
+    mma_accumulator,
+    operand_a_fragment,
+    operand_b_fragment,
+)
+from ....linear_layouts.f2 import log2
+from ....linear_layouts.layout import REGISTER, LinearLayout
+from ....tt.transforms.expand.dot_scaled import EXACT
+from ....tt.transforms.pipelining import uses_in_products
+from ....tt.transforms.reproducible import ORDERED
+from ... import conversions
+from ...elementwise import emit_map
+from ...ir import V, const
+from ...syntax import attributes, element_name, shape_of
+from ..memory.shared_memory import ALIGNMENT
+from ..nodes import Held, Node, Shape, Staged
+from ..threads import bits_of
+from . import fp8
+from .fma_dot import StagedLines, ThreadProduct, rounded, staged_lines, thread_tiles
+from .matrix_loads import OperandLoad, StagedOperand, plan_operand, staged_operand
+from .warpgroup_dot import dot_of_warpgroups
+from .wgmma import SPLIT, Matrix, WarpgroupProduct, plan_product
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+Registers = list[V]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """mma.sync: its name in LLVM, rows, columns and depth of what fragments hold, bits of operand elements there, what a word
+    of an operand and an accumulator register is. feeds: the instructions that take a pair of fragments, one after the other,
+    each with elements of `feeds` times as many bits."""
+
+    name: str
+    shape: tuple[int, int, int]
+    bits: int
+    word: str
+    accumulator: str
+    feeds: int = 1
+
+
+_INSTRUCTIONS: dict[str, Instruction] = {
+    "f16": Instruction("m16n8k16.row.col.f32.f32", (16, 8, 16), 16, "<2 x half>", "float"),
+    "bf16": Instruction("m16n8k16.row.col.bf16", (16, 8, 16), 16, "i32", "float"),
+    "tf32": Instruction("m16n8k8.row.col.tf32", (16, 8, 8), 32, "i32", "float"),
+    "i8": Instruction("m16n8k32.row.col.s8", (16, 8, 32), 8, "i32", "i32"),
+    "f8": Instruction("m16n8k16.row.col.f32.f32", (16, 8, fp8.STEP), 8, "<2 x half>", "float", 2),
+    "f64": Instruction("m8n8k4.row.col.f64", (8, 8, 4), 64, "double", "double"),
+}
+_KEPT = 32
+"""Registers that an operand may take in which a loop keeps it."""
+
+
+def _dot(k: KernelLowering, op: Any) -> None:
+    a, b, c = op.operands[:3]
+    result = op.results[0]
+    shape, elem = shape_of(result.type), element_name(result.type)
+    depth = shape_of(a.type)[-1]
+    product = k.product(op)
+    if product is not None:
+        layout = product.accumulator
+        if k.ev.only_layouts:
+            registers = k.ev.any(elem, layout.size(REGISTER))
+        else:
+            registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
+        k.define(result, Held(shape, elem, layout, registers))
+        return
+    precision = _precision(op)
+    elems = (element_name(a.type), element_name(b.type))
+    kind = _kind(op)
+    instruction = _instruction(op, kind)
+    if instruction is not None:
+        warps = _warps(k, shape[-2:], instruction)
+        layout = with_batches(mma_accumulator(shape[-2:], warps, element_bits=64 if elem == "f64" else 32), shape)
+    else:
+        layout = with_batches(thread_tiles(shape[-2:], k.warps), shape)
+    if k.ev.only_layouts:
+        k.define(result, Held(shape, elem, layout, k.ev.any(elem, layout.size(REGISTER))))
+        return
+    start = list(k.held(c, layout))  # 16-bit floats are float32 in registers
+    batches = 1 if len(shape) == 2 else shape[0]
+    size = len(start) // batches
+    total: Registers = []
+    if instruction is None:
+        multiply = ThreadProduct(k, layout, shape, depth, elems, elem)
+        sources = [rounded(k, operand, precision) for operand in (a, b)]
+        for batch in range(batches):
+            total += multiply.run(sources, batch, start[batch * size : (batch + 1) * size])
+    else:
+        instruction, parts = _operands(k, op, instruction, shape, depth, kind or "", precision)
+        for batch in range(batches):
+            own = start[batch * size : (batch + 1) * size]
+            for left, right in parts:
+                lengths = [len(side) // batches for side in (left, right)]
+                x, y = (side[batch * n : (batch + 1) * n] for side, n in zip((left, right), lengths, strict=True))
+                own = _Instructions(k, instruction, shape[-2:], depth).run(x, y, own)
+            total += own
+    if ORDERED in op.attributes:
+        total = [k.f.binary("fadd", value, const(0.0, value.type)) for value in total]  # no -0
+    k.define(result, Held(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
+
+
+def _precision(op: Any) -> str:
+    return str(attributes(op).get("inputPrecision") or "ieee")
+
+
+def _kind(op: Any) -> str | None:
+    """What the operands are for the instruction; None: each thread multiplies."""
+    if ORDERED in op.attributes:
+        return None
+    elems, elem = [element_name(operand.type) for operand in op.operands[:2]], element_name(op.results[0].type)
+    exact = attributes(op).get(EXACT)
+    if exact in ("bf16", "tf32") and elems == ["f32", "f32"]:  # texts may say anything
+        return str(exact)
+    if fp8.are_eight(op):
+        return "f8"
+    if elems[0] != elems[1]:
+        return "f16" if all(e.startswith("f8") for e in elems) else None
+    if elems[0].startswith("f8"):
+        return "f16"  # which holds all its numbers
+    if elems[0] == "f32":
+        return "tf32" if _precision(op) in ("tf32", *SPLIT) else None
+    return elems[0] if elems[0] in _INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
+
+
+def _fits(instruction: Instruction, sizes: Sequence[int]) -> bool:
+    return all(size % tile == 0 for size, tile in zip(sizes, instruction.shape, strict=True))
+
+
+def _warps(k: KernelLowering, shape: Sequence[int], instruction: Instruction) -> tuple[int, int]:
+    """How many warps share the rows and the columns: as square as the tile of each warp can be.
+
+    Where rows are reduced, as in attention, a warp has whole rows if there are enough: the reduction stays inside it, and the
+    next product takes its operand from the registers of the last.
+    """
+    split = [1, 1]
+    while split[0] * split[1] < k.warps:
+        left = [size // (tile * n) for size, tile, n in zip(shape, instruction.shape, split, strict=False)]
+        tiles = [size // n for size, n in zip(shape, split, strict=True)]
+        rows = left[0] > 1 and (tiles[0] >= tiles[1] or left[1] <= 1 or shape[0] in k.reduced_rows)
+        split[0 if rows or left[1] <= 1 else 1] *= 2
+    return split[0], split[1]
+
+
+def with_batches(layout: LinearLayout, shape: Shape) -> LinearLayout:
+    """A layout of matrices for a block of them: the batch is the highest part of the register number."""
+    if len(shape) == 2:
+        return layout
+    step = shape[-2] * shape[-1]
+    more = [step << bit for bit in range(log2(shape[0]))]
+    bases = {**dict(layout.bases), REGISTER: [*layout[REGISTER], *more]}
+    return LinearLayout.of(bases, shape)
+
+
+def _finished(k: KernelLowering, value: V, elem: str) -> V:
+    """Rounded to the type of the result."""
+    if elem in ("f16", "bf16"):
+        return emit_map(k.f, "arith.truncf", elem, [value], ["f32"], {})
+    return value
+
+
+# -- mma.sync ----------------------------------------------------------------------------------
+
+
+def _operands(
+    k: KernelLowering, op: Any, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
+) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
+    """The instruction, which may be another one for the same fragments, and pairs of operands in fragments; the result is the
+    sum of their products, the smallest first."""
+    warps = _warps(k, shape[-2:], instruction)
+    wanted: list[tuple[Node, LinearLayout]] = []
+    for name, operand, matrix in (("a", op.operands[0], (shape[-2], depth)), ("b", op.operands[1], (depth, shape[-1]))):
+        layout = with_batches(dot_operand(matrix, name, warps, instruction.bits), shape_of(operand.type))
+        node, elem = k.node(operand), element_name(operand.type)
+        if elem.startswith("f8") and kind != "f8":
+            node = k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
+        elif elem == "f32" and kind == "bf16":
+            node = k.ev.compute("arith.truncf", node.shape, "bf16", [node], {})
+        wanted.append((node, layout))
+    if kind == "f8":
+        return _eight(k, op, instruction, wanted)
+    sides = _fragments(k, wanted)
+    if kind != "tf32":
+        return instruction, [(sides[0], sides[1])]
+    if precision not in SPLIT:
+        rounded_sides = [[conversions.round_to_tf32(k.f, v) for v in side] for side in sides]
+        return instruction, [(rounded_sides[0], rounded_sides[1])]
+    big = [[conversions.round_to_tf32(k.f, v) for v in side] for side in sides]
+    small = [
+        [conversions.round_to_tf32(k.f, k.f.binary("fsub", v, w)) for v, w in zip(side, rough, strict=True)]
+        for side, rough in zip(sides, big, strict=True)
+    ]
+    return instruction, [(small[0], big[1]), (big[0], small[1]), (big[0], big[1])]
+
+
+def _eight(
+    k: KernelLowering, op: Any, instruction: Instruction, wanted: Sequence[tuple[Node, LinearLayout]]
+) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
+    """8-bit floats: as bytes as far as they can go to their fragments, and into the instruction if that may be."""
+    rank = len(wanted[0][0].shape)
+    in_bytes = [fp8.lies_along(k, node, axis) for (node, _), axis in zip(wanted, (rank - 1, rank - 2), strict=True)]
+    orders: list[tuple[int, ...] | None] = [None, None]
+    ways = list(wanted)
+    for number, (node, layout) in enumerate(wanted):
+        if not in_bytes[number]:
+            layout, orders[number] = fp8.by_instruction(layout, "ab"[number])
+            ways[number] = fp8.as_halves(k, node), layout
+    sides = _fragments(k, ways)
+    if all(in_bytes) and fp8.has_instruction(k) and fp8.may_be_imprecise(op):
+        name = ".".join(node.elem for node, _ in wanted)
+        return replace(instruction, name=name, word="i32", feeds=1), [(sides[0], sides[1])]
+    found: list[Registers] = []
+    for side, (node, _), order in zip(sides, wanted, orders, strict=True):
+        values = fp8.halves(k, side, node.elem) if order is None else list(side)
+        if order is not None:
+            for place, value in zip(order, side, strict=True):
+                values[place] = value
+        found.append(values)
+    return instruction, [(found[0], found[1])]
+
+
+def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None:
+    """How wgmma computes a tt.dot; None where it does not."""
+    return plan_product(k, op, _kind(op))
+
+
+StagedBlock = StagedOperand | StagedLines | Matrix
+
+
+def staged(k: KernelLowering, load: Any, axis: int) -> tuple[StagedBlock, bool] | None:
+    """How a block lies in shared memory that products take just as it was loaded, contiguous along `axis`, and whether they
+    take its transpose. None where products take it otherwise, or not all in the same way."""
+    elem, found = element_name(load.results[0].type), uses_in_products(load)
+    turned = found[0][2]
+    first, *others = [_staged(k, op, number, elem, 1 - axis if turned else axis) for op, number, _ in found]
+    same = all(other == first for other in others) and all(each[2] == turned for each in found)
+    return (first, turned) if first is not None and same else None
+
+
+def _staged(k: KernelLowering, op: Any, number: int, elem: str, axis: int) -> StagedBlock | None:
+    product, side = k.product(op), "ab"[number]
+    if product is not None:
+        return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
+    shape, own = shape_of(op.results[0].type), shape_of(op.operands[number].type)
+    if len(shape) != 2:
+        return None
+    kind = _kind(op)
+    instruction = _instruction(op, kind)
+    if instruction is None:
+        is_rounded = elem == "f32" and _precision(op) == "tf32"
+        if bits_of(elem) != 32 or is_rounded:
+            return None
+        return staged_lines(own, side, elem, axis, thread_tiles(shape, k.warps))
+    taken = {"tf32": ["f32"], "f8": fp8.NAMES}.get(kind or "", [kind])  # as the instruction takes it
+    if elem not in taken or elem == "f64":
+        return None
+    return staged_operand(elem, axis, dot_operand(own, side, _warps(k, shape, instruction), instruction.bits))
+
+
+def _instruction(op: Any, kind: str | None) -> Instruction | None:
+    """None: each thread multiplies."""
+    found = _INSTRUCTIONS.get(kind or "")
+    sizes = (*shape_of(op.results[0].type)[-2:], shape_of(op.operands[0].type)[-1])
+    return found if found is not None and _fits(found, sizes) else None
+
+
+def prepare(k: KernelLowering, body: Any) -> None:
+    """Operands of a loop's products that the loop does not change, fetched before it where registers can keep them."""
+    for op in body.ops:
+        if op.name != "tt.dot" or k.ev.only_layouts or k.product(op) is not None:
+            continue
+        for index, operand in enumerate(op.operands[:2]):
+            node = None if _is_inside(operand, body) else k.node(operand)
+            if not isinstance(node, Held) or node.elem not in ("f16", "bf16"):
+                continue
+            layout = _fragment(k, op, index)
+            if layout is not None and layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT:
+                k.ev.remember(node, layout, tuple(_fragments(k, [(node, layout)])[0]))
+
+
+def _fragment(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
+    """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
+    shape, instruction = shape_of(op.results[0].type), _instruction(op, _kind(op))
+    if instruction is None or len(shape) != 2:
+        return None
+    return dot_operand(shape_of(op.operands[index].type), "ab"[index], _warps(k, shape, instruction), instruction.bits)
+
+
+def _is_inside(value: Any, body: Any) -> bool:
+    owner = value.owner
+    while owner is not None and owner is not body:
+        owner = owner.parent
+    return owner is body
+
+
+def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
+    """Operands in fragments. Those that go by ldmatrix are stored together, behind one barrier."""
+    known = [k.ev.known(node, layout) for node, layout in wanted]
+    if any(found is not None for found in known):
+        return [
+            list(found) if found is not None else _fragments(k, [each])[0]
+            for found, each in zip(known, wanted, strict=True)
+        ]
+    if any(isinstance(node, Staged) for node, _ in wanted):
+        return [
+            node.operand.fetch(k, node.base) if isinstance(node, Staged) else _fragments(k, [(node, layout)])[0]
+            for node, layout in wanted
+        ]
+    loads = [_by_matrices(k, node, layout) for node, layout in wanted]
+    starts, size = [], 0
+    for load in loads:
+        starts.append(size)
+        size += -(-load.bytes // ALIGNMENT) * ALIGNMENT if load is not None else 0
+    if not size:
+        return [list(k.ev.at(node, layout)) for node, layout in wanted]
+    base = k.shared.reserve(size)
+    places = [k.shared.at(base, const(start, "i32")) for start in starts]
+    k.shared.before_writing()
+    for load, place in zip(loads, places, strict=True):
+        if load is not None:
+            load.store(k, place)
+    k.shared.between()
+    fetched = [None if load is None else load.fetch(k, place) for load, place in zip(loads, places, strict=True)]
+    k.shared.after_reading()
+    return [
+        list(k.ev.at(node, layout)) if found is None else found
+        for found, (node, layout) in zip(fetched, wanted, strict=True)
+    ]
+
+
+def _by_matrices(k: KernelLowering, node: Node, layout: LinearLayout) -> OperandLoad | None:
+    """The way by ldmatrix where that fits and values have to move between warps anyway."""
+    own = k.ev.choose_layout([node])
+    if own is None or len(node.shape) != 2 or is_warp_local(own, layout):
+        return None
+    return plan_operand(k.ev.at(node, own), node.elem, own, layout)
+
+
+class _Instructions:
+    """One product of matrices in fragments."""
+
+    def __init__(self, k: KernelLowering, instruction: Instruction, shape: Sequence[int], depth: int) -> None:
+        self.k, self.instruction = k, instruction
+        warps = _warps(k, shape, instruction)
+        bits = instruction.bits
+        rows, columns = shape
+        fragments = (operand_a_fragment(bits), operand_b_fragment(bits), accumulator_fragment(instruction.shape[0]))
+        layouts = (
+            dot_operand((rows, depth), "a", warps, bits),
+            dot_operand((depth, columns), "b", warps, bits),
+            mma_accumulator(shape, warps, element_bits=64 if bits == 64 else 32),
+        )
+        tiles = [fragment_tiles(layout, fragment) for layout, fragment in zip(layouts, fragments, strict=True)]
+        self.a, self.b = ({place: registers for registers, place in side} for side in tiles[:2])
+        self.c = [(registers, place) for registers, place in tiles[2]]
+        self.depths = range(0, depth, instruction.shape[2])
+        self.taken = [
+            instruction_registers(fragment, bits * instruction.feeds, max(1, 32 // bits)) if instruction.feeds > 1 else None
+            for fragment in fragments[:2]
+        ]
+        """Which of a fragment's registers each instruction takes; None: all."""
+
+    def run(self, a: Registers, b: Registers, c: Registers) -> Registers:
+        result = list(c)
+        left = {place: self._words(a, registers, self.taken[0]) for place, registers in self.a.items()}
+        right = {place: self._words(b, registers, self.taken[1]) for place, registers in self.b.items()}
+        for depth in self.depths:
+            for registers, (row, column) in self.c:
+                own = [result[register] for register in registers]
+                for x, y in zip(left[row, depth], right[depth, column], strict=True):
+                    own = self._multiply(x, y, own)
+                for register, value in zip(registers, own, strict=True):
+                    result[register] = value
+        return result
+
+    def _words(
+        self, values: Registers, registers: Sequence[int], taken: Sequence[Sequence[int]] | None
+    ) -> list[Registers]:
+        """Elements packed as each instruction takes them."""
+        k, bits = self.k, self.instruction.bits * self.instruction.feeds
+        elem = {"<2 x half>": "f16", "double": "f64"}.get(self.instruction.word)
+        if elem is None:
+            elem = {8: "i8", 16: "bf16", 32: "f32"}[bits]
+        raw = [k.t.to_bits(values[register], elem) for register in registers]
+        each = max(1, 32 // bits)
+        found = []
+        for numbers in taken or [range(len(raw))]:
+            own = [raw[number] for number in numbers]
+            words = [k.t.pack(own[start : start + each]) for start in range(0, len(own), each)]
+            found.append([k.f.bitcast(word, self.instruction.word) for word in words])
+        return found
+
+    def _multiply(self, a: Registers, b: Registers, c: Registers) -> Registers:
+        if self.instruction.name.startswith("f8"):
+            return fp8.multiply_bytes(self.k, self.instruction.name.split("."), a, b, c)
+        f, name = self.k.f, f"llvm.nvvm.mma.{self.instruction.name}"
+        type_ = "{" + ", ".join([self.instruction.accumulator] * len(c)) + "}"
+        got = self.k.f.target_intrinsic(name, [*a, *b, *c], type_)
+        return [f.op(f"extractvalue {type_} {got.ref}, {i}", self.instruction.accumulator) for i in range(len(c))]
+
+
+Handler = Callable[["KernelLowering", Any], None]
+DOTS: dict[str, Handler] = {"tt.dot": _dot}

@@ -1,0 +1,152 @@
+"""tt.dot by warpgroups: how operands get to where wgmma reads them.
+
+What was loaded ahead lies there already. A that was computed in the registers of its own warp stays in registers; other blocks
+are stored to shared memory, behind one barrier; those that a loop does not change, once before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....linear_layouts.conversion import is_warp_local
+from ....linear_layouts.layout import REGISTER, LinearLayout
+from ...ir import V
+from ...syntax import attributes, element_name
+from ..memory.shared_memory import ALIGNMENT
+from ..nodes import Node, Splat, Staged
+from ..threads import i32
+from .matrix_loads import store_block
+from .wgmma import SPLIT, Matrix, Placed, WarpgroupProduct, address, multiply
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+_ZEROS = ("0", "0x0000000000000000")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """A block on its way to shared memory: where its elements lie, and how they will lie there."""
+
+    node: Node
+    layout: LinearLayout
+    matrix: Matrix
+
+
+_Side = Placed | tuple[V, ...] | _Source
+
+
+def dot_of_warpgroups(k: KernelLowering, op: Any, product: WarpgroupProduct) -> list[V]:
+    """The registers of the result in the accumulator's layout, before they are rounded to its type."""
+    start = k.node(op.operands[2])
+    is_zero = isinstance(start, Splat) and start.value.ref in _ZEROS
+    first = None if is_zero else k.held(op.operands[2], product.accumulator)
+    sides = [_sides(k, op, product, number) for number in (0, 1)]
+    sources = [each for side in sides for each in side if isinstance(each, _Source)]
+    stored: dict[int, Placed] = {}
+    if sources:
+        base = k.shared.reserve(_bytes(sources))
+        k.shared.before_writing()
+        stored = _store(k, sources, base)
+        k.shared.between()
+    lefts, rights = ([_found(each, stored) for each in side] for side in sides)
+    places = [each for each in rights if isinstance(each, Placed)]
+    pairs = [(lefts[0], places[0])]
+    if len(lefts) > 1:  # the smallest first
+        pairs = [(lefts[1], places[0]), (lefts[0], places[1]), (lefts[0], places[0])]
+    found = multiply(k, product, pairs, first, wait=op not in k.on_their_way)
+    if sources:
+        k.shared.after_reading()
+    return found
+
+
+def _found(side: _Side, stored: dict[int, Placed]) -> Placed | tuple[V, ...]:
+    return stored[id(side)] if isinstance(side, _Source) else side
+
+
+def _parts(k: KernelLowering, op: Any, product: WarpgroupProduct, number: int) -> list[Node]:
+    """An operand as the product takes it; what is split has two parts, the bigger first."""
+    value = op.operands[number]
+    node, elem = k.node(value), element_name(value.type)
+    if elem == "f32" and product.elem == "bf16":
+        return [k.ev.compute("arith.truncf", node.shape, "bf16", [node], {})]
+    if elem != product.elem:
+        return [k.ev.compute("tt.fp_to_fp", node.shape, product.elem, [node], {})]
+    if elem != "f32":
+        return [node]
+    big = k.ev.compute("joinery.round_tf32", node.shape, "f32", [node], {})
+    if str(attributes(op).get("inputPrecision")) not in SPLIT:
+        return [big]
+    rest = k.ev.compute("arith.subf", node.shape, "f32", [node, big], {})
+    return [big, k.ev.compute("joinery.round_tf32", node.shape, "f32", [rest], {})]
+
+
+def _sides(k: KernelLowering, op: Any, product: WarpgroupProduct, number: int) -> list[_Side]:
+    """Where the parts of an operand are, or have to get to."""
+    own = k.resident.get((op.operands[number], product.elem, number))
+    if own is not None:
+        return list(own)
+    return [_side(k, product, number, node) for node in _parts(k, op, product, number)]
+
+
+def _side(k: KernelLowering, product: WarpgroupProduct, number: int, node: Node) -> _Side:
+    if isinstance(node, Staged):
+        return Placed(node.operand, node.base)
+    own = k.ev.choose_layout([node])
+    if number == 0 and (own is None or is_warp_local(own, product.a_registers)):
+        return k.ev.at(node, product.a_registers)
+    layout = own if own is not None else k.coalesced(node.shape)
+    basis = next((basis for basis in layout[REGISTER] if basis), 1)
+    matrix = product.matrix("ab"[number], 1 if layout.coordinates(basis)[1] else 0)
+    assert matrix is not None  # or there would be no product
+    return _Source(node, layout, matrix)
+
+
+def _bytes(sources: Sequence[_Source]) -> int:
+    return sum(-(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT for each in sources)
+
+
+def _store(k: KernelLowering, sources: Sequence[_Source], base: V) -> dict[int, Placed]:
+    """Store blocks one after the other, so that products may read them after a barrier."""
+    found: dict[int, Placed] = {}
+    start = 0
+    for each in sources:
+        place = k.shared.at(base, i32(start))
+        store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, place)
+        found[id(each)] = Placed(each.matrix, address(k, place))
+        start += -(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT
+    k.t.call("fence.proxy.async.shared_cta", [], "void")
+    return found
+
+
+@contextmanager
+def invariant_operands(k: KernelLowering, loop: Any) -> Iterator[None]:
+    """Around a loop: blocks from before it that its products read are stored once, if there is room for them."""
+    before = dict(k.resident)
+    inside = {value for inner in loop.walk() for value in inner.results}
+    inside |= {argument for inner in loop.walk() for region in inner.regions for b in region.blocks for argument in b.args}
+    wanted: dict[tuple[Any, str, int], list[_Side]] = {}
+    for op in loop.walk():
+        product = k.product(op) if op.name == "tt.dot" else None
+        if product is None:
+            continue
+        for number in (0, 1):
+            key = (op.operands[number], product.elem, number)
+            if op.operands[number] not in inside and key not in k.resident and key not in wanted:
+                sides = _sides(k, op, product, number)
+                if any(isinstance(side, _Source) for side in sides):
+                    wanted[key] = sides
+    sources = [side for sides in wanted.values() for side in sides if isinstance(side, _Source)]
+    if not sources or 2 * _bytes(sources) > k.shared.room(k.target.shared_bytes):
+        yield
+        return
+    with k.shared.kept(_bytes(sources)) as base:
+        k.shared.before_writing()
+        stored = _store(k, sources, base)
+        k.shared.barrier()
+        k.resident.update({key: tuple(_found(side, stored) for side in sides) for key, sides in wanted.items()})
+        yield
+        k.resident = before

@@ -1,0 +1,116 @@
+"""Masks that end inside an access: `index < limit` where indices rise by one, along with what is equal for all of the access.
+
+A copy to shared memory reads as many bytes as it is told and fills up with zeros. So what such a mask says of a group of
+neighbours is a number of bytes, and copies are as wide as pointers allow, wherever rows end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....linear_layouts.layout import LinearLayout
+from ...ir import V, const
+from ...syntax import attributes, element_name, is_tensor, shape_of
+from ..nodes import Node, viewed
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+_VIEWS = {"tt.expand_dims": "reshape", "tt.broadcast": "broadcast"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A value that a mask comes from, and the operations that spread it over the mask's shape, the first one first."""
+
+    value: Any
+    views: tuple[Any, ...]
+
+    def axis(self, axis: int) -> int | None:
+        """Which of the value's axes the mask's is; None where it repeats the value."""
+        for view in reversed(self.views):
+            if view.name == "tt.broadcast":
+                if shape_of(view.operands[0].type)[axis] != shape_of(view.results[0].type)[axis]:
+                    return None
+            else:
+                added = int(attributes(view)["axis"])
+                if axis == added:
+                    return None
+                axis -= axis > added
+        return axis
+
+    def spread(self, k: KernelLowering, value: Any) -> Node:
+        """Another value of the same shape, spread like this one."""
+        node = k.node(value)
+        for view in self.views:
+            result = view.results[0].type
+            node = viewed(node, shape_of(result), element_name(value.type), _VIEWS[view.name])
+        return node
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """index < limit for elements along an axis, and all the rest, which is equal for `count` of them."""
+
+    part: _Part
+    index: Any
+    limit: Any
+    predicate: str
+    rest: tuple[_Part, ...]
+    count: int
+
+    def elements(self, k: KernelLowering, layout: LinearLayout, registers: Sequence[int]) -> dict[int, tuple[V, V]]:
+        """By register, the first of a group: whether it has any elements, and how many, if it has (i32)."""
+        f = k.f
+        index, limit = (
+            k.ev.some(self.part.spread(k, value), layout, registers) for value in (self.index, self.limit)
+        )
+        rest = [k.ev.some(part.spread(k, part.value), layout, registers) for part in self.rest]
+        found = {}
+        for number, register in enumerate(registers):
+            own, end = index[number], limit[number]
+            some = f.icmp(self.predicate, own, end)
+            for column in rest:
+                some = f.binary("and", some, column[number])
+            # positive where there are some: as a number without sign it is right however far the two are apart
+            left = f.intrinsic("umin", [f.binary("sub", end, own), const(self.count, own.type)])
+            found[register] = some, left if left.type == "i32" else f.cast("trunc", left, "i32")
+        return found
+
+
+def bound_of(k: KernelLowering, mask: Any, axis: int, count: int) -> Bound | None:
+    """What a mask says of groups of `count` neighbours along an axis, if one comparison in it ends inside them."""
+    rest: list[_Part] = []
+    found: Bound | None = None
+    for part in _parts(mask, ()):
+        own = part.axis(axis) if is_tensor(part.value.type) else None
+        if own is None or k.axes.of(part.value).constancy[own] >= count:
+            rest.append(part)
+            continue
+        op = part.value.owner
+        if found is not None or getattr(op, "name", "") != "arith.cmpi":
+            return None
+        predicate = str(attributes(op)["predicate"])
+        index, limit = op.operands if predicate in ("slt", "ult") else reversed(op.operands)
+        if predicate not in ("slt", "ult", "sgt", "ugt") or element_name(index.type) not in ("i32", "i64"):
+            return None
+        if k.axes.of(index).aligned(own) < count or k.axes.of(limit).constancy[own] < count:
+            return None
+        found = Bound(part, index, limit, predicate[0] + "lt", (), count)
+    if found is None:
+        return None
+    return Bound(found.part, found.index, found.limit, found.predicate, tuple(rest), count)
+
+
+def _parts(value: Any, views: tuple[Any, ...]) -> Iterator[_Part]:
+    op = value.owner
+    name = getattr(op, "name", "")
+    if name == "arith.andi":
+        for operand in op.operands:
+            yield from _parts(operand, views)
+    elif name in _VIEWS:
+        yield from _parts(op.operands[0], (op, *views))
+    else:
+        yield _Part(value, views)

@@ -1,0 +1,114 @@
+"""Barriers between accesses to global memory that other threads of the program have to see in order.
+
+Operations of a program happen one after the other, but each thread does its part on its own: where an operation touches what an
+earlier one wrote (or writes what an earlier one read), and not every thread its own elements, all wait for each other first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ....linear_layouts.layout import LANE, WARP, LinearLayout
+from ....tt.analysis.aliasing import ANYWHERE, WRITES, Places, Provenance, overlap
+from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
+from ....tt.dialect.attributes import enum_name
+from .shared_memory import SharedMemory
+
+_READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descriptor_load", "tt.descriptor_store"})
+"""And accesses through tensor maps, which meet no others: a tensor with a map is only read, or only written."""
+
+_COMMUTING = frozenset({"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin"})
+
+Access = tuple[bool, Places, Any, LinearLayout | None, str]
+"""(writes, where to, pointer, layout, the kind of an atomic whose order among its like nobody can tell)"""
+
+
+class MemoryOrder:
+    """Accesses since the last barrier."""
+
+    def __init__(self, function: Any, shared: SharedMemory) -> None:
+        self._places = Provenance(function)
+        self._shared = shared
+        self._since: list[Access] = []
+        self._barriers = shared.barriers
+        self._apart = False
+
+    def before(self, op: Any, layout: LinearLayout | None) -> None:
+        """Make an access wait for those it could meet."""
+        if self._apart:
+            return
+        self._forget_ordered()
+        own = (op.name in WRITES, self._places.of(op.operands[0]), op.operands[0], layout, _commuting(op))
+        if any(_conflict(own, earlier) for earlier in self._since):
+            self._shared.barrier()
+            self._forget_ordered()
+        self._since.append(own)
+
+    @contextmanager
+    def apart(self, op: Any) -> Iterator[None]:
+        """Around an operation whose regions threads run on their own: nobody can wait inside, so all wait before it."""
+        for inner in op.walk():
+            if inner.name in _READS:
+                self.before(inner, None)
+        self._apart = True
+        yield
+        self._apart = False
+
+    def release(self) -> None:
+        """Make all threads wait for each other if any of them accessed memory: what they did is done then."""
+        self._forget_ordered()
+        if self._since:
+            self._shared.barrier()
+            self._forget_ordered()
+
+    def _forget_ordered(self) -> None:
+        """What was before the last barrier needs no other one."""
+        if self._barriers != self._shared.barriers:
+            self._since, self._barriers = [], self._shared.barriers
+
+    @contextmanager
+    def several_ways(self, op: Any) -> Iterator[None]:
+        """Around an operation with regions: inside and afterwards, what stands in them may have happened."""
+        before = list(self._since)
+        for inner in op.walk():
+            if inner.name in WRITES or inner.name in _READS:
+                before.append((inner.name in WRITES, self._places.of(inner.operands[0]), None, None, _commuting(inner)))
+        self._since = list(before)
+        yield
+        self._since, self._barriers = before, self._shared.barriers
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What happens inside leaves no trace."""
+        kept = (list(self._since), self._barriers)
+        yield
+        self._since, self._barriers = kept
+
+
+def _commuting(op: Any) -> str:
+    """The kind of a read-modify-write that promises no order and whose old values nobody reads."""
+    if op.name != "tt.atomic_rmw" or op.result.first_use is not None:
+        return ""
+    if enum_name(MEMORY_ORDERS, op.sem) != "relaxed":
+        return ""
+    kind = str(enum_name(HOST_RMW_OPERATIONS, op.atomic_rmw_op))
+    return kind if kind in _COMMUTING else ""
+
+
+def _conflict(later: Access, earlier: Access) -> bool:
+    if not (later[0] or earlier[0]) or not overlap(later[1], earlier[1]):
+        return False
+    if later[4] and later[4] == earlier[4]:
+        return False
+    same = later[2] is not None and later[2] is earlier[2] and later[3] is not None and later[3] == earlier[3]
+    return not same or ANYWHERE in later[1] or not _is_exclusive(later[3])
+
+
+def _is_exclusive(layout: LinearLayout | None) -> bool:
+    """Whether no two threads have the same element."""
+    if layout is None:
+        return False
+    free = layout.free_masks()
+    return not free[LANE] and not free[WARP]

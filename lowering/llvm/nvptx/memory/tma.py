@@ -1,0 +1,235 @@
+"""Blocks of tensors that descriptors describe, copied by TMA: one thread starts the copies, an mbarrier counts their bytes.
+
+A block lies in shared memory as wgmma and ldmatrix read it: panels as wide as the swizzle, a copy for each panel. What lies
+outside the tensor is filled in by the copy. A descriptor is a parameter of the kernel: a tensor map, passed by value, whether
+the text takes it or makes it (`made_descriptors`).
+
+Source: NVIDIA, "PTX ISA", "cp.async.bulk.tensor", "mbarrier", "fence.proxy"; "CUDA Driver API", "cuTensorMapEncodeTiled".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....artifact import TensorMap
+from ....linear_layouts.layout import LinearLayout
+from ....linear_layouts.matching import match_matrix, offsets
+from ....linear_layouts.shared import matrix_swizzled, plain
+from ....tt.dialect.descriptor_types import TensorDescType
+from ....tt.transforms.hoistable_descriptors import SOURCE, source_of
+from ...ir import V
+from ...syntax import attribute, element_name, shape_of
+from ..matmul.matrix_loads import read_block, store_block
+from ..nodes import Held
+from ..threads import bits_of, i32
+
+if TYPE_CHECKING:
+    from ..kernel import KernelLowering
+
+MOST_EXTENT = 256
+"""Of a box, along each axis."""
+MAP_TYPE = 'ptr byval([16 x i64]) align 64 "nvvm.grid_constant"'
+_SWIZZLES = (128, 64, 32)
+BARRIER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class MappedBlock:
+    """A block of a described tensor in shared memory: `rows` x `columns` elements, in panels of `width` columns, each copied in
+    boxes of at most 256 rows. leading: axes of extent 1 before these."""
+
+    rows: int
+    columns: int
+    elem: str
+    swizzle: int
+    width: int
+    leading: int
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.columns * bits_of(self.elem) // 8
+
+    @property
+    def layout(self) -> LinearLayout:
+        shape = (self.rows, self.columns)
+        return matrix_swizzled(shape, bits_of(self.elem), self.swizzle) if self.swizzle else plain(shape)
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        return (1,) * self.leading + (min(self.rows, MOST_EXTENT), self.width)
+
+    @property
+    def boxes(self) -> list[tuple[int, int, int]]:
+        """(row, column, byte offset) of every box."""
+        size = bits_of(self.elem) // 8
+        return [
+            (row, column, (column * self.rows + row * self.width) * size)
+            for column in range(0, self.columns, self.width)
+            for row in range(0, self.rows, MOST_EXTENT)
+        ]
+
+
+def mapped_block(type_: TensorDescType) -> MappedBlock | None:
+    """How TMA copies the blocks of a descriptor; None where it does not."""
+    shape, elem = shape_of(type_.block), element_name(type_.block)
+    if not 2 <= len(shape) <= 5 or any(extent != 1 for extent in shape[:-2]) or elem == "i1":
+        return None
+    rows, columns = shape[-2:]
+    row_bytes = columns * bits_of(elem) // 8
+    if row_bytes % 16:
+        return None
+    swizzle = next((each for each in _SWIZZLES if row_bytes % each == 0), 0) if rows >= 8 else 0
+    width = swizzle * 8 // bits_of(elem) if swizzle else columns
+    return MappedBlock(rows, columns, elem, swizzle, width, len(shape) - 2) if width <= MOST_EXTENT else None
+
+
+def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
+    """What a launch has to know to make the maps that the last parameters are."""
+    found = []
+    for number, argument in enumerate(function.body.blocks[0].args):
+        if isinstance(argument.type, TensorDescType):
+            block = mapped_block(argument.type)
+            assert block is not None  # or it would have been expanded
+            source = source_of(attribute(function, "arg_attrs").data[number].data[SOURCE])
+            found.append(TensorMap(source, block.elem, block.box, block.swizzle))
+    return tuple(found)
+
+
+# -- barriers ---------------------------------------------------------------------------------
+
+
+def make_barriers(k: KernelLowering, places: Sequence[V]) -> None:
+    """mbarriers of one arrival each; all threads may use them afterwards."""
+    k.t.call("fence.proxy.async.shared_cta", [], "void")  # what was there has been written by ordinary stores
+    with k.f.when(k.t.is_first()):
+        for place in places:
+            k.t.call("mbarrier.init.shared", [place, i32(1)], "void")
+        k.t.call("fence.mbarrier_init.release.cluster", [], "void")
+    k.shared.barrier()
+
+
+def remove_barriers(k: KernelLowering, places: Sequence[V]) -> None:
+    """When nobody waits at them any more their memory is free."""
+    k.shared.barrier()
+    with k.f.when(k.t.is_first()):
+        for place in places:
+            k.t.call("mbarrier.inval.shared", [place], "void")
+    k.shared.after_reading()
+
+
+def expect(k: KernelLowering, barrier: V, size: int) -> None:
+    """The one arrival of a phase, which ends when as many bytes have been copied. One thread does it."""
+    k.t.call("mbarrier.arrive.expect.tx.scope.cta.space.cta", [barrier, i32(size)], "i64")
+
+
+def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
+    """All threads wait for the phase of this parity; what was copied can be read by then.
+
+    Inline assembly: LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing in
+    uniform registers. The branch does not say `.uni`: each thread has an answer of its own, and may see the end of the phase
+    earlier than its neighbours. All of them see it, as the next phase does not end before each warp has arrived, or does not
+    come; and in whatever order they leave the loop, each comes once to the `.sync` instruction behind it, where they gather.
+    """
+    place = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
+    text = "\\0A".join(
+        ("{", ".reg .pred done;", "again:", "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
+         "@!done bra again;", "}")
+    )  # fmt: skip
+    operands = f"i32 {place.ref}, i32 {parity.ref}"
+    k.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')
+
+
+# -- copies -----------------------------------------------------------------------------------
+
+
+def _coordinates(k: KernelLowering, indices: Sequence[Any], row: int, column: int) -> list[V]:
+    """Where a box starts, innermost first."""
+    *leading, first, last = (k.scalar(index) for index in indices)
+    return [k.f.add(last, i32(column)), k.f.add(first, i32(row)), *reversed(leading)]
+
+
+def start_copies(k: KernelLowering, op: Any, block: MappedBlock, base: V, barrier: V) -> None:
+    """Copy a tt.descriptor_load's block to shared memory; one thread does it."""
+    rank = len(block.box)
+    for row, column, offset in block.boxes:
+        place = k.shared.at(base, i32(offset))
+        target = k.f.op(f"addrspacecast ptr addrspace(3) {place.ref} to ptr addrspace(7)", "ptr addrspace(7)")
+        operands = [target, barrier, k.scalar(op.desc), *_coordinates(k, op.indices, row, column)]
+        rest = [V("0", "i16"), V("0", "i64"), V("false", "i1"), V("false", "i1"), V("0", "i32")]
+        k.t.call(f"cp.async.bulk.tensor.g2s.tile.{rank}d", [*operands, *rest], "void")
+
+
+def _load(k: KernelLowering, op: Any) -> None:
+    """A block into registers, when it has arrived."""
+    result = op.results[0]
+    if op in k.staged:
+        k.define(result, k.staged[op])
+        return
+    k.order.before(op, None)
+    shape, elem = shape_of(result.type), element_name(result.type)
+    block = mapped_block(op.desc.type)
+    assert block is not None  # other descriptors have been expanded
+    base = k.shared.reserve(block.bytes + BARRIER_BYTES)
+    barrier = k.shared.at(base, i32(block.bytes))
+    k.shared.before_writing()
+    make_barriers(k, [barrier])
+    with k.f.when(k.t.is_first()):
+        expect(k, barrier, block.bytes)
+        start_copies(k, op, block, base, barrier)
+    wait_for_phase(k, barrier, i32(0))
+    layout = k.coalesced(shape)
+    flat = layout.reshape((block.rows, block.columns))
+    values = read_block(k, elem, flat, block.layout, base)
+    remove_barriers(k, [barrier])
+    k.define(result, Held(shape, elem, layout, values))
+
+
+def _store(k: KernelLowering, op: Any) -> None:
+    """A block through shared memory. The program goes on; the next barrier waits for the copy, or its end."""
+    k.order.before(op, None)
+    elem, shape = element_name(op.src.type), shape_of(op.src.type)
+    block = mapped_block(op.desc.type)
+    assert block is not None
+    node = k.node(op.src)
+    own = k.ev.choose_layout([node])
+    layout = own if own is not None else k.coalesced(shape)
+    values = k.ev.at(node, layout)
+    base = k.shared.reserve(block.bytes)
+    k.shared.before_writing()
+    flat = layout.reshape((block.rows, block.columns))
+    if not _store_matrices(k, values, elem, flat, block.layout, base):
+        store_block(k, values, elem, flat, block.layout, base)
+    k.t.call("fence.proxy.async.shared_cta", [], "void")
+    k.shared.between()
+    with k.f.when(k.t.is_first()):
+        for row, column, offset in block.boxes:
+            place = k.shared.at(base, i32(offset))
+            operands = [place, k.scalar(op.desc), *_coordinates(k, op.indices, row, column), V("0", "i64"), V("false", "i1")]
+            k.t.call(f"cp.async.bulk.tensor.s2g.tile.{len(block.box)}d", operands, "void")
+        k.t.call("cp.async.bulk.commit.group", [], "void")
+    k.shared.copies_start()
+
+
+def _store_matrices(
+    k: KernelLowering, values: Sequence[V], elem: str, layout: LinearLayout, shared: LinearLayout, base: V
+) -> bool:
+    """A block by stmatrix, where its rows fit; whether they did."""
+    t, bits = k.t, bits_of(elem)
+    where = offsets(layout, shared)
+    access = match_matrix(where, bits) if bits == 16 else None
+    free = layout.free_masks()
+    if access is None or access.count < 4 or any(free.values()):
+        return False
+    row = t.map(access.row_address)
+    each = 32 // bits
+    for part in access.accesses:
+        place = k.shared.place(base, row, part.offset, access.row_address.thread_bits)
+        raw = [t.to_bits(values[register], elem) for register in part.registers]
+        words = [k.f.bitcast(t.pack(raw[start : start + each]), "i32") for start in range(0, len(raw), each)]
+        t.call(f"stmatrix.sync.aligned.m8n8.x{access.count}.b16.p3", [place, *words], "void")
+    return True
+
+
+DESCRIPTORS: dict[str, Any] = {"tt.descriptor_load": _load, "tt.descriptor_store": _store}

@@ -1,0 +1,148 @@
+"""Where pointers come from: which parameters of a function a pointer, or a block of pointers, may point behind.
+
+The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point; so it
+does descriptors and block pointers, which point where their bases do. What was made from an integer or loaded from memory may
+point anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from .. import types as t
+from ..dialect.descriptor_types import is_composite
+
+ANYWHERE = -1
+Places = frozenset[int]
+"""Groups of parameters (by default every parameter is one of its own), or `ANYWHERE`."""
+
+WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store"})
+ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"})
+
+
+def overlap(left: Places, right: Places) -> bool:
+    """Whether two pointers may point behind the same parameter."""
+    if not left or not right:
+        return False
+    return ANYWHERE in left or ANYWHERE in right or bool(left & right)
+
+
+Groups = tuple[tuple[int, int], ...]
+"""(parameter, group) pairs of parameters that share memory with others."""
+
+
+def shared_memory(spans: Sequence[tuple[int, int, int]], written: Places) -> Groups:
+    """Which parameters share memory that the kernel may write. Spans: (parameter, first byte, end)."""
+    groups: dict[int, int] = {}
+    cluster: list[int] = []
+    last = 0
+
+    def close() -> None:
+        if len(cluster) > 1 and overlap(frozenset(cluster), written):
+            groups.update(dict.fromkeys(cluster, min(cluster)))
+
+    for parameter, first, end in sorted(spans, key=lambda span: span[1:]):
+        if first >= last:
+            close()
+            cluster = []
+        cluster.append(parameter)
+        last = max(last, end)
+    close()
+    return tuple(sorted(groups.items()))
+
+
+class Provenance:
+    """The places of every pointer of a function without calls.
+
+    `groups`: parameter → group, for parameters that are known to share memory.
+    """
+
+    def __init__(self, function: Operation, groups: Mapping[int, int] | None = None) -> None:
+        self._places: dict[SSAValue, Places] = {}
+        self._flows: list[tuple[SSAValue, SSAValue]] = []  # from, to
+        groups = groups or {}
+        for region in function.regions:
+            if region.blocks:
+                for position, argument in enumerate(region.blocks[0].args):
+                    self._places[argument] = frozenset({groups.get(position, position)})
+            for block in region.blocks:
+                self._block(block)
+        self._settle()
+        self.written: Places = frozenset().union(*(self.writes(op) for op in function.walk() if op is not function))
+
+    def of(self, pointer: SSAValue) -> Places:
+        return self._places.get(pointer, frozenset())
+
+    def writes(self, op: Operation) -> Places:
+        """Where the operation itself, regions left out, may write."""
+        return self.of(op.operands[0]) if op.name in WRITES else frozenset()
+
+    def writes_inside(self, op: Operation) -> Places:
+        """Where the operation and those in its regions may write."""
+        return frozenset().union(*(self.writes(inner) for inner in op.walk()))
+
+    def _settle(self) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for source, target in self._flows:
+                before = self._places.get(target, frozenset())
+                after = before | self._places.get(source, frozenset())
+                if after != before:
+                    self._places[target] = after
+                    changed = True
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            for region in op.regions:
+                for inner in region.blocks:
+                    self._block(inner)
+            flows = list(_flows(op))
+            self._flows += [(source, target) for source, target in flows if _points(target)]
+            reached = {target for _, target in flows}
+            for result in op.results:
+                if _points(result) and result not in reached:
+                    self._places[result] = frozenset({ANYWHERE})
+
+
+def _points(value: SSAValue) -> bool:
+    return t.is_pointer(value.type) or is_composite(value.type)
+
+
+def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
+    """(from, to): values that an operation hands on, unchanged as far as their origin goes."""
+    match op.name:
+        case "scf.for":
+            body = op.regions[0].block
+            yielded = body.last_op.operands if body.last_op is not None else ()
+            for init, new, argument, result in zip(op.operands[3:], yielded, body.args[1:], op.results, strict=True):
+                yield from ((init, argument), (new, argument), (init, result), (new, result))
+        case "scf.if":
+            for region in op.regions:
+                if region.blocks and region.block.last_op is not None:
+                    yield from zip(region.block.last_op.operands, op.results, strict=True)
+        case "scf.while":
+            before, after = (region.block for region in op.regions)
+            assert before.last_op is not None
+            assert after.last_op is not None
+            yield from zip(op.operands, before.args, strict=True)
+            yield from zip(after.last_op.operands, before.args, strict=True)
+            for target in (after.args, op.results):
+                yield from zip(before.last_op.operands[1:], target, strict=True)
+        case "cf.br":
+            yield from zip(op.operands, op.successors[0].args, strict=True)
+        case "cf.cond_br":
+            arguments = [argument for block in op.successors for argument in block.args]
+            yield from zip(op.operands[1:], arguments, strict=True)
+        case "tt.load" | "tt.atomic_load" | "tt.atomic_rmw" | "tt.atomic_cas" | "tt.int_to_ptr":
+            return
+        case "ttng.reinterpret_tensor_descriptor":  # its operand points to the map, not to the tensor
+            return
+        case _:
+            for result in op.results:
+                if _points(result):
+                    for operand in op.operands:
+                        if _points(operand):
+                            yield operand, result

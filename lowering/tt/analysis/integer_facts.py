@@ -1,0 +1,117 @@
+"""What is known about scalar integers of a block function: their sign, and powers of two that divide them.
+
+Both answers hold under wrapping arithmetic. A question looks at a bounded number of operations; beyond them nothing is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+
+from .. import types as t
+from ..transforms.cleanups import constant_of
+from .integer_ranges import IntegerRanges
+
+MANY = 64
+"""Trailing zero bits of zero."""
+_BUDGET = 64
+
+
+@dataclass(slots=True)
+class _Question:
+    left: int = _BUDGET
+    open: set[SSAValue] = field(default_factory=set)  # loop-carried values that are being asked about
+
+    def spend(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def trailing_zeros(value: SSAValue) -> int:
+    """How often two divides the integer, at least; MANY for zero."""
+    return _zeros(value, _Question())
+
+
+def never_negative(value: SSAValue) -> bool:
+    """Whether the integer, read with sign, is 0 or more."""
+    return IntegerRanges(budget=_BUDGET).of(value)[0] >= 0
+
+
+def zeros_of(number: int) -> int:
+    """Trailing zero bits of a constant."""
+    return (number & -number).bit_length() - 1 if number else MANY
+
+
+def carried(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
+    """(before the loop, after a turn) of a value that an `scf.for` carries: of its body's argument, or of its result."""
+    if isinstance(value, BlockArgument):
+        loop, index = value.block.parent_op(), value.index - 1
+    else:
+        assert isinstance(value, OpResult)
+        loop, index = value.op, value.index
+    if loop is None or loop.name != "scf.for" or index < 0 or not loop.regions[0].blocks:
+        return None
+    last = loop.regions[0].block.last_op
+    if last is None or index >= len(last.operands) or 3 + index >= len(loop.operands):
+        return None
+    return loop.operands[3 + index], last.operands[index]
+
+
+def chosen(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
+    """The two values of which `arith.select` or `scf.if` gives one."""
+    if not isinstance(value, OpResult):
+        return None
+    if value.op.name == "arith.select":
+        return value.op.operands[1], value.op.operands[2]
+    if value.op.name == "scf.if" and all(region.blocks for region in value.op.regions):
+        ends = [region.block.last_op for region in value.op.regions]
+        found = [end.operands[value.index] for end in ends if end is not None and value.index < len(end.operands)]
+        return (found[0], found[1]) if len(found) == 2 else None
+    return None
+
+
+def _zeros(value: SSAValue, question: _Question) -> int:
+    if value in question.open:
+        return MANY  # what a loop adds to it decides
+    if not question.spend():
+        return 0
+    number = constant_of(value)
+    if number is not None:
+        return zeros_of(number)
+    low_and_step = _induction(value)
+    if low_and_step is not None:
+        return min(_zeros(each, question) for each in (low_and_step[0], low_and_step[2]))
+    pair = carried(value) or chosen(value)
+    if pair is not None:
+        question.open.add(value)
+        found = min(_zeros(each, question) for each in pair)
+        question.open.discard(value)
+        return found
+    op = value.owner
+    if not isinstance(op, Operation):
+        return 0
+    match op.name:
+        case "arith.addi" | "arith.subi" | "arith.minsi" | "arith.maxsi" | "arith.minui" | "arith.maxui" | "arith.ori":
+            return min(_zeros(each, question) for each in op.operands)
+        case "arith.muli":
+            return min(MANY, sum(_zeros(each, question) for each in op.operands))
+        case "arith.andi":
+            return max(_zeros(each, question) for each in op.operands)
+        case "arith.shli":
+            shift = constant_of(op.operands[1])
+            if shift is not None and 0 <= shift < t.bit_width(value.type):
+                return min(MANY, _zeros(op.operands[0], question) + shift)
+        case "arith.extsi" | "arith.extui" | "arith.trunci":
+            return _zeros(op.operands[0], question)
+    return 0
+
+
+def _induction(value: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue] | None:
+    """Bounds and step of the loop whose counter this is."""
+    if not isinstance(value, BlockArgument) or value.index != 0:
+        return None
+    loop = value.block.parent_op()
+    if loop is None or loop.name != "scf.for":
+        return None
+    return loop.operands[0], loop.operands[1], loop.operands[2]

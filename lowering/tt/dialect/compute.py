@@ -1,0 +1,235 @@
+"""tt operations that compute: the matrix product, float casts, and arithmetic that `arith` and `math`
+lack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+
+from .. import types as t
+from ..checks import BlockSizes, expect_block, expect_kind, expect_shape, expect_type, fail
+from .attributes import (
+    INPUT_PRECISIONS,
+    NAN_PROPAGATION,
+    ROUNDING_MODES,
+    InputPrecision,
+    NanPropagation,
+    Rounding,
+    enum_attr,
+    enum_name,
+)
+from .constraints import MASK, SAME, written
+
+IEEE = enum_attr(INPUT_PRECISIONS["ieee"])
+NO_IMPRECISE_ACCUMULATION = enum_attr(0)
+
+
+@irdl_op_definition
+class DotOp(IRDLOperation):
+    """d = a · b + c: (M, K) · (K, N), or a batch of such products along the first of three axes.
+
+    `inputPrecision` says how f32 inputs may be narrowed. The sum is formed in the type of `c`, f32 at least.
+    """
+
+    name = "tt.dot"
+
+    a = operand_def()
+    b = operand_def()
+    c = operand_def(SAME)
+    d = result_def(written())
+    inputPrecision = prop_def(IntegerAttr, default_value=IEEE)
+    maxNumImpreciseAcc = prop_def(IntegerAttr, default_value=NO_IMPRECISE_ACCUMULATION)
+
+    custom_directives = (InputPrecision,)
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = (
+        "$a `,` $b `,` $c custom<InputPrecision>($inputPrecision) attr-dict "
+        "`:` type($a) `*` type($b) `->` type($d)"
+    )
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        a, b = expect_block(self, "a", self.a), expect_block(self, "b", self.b)
+        if len(a) not in (2, 3):
+            fail(self, f"a is {self.a.type}, expected rank 2, or 3 for a batch")
+        if len(b) != len(a):
+            fail(self, f"a has rank {len(a)} and b rank {len(b)}")
+        if a[-1] != b[-2]:
+            fail(
+                self, f"a is {self.a.type} with K = {a[-1]} columns, b is {self.b.type} with K = {b[-2]} rows"
+            )
+        if a[:-2] != b[:-2]:
+            fail(self, f"a has batch extent {a[0]} and b {b[0]}")
+        expect_shape(self, "c", self.c.type, (*a[:-1], b[-1]), "rows of a, columns of b")
+        expect_type(self, "result", self.d.type, self.c.type, "the type of c")
+        self._verify_elements()
+        if enum_name(INPUT_PRECISIONS, self.inputPrecision) is None:
+            fail(self, f"unknown inputPrecision {self.inputPrecision.value.data}")
+
+    def _verify_elements(self) -> None:
+        a, b, c = (t.elem(value.type) for value in (self.a, self.b, self.c))
+        if t.is_integer(a) != t.is_integer(c) or t.is_float(a) != t.is_float(c):
+            fail(self, f"a has elements {a} and c {c}; both are integers or both are floats")
+        if t.is_integer(a) != t.is_integer(b) or t.bit_width(a) != t.bit_width(b):
+            fail(self, f"a has elements {a} and b {b}, expected the same kind and width")
+        if t.bit_width(c) < t.bit_width(a):
+            fail(self, f"c has elements {c}, narrower than those of a ({a})")
+
+
+@irdl_op_definition
+class FpToFpOp(IRDLOperation):
+    """Converts between float types. A conversion to fewer bits names its rounding."""
+
+    name = "tt.fp_to_fp"
+
+    src = operand_def()
+    result = result_def()
+    rounding = opt_prop_def(IntegerAttr)
+
+    custom_directives = (Rounding,)
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$src attr-dict custom<Rounding>($rounding) `:` type($src) `->` type($result)"
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        expect_kind(self, "src", self.src.type, "float")
+        expect_kind(self, "result", self.result.type, "float")
+        expect_shape(self, "result", self.result.type, t.shape_of(self.src.type), "the shape of src")
+        if self.rounding is None:
+            if t.bit_width(self.result.type) < t.bit_width(self.src.type):
+                fail(
+                    self,
+                    f"{t.elem(self.src.type)} to {t.elem(self.result.type)} loses bits and needs a rounding",
+                )
+        elif enum_name(ROUNDING_MODES, self.rounding) is None:
+            fail(self, f"unknown rounding {self.rounding.value.data}")
+
+
+class _BinaryOp(IRDLOperation):
+    """Two operands and a result of one type."""
+
+    x = operand_def(written())
+    y = operand_def(SAME)
+    result = result_def(SAME)
+
+    assembly_format = "$x `,` $y attr-dict `:` type($x)"
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        expect_kind(self, "x", self.x.type, "integer" if isinstance(self, MulhiUIOp) else "float")
+        expect_type(self, "y", self.y.type, self.x.type, "the type of x")
+        expect_type(self, "result", self.result.type, self.x.type, "the type of x")
+
+
+@irdl_op_definition
+class MulhiUIOp(_BinaryOp):
+    """The upper half of the product of two unsigned integers."""
+
+    name = "tt.mulhiui"
+
+
+@irdl_op_definition
+class ApproxDivFOp(_BinaryOp):
+    """A quotient within 2 ulp; the exact one is one of those."""
+
+    name = "tt.approx_divf"
+
+
+@irdl_op_definition
+class PreciseDivFOp(_BinaryOp):
+    """The correctly rounded quotient."""
+
+    name = "tt.precise_divf"
+
+
+@irdl_op_definition
+class PreciseSqrtOp(IRDLOperation):
+    """The correctly rounded square root."""
+
+    name = "tt.precise_sqrt"
+
+    x = operand_def(written())
+    result = result_def(SAME)
+
+    assembly_format = "$x attr-dict `:` type($x)"
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        expect_kind(self, "x", self.x.type, "float")
+        expect_type(self, "result", self.result.type, self.x.type, "the type of x")
+
+
+@irdl_op_definition
+class ClampFOp(IRDLOperation):
+    """min(max(x, lowest), highest). A NaN in x passes with `all`, and is replaced by `min` with `none`."""
+
+    name = "tt.clampf"
+
+    x = operand_def(SAME)
+    min = operand_def(SAME)
+    max = operand_def(SAME)
+    propagateNan = prop_def(IntegerAttr)
+    result = result_def(written())
+
+    custom_directives = (NanPropagation,)
+    assembly_format = (
+        "$x `,` $min `,` $max `,` `propagateNan` `=` custom<NanPropagation>($propagateNan) attr-dict "
+        "`:` type($result)"
+    )
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        expect_kind(self, "x", self.x.type, "float")
+        expect_type(self, "min", self.min.type, self.x.type, "the type of x")
+        expect_type(self, "max", self.max.type, self.x.type, "the type of x")
+        expect_type(self, "result", self.result.type, self.x.type, "the type of x")
+        if enum_name(NAN_PROPAGATION, self.propagateNan) is None:
+            fail(self, f"unknown propagateNan {self.propagateNan.value.data}")
+
+
+@irdl_op_definition
+class HistogramOp(IRDLOperation):
+    """How often each of the values 0 … bins - 1 occurs in a block; masked elements and other values are not counted."""
+
+    name = "tt.histogram"
+
+    src = operand_def(written())
+    mask = opt_operand_def(MASK)
+    result = result_def()
+
+    assembly_format = "$src (`,` $mask^)? attr-dict `:` type($src) `->` type($result)"
+    traits = traits_def(Pure(), BlockSizes())
+
+    def verify_(self) -> None:
+        shape = expect_block(self, "src", self.src)
+        expect_kind(self, "src", self.src.type, "integer")
+        expect_kind(self, "result", self.result.type, "integer")
+        if len(shape) != 1 or len(t.shape_of(self.result.type)) != 1:
+            fail(self, f"src is {self.src.type} and result {self.result.type}; expected blocks of rank 1")
+        if self.mask is not None:
+            expect_type(self, "mask", self.mask.type, t.mask_type(self.src.type), "i1 of src's shape")
+
+
+OPERATIONS: Sequence[type[Operation]] = (
+    DotOp,
+    FpToFpOp,
+    MulhiUIOp,
+    ApproxDivFOp, PreciseDivFOp,
+    PreciseSqrtOp,
+    ClampFOp,
+    HistogramOp,
+)

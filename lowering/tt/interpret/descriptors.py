@@ -1,0 +1,333 @@
+"""How the interpreter sees descriptors, block pointers and tensor maps: what accesses through them mean.
+
+Offsets, extents and strides are 64-bit integers. A lane is inside the tensor when `0 <= index < extent` on every axis that is
+checked: all of a descriptor's, those that `boundaryCheck` names of a block pointer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.ir import Attribute, Operation
+
+from ....promotion.errors import UnsupportedError, UserError
+from .. import types as t
+from ..arguments import Parameter
+from ..dialect.attributes import PADDING_OPTIONS, enum_name, property_number
+from ..dialect.descriptor_types import TensorDescType, block_of, is_composite
+from ..dialect.descriptors import REDUCE_KINDS
+from ..dialect.tensormaps import TensormapCreateOp
+from ..host_values import (
+    MAP_ADDRESS,
+    MAP_EXTENTS,
+    MAP_KIND,
+    MAP_MAGIC,
+    MAP_NAN,
+    MAP_STRIDES,
+    TENSOR_MAP_MAGIC,
+    TENSOR_MAP_WORDS,
+    PointerTable,
+    TensorDescriptor,
+    map_kind,
+)
+from .evaluators import EVALUATORS, Evaluator, Maker, poison
+from .memory import AccessError, Memory
+from .numerics import numpy_dtype, unsigned
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A tensor in memory: address, extents, strides in elements, and whether outside reads as NaN."""
+
+    base: Any
+    extents: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    nan: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPointer:
+    """A block at `offsets` of a tensor in memory."""
+
+    base: Any
+    extents: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    offsets: tuple[Any, ...]
+
+
+def _words(values: Sequence[Any]) -> tuple[np.int64, ...]:
+    return tuple(np.int64(value) for value in values)
+
+
+def bind_host_value(parameter: Parameter, arg: Any, memory: Memory) -> Any:
+    """The value of a parameter that takes a `TensorDescriptor` or a `PointerTable`. Raises `UserError`."""
+    if isinstance(parameter.type, TensorDescType):
+        given = parameter.descriptor(arg)
+        base = np.int64(memory.add(given.array, parameter.name))
+        return Descriptor(base, _words(given.shape), _words(given.strides), given.padding == "nan")
+    if isinstance(arg, TensorDescriptor) and parameter.is_map:
+        base = np.int64(memory.add(arg.array, f"{parameter.name}, its tensor"))
+        return np.int64(memory.add(arg.map_words(int(base), parameter.what), parameter.name))
+    if isinstance(arg, PointerTable) and parameter.is_table:
+        names = iter(range(len(arg.arrays)))
+        table = arg.addresses(lambda array: memory.add(array, f"{parameter.name}[{next(names)}]"))
+        return np.int64(memory.add(table, parameter.name))
+    parameter.array(arg) if parameter.is_pointer else parameter.scalar(arg)
+    raise UserError(f"{parameter.what}: {arg!r} does not go to this parameter")
+
+
+# Places
+
+
+def _axis(values: Array, axis: int, rank: int) -> Array:
+    """Values along one axis of a block of `rank` axes."""
+    return values.reshape([-1 if d == axis else 1 for d in range(rank)])
+
+
+def _reach(base: Any, size: int, strides: Sequence[Any], indices: Sequence[Array], extents: Sequence[Any] | None,
+           checked: Sequence[int]) -> tuple[Array, Array | None]:  # fmt: skip
+    """(addresses, mask) of the lanes with these indices, one broadcastable block per axis."""
+    shape = np.broadcast_shapes(*[index.shape for index in indices])
+    addresses = np.broadcast_to(base, shape)
+    for index, stride in zip(indices, strides, strict=True):
+        addresses = addresses + index * (stride * np.int64(size))
+    if not checked or extents is None:
+        return addresses, None
+    mask = np.ones(shape, np.bool_)
+    for axis in checked:
+        mask &= (indices[axis] >= 0) & (indices[axis] < extents[axis])
+    return addresses, mask
+
+
+def _element_size(elem: Attribute) -> int:
+    return max(1, t.bit_width(elem) // 8)
+
+
+class _Blocks:
+    """Blocks of one shape and element type: where they lie, and how they are read and written."""
+
+    def __init__(self, shape: tuple[int, ...], elem: Attribute, memory: Memory) -> None:
+        self.shape, self.elem, self.memory = shape, elem, memory
+        self.dtype = numpy_dtype(elem)
+        self.stored = np.dtype(np.uint8) if self.dtype == np.bool_ else self.dtype
+        self.size = _element_size(elem)
+        self.steps = [_axis(np.arange(extent, dtype=np.int64), d, len(shape)) for d, extent in enumerate(shape)]
+
+    def lanes(self, where: Descriptor | BlockPointer, offsets: Sequence[Any], checked: Sequence[int]) -> tuple[Array, Any]:
+        indices = [step + np.int64(offset) for step, offset in zip(self.steps, offsets, strict=True)]
+        return _reach(where.base, self.size, where.strides, indices, where.extents, checked)
+
+    def rows(self, where: Descriptor, numbers: Array, column: Any) -> tuple[Array, Any]:
+        indices = [numbers.astype(np.int64)[:, None], self.steps[1] + np.int64(column)]
+        return _reach(where.base, self.size, where.strides, indices, where.extents, (0, 1))
+
+    def load(self, lanes: tuple[Array, Any], fill: Any) -> Array:
+        value = self.memory.load(*lanes, self.stored, fill)
+        return value != 0 if self.dtype == np.bool_ else value
+
+    def store(self, lanes: tuple[Array, Any], value: Array) -> None:
+        self.memory.store(lanes[0], np.asarray(value).astype(self.stored, copy=False), lanes[1])
+
+    def padding(self, nan: bool) -> Any:
+        return np.asarray(np.nan if nan else 0).astype(self.stored)[()]
+
+
+def _blocks_behind(op: Operation, memory: Memory) -> _Blocks:
+    return _Blocks(*block_of(op.operands[0].type), memory)
+
+
+# Descriptors
+
+
+def _make_descriptor(op: Operation, memory: Memory) -> Evaluator:
+    rank = len(block_of(op.results[0].type)[0])
+    nan = enum_name(PADDING_OPTIONS, op.properties.get("padding")) == "nan"
+    return lambda base, *sizes: Descriptor(base, _words(sizes[:rank]), _words(sizes[rank:]), nan)
+
+
+def _load(op: Operation, memory: Memory) -> Evaluator:
+    blocks = _blocks_behind(op, memory)
+    shape, axes = t.shape_of(op.results[0].type), range(len(blocks.shape))
+
+    def run(desc: Descriptor, *indices: Any) -> Array:
+        return blocks.load(blocks.lanes(desc, indices, axes), blocks.padding(desc.nan)).reshape(shape)
+
+    return run
+
+
+def _store(op: Operation, memory: Memory) -> Evaluator:
+    blocks = _blocks_behind(op, memory)
+    axes = range(len(blocks.shape))
+
+    def run(desc: Descriptor, value: Array, *indices: Any) -> None:
+        blocks.store(blocks.lanes(desc, indices, axes), value.reshape(blocks.shape))
+
+    return run
+
+
+def _gather(op: Operation, memory: Memory) -> Evaluator:
+    blocks = _blocks_behind(op, memory)
+    return lambda desc, numbers, column: blocks.load(blocks.rows(desc, numbers, column), blocks.padding(desc.nan))
+
+
+def _scatter(op: Operation, memory: Memory) -> Evaluator:
+    blocks = _blocks_behind(op, memory)
+    return lambda desc, numbers, column, value: blocks.store(blocks.rows(desc, numbers, column), value)
+
+
+def _without_sign(function: Callable[..., Any]) -> Callable[[Array, Array], Array]:
+    return lambda old, value: function(unsigned(old), unsigned(value)).astype(unsigned(old).dtype).view(old.dtype)
+
+
+_INTEGERS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "inc": _without_sign(lambda old, value: np.where(old >= value, 0, old + 1)),
+    "dec": _without_sign(lambda old, value: np.where((old == 0) | (old > value), value, old - 1)),
+}  # fmt: skip
+_FLOATS: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "min": np.fmin, "max": np.fmax}
+
+
+def _reduce(op: Operation, memory: Memory) -> Evaluator:
+    """Lanes are combined one after the other where several have one address (a stride may be 0)."""
+    blocks = _blocks_behind(op, memory)
+    described = op.operands[0].type
+    assert isinstance(described, TensorDescType)
+    kind = str(enum_name(REDUCE_KINDS, op.properties["kind"]))
+    combine = (_FLOATS if t.is_float(described.elem) else _INTEGERS)[kind]
+    if described.is_unsigned and kind in ("min", "max"):
+        combine = _without_sign(combine)
+    axes = range(len(blocks.shape))
+
+    def once(addresses: Array, value: Array) -> None:
+        old = memory.load(addresses, None, blocks.stored, 0)
+        memory.store(addresses, np.asarray(combine(old, value)).astype(blocks.stored), None)
+
+    def run(desc: Descriptor, value: Array, *indices: Any) -> None:
+        addresses, mask = blocks.lanes(desc, indices, axes)
+        addresses, value = addresses[mask], np.asarray(value).reshape(blocks.shape)[mask].astype(blocks.stored)
+        if len(np.unique(addresses)) == len(addresses):
+            once(addresses, value)
+            return
+        for lane in range(len(addresses)):
+            once(addresses[lane : lane + 1], value[lane : lane + 1])
+
+    return run
+
+
+# Block pointers
+
+
+def _make_block_pointer(op: Operation, memory: Memory) -> Evaluator:
+    rank = len(block_of(op.results[0].type)[0])
+
+    def run(base: Any, *sizes: Any) -> BlockPointer:
+        return BlockPointer(base, _words(sizes[:rank]), _words(sizes[rank : 2 * rank]), _words(sizes[2 * rank :]))
+
+    return run
+
+
+def _advance(op: Operation, memory: Memory) -> Evaluator:
+    def run(pointer: BlockPointer, *offsets: Any) -> BlockPointer:
+        moved = tuple(old + np.int64(step) for old, step in zip(pointer.offsets, offsets, strict=True))
+        return BlockPointer(pointer.base, pointer.extents, pointer.strides, moved)
+
+    return run
+
+
+def checked_axes(op: Operation) -> tuple[int, ...]:
+    """The axes that `boundaryCheck` names."""
+    checked = op.properties.get("boundaryCheck")
+    return tuple(int(axis) for axis in checked.get_values()) if isinstance(checked, DenseArrayBase) else ()
+
+
+def _load_any(op: Operation, memory: Memory) -> Evaluator:
+    if not t.is_block_pointer(op.operands[0].type):
+        return EVALUATORS["tt.load"](op, memory)
+    blocks = _blocks_behind(op, memory)
+    checked = checked_axes(op)
+    padding = enum_name(PADDING_OPTIONS, op.properties.get("padding"))
+    fill = poison(blocks.dtype) if padding is None else blocks.padding(padding == "nan")
+    return lambda pointer: blocks.load(blocks.lanes(pointer, pointer.offsets, checked), fill)
+
+
+def _store_any(op: Operation, memory: Memory) -> Evaluator:
+    if not t.is_block_pointer(op.operands[0].type):
+        return EVALUATORS["tt.store"](op, memory)
+    blocks = _blocks_behind(op, memory)
+    checked = checked_axes(op)
+    return lambda pointer, value: blocks.store(blocks.lanes(pointer, pointer.offsets, checked), value)
+
+
+def _select_any(op: Operation, memory: Memory) -> Evaluator:
+    if not is_composite(op.results[0].type):
+        return EVALUATORS["arith.select"](op, memory)
+    return lambda condition, yes, no: yes if condition else no
+
+
+# Tensor maps
+
+
+def _create_map(op: Operation, memory: Memory) -> Evaluator:
+    assert isinstance(op, TensormapCreateOp)
+    rank = len(op.box_dim)
+    size = _element_size(t.value_type(op.operands[1].type))
+    nan = property_number(op, "fill_mode") == 1
+    if property_number(op, "interleave_layout"):
+        raise UnsupportedError(f"{op.name}: an interleaved layout; only interleave_layout = 0 is known")
+
+    def run(pointer: Any, address: Any, *sizes: Any) -> None:
+        extents, strides, steps = sizes[rank : 2 * rank], sizes[2 * rank : 3 * rank - 1], sizes[3 * rank - 1 :]
+        if any(step != 1 for step in steps):
+            raise UnsupportedError(f"{op.name}: element strides {[int(step) for step in steps]}; only 1 is known")
+        words = np.zeros(TENSOR_MAP_WORDS, np.int64)
+        words[MAP_MAGIC], words[MAP_ADDRESS], words[MAP_KIND] = TENSOR_MAP_MAGIC, address, map_kind(rank, size)
+        words[MAP_NAN] = nan
+        words[MAP_EXTENTS : MAP_EXTENTS + rank] = extents
+        words[MAP_STRIDES : MAP_STRIDES + rank] = [size, *strides]
+        memory.store(pointer + 8 * np.arange(TENSOR_MAP_WORDS, dtype=np.int64), words, None)
+
+    return run
+
+
+def _read_map(op: Operation, memory: Memory) -> Evaluator:
+    shape, elem = block_of(op.results[0].type)
+    rank, size = len(shape), _element_size(elem)
+
+    def run(pointer: Any) -> Descriptor:
+        places = pointer + 8 * np.arange(TENSOR_MAP_WORDS, dtype=np.int64)
+        words = memory.load(places, None, np.dtype(np.int64), 0)
+        if words[MAP_MAGIC] != TENSOR_MAP_MAGIC or words[MAP_KIND] != map_kind(rank, size):
+            raise AccessError(
+                f"{op.name}: there is no tensor map of {rank} axes and elements of {size} bytes in memory; fix: "
+                f"ttng.tensormap_create before it, or a joinery.TensorDescriptor as the argument"
+            )
+        extents = words[MAP_EXTENTS : MAP_EXTENTS + rank][::-1]
+        strides = words[MAP_STRIDES : MAP_STRIDES + rank][::-1] // size
+        return Descriptor(words[MAP_ADDRESS], tuple(extents), tuple(strides), bool(words[MAP_NAN]))
+
+    return run
+
+
+DESCRIPTOR_EVALUATORS: dict[str, Maker] = {
+    "tt.make_tensor_descriptor": _make_descriptor,
+    "tt.descriptor_load": _load,
+    "tt.descriptor_store": _store,
+    "tt.descriptor_reduce": _reduce,
+    "tt.descriptor_gather": _gather,
+    "tt.descriptor_scatter": _scatter,
+    "tt.make_tensor_ptr": _make_block_pointer,
+    "tt.advance": _advance,
+    "tt.load": _load_any,
+    "tt.store": _store_any,
+    "arith.select": _select_any,
+    "ttng.tensormap_create": _create_map,
+    "ttng.tensormap_fenceproxy_acquire": lambda op, memory: lambda pointer: None,
+    "ttng.reinterpret_tensor_descriptor": _read_map,
+}

@@ -1,0 +1,137 @@
+"""Interpretation of the operations that speak to the user (tt.assert, tt.print), wait (tt.atomic_poll) or map a region.
+
+Each function takes a translation and an operation and returns the step that runs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.ir import Operation
+
+from ....promotion.errors import KernelAssertionError, UnsupportedError
+from .. import types as t
+from ..dialect.attributes import property_number
+from ..sources import source_place
+from ..transforms.cleanups import is_pure
+from .memory import Memory
+from .numerics import numpy_dtype
+from .print_format import print_lines
+
+if TYPE_CHECKING:
+    from .translation import Environment, Step, Translation
+
+Array = NDArray[Any]
+
+
+def _text(op: Operation, name: str) -> str:
+    attr = op.properties[name]
+    assert isinstance(attr, StringAttr)
+    return attr.data
+
+
+def assertion_error(
+    message: str, place: tuple[str, int] | None, program: Sequence[int], lane: tuple[int, ...]
+) -> KernelAssertionError:
+    """The error of a failed assertion."""
+    x, y, z = (int(axis) for axis in program)
+    file, line = place if place is not None else (None, None)
+    at = f" at {file}:{line}" if place is not None else ""
+    element = f", element {lane}" if lane else ""
+    text = f"the kernel's assertion{at} fails in program ({x}, {y}, {z}){element}: {message}"
+    return KernelAssertionError(text, message, file, line, (x, y, z), lane)
+
+
+def _assert(translation: Translation, op: Operation, message: str) -> Step:
+    (condition,) = [translation.slot(value) for value in op.operands]
+    place, machine = source_place(op), translation.machine
+
+    def step(env: Environment) -> None:
+        holds = np.asarray(env[condition])
+        if not holds.all():
+            lane = tuple(int(index) for index in np.argwhere(~holds)[0])
+            raise assertion_error(message, place, machine.program, lane)
+
+    return step
+
+
+def _tt_assert(translation: Translation, op: Operation) -> Step:
+    return _assert(translation, op, _text(op, "message"))
+
+
+def _cf_assert(translation: Translation, op: Operation) -> Step:
+    return _assert(translation, op, _text(op, "msg"))
+
+
+def _tt_print(translation: Translation, op: Operation) -> Step:
+    places = [translation.slot(value) for value in op.operands]
+    prefix, hexadecimal = _text(op, "prefix"), bool(property_number(op, "hex"))
+    signs = op.properties["isSigned"]
+    assert isinstance(signs, DenseArrayBase)
+    signed = [bool(sign) for sign in signs.get_values()]
+    pointers = [t.is_pointer(value.type) for value in op.operands]
+    machine = translation.machine
+
+    def step(env: Environment) -> None:
+        values = [env[place] for place in places]
+        lines = print_lines(prefix, hexadecimal, signed, machine.program, values, pointers)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+    return step
+
+
+def atomic_poll(op: Operation, memory: Memory) -> Callable[..., Any]:
+    """Programs run one after the other, so what a poll reads first is what it reads until its timeout."""
+    dtype = numpy_dtype(op.operands[1].type)
+    has_timeout = len(op.operands) > 2
+
+    def run(pointer: Any, expected: Any, timeout: Any = None) -> Any:
+        found = memory.load(pointer, None, dtype, 0) == expected
+        if not has_timeout and not np.all(found):
+            raise UnsupportedError(
+                "tt.atomic_poll without a timeout waits for what another program has to write; the interpreter runs programs "
+                "one after the other, so the wait would not end; fix: pass a timeout, or launch() the kernel"
+            )
+        return found
+
+    return run
+
+
+def _tt_map_elementwise(translation: Translation, op: Operation) -> Step:
+    places = [translation.slot(value) for value in op.operands]
+    results = [translation.slot(value) for value in op.results]
+    dtypes = [numpy_dtype(value.type) for value in op.results]
+    shape, pack = t.shape_of(op.operands[0].type), property_number(op, "pack")
+    region = op.regions[0]
+    body = translation.flow(region)
+
+    def whole(env: Environment) -> None:
+        values = body(env, [env[place] for place in places])
+        for place, value in zip(results, values, strict=True):
+            env[place] = np.broadcast_to(value, shape)
+
+    def by_groups(env: Environment) -> None:
+        groups = [np.asarray(env[place]).reshape(-1, pack) for place in places]
+        outs = [np.empty((len(groups[0]), pack), dtype) for dtype in dtypes]
+        for index in range(len(groups[0])):
+            values = body(env, [element for group in groups for element in group[index]])
+            for number, out in enumerate(outs):
+                out[index] = values[number * pack : (number + 1) * pack]
+        for place, out in zip(results, outs, strict=True):
+            env[place] = out.reshape(shape)
+
+    straight = len(region.blocks) == 1 and all(is_pure(type(inner)) and not inner.regions for inner in region.walk())
+    return whole if straight and pack == 1 else by_groups
+
+
+STEPS: dict[str, Callable[[Translation, Operation], Step]] = {
+    "tt.assert": _tt_assert,
+    "cf.assert": _cf_assert,
+    "tt.print": _tt_print,
+    "tt.map_elementwise": _tt_map_elementwise,
+}

@@ -1,0 +1,93 @@
+"""Library functions and inline assembly in the interpreter: the operations run as they stand, not as they are expanded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from ...libdevice.reference import evaluate
+from ...libdevice.signatures import known_signature
+from ...ptx.evaluate import run
+from .. import types as t
+from ..dialect.external import ElementwiseInlineAsmOp, ExternElementwiseOp, program_of
+from ..transforms.expand.inline_asm_text import Slot
+from .numerics import numpy_dtype
+
+Array = NDArray[Any]
+
+
+def extern_elementwise(op: Operation) -> Callable[..., Any]:
+    """Raises `UnsupportedError` for a symbol that is not known."""
+    assert isinstance(op, ExternElementwiseOp)
+    signature = known_signature(op.symbol.data)
+
+    def apply(*operands: Any) -> Any:
+        found = evaluate(signature, operands)
+        return found if found.shape else found[()]
+
+    return apply
+
+
+def inline_asm(op: Operation) -> Callable[..., Any]:
+    """Elements are taken in row-major order, `packed_element` at a time; a block with fewer is filled up with zeros.
+
+    Raises `UnsupportedError` for instructions that are not known.
+    """
+    assert isinstance(op, ElementwiseInlineAsmOp)
+    program = program_of(op)
+    instructions = program.instructions()
+    packed = op.packed_element.value.data
+    shape = t.shape_of(op.results[0].type)
+    members = min(packed, t.element_count(op.results[0].type))  # of a group; what is left of it is zero
+    dtypes = [numpy_dtype(result.type) for result in op.results]
+
+    def apply(*operands: Any) -> Any:
+        # Regions run on whole arrays of what is a scalar there.
+        whole = np.broadcast_shapes(shape, *[np.shape(operand) for operand in operands])
+        groups = math.prod(whole) // members
+        inputs: dict[str, Array] = {}
+        for slots, operand in zip(program.operands, operands, strict=True):
+            elements = np.zeros((groups, packed), np.uint64)
+            elements[:, :members] = _bits_of(np.broadcast_to(operand, whole)).reshape(groups, members)
+            _spread(inputs, slots, elements)
+        state = run(instructions, program.registers, inputs, groups)
+        results = []
+        for slots, dtype in zip(program.results, dtypes, strict=True):
+            columns = []
+            for slot in slots:
+                word = state[slot.name].astype(np.uint64) if slot.name in state else np.zeros(groups, np.uint64)
+                columns += [word >> np.uint64(slot.bits * i) & np.uint64((1 << slot.bits) - 1) for i in range(slot.count)]
+            found = _from_bits(np.stack(columns[:members], axis=1).reshape(whole), dtype)
+            results.append(found if whole else found[()])
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return apply
+
+
+def _spread(inputs: dict[str, Array], slots: tuple[Slot, ...], elements: Array) -> None:
+    """Elements (groups, packed) into registers."""
+    place = 0
+    for slot in slots:
+        word = np.zeros(len(elements), np.uint64)
+        for i in range(slot.count):
+            word |= elements[:, place] << np.uint64(slot.bits * i)
+            place += 1
+        inputs[slot.name] = word != 0 if slot.type == "pred" else word
+
+
+def _bits_of(x: Array) -> Array:
+    x = np.ascontiguousarray(x)
+    if x.dtype == np.bool_:
+        return x.astype(np.uint64)
+    return x.view(f"u{x.dtype.itemsize}").astype(np.uint64)
+
+
+def _from_bits(x: Array, dtype: np.dtype[Any]) -> Array:
+    if dtype == np.bool_:
+        return np.asarray(x != 0)
+    return np.asarray(np.ascontiguousarray(x.astype(f"u{dtype.itemsize}")).view(dtype))

@@ -1,0 +1,135 @@
+"""The interpreter's memory: the argument arrays in one 64-bit address space, every access checked.
+
+Each array gets a segment of 2**41 bytes and starts in its middle, so that an address says which array it
+belongs to and how far outside it lies, and the distance between two arrays never hides a mistake. Addresses
+are the same in every run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....promotion.errors import UserError
+
+Array = NDArray[Any]
+
+SEGMENT_BITS = 41
+"""An address shifted right by these gives the number of its array."""
+_MIDDLE = 1 << (SEGMENT_BITS - 1)
+
+
+class AccessError(UserError):
+    """A block program read or wrote outside its arrays, or at an address that is not a multiple of the
+    element size."""
+
+
+@dataclass(slots=True)
+class _Buffer:
+    name: str
+    raw: Array  # uint8, one axis, shares the caller's memory
+    base: int
+    writeable: bool
+    views: dict[np.dtype[Any], Array] = field(default_factory=dict)
+
+    def view(self, dtype: np.dtype[Any]) -> Array:
+        """The memory as elements of `dtype`; bytes left over at the end belong to no element."""
+        found = self.views.get(dtype)
+        if found is None:
+            whole = len(self.raw) // dtype.itemsize * dtype.itemsize
+            found = self.views[dtype] = self.raw[:whole].view(dtype)
+        return found
+
+
+class Memory:
+    """The arrays a program may touch."""
+
+    def __init__(self) -> None:
+        self._buffers: list[_Buffer] = []
+
+    def add(self, array: Array, name: str) -> int:
+        """Make a C-contiguous array reachable; returns its address (a multiple of 2**40)."""
+        base = (len(self._buffers) << SEGMENT_BITS) + _MIDDLE
+        raw = array.reshape(-1).view(np.uint8)
+        self._buffers.append(_Buffer(name, raw, base, array.flags.writeable))
+        return base
+
+    def load(self, addresses: Array, mask: Array | None, dtype: np.dtype[Any], fill: Any) -> Array:
+        """Elements at `addresses` where `mask` holds; `fill` (an array of that shape or a scalar)
+        elsewhere."""
+        addresses = np.asarray(addresses)
+        if mask is None:
+            result = np.empty(addresses.shape, dtype)
+            live: Any = ...
+        else:
+            result = np.empty(addresses.shape, dtype)
+            result[...] = fill
+            live = mask
+        lanes = addresses[live]
+        if lanes.size:
+            single = self._single(lanes)
+            if single is not None:
+                result[live] = single.view(dtype)[self._indices(single, lanes, dtype, "read")]
+            else:
+                values = np.empty(lanes.shape, dtype)
+                for buffer, selected in self._groups(lanes, "read"):
+                    values[selected] = buffer.view(dtype)[
+                        self._indices(buffer, lanes[selected], dtype, "read")
+                    ]
+                result[live] = values
+        return result
+
+    def store(self, addresses: Array, values: Array, mask: Array | None) -> None:
+        """Write where `mask` holds. Of several lanes with one address the last in row-major order wins."""
+        addresses = np.asarray(addresses)
+        values = np.broadcast_to(values, addresses.shape)
+        live: Any = ... if mask is None else mask
+        lanes = addresses[live]
+        if not lanes.size:
+            return
+        written = values[live]
+        dtype = written.dtype
+        single = self._single(lanes)
+        groups = [(single, ...)] if single is not None else self._groups(lanes, "written")
+        for buffer, selected in groups:
+            indices = self._indices(buffer, lanes[selected], dtype, "written")
+            if not buffer.writeable:
+                raise AccessError(f"array {buffer.name!r} is read-only, and the program writes to it")
+            buffer.view(dtype)[indices] = written[selected]
+
+    def _single(self, lanes: Array) -> _Buffer | None:
+        """The buffer that all lanes lie nearest to, if it is one."""
+        low, high = int(lanes.min()) >> SEGMENT_BITS, int(lanes.max()) >> SEGMENT_BITS
+        return self._buffers[low] if low == high and 0 <= low < len(self._buffers) else None
+
+    def _groups(self, lanes: Array, verb: str) -> list[tuple[_Buffer, Any]]:
+        segments = lanes >> SEGMENT_BITS
+        groups = []
+        for segment in np.unique(segments).tolist():
+            selected = segments == segment
+            if not 0 <= segment < len(self._buffers):
+                address = int(lanes[selected].reshape(-1)[0])
+                raise AccessError(f"address {address:#x} is {verb}, which lies in no array")
+            groups.append((self._buffers[segment], selected))
+        return groups
+
+    def _indices(self, buffer: _Buffer, lanes: Array, dtype: np.dtype[Any], verb: str) -> Array:
+        offsets = lanes - buffer.base
+        size = dtype.itemsize
+        low, high = int(offsets.min()), int(offsets.max())
+        if low < 0 or high + size > len(buffer.raw):
+            worst = low if low < 0 else high
+            raise AccessError(
+                f"element {worst // size} of array {buffer.name!r} is {verb}, "
+                f"which has elements 0 … {len(buffer.raw) // size - 1} ({len(buffer.raw)} bytes)"
+            )
+        if size == 1:
+            return np.asarray(offsets)
+        if (offsets & (size - 1)).any():
+            raise AccessError(
+                f"array {buffer.name!r} is {verb} at a byte offset that is no multiple of {size}"
+            )
+        return np.asarray(offsets // size)

@@ -1,0 +1,84 @@
+"""Stepping: a callback sees every operation of an interpreted run, with the values it took and gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import Block, Operation
+
+from ..places import Places
+from .translation import Environment, Translation
+from .translation import Step as Run
+
+if TYPE_CHECKING:
+    from .interpreter import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation that has just run.
+
+    Attributes:
+        program: the program's place in the grid, (x, y, z).
+        name: the operation's name, `tt.load`.
+        text: its first line, as in `Kernel.ttir`.
+        line: its source line, or the line of `Kernel.ttir` where the text names no source.
+        operands: NumPy values, read-only. Pointers are addresses of the interpreter's memory.
+        results: the same; empty for stores and terminators.
+
+    An operation with regions comes after the operations inside. Those of a reduction or a scan run on whole blocks of pairs.
+    """
+
+    program: tuple[int, int, int]
+    name: str
+    text: str
+    line: str
+    operands: tuple[Any, ...]
+    results: tuple[Any, ...]
+
+
+class TracingTranslation(Translation):
+    """Calls `callback` after every operation. Constants come when their block runs."""
+
+    def __init__(self, machine: Machine, callback: Callable[[Step], object]) -> None:
+        super().__init__(machine)
+        self._callback = callback
+        self._places: Places | None = None
+
+    def operation(self, op: Operation) -> Run:
+        return self._traced(op, super().operation(op))
+
+    def block(self, block: Block) -> list[Run]:
+        last = block.last_op
+        return [*super().block(block), *([self._traced(last, None)] if last is not None else [])]
+
+    def _traced(self, op: Operation, run: Run | None) -> Run:
+        operands = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        machine, callback = self.machine, self._callback
+        if self._places is None:
+            root = op
+            while (parent := root.parent_op()) is not None:
+                root = parent
+            self._places = Places(root)
+        line, text = self._places.line(op), self._places.text(op)
+
+        def step(env: Environment) -> None:
+            taken = tuple([_frozen(env[place]) for place in operands])
+            if run is not None:
+                run(env)
+            given = tuple([_frozen(env[place]) for place in results])
+            x, y, z = machine.program
+            callback(Step((int(x), int(y), int(z)), op.name, text, line, taken, given))
+
+        return step
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value

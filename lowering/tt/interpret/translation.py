@@ -1,0 +1,390 @@
+"""Translates a block function into Python closures over one list of values; `interpret` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.cf import SwitchOp
+from xdsl.dialects.scf import IndexSwitchOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import SymbolTable
+
+from ....promotion.errors import UnsupportedError, UserError
+from ..analysis.control_flow import switch_edges
+from ..dialect.attributes import property_number
+from ..transforms.reproducible import prefix_moves
+from .descriptors import DESCRIPTOR_EVALUATORS
+from .effects import STEPS
+from .evaluators import EVALUATORS, Evaluator
+from .numerics import numpy_dtype
+
+if TYPE_CHECKING:
+    from .interpreter import Machine
+
+Array = NDArray[Any]
+Value = Any  # a NumPy array, or a NumPy scalar for shape ()
+Environment = list[Value]
+Step = Callable[[Environment], None]
+Edge = tuple[Block | None, Sequence[int]]
+
+_CONSTANT = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
+STRUCTURED = frozenset(
+    {
+        "scf.for",
+        "scf.if",
+        "scf.while",
+        "scf.execute_region",
+        "scf.index_switch",
+        "tt.reduce",
+        "tt.scan",
+        "tt.call",
+        "tt.get_program_id",
+        "tt.get_num_programs",
+    }
+)
+
+
+def chooses(region: Region) -> bool:
+    """Whether a region, or a function that it calls, has control flow."""
+    stack, seen = [region], set[Operation]()
+    while stack:
+        here = stack.pop()
+        if len(here.blocks) > 1:
+            return True
+        for op in here.walk():
+            if op.regions:
+                return True
+            symbol = op.properties["callee"] if op.name == "tt.call" else None
+            callee = SymbolTable.lookup_symbol(op, symbol) if isinstance(symbol, SymbolRefAttr) else None
+            if callee is not None and callee not in seen:
+                seen.add(callee)
+                stack += callee.regions
+    return False
+
+
+class Translation:
+    """Translates one function. Every SSA value of it gets one place in the environment."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.slots: dict[SSAValue, int] = {}
+        self.template: Environment = []  # constants stand here from the start
+
+    def slot(self, value: SSAValue) -> int:
+        found = self.slots.get(value)
+        if found is None:
+            found = self.slots[value] = len(self.template)
+            self.template.append(None)
+        return found
+
+    def environment(self) -> Environment:
+        """Fresh values for one call of the function."""
+        return self.template.copy()
+
+    def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
+        """A function body, which may branch between blocks."""
+        run = self.flow(region)
+        return lambda args: run(self.environment(), args)
+
+    def flow(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
+        """A region whose blocks may branch: values of the first block's arguments -> values of the operands of the terminator
+        that leaves it."""
+        blocks = {block: self.block(block) for block in region.blocks}
+        ends = {block: self.end(block) for block in region.blocks}
+        arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
+        entry = region.blocks[0]
+
+        def run(env: Environment, args: Sequence[Value]) -> list[Value]:
+            block: Block | None = entry
+            values = list(args)
+            while block is not None:
+                for place, value in zip(arguments[block], values, strict=True):
+                    env[place] = value
+                for step in blocks[block]:
+                    step(env)
+                block, places = ends[block](env)
+                values = [env[place] for place in places]
+            return values
+
+        return run
+
+    def end(self, block: Block) -> Callable[[Environment], Edge]:
+        """Where a block of a branching region continues (None: it leaves the region), and the places of what it hands on."""
+        last = block.last_op
+        if last is None:
+            raise UserError("a block of the function is empty")
+        places = [self.slot(value) for value in last.operands]
+        if last.name in ("tt.return", "tt.map_elementwise.return", "scf.yield"):
+            return lambda env: (None, places)
+        if last.name == "cf.br":
+            (target,) = last.successors
+            return lambda env: (target, places)
+        if last.name == "cf.cond_br":
+            condition, yes, no = places[0], *last.successors
+            count = len(yes.args)
+            taken, other = (yes, places[1 : 1 + count]), (no, places[1 + count :])
+            return lambda env: taken if env[condition] else other
+        if isinstance(last, SwitchOp):
+            flag = places[0]
+            numbers, edges = switch_edges(last)
+            ways = [(target, [self.slot(value) for value in values]) for target, values in edges]
+
+            def switch(env: Environment) -> Edge:
+                chosen = int(env[flag])
+                return ways[numbers.index(chosen) if chosen in numbers else -1]
+
+            return switch
+        raise UnsupportedError(f"the interpreter has no {last.name}")
+
+    def region(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
+        """A region of one block: values of its arguments -> values of its terminator's operands."""
+        block = region.block
+        arguments = [self.slot(argument) for argument in block.args]
+        steps = self.block(block)
+        assert block.last_op is not None
+        results = [self.slot(value) for value in block.last_op.operands]
+
+        def run(env: Environment, args: Sequence[Value]) -> list[Value]:
+            for place, value in zip(arguments, args, strict=True):
+                env[place] = value
+            for step in steps:
+                step(env)
+            return [env[place] for place in results]
+
+        return run
+
+    def block(self, block: Block) -> list[Step]:
+        """The steps of a block, its terminator left out."""
+        steps = []
+        for op in block.ops:
+            if op is block.last_op:
+                break
+            step = self.operation(op)
+            if step is not None:
+                steps.append(step)
+        return steps
+
+    def operation(self, op: Operation) -> Step | None:
+        """What runs one operation; None for a constant, which stands in the environment from the start."""
+        if op.name in STRUCTURED:
+            structured: Step = getattr(self, f"_{op.name.replace('.', '_')}")(op)
+            return structured
+        if op.name in STEPS:
+            return STEPS[op.name](self, op)
+        make = DESCRIPTOR_EVALUATORS.get(op.name) or EVALUATORS.get(op.name)
+        if make is None:
+            raise UnsupportedError(f"the interpreter has no {op.name}")
+        function = make(op, self.machine.memory)
+        if op.name in _CONSTANT:
+            self.template[self.slot(op.results[0])] = function()
+            return None
+        return self._step(op, function)
+
+    def _step(self, op: Operation, function: Evaluator) -> Step:
+        places = [self.slot(value) for value in op.operands]
+        if len(op.results) == 1:
+            result = self.slot(op.results[0])
+            if len(places) == 1:
+                (one,) = places
+
+                def unary(env: Environment) -> None:
+                    env[result] = function(env[one])
+
+                return unary
+            if len(places) == 2:
+                left, right = places
+
+                def binary(env: Environment) -> None:
+                    env[result] = function(env[left], env[right])
+
+                return binary
+
+            def several(env: Environment) -> None:
+                env[result] = function(*[env[place] for place in places])
+
+            return several
+        results = [self.slot(value) for value in op.results]
+
+        def general(env: Environment) -> None:
+            values = function(*[env[place] for place in places])
+            for place, value in zip(results, values or (), strict=True):
+                env[place] = value
+
+        return general
+
+    # Operations that need the machine or run regions
+
+    def _tt_get_program_id(self, op: Operation) -> Step:
+        result, axis, machine = self.slot(op.results[0]), property_number(op, "axis"), self.machine
+
+        def step(env: Environment) -> None:
+            env[result] = machine.program[axis]
+
+        return step
+
+    def _tt_get_num_programs(self, op: Operation) -> Step:
+        result = self.slot(op.results[0])
+        extent = self.machine.grid[property_number(op, "axis")]
+
+        def step(env: Environment) -> None:
+            env[result] = extent
+
+        return step
+
+    def _tt_call(self, op: Operation) -> Step:
+        module = op.parent_op()
+        while module is not None and not isinstance(module, ModuleOp):
+            module = module.parent_op()
+        symbol = op.properties["callee"]
+        assert isinstance(symbol, SymbolRefAttr)
+        callee = symbol.root_reference.data
+        if module is None:
+            raise UserError(f"tt.call @{callee}: the function stands in no module")
+        run = self.machine.callee(module, callee)
+        places = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+
+        def step(env: Environment) -> None:
+            for place, value in zip(results, run([env[place] for place in places]), strict=True):
+                env[place] = value
+
+        return step
+
+    def _scf_for(self, op: Operation) -> Step:
+        low, high, stride, *inits = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        number = numpy_dtype(op.operands[0].type).type
+        body = self.region(op.regions[0])
+
+        def step(env: Environment) -> None:
+            values = [env[place] for place in inits]
+            if env[stride] <= 0:
+                raise UserError(f"scf.for with step {env[stride]}; steps are positive")
+            for index in range(int(env[low]), int(env[high]), int(env[stride])):
+                values = body(env, [number(index), *values])
+            for place, value in zip(results, values, strict=True):
+                env[place] = value
+
+        return step
+
+    def _scf_if(self, op: Operation) -> Step:
+        (condition,) = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        branches = [self.region(region) if region.blocks else None for region in op.regions]
+
+        def step(env: Environment) -> None:
+            branch = branches[0] if env[condition] else branches[1]
+            if branch is not None:
+                for place, value in zip(results, branch(env, ()), strict=True):
+                    env[place] = value
+
+        return step
+
+    def _scf_execute_region(self, op: Operation) -> Step:
+        results = [self.slot(value) for value in op.results]
+        run = self.flow(op.regions[0])
+
+        def step(env: Environment) -> None:
+            for place, value in zip(results, run(env, ()), strict=True):
+                env[place] = value
+
+        return step
+
+    def _scf_index_switch(self, op: Operation) -> Step:
+        assert isinstance(op, IndexSwitchOp)
+        (number,) = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        default = self.region(op.default_region)
+        cases = {
+            int(case): self.region(region) for case, region in zip(op.cases.iter_values(), op.case_regions, strict=True)
+        }
+
+        def step(env: Environment) -> None:
+            chosen = cases.get(int(env[number]), default)
+            for place, value in zip(results, chosen(env, ()), strict=True):
+                env[place] = value
+
+        return step
+
+    def _scf_while(self, op: Operation) -> Step:
+        inits = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        before, after = (self.region(region) for region in op.regions)
+
+        def step(env: Environment) -> None:
+            values = [env[place] for place in inits]
+            while True:
+                going_on, *values = before(env, values)
+                if not going_on:
+                    break
+                values = after(env, values)
+            for place, value in zip(results, values, strict=True):
+                env[place] = value
+
+        return step
+
+    def _combine(self, op: Operation) -> Callable[[Environment, list[Array], list[Array]], list[Array]]:
+        """The region over whole arrays of left and right values; element by element if it has control
+        flow."""
+        body = self.region(op.regions[0])
+
+        def whole(env: Environment, left: list[Array], right: list[Array]) -> list[Array]:
+            return [
+                np.broadcast_to(value, operand.shape)
+                for value, operand in zip(body(env, [*left, *right]), left, strict=True)
+            ]
+
+        def single(env: Environment, left: list[Array], right: list[Array]) -> list[Array]:
+            out = [np.empty_like(operand) for operand in left]
+            for index in np.ndindex(left[0].shape):
+                values = body(env, [operand[index] for operand in (*left, *right)])
+                for target, value in zip(out, values, strict=True):
+                    target[index] = value
+            return out
+
+        return single if chooses(op.regions[0]) else whole
+
+    def _tt_reduce(self, op: Operation) -> Step:
+        places = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        axis = property_number(op, "axis")
+        combine = self._combine(op)
+
+        def step(env: Environment) -> None:
+            values = [np.moveaxis(env[place], axis, 0) for place in places]
+            while len(values[0]) > 1:
+                values = combine(env, [value[0::2] for value in values], [value[1::2] for value in values])
+            for place, value in zip(results, values, strict=True):
+                env[place] = value[0]
+
+        return step
+
+    def _tt_scan(self, op: Operation) -> Step:
+        places = [self.slot(value) for value in op.operands]
+        results = [self.slot(value) for value in op.results]
+        axis = property_number(op, "axis")
+        reverse = bool(property_number(op, "reverse"))
+        combine = self._combine(op)
+
+        def step(env: Environment) -> None:
+            values = [np.moveaxis(env[place], axis, 0) for place in places]
+            if reverse:
+                values = [value[::-1] for value in values]
+            length = 1
+            while length < len(values[0]):
+                before, behind = prefix_moves(len(values[0]), length)
+                sums = combine(env, [value[before] for value in values], [value[behind] for value in values])
+                values = [value.copy() for value in values]
+                for value, total in zip(values, sums, strict=True):
+                    value[behind] = total
+                length *= 2
+            if reverse:
+                values = [value[::-1] for value in values]
+            for place, value in zip(results, values, strict=True):
+                env[place] = np.moveaxis(value, 0, axis)
+
+        return step

@@ -1,0 +1,123 @@
+"""What a sanitized run reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ....promotion.errors import UserError
+
+MAX_FINDINGS = 100
+"""Different findings that are kept; more are counted."""
+_SHOWN = 10
+
+Program = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake; equal ones of one operation are one finding with a count.
+
+    Attributes:
+        kind: "out-of-bounds", "misaligned", "divisibility", "uninitialised", "overflow", "race", "lane-race", "read-only",
+            or "error" (the run could not go on).
+        message: the whole story in words.
+        operation: the operation's text, its first line in `Kernel.ttir`.
+        line: its source line, or the line of `Kernel.ttir` (`ttir:17`) where the text names no source.
+        program: the first program that did it, (x, y, z); None before any program runs.
+        lane: the first of its lanes, an index of the block (`()` for a scalar).
+        address: the place in memory, `%x + 4 * 1030 (array of 1024 elements)`; "" where none is concerned.
+        origin: the line where an undefined value was born, an offset wrapped, or the other side of a race stands.
+        other_program: the other side of a race.
+        count: how many lanes of all programs.
+    """
+
+    kind: str
+    message: str
+    operation: str
+    line: str
+    program: Program | None
+    lane: tuple[int, ...] = ()
+    address: str = ""
+    origin: str = ""
+    other_program: Program | None = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        place = "" if self.program is None else f", program {self.program}"
+        lane = f", lane {list(self.lane)}" if self.lane else ""
+        times = f" ({self.count} lanes)" if self.count > 1 else ""
+        return f"{self.kind}: {self.message}{times}\n  {self.line}{place}{lane}: {self.operation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of `Kernel.sanitize`.
+
+    Attributes:
+        findings: mistakes, in the order in which they were met.
+        masked_out_of_bounds: no mistakes: accesses that only their mask keeps inside the arrays, one per operation.
+        dropped: lanes of further findings beyond the limit of `MAX_FINDINGS`.
+    """
+
+    findings: tuple[Finding, ...]
+    masked_out_of_bounds: tuple[Finding, ...] = ()
+    dropped: int = 0
+
+    def __str__(self) -> str:
+        count = len(self.findings)
+        lines = [f"{count} finding{'' if count == 1 else 's'}", *map(str, self.findings)]
+        if self.dropped:
+            lines.append(f"further findings of {self.dropped} lanes are left out")
+        for note in self.masked_out_of_bounds:
+            lines.append(f"note: {note.message} ({note.count} lanes)\n  {note.line}: {note.operation}")
+        return "\n".join(lines)
+
+
+class SanitizerError(UserError):
+    """A launch with `sanitize=True` found mistakes. `findings` lists them; `report` is the whole report."""
+
+    def __init__(self, name: str, report: Report) -> None:
+        self.report = report
+        self.findings = report.findings
+        count = len(report.findings)
+        more = count - _SHOWN
+        lines = [f"@{name}: the sanitizer has {count} finding{'' if count == 1 else 's'}"]
+        lines += map(str, report.findings[:_SHOWN])
+        if more > 0:
+            lines.append(f"and {more} more: see .findings")
+        super().__init__("\n".join(lines))
+
+
+class Collector:
+    """Merges equal findings and keeps at most `MAX_FINDINGS`."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, Finding] = {}
+        self._notes: dict[Any, Finding] = {}
+        self.dropped = 0
+
+    def add(self, key: Any, count: int, make: Callable[[], Finding]) -> None:
+        """Count lanes of the finding `key`, made only when it is the first of its kind."""
+        found = self._found.get(key)
+        if found is not None:
+            self._found[key] = replace(found, count=found.count + count)
+        elif len(self._found) < MAX_FINDINGS:
+            self._found[key] = replace(make(), count=count)
+        else:
+            self.dropped += count
+
+    def note(self, key: Any, count: int, make: Callable[[], Finding]) -> None:
+        """The same for what is no mistake."""
+        found = self._notes.get(key)
+        if found is not None:
+            self._notes[key] = replace(found, count=found.count + count)
+        elif len(self._notes) < MAX_FINDINGS:
+            self._notes[key] = replace(make(), count=count)
+
+    def report(self) -> Report:
+        return Report(tuple(self._found.values()), tuple(self._notes.values()), self.dropped)
+
+
+__all__ = ["MAX_FINDINGS", "Collector", "Finding", "Report", "SanitizerError"]

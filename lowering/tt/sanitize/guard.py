@@ -1,0 +1,399 @@
+"""The sanitizer's memory: every lane of every access is checked, and only those without fault are carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from ..interpret.memory import SEGMENT_BITS, Memory
+from ..places import Places
+from .findings import Collector, Finding, Program
+from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
+from .shadow import Shadow
+
+Array = NDArray[Any]
+Use = tuple[str, "Shadow | None"]
+
+
+class Guard(Memory):
+    """Memory that reports instead of raising.
+
+    Operations that the sanitizer knows ask `lanes` which of their lanes are sound. What reads and writes on its own is
+    checked in `load` and `store`, by the addresses alone, on behalf of the operation `watched`.
+    """
+
+    def __init__(self, places: Places, extents: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.collector = Collector()
+        self.watched: Operation | None = None
+        self._places = places
+        self._extents = extents
+        self._program: Program | None = None
+        self._races = RaceDetector()
+        self._arrays: list[Array] = []
+        self._placed = False
+        self._operations: list[Operation] = []
+        self._numbers: dict[Operation, int] = {}
+        self._starts = self._lengths = self._phases = np.zeros(0, np.int64)
+        self._closed = np.zeros(0, np.bool_)
+
+    # Set-up
+
+    def add(self, array: Array, name: str) -> int:
+        self._arrays.append(array)
+        if self._placed:
+            self._races.place([array], len(self._arrays) - 1)
+        base = super().add(array, name)
+        self._starts = np.array([buffer.base for buffer in self._buffers], np.int64)
+        self._lengths = np.array([len(buffer.raw) for buffer in self._buffers], np.int64)
+        # An array may itself begin at an odd place: its position in a line of memory counts for the alignment.
+        self._phases = np.array([each.__array_interface__["data"][0] & 63 for each in self._arrays], np.int64)
+        self._closed = np.array([not buffer.writeable for buffer in self._buffers], np.bool_)
+        return base
+
+    def enter(self, index: int, program: Program) -> None:
+        """Program number `index` begins."""
+        if not self._placed:
+            self._races.place(self._arrays)
+            self._placed = True
+        self._program = program
+        self._races.enter(index)
+
+    def number(self, op: Operation) -> int:
+        """Stands for the operation in shadows: 1, 2, …"""
+        found = self._numbers.get(op)
+        if found is None:
+            self._operations.append(op)
+            found = self._numbers[op] = len(self._operations)
+        return found
+
+    # Reports
+
+    def report(
+        self, kind: str, op: Operation, count: int, message: str, key: Any = None, lane: tuple[int, ...] = (),
+        address: str = "", origin: int = 0, other: Program | None = None,
+    ) -> None:  # fmt: skip
+        """Add a finding of `op`, or count lanes of an earlier one; `key` tells findings of one kind and operation apart."""
+
+        def make() -> Finding:
+            line = self._places.line(self._operations[origin - 1]) if origin else ""
+            return Finding(
+                kind,
+                message,
+                self._places.text(op),
+                self._places.line(op),
+                self._program,
+                lane,
+                address,
+                line,
+                other,
+            )
+
+        self.collector.add((kind, self.number(op), origin, key), count, make)
+
+    def undefined(self, op: Operation, what: str, shadow: Shadow | None) -> bool:
+        """Report a scalar that decides something; whether it is undefined."""
+        poison = None if shadow is None or shadow.poison is None else np.asarray(shadow.poison)
+        if poison is None or not poison.any():
+            return False
+        first = int(np.flatnonzero(poison)[0])
+        self._undefined(op, what, poison.reshape(-1), np.array([first]), poison.shape, "")
+        return True
+
+    def _undefined(
+        self, op: Operation, what: str, poison: Array, found: Array, shape: tuple[int, ...], address: str
+    ) -> None:
+        lane, origin = int(found[0]), int(poison[found[0]])
+        born = self._operations[origin - 1]
+        message = (
+            f"{what} is undefined: it comes from a lane that {self._places.text(born)!r} at {self._places.line(born)} "
+            f"left undefined"
+        )
+        if address:
+            message += f"; {address}"
+        self.report("uninitialised", op, len(found), message, what, _index(lane, shape), address, origin)
+
+    # Checks
+
+    def lanes(
+        self, op: Operation, pointer: Any, shadow: Shadow | None, mask: Any, mask_shadow: Shadow | None, size: int,
+        access: Access, uses: Sequence[Use] = (),
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """(lanes to carry out, lanes that a defined mask turns off), both of the pointer's shape.
+
+        Args:
+            size: bytes of an element.
+            uses: values that must be defined in active lanes, and what they are called.
+        """
+        addresses = np.asarray(pointer)
+        shape = addresses.shape
+        addresses = addresses.reshape(-1)
+        count = len(addresses)
+        active = np.ones(count, np.bool_) if mask is None else np.broadcast_to(mask, shape).reshape(-1).copy()
+        off = ~active
+        numbers, start, length, phase = self._behind(addresses, shadow)
+        offsets = addresses - start
+        outside = (offsets < 0) | (offsets + size > length)
+
+        def where(lane: int) -> str:
+            return self._address(
+                int(addresses[lane]), int(numbers[lane]) if numbers.ndim else int(numbers), size
+            )
+
+        if mask_shadow is not None and mask_shadow.poison is not None:
+            poison = np.broadcast_to(mask_shadow.poison, shape).reshape(-1)
+            found = np.flatnonzero(poison)
+            if len(found):
+                self._undefined(op, "the mask", poison, found, shape, where(int(found[0])))
+                active &= poison == 0
+                off &= poison == 0
+        active = self._defined(op, "the address", shadow, active, shape, None)
+        sound = active.copy()  # each check looks at all active lanes: one may be wrong in several ways
+        for what, used in uses:
+            sound &= self._defined(op, what, used, active, shape, where)
+        if shadow is not None and shadow.wrap is not None:
+            wrap = np.broadcast_to(shadow.wrap, shape).reshape(-1)
+            found = np.flatnonzero(active & (wrap != 0))
+            if len(found):
+                self._wrapped(op, wrap, found, shape, where(int(found[0])))
+                sound &= wrap == 0
+        if outside.any():
+            self._outside(op, outside, active, off, shape, access, where)
+            sound &= ~outside
+        misfit = ((offsets + phase) | offsets) & (size - 1)
+        if misfit.any() and len(found := np.flatnonzero(active & (misfit != 0))):
+            address = where(int(found[0]))
+            verb = _VERBS[access.reads, access.writes]
+            message = f"{verb} {size} bytes at an address that is no multiple of {size}: {address}"
+            self.report("misaligned", op, len(found), message, None, _index(int(found[0]), shape), address)
+            sound &= misfit == 0
+        if access.writes and sound.any():
+            sound = self._writeable(op, numbers, sound, shape, where)
+        return sound.reshape(shape), off.reshape(shape)
+
+    def _defined(
+        self,
+        op: Operation,
+        what: str,
+        shadow: Shadow | None,
+        active: Array,
+        shape: tuple[int, ...],
+        where: Any,
+    ) -> Array:
+        """The active lanes that are defined; the others are reported."""
+        if shadow is None or shadow.poison is None:
+            return active
+        poison = np.broadcast_to(shadow.poison, shape).reshape(-1)
+        found = np.flatnonzero(active & (poison != 0))
+        if len(found):
+            self._undefined(op, what, poison, found, shape, where(int(found[0])) if where is not None else "")
+        return np.asarray(active & (poison == 0))
+
+    def _behind(self, addresses: Array, shadow: Shadow | None) -> tuple[Array, Any, Any, Any]:
+        """Per lane (or once for all) the array that the pointer was made from: number, start, length, place in memory."""
+        base = None if shadow is None else shadow.base
+        nearest = addresses >> SEGMENT_BITS
+        if base is None:
+            numbers = nearest
+        elif base.ndim == 0:
+            numbers = base.astype(np.int64) - 1
+        else:
+            base = base.reshape(-1).astype(np.int64)
+            numbers = np.where(base != 0, base - 1, nearest)
+        known = (numbers >= 0) & (numbers < len(self._starts))
+        if not len(self._starts):
+            return numbers, np.int64(0), np.int64(0), np.int64(0)
+        safe = np.where(known, numbers, 0)
+        length = np.where(known, self._lengths[safe], 0)
+        return numbers, np.where(known, self._starts[safe], 0), length, self._phases[safe]
+
+    def _address(self, address: int, number: int, size: int) -> str:
+        if not 0 <= number < len(self._buffers):
+            return f"address {address:#x} (in no array)"
+        buffer = self._buffers[number]
+        offset = address - buffer.base
+        if offset % size:
+            return f"%{buffer.name} + {offset} (array of {len(buffer.raw)} bytes)"
+        return f"%{buffer.name} + {size} * {offset // size} (array of {len(buffer.raw) // size} elements)"
+
+    def _outside(
+        self,
+        op: Operation,
+        outside: Array,
+        active: Array,
+        off: Array,
+        shape: tuple[int, ...],
+        access: Access,
+        where: Any,
+    ) -> None:
+        found = np.flatnonzero(outside & active)
+        if len(found):
+            address = where(int(found[0]))
+            message = f"{_VERBS[access.reads, access.writes]} outside the array: {address}"
+            self.report("out-of-bounds", op, len(found), message, None, _index(int(found[0]), shape), address)
+        masked = np.flatnonzero(outside & off)
+        if len(masked):
+            lane = int(masked[0])
+
+            def note() -> Finding:
+                address = where(lane)
+                message = f"only the mask keeps the access inside the array: {address}"
+                return Finding(
+                    "masked-out-of-bounds", message, self._places.text(op), self._places.line(op), self._program,
+                    _index(lane, shape), address,
+                )  # fmt: skip
+
+            self.collector.note(op, len(masked), note)
+
+    def _wrapped(
+        self, op: Operation, wrap: Array, found: Array, shape: tuple[int, ...], address: str
+    ) -> None:
+        lane = int(found[0])
+        origin = int(wrap[lane])
+        guilty = self._operations[origin - 1]
+        message = (
+            f"the offset wrapped around in {self._places.text(guilty)!r} at {self._places.line(guilty)}: {address}; "
+            f"fix: compute it in i64"
+        )
+        self.report("overflow", op, len(found), message, None, _index(lane, shape), address, origin)
+
+    def _writeable(
+        self, op: Operation, numbers: Array, active: Array, shape: tuple[int, ...], where: Any
+    ) -> Array:
+        if not self._closed.any():
+            return active
+        closed = self._closed[np.clip(numbers, 0, len(self._closed) - 1)]
+        found = np.flatnonzero(active & closed)
+        if len(found):
+            address = where(int(found[0]))
+            message = f"writes to a read-only array: {address}"
+            self.report("read-only", op, len(found), message, None, _index(int(found[0]), shape), address)
+        return np.asarray(active & ~closed)
+
+    # Races
+
+    def touch(
+        self,
+        op: Operation,
+        pointer: Any,
+        shadow: Shadow | None,
+        live: Array,
+        size: int,
+        access: Access,
+        value: Any = None,
+    ) -> None:
+        """Tell the race detector about the lanes in `live`; `value` is what a plain store is about to write."""
+        shape = np.shape(pointer)
+        addresses = np.asarray(pointer).reshape(-1)
+        performed = np.flatnonzero(live)
+        if not len(performed):
+            return
+        numbers = np.broadcast_to(self._behind(addresses, shadow)[0], addresses.shape)[performed]
+        addresses = addresses[performed]
+        values = None if value is None else np.broadcast_to(value, shape).reshape(-1)[performed]
+        if values is not None and not access.is_atomic:
+            self._between_lanes(op, addresses, values, performed, numbers, shape, size)
+        first = int(numbers[0])
+        for number in [first] if (numbers == first).all() else np.unique(numbers).tolist():
+            chosen = np.flatnonzero(numbers == number)
+            offsets = addresses[chosen] - self._buffers[number].base
+            for conflict in self._races.access(number, offsets, size, access, self.number(op)):
+                at = chosen[conflict.positions]
+                old = None
+                if values is not None and conflict.earlier.is_write:
+                    old = self._buffers[number].view(values.dtype)[offsets[conflict.positions] // size]
+                same = old is not None and old.tobytes() == values[at].tobytes()  # type: ignore[index]
+                lane = int(performed[at[0]])
+                address = self._address(int(addresses[at[0]]), number, size)
+                self._race(op, conflict, access, same, len(np.unique(at)), _index(lane, shape), address)
+
+    def _race(
+        self,
+        op: Operation,
+        conflict: Conflict,
+        access: Access,
+        same: bool,
+        count: int,
+        lane: tuple[int, ...],
+        address: str,
+    ) -> None:
+        earlier = conflict.earlier
+        other = self._place(earlier.program)
+        kind = f"{'write' if earlier.is_write else 'read'}-{'write' if access.writes else 'read'}"
+        what = "wrote" if earlier.is_write else "read"
+        line = self._places.line(self._operations[earlier.op - 1])
+        message = f"{kind} race on {address}: program {other} {what} it at {line}, and nothing orders the two"
+        if same:
+            message += " (both write the same value)"
+        self.report("race", op, count, message, (kind, same), lane, address, earlier.op, other)
+
+    def _between_lanes(
+        self,
+        op: Operation,
+        addresses: Array,
+        values: Array,
+        performed: Array,
+        numbers: Array,
+        shape: tuple[int, ...],
+        size: int,
+    ) -> None:
+        """Lanes of one store with one address and different values: which one stays is undefined."""
+        if (np.diff(addresses) > 0).all():
+            return
+        order = np.argsort(addresses, kind="stable")
+        again = np.flatnonzero(np.diff(addresses[order]) == 0)
+        if not len(again):
+            return
+        bits = np.ascontiguousarray(values).view(f"u{size}") if values.dtype != np.bool_ else values
+        differs = again[bits[order[again]] != bits[order[again + 1]]]
+        if not len(differs):
+            return
+        one, two = int(order[differs[0]]), int(order[differs[0] + 1])
+        lane, other = _index(int(performed[one]), shape), _index(int(performed[two]), shape)
+        address = self._address(int(addresses[one]), int(numbers[one]), size)
+        message = f"lanes {list(lane)} and {list(other)} write different values to {address}; either may stay"
+        self.report("lane-race", op, len(differs), message, None, lane, address)
+
+    def _place(self, index: int) -> Program:
+        columns, rows, _ = self._extents
+        return index % columns, index // columns % rows, index // (columns * rows)
+
+    # Operations without a rule of their own
+
+    def load(self, addresses: Array, mask: Array | None, dtype: np.dtype[Any], fill: Any) -> Array:
+        if self.watched is None:
+            return super().load(addresses, mask, dtype, fill)
+        access = _ATOMIC.get(self.watched.name, PLAIN_READ)
+        live, _ = self.lanes(self.watched, addresses, None, mask, None, dtype.itemsize, access)
+        self.touch(self.watched, addresses, None, live, dtype.itemsize, access)
+        return super().load(addresses, live, dtype, fill)
+
+    def store(self, addresses: Array, values: Array, mask: Array | None) -> None:
+        if self.watched is None:
+            super().store(addresses, values, mask)
+            return
+        values = np.asarray(values)
+        access = _ATOMIC.get(self.watched.name, PLAIN_WRITE)
+        live, _ = self.lanes(self.watched, addresses, None, mask, None, values.dtype.itemsize, access)
+        self.touch(self.watched, addresses, None, live, values.dtype.itemsize, access, values)
+        super().store(addresses, values, live)
+
+
+_ATOMIC = {
+    "tt.descriptor_reduce": Access(reads=True, writes=True, is_atomic=True),
+    "tt.atomic_poll": Access(reads=True, writes=False, is_atomic=True, acquires=True),
+}
+"""Operations without a rule whose accesses are atomic."""
+
+_VERBS = {(True, False): "reads", (False, True): "writes", (True, True): "updates"}
+
+
+def _index(lane: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(lane, shape)) if shape else ()
+
+
+__all__ = ["Guard"]

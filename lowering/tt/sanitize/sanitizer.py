@@ -1,0 +1,113 @@
+"""Sanitized runs: the interpreter, with a shadow beside every value and a guard before every access.
+
+What is found: accesses outside the array that a pointer was made from, misaligned ones, broken promises of alignment,
+uses of undefined values, offsets that wrapped around, and races between programs. Faulty lanes are reported and left out;
+the run goes on. What is undefined is followed lane by lane (`shadow`), what is ordered by atomics (`races`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation
+
+from ....promotion.errors import UserError
+from ..arguments import grid_extents, parameters_of
+from ..dialect.functions import FuncOp
+from ..interpret.interpreter import Machine, find_function
+from ..interpret.memory import SEGMENT_BITS
+from ..places import Places
+from .findings import Report
+from .guard import Guard
+from .shadow import Shadow
+from .translation import ProgramEnds, SanitizedTranslation
+
+
+class SanitizedMachine(Machine):
+    """`passed` carries the shadows of arguments into a function, and of results out of it."""
+
+    def __init__(self, grid: tuple[int, ...], guard: Guard) -> None:
+        super().__init__(grid, SanitizedTranslation, guard)
+        self.guard = guard
+        self.passed: Sequence[Shadow | None] = ()
+
+
+def sanitize(
+    func: Operation, grid: int | Sequence[int], args: Sequence[Any], name: str | None = None
+) -> Report:
+    """Run every program of the grid with all checks; arrays are written in place as far as the accesses are sound.
+
+    Takes what `interpret.interpret` takes and raises `UserError` for arguments that do not fit, `UnsupportedError` for
+    operations that the interpreter does not know. Mistakes of the programs are in the report.
+    """
+    function = find_function(func, name)
+    extents = grid_extents(grid)
+    root: Operation = function
+    while (parent := root.parent_op()) is not None:
+        root = parent
+    guard = Guard(Places(root), extents)
+    machine = SanitizedMachine(extents, guard)
+    values = machine.bind(function, args)
+    shadows = _promises(function, args, values, guard)
+    with np.errstate(all="ignore"):
+        code = machine.function(function)
+        index = 0
+        for z in range(extents[2]):
+            for y in range(extents[1]):
+                for x in range(extents[0]):
+                    machine.program = (np.int32(x), np.int32(y), np.int32(z))
+                    guard.enter(index, (x, y, z))
+                    machine.passed = shadows
+                    index += 1
+                    try:
+                        code(values)
+                    except ProgramEnds:
+                        pass
+                    except UserError as error:
+                        guard.report("error", function, 1, str(error), str(error))
+    return guard.collector.report()
+
+
+def _promises(
+    function: FuncOp, args: Sequence[Any], values: Sequence[Any], guard: Guard
+) -> list[Shadow | None]:
+    """The shadows of the parameters; attributes that promise what the arguments do not keep are reported."""
+    attributes = function.arg_attrs.data if function.arg_attrs is not None else ()
+    shadows: list[Shadow | None] = []
+    for position, (parameter, arg, value) in enumerate(
+        zip(parameters_of(function), args, values, strict=False)
+    ):
+        is_array = parameter.is_pointer and isinstance(arg, np.ndarray)
+        shadows.append(Shadow(base=np.array((int(value) >> SEGMENT_BITS) + 1, np.int32)) if is_array else None)
+        found = attributes[position].data.get("tt.divisibility") if position < len(attributes) else None
+        promised = found.value.data if isinstance(found, IntegerAttr) else 1
+        if promised <= 1:
+            continue
+        if is_array and arg.size:
+            rest = int(arg.__array_interface__["data"][0]) % promised
+            message = f"%{parameter.name} is promised to be aligned to {promised} bytes; the array lies {rest} bytes behind"
+            message += " such an address"
+            fix = "pass an array that numpy allocated, no view into one"
+        elif isinstance(arg, int | np.integer):
+            rest = int(value) % promised
+            message = f"%{parameter.name} is promised to be a multiple of {promised}, and is {int(value)}"
+            fix = "pass a multiple, or take tt.divisibility out of the text"
+        else:
+            continue
+        if rest:
+            guard.report(
+                "divisibility",
+                function,
+                1,
+                f"{message}; fix: {fix}",
+                parameter.name,
+                (),
+                f"%{parameter.name}",
+            )
+    return [*shadows, *[None] * (len(values) - len(shadows))]
+
+
+__all__ = ["SanitizedMachine", "sanitize"]

@@ -1,0 +1,318 @@
+"""What the sanitizer knows about each lane of a value besides the value: undefined, wrapped, and belonging to which array.
+
+A value without anything to know has no shadow, which is the case for most; a rule per operation makes the shadow of the results
+from those of the operands. Operations without a rule give clean results: what is not known is not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Attribute, Operation
+
+from .. import types as t
+from ..interpret.numerics import unsigned
+
+Array = NDArray[Any]
+Function = Callable[..., Any]
+Rule = Callable[[Sequence[Any], Sequence["Shadow | None"], Any], "Shadow | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """Facts per lane, each None or an array of the value's shape.
+
+    Attributes:
+        poison: 0 for a defined lane, else the number of the operation that left it undefined.
+        wrap: 0, or the number of the integer operation that wrapped around on the way to this lane.
+        exact: where `wrap` is not 0, what the lane would hold if nothing had wrapped (int64, itself modulo 2**64).
+        base: for pointers, 0 or one more than the number of the array they were made from; shape () where all lanes agree.
+    """
+
+    poison: Array | None = None
+    wrap: Array | None = None
+    exact: Array | None = None
+    base: Array | None = None
+
+    def mapped(self, function: Function) -> Shadow:
+        """The shadow of lanes picked and moved by `function`, which works on any array of the value's shape."""
+        poison, wrap, exact = (
+            None if x is None else function(x) for x in (self.poison, self.wrap, self.exact)
+        )
+        base = self.base if self.base is None or np.ndim(self.base) == 0 else function(self.base)
+        return Shadow(poison, wrap, exact, base)
+
+
+def tidy(shadow: Shadow) -> Shadow | None:
+    """None where nothing is left to know."""
+    poison = shadow.poison if shadow.poison is not None and np.any(shadow.poison) else None
+    wrapped = shadow.wrap is not None and bool(np.any(shadow.wrap))
+    if poison is None and not wrapped and shadow.base is None:
+        return None
+    return Shadow(poison, shadow.wrap if wrapped else None, shadow.exact if wrapped else None, shadow.base)
+
+
+def _first(parts: Sequence[Array | None], shape: tuple[int, ...]) -> Array | None:
+    """Lane by lane the first number that is not 0."""
+    found: Array | None = None
+    for part in parts:
+        if part is not None:
+            part = np.broadcast_to(part, shape)
+            found = part if found is None else np.where(found != 0, found, part)
+    return found
+
+
+def restructured(
+    function: Function, values: Sequence[Any], shadows: Sequence[Shadow | None]
+) -> Shadow | None:
+    """The shadow of `function(*values)` for a function that only moves, repeats and chooses lanes."""
+    if not any(shadow is not None for shadow in shadows):
+        return None
+    known = [shadow if shadow is not None else Shadow() for shadow in shadows]
+
+    def of(parts: Sequence[Array | None]) -> Array | None:
+        if all(part is None for part in parts):
+            return None
+        filled = [
+            np.zeros(np.shape(value), np.int32) if part is None else np.broadcast_to(part, np.shape(value))
+            for part, value in zip(parts, values, strict=True)
+        ]
+        return np.asarray(function(*filled))
+
+    wrap = of([shadow.wrap for shadow in known])
+    exact = None
+    if wrap is not None:
+        exact = np.asarray(function(*[_exact(v, s) for v, s in zip(values, known, strict=True)]))
+    bases = [shadow.base for shadow in known]
+    first = bases[0]
+    if (
+        first is not None
+        and first.ndim == 0
+        and all(base is not None and base.ndim == 0 and base == first for base in bases)
+    ):
+        base: Array | None = first
+    else:
+        base = of(bases)
+    return tidy(Shadow(of([shadow.poison for shadow in known]), wrap, exact, base))
+
+
+def _exact(value: Any, shadow: Shadow | None) -> Array:
+    plain = np.asarray(value).astype(np.int64)
+    return plain if shadow is None or shadow.exact is None else shadow.exact
+
+
+# Elementwise operations
+
+
+def _elementwise(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    known = [shadow for shadow in shadows if shadow is not None]
+    if not known:
+        return None
+    poison = _first([shadow.poison for shadow in known], np.shape(result))
+    bases = [shadow.base for shadow in known if shadow.base is not None]
+    base = bases[0] if len(bases) == 1 and bases[0].shape in ((), np.shape(result)) else None
+    return tidy(Shadow(poison, base=base))
+
+
+def _absorbing(element: Callable[[np.dtype[Any]], Any]) -> Rule:
+    """Elementwise, but a defined lane that decides the result alone makes it defined: false & anything is false."""
+
+    def rule(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+        found = _elementwise(values, shadows, result)
+        if found is None or found.poison is None:
+            return found
+        poison = found.poison
+        for value, shadow in zip(values, shadows, strict=True):
+            decides = np.asarray(value) == element(np.asarray(value).dtype)
+            if shadow is not None and shadow.poison is not None:
+                decides = decides & (shadow.poison == 0)
+            poison = np.where(decides, 0, poison)
+        return tidy(replace(found, poison=poison))
+
+    return rule
+
+
+def _all_ones(dtype: np.dtype[Any]) -> Any:
+    return True if dtype == np.bool_ else dtype.type(-1)
+
+
+def _wrapping(function: Function, number: int, narrow: bool, plain: Rule) -> Rule:
+    """Integer arithmetic that is carried out in 64 bits beside, to see whether the result is the mathematical one.
+
+    Following the exact value instead of a mark lets wraps that cancel out, as in (a + b) - b, pass. Arithmetic on 64 bits
+    starts no mark of its own, it hands on those of narrower operands.
+    """
+
+    def rule(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+        found = plain(values, shadows, result)
+        if not narrow and not any(shadow is not None and shadow.wrap is not None for shadow in shadows):
+            return found
+        exact = function(*[_exact(value, shadow) for value, shadow in zip(values, shadows, strict=True)])
+        wrapped = exact != result
+        if not np.any(wrapped):
+            return found
+        earlier = _first([s.wrap for s in shadows if s is not None], np.shape(result))
+        wrap = np.where(
+            wrapped, number if earlier is None else np.where(earlier != 0, earlier, number), 0
+        ).astype(np.int32)
+        return replace(found if found is not None else Shadow(), wrap=wrap, exact=np.asarray(exact, np.int64))
+
+    return rule
+
+
+def _extended_unsigned(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    """A value that only wrapped as a signed number is whole again as an unsigned one."""
+    found = _elementwise(values, shadows, result)
+    shadow = shadows[0]
+    if shadow is None or shadow.wrap is None or shadow.exact is None:
+        return found
+    wrong = (shadow.wrap != 0) & (shadow.exact != unsigned(np.asarray(values[0])).astype(np.int64))
+    if not np.any(wrong):
+        return found
+    return replace(
+        found if found is not None else Shadow(), wrap=np.where(wrong, shadow.wrap, 0), exact=shadow.exact
+    )
+
+
+def _selected(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    condition, yes, no = values
+    found = restructured(lambda x, y: np.where(condition, x, y), [yes, no], shadows[1:])
+    if shadows[0] is None or shadows[0].poison is None:
+        return found
+    found = found if found is not None else Shadow()
+    poison = _first([shadows[0].poison, found.poison], np.shape(result))
+    return tidy(replace(found, poison=poison))
+
+
+def _moved_pointer(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    """tt.addptr: the array is the pointer's, undefined and wrapped lanes come from both."""
+    known = [shadow if shadow is not None else Shadow() for shadow in shadows]
+    shape = np.shape(result)
+    poison = _first([shadow.poison for shadow in known], shape)
+    wrap = _first([shadow.wrap for shadow in known], shape)
+    exact = None if wrap is None else np.zeros(shape, np.int64)  # an address is as wrong as its offset
+    return tidy(Shadow(poison, wrap, exact, known[0].base))
+
+
+def _wider_address(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    return shadows[0]
+
+
+# Operations on whole blocks
+
+
+def _product(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    """tt.dot: an undefined lane spoils its whole row or column of the result."""
+    shape = np.shape(result)
+    a, b, c = (None if shadow is None else shadow.poison for shadow in shadows)
+    rows = None if a is None else np.max(a, axis=-1, keepdims=True)
+    columns = None if b is None else np.max(b, axis=-2, keepdims=True)
+    poison = _first([rows, columns, c], shape)
+    return None if poison is None else tidy(Shadow(poison))
+
+
+def _counted(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    """tt.histogram: an undefined lane that is counted may have gone to any bin."""
+    active = np.ones(np.shape(values[0]), np.bool_) if len(values) < 2 else values[1]
+    parts = [None if shadow is None else shadow.poison for shadow in shadows]
+    guilty = [
+        np.where(active, part, 0) if index == 0 else part
+        for index, part in enumerate(parts)
+        if part is not None
+    ]
+    worst = max((int(np.max(part)) for part in guilty), default=0)
+    return Shadow(np.full(np.shape(result), worst, np.int32)) if worst else None
+
+
+_ABSORBING: dict[str, Rule] = {
+    "arith.andi": _absorbing(lambda dtype: dtype.type(0)),
+    "arith.muli": _absorbing(lambda dtype: dtype.type(0)),
+    "arith.ori": _absorbing(_all_ones),
+}
+
+
+def _shifted(x: Array, y: Array) -> Array:
+    return np.asarray(np.left_shift(x, np.clip(y, 0, 63)))
+
+
+_EXACT: dict[str, Function] = {
+    "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.shli": _shifted,
+    "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.trunci": lambda x: x, "arith.extsi": lambda x: x,
+}  # fmt: skip
+_MOVES = frozenset(
+    {
+        "tt.splat",
+        "tt.broadcast",
+        "tt.unsplat",
+        "tt.expand_dims",
+        "tt.reshape",
+        "tt.trans",
+        "tt.join",
+        "tt.cat",
+    }
+)
+_BLOCKS: dict[str, Rule] = {
+    "arith.select": _selected, "arith.extui": _extended_unsigned, "tt.addptr": _moved_pointer, "tt.dot": _product,
+    "tt.histogram": _counted, "tt.ptr_to_int": _wider_address, "tt.int_to_ptr": _wider_address,
+}  # fmt: skip
+_ELEMENTWISE = frozenset(
+    {
+        "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.mulhiui", "tt.precise_divf", "tt.precise_sqrt", "tt.approx_divf",
+        "tt.extern_elementwise",
+    }
+)  # fmt: skip
+
+
+def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
+    """The rule of an operation with one result; None when results are clean whatever the operands.
+
+    Args:
+        number: stands for the operation in shadows.
+        evaluate: the operation's evaluator.
+    """
+    name = op.name
+    if name in _MOVES:
+        return lambda values, shadows, result: restructured(evaluate, values, shadows)
+    if name == "tt.gather":
+        return _gathered(evaluate)
+    if name in _BLOCKS:
+        return _BLOCKS[name]
+    plain = _ABSORBING.get(name, _elementwise)
+    if name in _EXACT and _is_number(op.results[0].type) and _is_number(op.operands[0].type):
+        return _wrapping(_EXACT[name], number, t.bit_width(op.results[0].type) < 64, plain)
+    if name.startswith(("arith.", "math.")) or name in _ELEMENTWISE:
+        return plain
+    return None
+
+
+def starts_marks(name: str, type_: Attribute) -> bool:
+    """Whether the rule of such an operation has something to find on clean operands."""
+    return (
+        name in _EXACT
+        and name not in ("arith.extsi", "arith.maxsi", "arith.minsi")
+        and t.bit_width(type_) < 64
+    )
+
+
+def _is_number(type_: Attribute) -> bool:
+    return t.is_integer(type_) and t.bit_width(type_) > 1
+
+
+def _gathered(evaluate: Function) -> Rule:
+    def rule(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+        source, indices = shadows
+        found = None if source is None else source.mapped(lambda x: evaluate(x, values[1]))
+        poison = None if indices is None else indices.poison
+        if poison is None:
+            return found if found is None else tidy(found)
+        found = found if found is not None else Shadow()
+        return tidy(replace(found, poison=_first([poison, found.poison], np.shape(result))))
+
+    return rule
+
+
+__all__ = ["Rule", "Shadow", "restructured", "rule_of", "starts_marks", "tidy"]

@@ -1,0 +1,343 @@
+"""Closures that run a block function with a shadow beside every value; `sanitize` sets them going."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.scf import IndexSwitchOp
+from xdsl.ir import Attribute, Block, Operation, Region
+
+from ....promotion.errors import UserError
+from .. import types as t
+from ..interpret.evaluators import EVALUATORS
+from ..interpret.memory import AccessError
+from ..interpret.numerics import numpy_dtype
+from ..interpret.translation import STRUCTURED, Edge, Step, Translation, Value, chooses
+from .guard import Guard
+from .memory import ACCESSES
+from .regions import Carried, Shadowed, combined, reduced, scanned
+from .shadow import Shadow, rule_of, starts_marks
+
+Array = NDArray[Any]
+_ASSERTS = frozenset({"tt.assert", "cf.assert"})
+
+
+class Frame(list[Any]):
+    """The values of one call, and their shadows where they have any, by place."""
+
+    def __init__(self, values: Sequence[Value], shadows: dict[int, Shadow]) -> None:
+        super().__init__(values)
+        self.shadow = shadows
+
+
+class ProgramEnds(Exception):
+    """The program cannot go on; what stopped it has been reported."""
+
+
+class SanitizedTranslation(Translation):
+    """Closures that keep the shadows up to date and ask the guard before they touch memory."""
+
+    machine: Any  # a SanitizedMachine, which stands above this module
+
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
+        self.guard: Guard = machine.guard
+        self._shadows: dict[int, Shadow] = {}  # of constants
+
+    def environment(self) -> Frame:
+        return Frame(self.template, self._shadows.copy())
+
+    # Single operations
+
+    def operation(self, op: Operation) -> Step | None:
+        if op.name in ACCESSES and _is_address(op.operands[0].type):
+            return ACCESSES[op.name](self, op)
+        step = super().operation(op)
+        if step is None:
+            if op.name == "ub.poison":
+                shape = t.shape_of(op.results[0].type)
+                poison = np.full(shape, self.guard.number(op), np.int32)
+                self._shadows[self.slot(op.results[0])] = Shadow(poison)
+            return None
+        if op.name in STRUCTURED:
+            return step
+        if op.name == "tt.split":
+            return self._split(op, step)
+        if op.name == "tt.gather":
+            step = self._gather(op)
+        number = self.guard.number(op)
+        maker = EVALUATORS.get(op.name)
+        if len(op.results) == 1 and maker is not None:
+            rule = rule_of(op, number, maker(op, self.machine.memory))
+            if rule is not None:
+                always = starts_marks(op.name, op.results[0].type) and t.is_integer(op.operands[0].type)
+                return self._ruled(op, step, rule, always)
+        return self._unknown(op, step)
+
+    def _ruled(self, op: Operation, step: Step, rule: Any, always: bool) -> Step:
+        places = [self.slot(value) for value in op.operands]
+        result = self.slot(op.results[0])
+
+        def run(env: Any) -> None:
+            step(env)
+            table = env.shadow
+            shadows = [table.get(place) for place in places]
+            if not always and not any(shadow is not None for shadow in shadows):
+                table.pop(result, None)
+                return
+            _put(table, result, rule([env[place] for place in places], shadows, env[result]))
+
+        return run
+
+    def _unknown(self, op: Operation, step: Step) -> Step:
+        """An operation without a rule: its results count as defined, its accesses are checked by their addresses."""
+        results = [self.slot(value) for value in op.results]
+        guard = self.guard
+        condition = self.slot(op.operands[0]) if op.name in _ASSERTS else None
+
+        def run(env: Any) -> None:
+            for place in results:
+                env.shadow.pop(place, None)
+            if condition is not None and guard.undefined(
+                op, "the condition of the assertion", env.shadow.get(condition)
+            ):
+                return
+            guard.watched = None if op.regions else op  # operations inside regions speak for themselves
+            try:
+                step(env)
+            except AccessError as error:
+                guard.report("out-of-bounds", op, 1, str(error))
+                raise ProgramEnds from None
+            finally:
+                guard.watched = None
+
+        return run
+
+    def _split(self, op: Operation, step: Step) -> Step:
+        source, (first, second) = self.slot(op.operands[0]), [self.slot(value) for value in op.results]
+
+        def run(env: Any) -> None:
+            step(env)
+            shadow = env.shadow.get(source)
+            _put(env.shadow, first, None if shadow is None else shadow.mapped(lambda x: x[..., 0]))
+            _put(env.shadow, second, None if shadow is None else shadow.mapped(lambda x: x[..., 1]))
+
+        return run
+
+    def _gather(self, op: Operation) -> Step:
+        """Reports indices outside the axis, and goes on with the nearest ones."""
+        guard, evaluate = self.guard, EVALUATORS["tt.gather"](op, self.machine.memory)
+        source, place = [self.slot(value) for value in op.operands]
+        result = self.slot(op.results[0])
+        axis = op.properties["axis"].value.data  # type: ignore[attr-defined]
+
+        def run(env: Any) -> None:
+            indices = np.asarray(env[place])
+            extent = env[source].shape[axis]
+            outside = np.argwhere((indices < 0) | (indices >= extent))
+            if len(outside):
+                lane = tuple(int(i) for i in outside[0])
+                message = f"index {int(indices[lane])} lies outside axis {axis}, which has {extent} elements"
+                guard.report("out-of-bounds", op, len(outside), message, None, lane)
+                indices = np.clip(indices, 0, extent - 1)
+            env[result] = evaluate(env[source], indices)
+
+        return run
+
+    # Regions: their values travel with their shadows
+
+    def region(self, region: Region) -> Callable[[Any, Sequence[Value]], list[Value]]:
+        run = self.carried(region)
+        return lambda env, args: run(env, args, [None] * len(args))[0]
+
+    def carried(self, region: Region) -> Carried:
+        """A region of one block: values and shadows of its arguments -> those of its terminator's operands."""
+        block = region.block
+        arguments = [self.slot(argument) for argument in block.args]
+        steps = self.block(block)
+        assert block.last_op is not None
+        results = [self.slot(value) for value in block.last_op.operands]
+
+        def run(env: Any, args: Sequence[Value], shadows: Sequence[Shadow | None]) -> Shadowed:
+            _put_all(env, arguments, args, shadows)
+            for step in steps:
+                step(env)
+            return [env[place] for place in results], [env.shadow.get(place) for place in results]
+
+        return run
+
+    def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
+        run, machine = self.carried_flow(region), self.machine
+
+        def call(args: Sequence[Value]) -> list[Value]:
+            values, machine.passed = run(self.environment(), args, machine.passed)
+            return values
+
+        return call
+
+    def carried_flow(self, region: Region) -> Carried:
+        """A region whose blocks may branch."""
+        blocks = {block: self.block(block) for block in region.blocks}
+        ends = {block: self.end(block) for block in region.blocks}
+        arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
+        entry = region.blocks[0]
+
+        def run(env: Any, args: Sequence[Value], known: Sequence[Shadow | None]) -> Shadowed:
+            block: Block | None = entry
+            values, shadows = list(args), list(known)
+            while block is not None:
+                _put_all(env, arguments[block], values, shadows)
+                for step in blocks[block]:
+                    step(env)
+                block, places = ends[block](env)
+                values, shadows = [env[place] for place in places], [env.shadow.get(place) for place in places]
+            return values, shadows
+
+        return run
+
+    def end(self, block: Block) -> Callable[[Any], Edge]:
+        way, last = super().end(block), block.last_op
+        assert last is not None
+        if last.name not in ("cf.cond_br", "cf.switch"):
+            return way
+        condition, guard = self.slot(last.operands[0]), self.guard
+
+        def branch(env: Any) -> Edge:
+            if guard.undefined(last, "the branch condition", env.shadow.get(condition)):
+                raise ProgramEnds  # the branch may lead back for ever
+            return way(env)
+
+        return branch
+
+    def _tt_call(self, op: Operation) -> Step:
+        step, machine = super()._tt_call(op), self.machine
+        places, results = (
+            [self.slot(value) for value in op.operands],
+            [self.slot(value) for value in op.results],
+        )
+
+        def run(env: Any) -> None:
+            machine.passed = [env.shadow.get(place) for place in places]
+            step(env)
+            for place, shadow in zip(results, machine.passed, strict=True):
+                _put(env.shadow, place, shadow)
+
+        return run
+
+    def _scf_for(self, op: Operation) -> Step:
+        bounds = [self.slot(value) for value in op.operands[:3]]
+        inits, results = (
+            [self.slot(value) for value in op.operands[3:]],
+            [self.slot(value) for value in op.results],
+        )
+        guard, body = self.guard, self.carried(op.regions[0])
+        number = numpy_dtype(op.operands[0].type).type
+
+        def step(env: Any) -> None:
+            table = env.shadow
+            values, shadows = [env[place] for place in inits], [table.get(place) for place in inits]
+            low, high, stride = (env[place] for place in bounds)
+            if any([guard.undefined(op, "a bound of the loop", table.get(place)) for place in bounds]):
+                low = high  # an undefined number of turns: none
+            elif stride <= 0:
+                raise UserError(f"scf.for with step {stride}; steps are positive")
+            for index in range(int(low), int(high), max(int(stride), 1)):
+                values, shadows = body(env, [number(index), *values], [None, *shadows])
+            _put_all(env, results, values, shadows)
+
+        return step
+
+    def _scf_if(self, op: Operation) -> Step:
+        condition, results = self.slot(op.operands[0]), [self.slot(value) for value in op.results]
+        branches = [self.carried(region) if region.blocks else None for region in op.regions]
+        guard = self.guard
+
+        def step(env: Any) -> None:
+            guard.undefined(op, "the branch condition", env.shadow.get(condition))
+            branch = branches[0] if env[condition] else branches[1]
+            if branch is not None:
+                _put_all(env, results, *branch(env, (), ()))
+
+        return step
+
+    def _scf_execute_region(self, op: Operation) -> Step:
+        results, run = [self.slot(value) for value in op.results], self.carried_flow(op.regions[0])
+        return lambda env: _put_all(env, results, *run(env, (), ()))
+
+    def _scf_index_switch(self, op: Operation) -> Step:
+        assert isinstance(op, IndexSwitchOp)
+        number, results = self.slot(op.operands[0]), [self.slot(value) for value in op.results]
+        numbers = [int(case) for case in op.cases.iter_values()]
+        cases = dict(zip(numbers, map(self.carried, op.case_regions), strict=True))
+        default, guard = self.carried(op.default_region), self.guard
+
+        def step(env: Any) -> None:
+            guard.undefined(op, "the number of the case", env.shadow.get(number))
+            _put_all(env, results, *cases.get(int(env[number]), default)(env, (), ()))
+
+        return step
+
+    def _scf_while(self, op: Operation) -> Step:
+        inits, results = (
+            [self.slot(value) for value in op.operands],
+            [self.slot(value) for value in op.results],
+        )
+        before, after = (self.carried(region) for region in op.regions)
+        guard = self.guard
+
+        def step(env: Any) -> None:
+            values, shadows = [env[place] for place in inits], [env.shadow.get(place) for place in inits]
+            while True:
+                (going_on, *values), (known, *shadows) = before(env, values, shadows)
+                if guard.undefined(op, "the condition of the loop", known) or not going_on:
+                    break
+                values, shadows = after(env, values, shadows)
+            _put_all(env, results, values, shadows)
+
+        return step
+
+    def _tt_reduce(self, op: Operation) -> Step:
+        return self._along_axis(op, reduced)
+
+    def _tt_scan(self, op: Operation) -> Step:
+        return self._along_axis(op, scanned)
+
+    def _along_axis(self, op: Operation, run: Any) -> Step:
+        places, results = (
+            [self.slot(value) for value in op.operands],
+            [self.slot(value) for value in op.results],
+        )
+        combine = combined(self.carried(op.regions[0]), chooses(op.regions[0]))
+
+        def step(env: Any) -> None:
+            values, shadows = [env[place] for place in places], [env.shadow.get(place) for place in places]
+            _put_all(env, results, *run(op, env, combine, values, shadows))
+
+        return step
+
+
+def _is_address(type_: Attribute) -> bool:
+    """Whether the value is a pointer, or a block of them, to single elements: no pointer to a block, no descriptor."""
+    element = t.elem(type_)
+    return isinstance(element, t.PointerType) and not t.is_tensor(element.pointee)
+
+
+def _put(table: dict[int, Shadow], place: int, shadow: Shadow | None) -> None:
+    if shadow is None:
+        table.pop(place, None)
+    else:
+        table[place] = shadow
+
+
+def _put_all(
+    env: Any, places: Sequence[int], values: Sequence[Value], shadows: Sequence[Shadow | None]
+) -> None:
+    for place, value, shadow in zip(places, values, shadows, strict=True):
+        env[place] = value
+        _put(env.shadow, place, shadow)
+
+
+__all__ = ["ProgramEnds", "SanitizedTranslation"]

@@ -1,0 +1,324 @@
+"""Cheap cleanups of block functions: constant folding, common subexpressions, dead code.
+
+`simplify` is one walk down (folding and reuse) and one walk up (removal), about 10 us per operation; `canonicalize`,
+`reuse_common` and `remove_dead` are its parts. Blocks filled with one value fold as that value does. Of float arithmetic only
+what leaves every bit of the result is folded (`float_folding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.traits import NoMemoryEffect
+
+from ...integers import DIVISIONS, INTEGERS, SHIFTS
+from .. import types as t
+from ..constants import constant_attr, splat_value
+from ..dialect.arith import INTEGER_PREDICATES
+from ..dialect.attributes import property_number
+from ..dialect.memory import LoadOp
+from ..dialect.shapes import BroadcastOp, SplatOp
+from .float_folding import FLOAT_FOLDERS
+
+_OWN_REGION = frozenset({"tt.reduce", "tt.scan"})  # their regions use nothing from outside
+_STRUCTURED = frozenset({"scf.for", "scf.if", "tt.reduce", "tt.scan"})
+
+
+_PURE: dict[type[Operation], bool] = {}
+
+
+def is_pure(kind: type[Operation]) -> bool:
+    """Whether operations of this class only compute their results (and have no region)."""
+    found = _PURE.get(kind)
+    if found is None:
+        # xDSL forgot the trait on arith.remui; everything in arith and math is pure by definition.
+        arithmetic = kind.name.startswith(("arith.", "math."))
+        found = (arithmetic or kind.has_trait(NoMemoryEffect)) and kind.name not in _STRUCTURED
+        _PURE[kind] = found
+    return found
+
+
+def simplify(func: Operation) -> None:
+    """Fold integer constants, reuse equal pure operations and remove what nobody uses; `func` is changed in
+    place."""
+    for region in func.regions:
+        # A value of one block serves another only where it dominates it; between branching blocks that is not
+        # tracked.
+        for block in region.blocks:
+            _reuse(block, [{}], _Keys())
+    remove_dead(func)
+
+
+def canonicalize(func: Operation) -> None:
+    """Fold constants and operations with a neutral operand; `func` is changed in place."""
+    for region in func.regions:
+        for block in region.blocks:
+            op = block.first_op
+            while op is not None:
+                following = op.next_op
+                if op.regions:
+                    canonicalize(op)
+                elif op.results and is_pure(type(op)) and (folded := _fold(op)) is not None:
+                    _replace(block, op, folded)
+                op = following
+
+
+def reuse_common(func: Operation) -> None:
+    """Compute equal values once; `func` is changed in place."""
+    for region in func.regions:
+        for block in region.blocks:
+            _reuse(block, [{}], _Keys(), fold=False)
+
+
+def remove_dead(func: Operation) -> None:
+    """Remove operations whose results have no use and that do nothing else."""
+    for region in func.regions:
+        for block in region.blocks:
+            _remove_dead_in(block)
+
+
+def _remove_dead_in(block: Block) -> None:
+    op = block.last_op
+    while op is not None:
+        before = op.prev_op
+        for region in op.regions:
+            for inner in region.blocks:
+                _remove_dead_in(inner)
+        if _is_dead(op):
+            block.erase_op(op)
+        op = before
+
+
+def _is_dead(op: Operation) -> bool:
+    if any(result.first_use is not None for result in op.results):
+        return False
+    if isinstance(op, LoadOp):
+        return not op.isVolatile.value.data
+    if op.name in _STRUCTURED:
+        return _does_nothing(op)
+    return bool(op.results) and is_pure(type(op))  # terminators are pure and have no results
+
+
+def _does_nothing(op: Operation) -> bool:
+    """Whether running the regions has no effect besides the results."""
+    return all(
+        is_pure(type(inner))
+        or (isinstance(inner, LoadOp) and not inner.isVolatile.value.data)
+        or (inner.name in _STRUCTURED and _does_nothing(inner))
+        for region in op.regions
+        for block in region.blocks
+        for inner in block.ops
+    )
+
+
+def _reuse(block: Block, scopes: list[dict[Any, Operation]], keys: _Keys, fold: bool = True) -> None:
+    table = scopes[-1]
+    op = block.first_op
+    while op is not None:
+        following = op.next_op
+        if op.regions:
+            outer = [] if op.name in _OWN_REGION else scopes
+            for region in op.regions:
+                for inner in region.blocks:
+                    _reuse(inner, [*outer, {}], keys, fold)
+        elif op.results and is_pure(type(op)):
+            folded = _fold(op) if fold else None
+            if folded is not None:
+                _replace(block, op, folded)
+            else:
+                key = keys.of(op)
+                found = next((earlier for scope in scopes if (earlier := scope.get(key)) is not None), None)
+                if found is None:
+                    table[key] = op
+                else:
+                    for result, other in zip(op.results, found.results, strict=True):
+                        result.replace_all_uses_with(other)
+                    block.erase_op(op)
+        op = following
+
+
+class _Keys:
+    """Keys of operations. Attributes and types are compared once per object: to hash one is to hash all that it is made of."""
+
+    def __init__(self) -> None:
+        self._of_object: dict[int, tuple[int, Attribute]] = {}  # the object itself, so that its id stays its own
+        self._of_value: dict[Attribute, int] = {}
+
+    def _number(self, attribute: Attribute) -> int:
+        found = self._of_object.get(id(attribute))
+        if found is None:
+            number = self._of_value.setdefault(attribute, len(self._of_value))
+            found = self._of_object[id(attribute)] = (number, attribute)
+        return found[0]
+
+    def of(self, op: Operation) -> Any:
+        """Equal for operations that compute the same values."""
+        number = self._number
+        return (
+            op.name,
+            tuple([id(value) for value in op.operands]),
+            tuple([(name, number(value)) for name, value in op.properties.items()]),
+            tuple([(name, number(value)) for name, value in op.attributes.items()]),
+            tuple([number(result.type) for result in op.results]),
+        )
+
+
+def _replace(block: Block, op: Operation, value: SSAValue | Attribute) -> None:
+    if isinstance(value, Attribute):
+        made = arith.ConstantOp.create(result_types=(op.results[0].type,), properties={"value": value})
+        block.insert_op_before(made, op)
+        value = made.results[0]
+    op.results[0].replace_all_uses_with(value)
+    block.erase_op(op)
+
+
+# Folding
+
+
+def constant_of(value: SSAValue) -> int | None:
+    """The integer that a scalar or every element of a block is known to have (0 or 1 for i1)."""
+    if not isinstance(value, OpResult) or value.op.name != "arith.constant" or not t.is_integer(value.type):
+        return None
+    found = splat_value(value.op.properties["value"])
+    return found if isinstance(found, int) else None
+
+
+def _fold(op: Operation) -> SSAValue | Attribute | None:
+    """What `op` always gives: another value, or a constant."""
+    folder = _FOLDERS.get(op.name)
+    return folder(op) if folder is not None else None
+
+
+def _constant(op: Operation, value: int) -> Attribute:
+    type_ = op.results[0].type
+    return constant_attr(value, t.elem(type_), t.shape_of(type_))
+
+
+def _fold_binary(op: Operation) -> SSAValue | Attribute | None:
+    left, right = op.operands
+    x, y = constant_of(left), constant_of(right)
+    width = t.bit_width(left.type)
+    if x is not None and y is not None:
+        undefined = (op.name in _DIVISIONS and y == 0) or (op.name in _SHIFTS and not 0 <= y < width)
+        if undefined or (width == 1 and op.name not in _BITWISE):
+            return None
+        return _constant(op, _INTEGERS[op.name](x, y, (1 << width) - 1))
+    if y == 0 and op.name in _RIGHT_NEUTRAL_ZERO:
+        return left
+    if x == 0 and op.name in _COMMUTATIVE_NEUTRAL_ZERO:
+        return right
+    if op.name == "arith.ori" and (1 if width == 1 else -1) in (x, y):
+        return _constant(op, 1 if width == 1 else -1)
+    if left is right and op.name in ("arith.subi", "arith.xori"):
+        return _constant(op, 0)
+    if left is right and op.name in ("arith.andi", "arith.ori"):
+        return left
+    if op.name in ("arith.muli", "arith.andi"):
+        if 0 in (x, y):
+            return _constant(op, 0)
+        neutral = -1 if op.name == "arith.andi" and width > 1 else 1
+        return left if y == neutral else right if x == neutral else None
+    if op.name in ("arith.divsi", "arith.divui") and y == 1:
+        return left
+    return None
+
+
+def _fold_compare(op: Operation) -> Attribute | None:
+    predicate = INTEGER_PREDICATES[property_number(op, "predicate")]
+    if op.operands[0] is op.operands[1]:
+        return _constant(op, int(predicate in ("eq", "sle", "sge", "ule", "uge")))
+    x, y = constant_of(op.operands[0]), constant_of(op.operands[1])
+    if x is None or y is None:
+        return None
+    width = t.bit_width(op.operands[0].type)
+    if width == 1:
+        return None
+    if predicate[0] == "u":
+        mask = (1 << width) - 1
+        x, y = x & mask, y & mask
+    return _constant(op, int(_RELATIONS[predicate if predicate in ("eq", "ne") else predicate[1:]](x, y)))
+
+
+def _fold_cast(op: Operation) -> Attribute | None:
+    x = constant_of(op.operands[0])
+    if x is None:
+        return None
+    width = t.bit_width(op.operands[0].type)
+    if op.name == "arith.extui":
+        x &= (1 << width) - 1
+    elif op.name == "arith.extsi" and width == 1:
+        x = -x
+    elif op.name == "arith.trunci" and t.bit_width(op.results[0].type) == 1:
+        x &= 1
+    return _constant(op, x)
+
+
+def _fold_select(op: Operation) -> SSAValue | None:
+    condition, yes, no = op.operands
+    known = constant_of(condition)
+    if yes is no:
+        return yes
+    if yes.type == condition.type and t.elem(yes.type) == t.I1 and (constant_of(yes), constant_of(no)) == (1, 0):
+        return condition
+    return None if known is None else yes if known else no
+
+
+def _fold_spread(op: Operation) -> SSAValue | Attribute | None:
+    """tt.splat, tt.broadcast, tt.expand_dims and tt.reshape of one value stay one value."""
+    source = op.operands[0]
+    if source.type == op.results[0].type:
+        return source
+    owner = source.owner
+    if not isinstance(owner, Operation):
+        return None
+    if owner.name == "arith.constant":
+        value = splat_value(owner.properties["value"])
+        type_ = op.results[0].type
+        return None if value is None else constant_attr(value, t.elem(type_), t.shape_of(type_))
+    if op.name != "tt.splat" and isinstance(owner, SplatOp):
+        return _respread(SplatOp, op, owner)
+    if op.name == "tt.broadcast" and isinstance(owner, BroadcastOp):
+        return _respread(BroadcastOp, op, owner)
+    return None
+
+
+def _respread(kind: type[Operation], op: Operation, owner: Operation) -> SSAValue:
+    made = kind.create(operands=owner.operands, result_types=(op.results[0].type,))
+    block = op.parent
+    assert block is not None
+    block.insert_op_before(made, op)
+    return made.results[0]
+
+
+_DIVISIONS = frozenset(f"arith.{name}" for name in DIVISIONS)
+_BITWISE = frozenset({"arith.andi", "arith.ori", "arith.xori"})
+_SHIFTS = frozenset(f"arith.{name}" for name in SHIFTS)
+_COMMUTATIVE_NEUTRAL_ZERO = frozenset({"arith.addi", "arith.ori", "arith.xori"})
+_RIGHT_NEUTRAL_ZERO = _COMMUTATIVE_NEUTRAL_ZERO | _SHIFTS | {"arith.subi"}
+_RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+}
+
+
+_INTEGERS = {f"arith.{name}": meaning for name, meaning in INTEGERS.items()}
+_FOLDERS: dict[str, Callable[[Operation], SSAValue | Attribute | None]] = {
+    **FLOAT_FOLDERS,
+    **dict.fromkeys(_INTEGERS, _fold_binary),
+    "arith.cmpi": _fold_compare,
+    "arith.extsi": _fold_cast,
+    "arith.extui": _fold_cast,
+    "arith.trunci": _fold_cast,
+    "arith.select": _fold_select,
+    "tt.splat": _fold_spread,
+    "tt.broadcast": _fold_spread,
+    "tt.expand_dims": _fold_spread,
+    "tt.reshape": _fold_spread,
+}

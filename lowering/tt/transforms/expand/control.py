@@ -1,0 +1,111 @@
+"""Choices among many ways, and numbers of type `index`, in terms of what back ends know.
+
+`scf.index_switch` becomes nested `scf.if`, `cf.switch` a chain of `cf.cond_br`, and an `index` is an i64.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects import cf, scf
+from xdsl.dialects.builtin import IndexType, IntegerAttr, LocationAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter as Replacements
+
+from .....promotion.errors import InternalError
+from ... import types as t
+from ...analysis.control_flow import switch_edges
+from ..rewriting import Rewriter
+
+
+def expand_control(func: Operation) -> None:
+    """Rewrites a function in place."""
+    operations = list(func.walk())
+    for op in operations[1:]:  # the first is the function, whose arguments keep their types
+        _without_index(op)
+    for op in operations:
+        if op.name == "arith.index_cast":
+            _cast(op)
+        elif isinstance(op, cf.SwitchOp):
+            _chain(op)
+        elif isinstance(op, scf.IndexSwitchOp):
+            _nest(op)
+
+
+def _without_index(op: Operation) -> None:
+    """`index` becomes i64 in the results, block arguments and constants of an operation."""
+    arguments = [argument for region in op.regions for block in region.blocks for argument in block.args]
+    for value in (*op.results, *arguments):
+        if isinstance(t.elem(value.type), IndexType):
+            Replacements.replace_value_with_new_type(value, t.with_elem(value.type, t.I64))
+    if op.name == "arith.constant":
+        number = op.properties["value"]
+        if isinstance(number, IntegerAttr) and isinstance(number.type, IndexType):
+            op.properties["value"] = IntegerAttr(number.value.data, t.I64)
+
+
+def _cast(op: Operation) -> None:
+    """Signed: narrow numbers are extended, wide ones cut off."""
+    w = Rewriter(op)
+    (x,), type_ = op.operands, op.results[0].type
+    name = "arith.extsi" if t.bit_width(x.type) < t.bit_width(type_) else "arith.trunci"
+    w.replace([w.cast(name, x, t.elem(type_))])
+
+
+def _chain(op: cf.SwitchOp) -> None:
+    """One block per case branches to where the case leads, or on to the next."""
+    numbers, edges = switch_edges(op)
+    w = Rewriter(op)
+    holds = [w.cmpi("eq", op.flag, w.const(number, op.flag.type)) for number in numbers]
+    block = op.parent
+    if block is None:
+        raise InternalError("cf.switch stands in no block")
+    default, values = edges.pop()
+    location = op.location
+    block.erase_op(op)
+    for condition, edge in zip(holds[:-1], edges[:-1], strict=True):
+        following = Block()
+        _end(block, cf.ConditionalBranchOp(condition, *edge, following, []), location)
+        region = block.parent
+        assert region is not None
+        region.insert_block_after(following, block)
+        block = following
+    last = cf.ConditionalBranchOp(holds[-1], *edges[-1], default, values) if holds else cf.BranchOp(default, *values)
+    _end(block, last, location)
+
+
+def _end(block: Block, branch: Operation, location: LocationAttr) -> None:
+    branch.location = location
+    block.add_op(branch)
+
+
+def _nest(op: scf.IndexSwitchOp) -> None:
+    """The last case and the default are the two sides of the innermost `scf.if`."""
+    w = Rewriter(op)
+    holds = [w.cmpi("eq", op.arg, w.const(int(number), t.I64)) for number in op.cases.iter_values()]
+    otherwise, *regions = [op.detach_region(region) for region in (op.default_region, *list(op.case_regions))]
+    types = list(op.result_types)
+    block = op.parent
+    assert block is not None
+    if not holds:
+        w.replace(_inline(otherwise, block, op))
+        return
+    while True:
+        made = scf.IfOp.create(operands=[holds.pop()], result_types=types, regions=[regions.pop(), otherwise])
+        made.location = op.location
+        if not holds:
+            break
+        otherwise = Region(Block([made, scf.YieldOp(*made.results)]))
+    block.insert_op_before(made, op)
+    w.replace(made.results)
+
+
+def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
+    """Move what a region of one block holds in front of an operation. Returns what it yields."""
+    body = region.block
+    last = body.last_op
+    assert last is not None
+    results = list(last.operands)
+    body.erase_op(last)
+    for op in list(body.ops):
+        op.detach()  # type: ignore[no-untyped-call]
+        block.insert_op_before(op, before)
+    return results

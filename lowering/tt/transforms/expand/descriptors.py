@@ -1,0 +1,425 @@
+"""Descriptors and block pointers, rewritten into scalars and plain pointers.
+
+A descriptor becomes (base, an i64 extent per axis, an i64 stride per axis, i1: pads with NaN), a block pointer (base, extents,
+strides, i64 offsets). Loops, branches and the function's parameters carry the parts in their place; what a loop does not change
+is not carried. Accesses become masked `tt.load`, `tt.store` and `tt.atomic_rmw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from xdsl.dialects import arith, cf, scf
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FunctionType, i32
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+
+from .....promotion.errors import UnsupportedError
+from ....artifact import TensorSource
+from ... import types as t
+from ...analysis.dominance import postorder
+from ...analysis.integer_facts import MANY, carried, chosen, trailing_zeros
+from ...builder import BlockBuilder
+from ...dialect.block_pointers import MakeTensorPtrOp
+from ...dialect.descriptor_types import block_of, is_composite, part_types
+from ...dialect.descriptors import MakeTensorDescriptorOp
+from ...dialect.functions import FuncOp
+from ..hoistable_descriptors import SOURCE, first_words, made_descriptors, source_attribute
+from .descriptor_accesses import ACCESSES, Parts, build_before
+
+_LONGEST_CHAIN = 64
+
+
+def expand_descriptors(function: FuncOp, keep: Collection[int] = (), along: Collection[int] = ()) -> None:
+    """Rewrites a function without calls in place; nothing happens where there are no descriptors and no block pointers.
+
+    keep: numbers of descriptors whose loads, or stores, stay as they are: of parameters, if nothing else is done with them;
+    behind these numbers come those of `made_descriptors`, in order. For each there is a parameter of the descriptor's type
+    behind the others then; its attribute SOURCE says what it describes.
+    along: numbers of parameters whose tensor has stride 1 along its last axis, and is padded with zeros.
+
+    Raises `UnsupportedError` for descriptors that go to operations other than accesses, selects and structured control flow.
+    """
+    arguments = function.body.blocks[0].args
+    kept = [each for number, each in enumerate(arguments) if number in keep and _is_plain(each)]
+    if not any(is_composite(each.type) for each in arguments) and not any(map(_is_concerned, function.walk())):
+        return
+    made: list[tuple[TensorSource, list[MakeTensorDescriptorOp]]] = []
+    if any(number >= len(arguments) for number in keep):
+        found = enumerate(made_descriptors(function).items(), len(arguments))
+        made = [(each.source, makers) for number, (each, makers) in found if number in keep]
+    _Expansion(function, kept, made, along).run()
+
+
+def _is_concerned(op: Operation) -> bool:
+    return op.name.startswith("ttng.") or any(is_composite(result.type) for result in op.results)
+
+
+def _is_plain(argument: BlockArgument) -> bool:
+    """Whether all that is done with a descriptor is loads, or stores."""
+    names = {use.operation.name for use in argument.uses}
+    return len(names) == 1 and names <= {"tt.descriptor_load", "tt.descriptor_store"}
+
+
+class _Expansion:
+    def __init__(
+        self,
+        function: FuncOp,
+        kept: Sequence[BlockArgument],
+        made: Sequence[tuple[TensorSource, Sequence[MakeTensorDescriptorOp]]],
+        along: Collection[int],
+    ) -> None:
+        self.function = function
+        self._kept: set[SSAValue] = set(kept)
+        self._made = made
+        self._along = along
+        self.parts: dict[SSAValue, Parts] = {}
+        self._zeros: dict[tuple[SSAValue, int], int] = {}
+        self._replaced: dict[SSAValue, SSAValue] = {}
+        self._builder = BlockBuilder.function("expansion", [])
+
+    def run(self) -> None:
+        entry = self.function.body.blocks[0]
+        replaced = self._parameters(entry)
+        self._blocks(self.function.body)
+        for argument in replaced:
+            entry.erase_arg(argument)
+
+    def _parameters(self, entry: Block) -> list[BlockArgument]:
+        arguments = list(entry.args)
+        composite = [argument for argument in arguments if is_composite(argument.type)]
+        if not composite and not self._made:
+            return []
+        words = first_words([argument.type for argument in arguments])
+        types, attrs = [], []
+        given = self.function.arg_attrs.data if self.function.arg_attrs is not None else ()
+        for index, argument in enumerate(arguments):
+            own = part_types(argument.type) if argument in composite else [argument.type]
+            types += own
+            attrs += [DictionaryAttr({}) if argument in composite or not given else given[index]] * len(own)
+            if argument in composite:
+                parts: list[SSAValue] = [entry.insert_arg(type_, argument.index) for type_ in own]
+                if index in self._along:
+                    parts[-2:] = [self._constant(entry, 1, 64), self._constant(entry, 0, 1)]
+                self.parts[argument] = tuple(parts)
+        maps: list[tuple[TensorSource, Sequence[SSAValue]]] = []
+        for number, argument in enumerate(arguments):
+            if argument in self._kept:
+                rank = len(block_of(argument.type)[0])
+                maps.append((TensorSource.of_parts(words[number], rank), [argument]))
+        maps += [(source, [maker.result for maker in makers]) for source, makers in self._made]
+        for source, described in maps:
+            last = entry.insert_arg(described[0].type, len(entry.args))
+            for each in described:
+                each.replace_all_uses_with(last)
+            self._kept.add(last)
+            types.append(last.type)
+            attrs.append(DictionaryAttr({SOURCE: source_attribute(source)}))
+        for maker in [maker for _, makers in self._made for maker in makers]:
+            block = maker.parent
+            assert block is not None
+            block.erase_op(maker)
+        self.function.properties["function_type"] = FunctionType.from_lists(
+            types, self.function.function_type.outputs.data
+        )
+        if given or self._kept:
+            self.function.properties["arg_attrs"] = ArrayAttr(attrs)
+        return composite
+
+    @staticmethod
+    def _constant(entry: Block, value: int, width: int) -> SSAValue:
+        op = arith.ConstantOp.from_int_and_width(value, width)
+        first = entry.first_op
+        assert first is not None  # a terminator at least
+        entry.insert_op_before(op, first)
+        return op.result
+
+    # Blocks of operations
+
+    def _blocks(self, region: Region) -> None:
+        """Blocks that branches lead to take the parts; every block comes after those that it is reached through."""
+        first, *others = region.blocks
+        taken = {block: [argument for argument in block.args if is_composite(argument.type)] for block in others}
+        for block, arguments in taken.items():
+            self._carry(block, arguments)
+        order = dict.fromkeys(reversed(list(postorder(first))))
+        dead = []
+        for block in (*order, *[block for block in others if block not in order]):
+            dead += self._rewritten(block)
+        _erase(dead)
+        for block, arguments in taken.items():
+            for argument in arguments:
+                block.erase_arg(argument)
+
+    def _branch(self, op: Operation) -> None:
+        """Passes the parts of what a branch passes, behind the others."""
+        flat = self._flat
+        if isinstance(op, cf.ConditionalBranchOp):
+            found = [[op.cond], flat(op.then_arguments), flat(op.else_arguments)]
+        elif isinstance(op, cf.SwitchOp):
+            cases = [flat(passed) for passed in op.case_operand]
+            found = [[op.flag], flat(op.default_operands), [value for passed in cases for value in passed]]
+            op.properties["case_operand_segments"] = DenseArrayBase.from_list(i32, [len(passed) for passed in cases])
+        else:
+            op.operands = flat(op.operands)
+            return
+        op.operands = [value for values in found for value in values]
+        op.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [len(values) for values in found])
+
+    def _block(self, block: Block) -> None:
+        _erase(self._rewritten(block))
+
+    def _rewritten(self, block: Block) -> list[Operation]:
+        """Rewrites the operations of a block; those that were replaced."""
+        return [op for op in list(block.ops) if self._operation(op)]
+
+    def _operation(self, op: Operation) -> bool:
+        """Rewrites the operation; whether it was replaced."""
+        if op.operands and op.operands[0] in self._kept:
+            return False
+        access = ACCESSES.get(op.name)
+        composite = any(is_composite(value.type) for value in (*op.operands, *op.results))
+        structured = _STRUCTURED.get(op.name)
+        if structured is not None:
+            return structured(self, op)
+        if op.name in ("scf.yield", "scf.condition"):
+            if composite:
+                op.operands = self._flat(op.operands)
+            return False
+        if op.successors:
+            if composite:
+                self._branch(op)
+            return False
+        if op.name == "arith.select" and composite:
+            self._select(op)
+            return True
+        if access is not None and (composite or op.name.startswith("ttng.")):
+            with build_before(self._builder, op) as b:
+                parts = [self._parts(value) if is_composite(value.type) else () for value in op.operands]
+                made = access(b, op, parts, self._known_zeros(op))
+            for result, values in zip(op.results, made, strict=True):
+                if is_composite(result.type):
+                    self.parts[result] = values
+                else:
+                    result.replace_all_uses_with(values[0])
+            return True
+        if composite:
+            types = ", ".join(str(value.type) for value in (*op.operands, *op.results) if is_composite(value.type))
+            raise UnsupportedError(f"host lowering: {op.name} of {types}")
+        for region in op.regions:
+            if region.blocks:
+                self._blocks(region)
+        return False
+
+    def _parts(self, value: SSAValue) -> Parts:
+        found = self.parts.get(value)
+        if found is None:
+            raise UnsupportedError(f"host lowering: a value of type {value.type} that reaches its use by a branch")
+        return tuple(map(self._current, found))
+
+    def _current(self, value: SSAValue) -> SSAValue:
+        """What stands for a part by now."""
+        while value in self._replaced:
+            value = self._replaced[value]
+        return value
+
+    def _flat(self, values: Sequence[SSAValue]) -> list[SSAValue]:
+        """The plain values, then the parts of the others: the order in which everything structured carries them."""
+        found = [value for value in values if not is_composite(value.type)]
+        for value in values:
+            if is_composite(value.type):
+                found += self._parts(value)
+        return found
+
+    def _select(self, op: Operation) -> None:
+        condition, yes, no = op.operands
+        with build_before(self._builder, op) as b:
+            pairs = zip(self._parts(yes), self._parts(no), strict=True)
+            self.parts[op.results[0]] = tuple(x if x is y else b.select(condition, x, y) for x, y in pairs)
+
+    # What is known about the offsets of block pointers
+
+    def _known_zeros(self, op: Operation) -> tuple[int, ...]:
+        """By axis of the block pointer that the operation accesses: how often two divides the offset."""
+        if op.name not in ("tt.load", "tt.store"):
+            return ()
+        pointer = op.operands[0]
+        return tuple(self._offset_zeros(pointer, axis, set()) for axis in range(len(block_of(pointer.type)[0])))
+
+    def _offset_zeros(self, value: SSAValue, axis: int, seen: set[SSAValue]) -> int:
+        known = self._zeros.get((value, axis))
+        if known is not None:
+            return known
+        if value in seen:
+            return MANY
+        if len(seen) >= _LONGEST_CHAIN:
+            return 0
+        seen.add(value)
+        pair = carried(value) or chosen(value)
+        if pair is not None:
+            return min(self._offset_zeros(each, axis, seen) for each in pair)
+        op = value.op if isinstance(value, OpResult) else None
+        if isinstance(op, MakeTensorPtrOp):
+            return trailing_zeros(op.offsets[axis])
+        if op is not None and op.name == "tt.advance":
+            step = trailing_zeros(op.operands[1 + axis])
+            return min(self._offset_zeros(op.operands[0], axis, seen), step)
+        return 0
+
+    def _remember(self, op: Operation) -> None:
+        """Keep what is known about results while the regions that say so are still in place."""
+        for result in op.results:
+            if t.is_block_pointer(result.type):
+                for axis in range(len(block_of(result.type)[0])):
+                    self._zeros[result, axis] = self._offset_zeros(result, axis, set())
+
+    # Loops and branches
+
+    def _carry(self, block: Block, arguments: Sequence[BlockArgument]) -> list[BlockArgument]:
+        """Gives a block arguments for the parts of the composite ones, behind its others."""
+        made: list[BlockArgument] = []
+        for argument in arguments:
+            if is_composite(argument.type):
+                own = [block.insert_arg(type_, len(block.args)) for type_ in part_types(argument.type)]
+                self.parts[argument] = tuple(own)
+                made += own
+        return made
+
+    def _results(self, old: Operation, new: Operation) -> None:
+        """The results of the new operation stand for those of the old one."""
+        values = iter(new.results)
+        for result in old.results:
+            if not is_composite(result.type):
+                made = next(values)
+                made.name_hint = result.name_hint
+                result.replace_all_uses_with(made)
+        for result in old.results:
+            if is_composite(result.type):
+                self.parts[result] = tuple(next(values) for _ in part_types(result.type))
+
+    def _if(self, op: Operation) -> bool:
+        self._remember(op)
+        for region in op.regions:
+            for block in region.blocks:
+                self._block(block)
+        if not any(is_composite(result.type) for result in op.results):
+            return False
+        types = [value.type for value in _end(op.regions[0]).operands]
+        regions = [op.detach_region(region) for region in list(op.regions)]
+        new = scf.IfOp.create(operands=op.operands, result_types=types, regions=regions, attributes=op.attributes)
+        _insert(new, op)
+        self._results(op, new)
+        for result, (yes, no) in _pairs(new):
+            if yes is no:  # the same before both branches
+                self._substitute(result, yes)
+        return True
+
+    def _for(self, op: Operation) -> bool:
+        body = op.regions[0].block
+        composite = [argument for argument in body.args if is_composite(argument.type)]
+        parts = self._carry(body, composite)
+        self._remember(op)
+        self._block(body)
+        if not composite:
+            return False
+        for argument in composite:
+            body.erase_arg(argument)
+        inits = self._flat(op.operands[3:])
+        last = _end(op.regions[0])
+        constant = [part for part in parts if last.operands[part.index - 1] is part]
+        places = {part.index - 1 for part in constant}
+        kept = [place for place in range(len(inits)) if place not in places]
+        stands_for = {part.index - 1: inits[part.index - 1] for part in constant}
+        for part in constant:
+            self._substitute(part, inits[part.index - 1])
+        last.operands = [last.operands[place] for place in kept]
+        for part in constant:
+            body.erase_arg(part)
+        new = scf.ForOp.create(
+            operands=[*op.operands[:3], *[inits[place] for place in kept]],
+            result_types=[inits[place].type for place in kept],
+            regions=[op.detach_region(op.regions[0])],
+            attributes=op.attributes,
+        )
+        _insert(new, op)
+        made = iter(new.results)
+        values = [stands_for[place] if place in stands_for else next(made) for place in range(len(inits))]
+        self._hand_out(op, values)
+        return True
+
+    def _while(self, op: Operation) -> bool:
+        before, after = (region.block for region in op.regions)
+        composite = [[argument for argument in block.args if is_composite(argument.type)] for block in (before, after)]
+        for block, arguments in zip((before, after), composite, strict=True):
+            self._carry(block, arguments)
+            self._block(block)
+        if not any(composite):
+            return False
+        for block, arguments in zip((before, after), composite, strict=True):
+            for argument in arguments:
+                block.erase_arg(argument)
+        inits = self._flat(op.operands)
+        condition, turn = _end(op.regions[0]), _end(op.regions[1])
+        # What comes back from every turn as it was is not carried.
+        for argument in before.args:
+            again = turn.operands[argument.index]
+            if isinstance(again, BlockArgument) and again.block is after and condition.operands[1 + again.index] is argument:
+                self._substitute(again, inits[argument.index])
+                self._substitute(argument, inits[argument.index])
+        types = [value.type for value in condition.operands[1:]]
+        new = scf.WhileOp.create(
+            operands=inits,
+            result_types=types,
+            regions=[op.detach_region(region) for region in list(op.regions)],
+            attributes=op.attributes,
+        )
+        _insert(new, op)
+        self._results(op, new)
+        for made, value in zip(new.results, condition.operands[1:], strict=True):
+            if value in inits:
+                self._substitute(made, value)
+        return True
+
+    def _hand_out(self, op: Operation, values: Sequence[SSAValue]) -> None:
+        """`values` stand for the results of a loop: the plain ones first, then the parts."""
+        given = iter(values)
+        for result in op.results:
+            if not is_composite(result.type):
+                result.replace_all_uses_with(next(given))
+        for result in op.results:
+            if is_composite(result.type):
+                self.parts[result] = tuple(next(given) for _ in part_types(result.type))
+
+    def _substitute(self, old: SSAValue, new: SSAValue) -> None:
+        old.replace_all_uses_with(new)
+        self._replaced[old] = new
+
+
+def _erase(dead: Sequence[Operation]) -> None:
+    for op in reversed(dead):
+        block = op.parent
+        assert block is not None
+        block.erase_op(op)
+
+
+def _end(region: Region) -> Operation:
+    last = region.block.last_op
+    assert last is not None
+    return last
+
+
+def _insert(new: Operation, old: Operation) -> None:
+    block = old.parent
+    assert block is not None
+    block.insert_op_before(new, old)
+
+
+def _pairs(branch: Operation) -> list[tuple[SSAValue, tuple[SSAValue, SSAValue]]]:
+    yes, no = (_end(region).operands for region in branch.regions)
+    return [(result, (yes[result.index], no[result.index])) for result in branch.results]
+
+
+_STRUCTURED: dict[str, Callable[[_Expansion, Operation], bool]] = {
+    "scf.for": _Expansion._for,
+    "scf.if": _Expansion._if,
+    "scf.while": _Expansion._while,
+}

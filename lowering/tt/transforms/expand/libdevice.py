@@ -1,0 +1,89 @@
+"""Library functions replaced by block operations.
+
+Functions of libdevice, and operations of `math` that are no simpler, become compositions of `arith` and `math`; those of
+`signatures.CALLS` stay, for a back end to call the C library, and are left on float64: what surrounds them converts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from xdsl.dialects.builtin import BoolAttr, StringAttr
+from xdsl.ir import Operation
+
+from ....libdevice.expand import EXPANSIONS
+from ....libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signature
+from ... import types as t
+from ...builder import BlockBuilder
+from ...dialect.external import ExternElementwiseOp
+from .expression import Expr, where
+from .shared import Expander, operations_named
+
+_COMPOSED = frozenset(
+    f"math.{name}" for name in ("acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "log10", "round", "sinh")
+)
+"""Operations of `math` that have the same expansions as the functions of the library."""
+
+_OF_AN_ORDER = ("jn", "yn")
+_EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
+
+
+def expand_libdevice(func: Operation, kept: Collection[str] = ()) -> None:
+    """Replace the library functions of a function; changed in place.
+
+    kept: symbols of libdevice that the back end calls: the operations stay that mean them (`names_libdevice`).
+
+    Raises `UnsupportedError` for symbols that are not known, with those that look alike.
+    """
+    expander = Expander()
+    for op in operations_named(func, "tt.extern_elementwise"):
+        assert isinstance(op, ExternElementwiseOp)
+        signature = known_signature(op.symbol.data)
+        if signature.symbol in kept and op.names_libdevice:
+            if signature.function in _OF_AN_ORDER:
+                expander.replace(op, partial(_kept, signature))
+            continue
+        expander.replace(op, partial(_call if signature.function in CALLS else _expanded, signature))
+    for op in [op for op in func.walk() if op.name in _COMPOSED]:
+        expander.replace(op, partial(_composed, op.name.removeprefix("math.")))
+
+
+def _expanded(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    return [EXPANSIONS[signature.function](xs, signature)]
+
+
+def _composed(name: str, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    """16-bit floats pass through float32."""
+    elem = t.elem(xs[0].type)
+    wide = elem if xs[0].width >= 32 else t.F32
+    signature = Signature(f"math.{name}", name, (str(wide),) * len(xs), str(wide))
+    found = EXPANSIONS[name]([x.to_float(wide) for x in xs], signature)
+    return [found.to_float(elem)]
+
+
+def _call(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    """The float64 function of the C library."""
+    wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
+    symbol = signature.symbol.removesuffix("f") if signature.result == "f32" else signature.symbol
+    found = _extern(symbol, b, _of_small_orders(wide) if signature.function in _OF_AN_ORDER else wide)
+    return [found.to_float(t.F32) if signature.result == "f32" else found]
+
+
+def _kept(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    return [_extern(signature.symbol, b, _of_small_orders(xs))]
+
+
+def _of_small_orders(xs: Sequence[Expr]) -> list[Expr]:
+    """Order and number, but NaN for orders that would take too long."""
+    order, x = xs
+    far = (order > MAX_ORDER) | (order < -MAX_ORDER)
+    return [where(far, 0, order), where(far, math.nan, x)]
+
+
+def _extern(symbol: str, b: BlockBuilder, xs: Sequence[Expr]) -> Expr:
+    """Calls of these give what their last operand is."""
+    properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": StringAttr(symbol)}
+    (value,) = b.op(ExternElementwiseOp, [x.v for x in xs], [xs[-1].type], properties)
+    return Expr(b, value)

@@ -1,0 +1,46 @@
+"""Loop-invariant code motion: pure operations of a loop whose operands are known before it are computed before it.
+
+Loads stay where they are: a loop may write what they read. Everything else that is pure may run once too often: nothing traps,
+once integer divisions have been made total (`legalize_division.py`).
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from .cleanups import is_pure
+
+_LOOPS = frozenset({"scf.for", "scf.while"})
+
+
+def hoist_invariants(func: Operation) -> None:
+    """Moves invariant operations out of the loops of a function, innermost loops first; changed in place."""
+    for region in func.regions:
+        for block in region.blocks:
+            for op in list(block.ops):
+                if op.regions:
+                    hoist_invariants(op)
+                if op.name in _LOOPS:
+                    _empty(op)
+
+
+def _empty(loop: Operation) -> None:
+    inside = [block for region in loop.regions for block in region.blocks]
+    target = loop.parent
+    if target is None:
+        return
+    for block in inside:
+        for op in list(block.ops):
+            movable = is_pure(type(op)) and not op.regions and op is not block.last_op
+            if movable and not any(_is_inside(operand, inside) for operand in op.operands):
+                op.detach()
+                target.insert_op_before(op, loop)
+
+
+def _is_inside(value: SSAValue, blocks: list[Block]) -> bool:
+    block: Block | None = value.owner if isinstance(value.owner, Block) else value.owner.parent
+    while block is not None:
+        if block in blocks:
+            return True
+        block = block.parent_block()
+    return False

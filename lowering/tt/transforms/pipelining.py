@@ -1,0 +1,126 @@
+"""Software pipelining, the part that the text decides: which loads of a loop can be done turns before what reads them.
+
+A block that feeds nothing but matrix products may lie in memory where the products read it, and be copied there while earlier
+turns are computed, as long as nothing that the loop writes can change it and its addresses and masks take only arithmetic to
+find. `mark_loads` gives such loads `joinery.ahead`; what a turn to come needs of the body is its `address_slice`. A back end
+that copies without waiting decides in how many stages, and by which instructions (Lam, "Software pipelining", PLDI 1988, for
+loops of which only loads run ahead). Hosts have nothing to do with the mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import copysign
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+
+from .. import types as t
+from ..analysis.aliasing import ATOMICS, WRITES
+from ..constants import splat_value
+from ..dialect.descriptors import DescriptorLoadOp
+from ..dialect.memory import LoadOp
+from ..dialect.shapes import TransOp
+
+AHEAD = "joinery.ahead"
+_PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "tt.make_range", "tt.reshape", "tt.trans")
+_SWAPPED = (1, 0)
+
+
+def mark_loads(func: Operation) -> None:
+    """Give `joinery.ahead` to the loads of scf.for loops that can be done ahead, and to no others; changed in place."""
+    for op in func.walk():
+        op.attributes.pop(AHEAD, None)  # a text that has been through here, or says so
+    for loop in func.walk():
+        if loop.name == "scf.for":
+            for load in _candidates(loop):
+                load.attributes[AHEAD] = UnitAttr()
+
+
+def loads_ahead(loop: Operation) -> list[Operation]:
+    """The loads of an scf.for, outside of loops in it, that have the mark, in order."""
+    return [op for op in loop.regions[0].block.ops if AHEAD in op.attributes]
+
+
+def address_slice(loop: Operation, loads: Sequence[Operation]) -> tuple[list[Operation], list[int]]:
+    """(operations, carried values by number) of the body that addresses and masks of marked loads come from, in order."""
+    body = loop.regions[0].block
+    found: set[Operation] = set()
+    carried: set[int] = set()
+    for load in loads:
+        operations, numbers = _origins(load, body)
+        found |= operations
+        carried |= numbers
+    return [op for op in body.ops if op in found], sorted(carried)
+
+
+def uses_in_products(load: Operation) -> list[tuple[Operation, int, bool]]:
+    """(tt.dot, number of the operand, whether it is transposed) for each product that reads what a load gives; none if anything
+    else does."""
+    found: list[tuple[Operation, int, bool]] = []
+    waiting: list[tuple[SSAValue, bool]] = [(load.results[0], False)]
+    while waiting:
+        value, transposed = waiting.pop()
+        for use in value.uses:
+            op = use.operation
+            if isinstance(op, TransOp):
+                waiting.append((op.results[0], transposed != (op.order.get_values() == _SWAPPED)))
+            elif op.name == "tt.dot" and use.index < 2:
+                found.append((op, use.index, transposed))
+            else:
+                return []
+    return found
+
+
+def _candidates(loop: Operation) -> list[Operation]:
+    body = loop.regions[0].block
+    if any(op.name in WRITES or op.name in ATOMICS for op in loop.walk()):
+        return []
+    loads = [op for op in body.ops if isinstance(op, LoadOp | DescriptorLoadOp)]
+    return [load for load in loads if _feeds_products(load, body) and _is_arithmetic(load, body)]
+
+
+def _feeds_products(load: Operation, body: Block) -> bool:
+    """Whether products of the same turn read the block and nothing else does, and masked elements are zeros, as copies leave
+    them."""
+    if len(t.shape_of(load.results[0].type)) != 2:
+        return False
+    if isinstance(load, LoadOp) and (load.isVolatile.value.data or not _fills_with_zeros(load)):
+        return False
+    found = uses_in_products(load)
+    return bool(found) and all(op.parent is body for op, _, _ in found)
+
+
+def _fills_with_zeros(load: LoadOp) -> bool:
+    if load.other is None:
+        return True
+    op = load.other.owner
+    number = splat_value(op.properties["value"]) if isinstance(op, arith.ConstantOp) else None
+    return number == 0 and copysign(1.0, number) > 0
+
+
+def _is_arithmetic(load: Operation, body: Block) -> bool:
+    operations, _ = _origins(load, body)
+    return all(op.name.startswith(_PURE) and not op.regions for op in operations)
+
+
+def _origins(load: Operation, body: Block) -> tuple[set[Operation], set[int]]:
+    """The operations of the body, and the carried values by number, that address and mask of a load come from. A value that the
+    loop carries comes from what the turn before left for it."""
+    operations: set[Operation] = set()
+    carried: set[int] = set()
+    waiting = [*load.indices] if isinstance(load, DescriptorLoadOp) else [*load.operands[:2]]
+    terminator = body.last_op
+    assert terminator is not None
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, BlockArgument) and value.owner is body:
+            number = value.index - 1  # the first is the index of the turn
+            if number >= 0 and number not in carried:
+                carried.add(number)
+                waiting.append(terminator.operands[number])
+        elif isinstance(value, OpResult) and value.op.parent is body and value.op not in operations:
+            operations.add(value.op)
+            waiting += value.op.operands
+    return operations, carried

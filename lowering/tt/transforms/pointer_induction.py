@@ -1,0 +1,124 @@
+"""Blocks of pointers or integers that a loop moves by the same distance everywhere: the loop carries the distance, and the
+block is an expression of it and of what it was before the loop.
+
+    for (p = start; …) { … p …; p += splat(s) }     →     for (d = 0; …) { … start + splat(d) …; d += s }
+
+A thread of a GPU then has two registers for the distance, where it had two for every access, or finds rows of a matrix again
+with a multiplication instead of remembering them. Hosts know such blocks by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import i64
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from ....promotion.errors import InternalError
+from .. import types as t
+from ..constants import splat_value
+from ..dialect.functions import FuncOp
+from .licm import hoist_invariants
+from .rewriting import Rewriter
+
+_REPEATS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """advance: the operation that a turn ends with, "tt.addptr" or "arith.addi".  by: a scalar, or a number."""
+
+    advance: str
+    by: SSAValue | int
+
+    def distance(self, b: Rewriter, type_: Attribute) -> SSAValue:
+        """Of a turn; i64 for pointers."""
+        if isinstance(self.by, int):
+            return b.const(self.by, type_)
+        return self.by if self.by.type == type_ else b.cast("arith.extsi", self.by, type_)
+
+
+def with_distances(function: FuncOp, is_small: Callable[[BlockArgument], bool] = lambda _: False) -> FuncOp:
+    """The function with distances in the place of such blocks; itself where it has none. is_small: of a carried value of the
+    function, whether it is carried as it is."""
+    small: set[tuple[int, int]] = set()
+    found = 0
+    for place, op in enumerate(_loops(function)):
+        own = _moves(op)
+        found += len(own)
+        small |= {(place, number) for number in own if is_small(op.body.blocks[0].args[1 + number])}
+    if found == len(small):
+        return function
+    changed = function.clone()
+    for place, op in enumerate(_loops(changed)):
+        moves = {number: move for number, move in _moves(op).items() if (place, number) not in small}
+        if moves:
+            _rewrite(op, moves)
+    hoist_invariants(changed)
+    return changed
+
+
+def _loops(function: FuncOp) -> list[scf.ForOp]:
+    """Those inside others first: what they leave may be a distance of the outer one's."""
+    return [op for op in reversed(list(function.walk())) if isinstance(op, scf.ForOp)]
+
+
+def _moves(op: scf.ForOp) -> dict[int, _Move]:
+    """By number, the carried values that are such blocks."""
+    body = op.body.blocks[0]
+    assert body.last_op is not None
+    moves = {n: _move(argument, body.last_op.operands[n]) for n, argument in enumerate(body.args[1:])}
+    return {number: move for number, move in moves.items() if move is not None}
+
+
+def _move(argument: BlockArgument, following: SSAValue) -> _Move | None:
+    op = following.owner
+    if not t.is_tensor(argument.type) or not isinstance(op, Operation) or op.parent is not argument.block:
+        return None
+    if op.name not in ("tt.addptr", "arith.addi") or argument not in op.operands:
+        return None
+    origin = op.operands[1 if op.operands[0] is argument else 0]
+    while isinstance(origin.owner, Operation) and origin.owner.name in _REPEATS:
+        origin = origin.owner.operands[0]
+    if not t.is_tensor(origin.type):
+        return _Move(op.name, origin)
+    if isinstance(origin.owner, Operation) and origin.owner.name == "arith.constant":
+        number = splat_value(origin.owner.properties["value"])
+        return None if number is None else _Move(op.name, int(number))
+    return None
+
+
+def _rewrite(op: scf.ForOp, moves: dict[int, _Move]) -> None:
+    body, block = op.body.blocks[0], op.parent
+    first, last = body.first_op, body.last_op
+    if block is None or first is None or last is None:
+        raise InternalError("a loop without a body, or in no block")
+    starts = {number: op.operands[3 + number] for number in moves}
+    before, inside, ending = Rewriter(op), Rewriter(first), Rewriter(last)
+    carried = list(op.operands[3:])
+    for number, move in moves.items():
+        block_of = body.args[1 + number]
+        own = body.insert_arg(i64 if move.advance == "tt.addptr" else t.elem(block_of.type), 1 + number)
+        carried[number] = before.const(0, own.type)
+        block_of.replace_all_uses_with(_moved(inside, move, starts[number], own))
+        body.erase_arg(block_of)
+        last.operands[number] = ending.binary("arith.addi", own, move.distance(ending, own.type))
+    new = scf.ForOp.create(
+        operands=[*op.operands[:3], *carried],
+        result_types=[value.type for value in carried],
+        regions=[op.detach_region(op.body)],
+        attributes=op.attributes,
+        properties=op.properties,
+    )
+    new.location = op.location
+    block.insert_op_before(new, op)
+    after = Rewriter(op)
+    results = enumerate(new.results)
+    after.replace([_moved(after, moves[n], starts[n], result) if n in moves else result for n, result in results])
+
+
+def _moved(b: Rewriter, move: _Move, start: SSAValue, distance: SSAValue) -> SSAValue:
+    far = b.splat(distance, t.shape_of(start.type))
+    return b.addptr(start, far) if move.advance == "tt.addptr" else b.binary("arith.addi", start, far)

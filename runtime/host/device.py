@@ -1,0 +1,74 @@
+"""The host CPU as a device."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...lowering.artifact import CompiledGraph
+from ..native.codegen import LinkedCode, link
+from ..native.library import ObjectStore, library_symbols, native_library
+from . import memory
+
+_PREPARE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    """Linked host code; implements `LinkedModel`. The code is unmapped when this object dies."""
+
+    code: LinkedCode
+    _prepare: Any = field(repr=False)
+    _run: Any = field(repr=False)
+
+    @property
+    def arrays(self) -> None:
+        return None
+
+    @property
+    def prepare_address(self) -> int:
+        return self.code["jn_prepare"]
+
+    @property
+    def run_address(self) -> int:
+        return self.code["jn_run"]
+
+    def prepare(self, dims: int, sizes: int) -> int:
+        return int(self._prepare(dims, sizes))
+
+    def run(self, pool: int, buffers: int, dims: int) -> None:
+        self._run(pool, buffers, dims)
+
+
+class HostDevice:
+    """The CPU this process runs on.
+
+    Args:
+        store: keeps the runtime's own compiled templates between processes (`CompileCache` is one); None
+            compiles them anew.
+    """
+
+    name = "cpu"
+
+    def __init__(self, store: ObjectStore | None = None) -> None:
+        self._store = store
+
+    def link(self, compiled: CompiledGraph) -> HostModel:
+        """Links a compiled graph. Raises `InternalError` naming symbols that cannot be found."""
+        library = native_library(self._store)
+        imports = {"jn_parallel": library.parallel}
+        code = compiled.object_code
+        for name, address in library_symbols().items():
+            # each definition costs the linker time: offer only what the object's string table mentions
+            if f"{name}\0".encode() in code:
+                imports[name] = address
+        linked = link([code], ("jn_prepare", "jn_run"), imports)
+        return HostModel(linked, _PREPARE(linked["jn_prepare"]), _RUN(linked["jn_run"]))
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        native_library(self._store)
+        return memory.empty(shape, dtype)

@@ -1,0 +1,133 @@
+"""Thread pools: one per thread count, shared by all models of the process, created when first used.
+
+The pool itself is native (`native/pool.ll`); this module gives it memory, the CPUs it may use, and a fresh
+start after `fork`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+from pathlib import Path
+
+from ...promotion.errors import UserError
+from ..native.library import c_library, native_library
+
+MAX_THREADS = 1024
+# 20 to 50 microseconds: enough for the gap between two kernels, too short to be noticed as load
+_SPIN_PAUSES = 1000
+_HEADER_BYTES = 256
+_WORKER_BYTES = 64
+
+_lock = threading.Lock()
+_pools: dict[int, int] = {}
+
+
+def _quota() -> float:
+    """CPUs the control group of this process may use (cgroup v2, then v1); infinity without a limit."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return math.inf if limit == "max" else int(limit) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        limit_v1 = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").read_text())
+        period_v1 = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us").read_text())
+        return limit_v1 / period_v1 if limit_v1 > 0 else math.inf
+    except (OSError, ValueError, ZeroDivisionError):
+        return math.inf
+
+
+def _allowed_cpus() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
+def _cores(cpus: set[int]) -> int:
+    """Physical cores among these CPUs: hardware threads of one core share its vector units."""
+    siblings = set()
+    for cpu in cpus:
+        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            siblings.add(path.read_text().strip())
+        except OSError:
+            return len(cpus)
+    return len(siblings)
+
+
+def default_threads() -> int:
+    """Threads a model uses unless told otherwise: the physical cores this process may run on, within its CPU
+    quota."""
+    return max(1, min(_cores(_allowed_cpus()), math.ceil(_quota()) if _quota() < math.inf else MAX_THREADS))
+
+
+def resolve_threads(threads: int | None) -> int:
+    """The thread count to use; `None` asks for `default_threads()`. Raises `UserError` for anything but 1 …
+    1024."""
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+        raise UserError(
+            f"threads must be an int from 1 to {MAX_THREADS}, not {threads!r}; fix: threads=None for the "
+            "default"
+        )
+    return threads
+
+
+def pool_address(threads: int) -> int:
+    """Address of the process-wide pool of this many threads, the caller included; 0 (run inline) for one
+    thread."""
+    if threads <= 1 or not native_library().threaded:
+        return 0
+    with _lock:
+        if threads not in _pools:
+            _pools[threads] = create_pool(threads)
+        return _pools[threads]
+
+
+def create_pool(threads: int) -> int:
+    """Memory of a pool, laid out as `pool.ll` says. Never freed: its threads look at it until the process
+    ends."""
+    cpus = _allowed_cpus()
+    mask_bytes = (max(*cpus, os.cpu_count() or 1, 1) // 64 + 1) * 8
+    workers_end = _HEADER_BYTES + _WORKER_BYTES * threads
+    total = workers_end + 2 * mask_bytes + 64
+    calloc = c_library().calloc
+    calloc.restype = ctypes.c_void_p
+    calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+    base = calloc(1, total)
+    if not base:
+        raise MemoryError(f"no memory for a pool of {threads} threads")
+    pool = (int(base) + 63) // 64 * 64
+    allowed, scratch = pool + workers_end, pool + workers_end + mask_bytes
+    for cpu in cpus:
+        ctypes.c_uint8.from_address(allowed + cpu // 8).value |= 1 << cpu % 8
+    ctypes.c_int32.from_address(pool).value = threads
+    ctypes.c_int32.from_address(pool + 4).value = _SPIN_PAUSES
+    for offset, value in ((8, mask_bytes), (16, allowed), (24, scratch)):
+        ctypes.c_int64.from_address(pool + offset).value = value
+    for worker in range(threads):
+        ctypes.c_int64.from_address(pool + _HEADER_BYTES + _WORKER_BYTES * worker + 16).value = pool
+    return pool
+
+
+def _after_fork_in_child() -> None:
+    """The child has the memory but not the threads: forget them, so that the next parallel kernel creates new
+    ones."""
+    global _lock
+    _lock = threading.Lock()
+    if _pools:
+        ctypes.CFUNCTYPE(None)(native_library().pool_reset)()
+    for threads, pool in _pools.items():
+        ctypes.c_int32.from_address(pool).value = threads
+        ctypes.c_int32.from_address(pool + 32).value = 0  # started
+        ctypes.c_int64.from_address(pool + 64).value = 0  # lock, joiner
+        for worker in range(threads):
+            ctypes.memset(pool + _HEADER_BYTES + _WORKER_BYTES * worker, 0, 16)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,247 @@
+"""The fast ways into a model: the callable behind `Model.__call__`, and prepared calls."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...promotion.errors import UserError
+from ..host import memory
+from ..native.library import native_library
+from .dim_expressions import Size
+from .executable import Executable
+from .inputs import Array
+
+# From this much traffic on, a run releases the GIL: at 16 KiB a run takes longer than the release and the
+# return.
+_RELEASE_BYTES = 16 << 10
+# Words of stack the entry may use for addresses and sizes.
+_MAX_STACK_WORDS = 1 << 14
+
+
+class _Table(np.ndarray[Any, Any]):
+    """The words of `entry.ll`, with references to everything they point to."""
+
+    keep_alive: tuple[Any, ...] = ()
+
+
+def _table(words: Sequence[int], *keep_alive: Any) -> _Table:
+    table = np.array(words, np.int64).view(_Table)
+    table.keep_alive = keep_alive
+    return table
+
+
+def entry_function(executable: Executable) -> Callable[..., Any]:
+    """The callable for plain calls: the native entry where it can run, else `executable.call`.
+
+    Neither the callable nor anything it keeps refers back to a `Model`, so models are freed as soon as they
+    are dropped.
+    """
+    entry = native_library().entry
+    inputs, outputs, constants = executable.inputs, executable.outputs, executable.constants
+    extents = sum(len(spec.shape) for spec in outputs)
+    words = len(inputs) + len(constants) + 2 * len(outputs) + len(executable.slots) + extents
+    # sizes that must be computed per input go through Python: such models are far from the microsecond scale
+    computed = any(isinstance(size, Size) for spec in inputs for size in spec.shape)
+    linked = executable.linked
+    if entry is None or linked.prepare_address is None or linked.run_address is None:
+        return executable.call
+    if computed or words > _MAX_STACK_WORDS:
+        return executable.call
+    formats = [spec.dtype.numpy for spec in (*inputs, *outputs)]
+    input_words: list[int] = []
+    for spec in inputs:
+        shape = [size if isinstance(size, int) else -1 - executable.slots[str(size)] for size in spec.shape]
+        input_words += [id(spec.dtype.numpy), spec.dtype.itemsize, len(shape), *shape]
+    output_words: list[int] = []
+    for spec in outputs:
+        output_words += [id(spec.dtype.numpy), spec.dtype.itemsize, len(spec.shape)]
+    input_records = np.array(input_words or [0], np.int64)
+    output_records = np.array(output_words or [0], np.int64)
+    addresses = np.array([memory.address(array) for array in constants] or [0], np.uint64)
+    slow = executable.call
+    names = [sys.intern(spec.name) for spec in inputs]  # as names in calls are
+    name_words = np.array([id(name) for name in names] or [0], np.int64)
+    table = _table(
+        [
+            len(inputs),
+            len(executable.slots),
+            len(outputs),
+            len(constants),
+            linked.prepare_address,
+            linked.run_address,
+            executable.pool,
+            id(slow),
+            sum(array.nbytes for array in constants),
+            _RELEASE_BYTES,
+            memory.address(input_records),
+            memory.address(output_records),
+            memory.address(addresses),
+            extents,
+            memory.address(name_words),
+        ],
+        executable,
+        names,
+        name_words,
+        slow,
+        formats,
+        input_records,
+        output_records,
+        addresses,
+    )
+    return entry.call_function(table)
+
+
+class BoundCall:
+    """A prepared call: inputs and outputs are fixed, and calling it only runs the kernels.
+
+    Calling it returns the outputs as the model does: one array, or a tuple. The inputs are read anew by every
+    call, so writing new values into them is how a bound call is fed. One call at a time: a second thread gets
+    a `UserError`.
+
+    Attributes:
+        inputs: the arrays that are read, by name.
+        outputs: the arrays that are written, by name.
+        staged: names of outputs whose buffers are not on a 64-byte boundary; these are written through an
+            aligned buffer and copied. `bind` without `outputs` never makes such.
+    """
+
+    __slots__ = ("_copies", "_function", "_keep_alive", "_result", "inputs", "outputs", "staged")
+
+    def __init__(
+        self, executable: Executable, inputs: Sequence[object], outputs: Sequence[Array] | None
+    ) -> None:
+        label = executable.label
+        checked, plan = executable.check(inputs)
+        for spec, given, used in zip(executable.inputs, inputs, checked, strict=True):
+            if not isinstance(given, np.ndarray) or memory.address(given) != memory.address(used):
+                raise UserError(
+                    f"{label}: bind makes no copies, but input {spec.name!r} would need one (it is not a "
+                    "C-contiguous, aligned, "
+                    f"native {spec.dtype} array); fix: bind numpy.ascontiguousarray({spec.name})"
+                )
+        targets = executable.allocate(plan) if outputs is None else list(outputs)
+        if outputs is not None:
+            _check_outputs(executable, plan.shapes, checked, targets)
+        written = [
+            array if memory.is_aligned(array) else memory.empty(array.shape, array.dtype) for array in targets
+        ]
+        pairs = [(to, source) for to, source in zip(targets, written, strict=True) if to is not source]
+        arena = memory.empty((max(1, plan.arena_bytes),), np.dtype(np.uint8))
+        buffers = executable.buffers(checked, written, memory.address(arena))
+        result = targets[0] if len(targets) == 1 else tuple(targets)
+        traffic = plan.arena_bytes + sum(
+            array.nbytes for array in (*checked, *executable.constants, *written)
+        )
+        names = [spec.name for spec in executable.outputs]
+        self.inputs: dict[str, Any] = {
+            spec.name: array for spec, array in zip(executable.inputs, inputs, strict=True)
+        }
+        self.outputs = dict(zip(names, targets, strict=True))
+        self.staged = tuple(
+            name for name, to, from_ in zip(names, targets, written, strict=True) if to is not from_
+        )
+        self._copies = tuple(pairs)
+        self._result = result
+        entry = native_library().entry
+        self._keep_alive = (executable, checked, written, arena, buffers, plan)
+        run_address = executable.linked.run_address
+        if entry is None or run_address is None:
+            self._function: Callable[[], Any] = _python_bound(executable, buffers, plan.words, result)
+            return
+
+        busy = functools.partial(_busy, label)
+        table = _table(
+            [
+                run_address,
+                executable.pool,
+                ctypes.addressof(buffers),
+                ctypes.addressof(plan.words),
+                int(traffic >= _RELEASE_BYTES),
+                id(result),
+                0,
+                id(busy),
+            ],
+            *self._keep_alive,
+            result,
+            busy,
+        )
+        self._function = entry.bound_function(table)
+
+    def __call__(self) -> Any:
+        result = self._function()
+        if self._copies:
+            for to, source in self._copies:
+                np.copyto(to, source)
+        return result
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in self.inputs.items())
+        outputs = ", ".join(
+            f"{name}: {array.dtype}{list(array.shape)}" for name, array in self.outputs.items()
+        )
+        return f"<joinery.BoundCall ({inputs}) -> ({outputs})>"
+
+
+def _python_bound(executable: Executable, buffers: Any, words: Any, result: Any) -> Callable[[], Any]:
+    lock = threading.Lock()
+
+    def run() -> Any:
+        if not lock.acquire(blocking=False):
+            _busy(executable.label)
+        try:
+            executable.linked.run(executable.pool, ctypes.addressof(buffers), ctypes.addressof(words))
+        finally:
+            lock.release()
+        return result
+
+    return run
+
+
+def _busy(label: str) -> NoReturn:
+    raise UserError(
+        f"{label}: this bound call is already running in another thread; fix: bind once per thread"
+    )
+
+
+def _check_outputs(
+    executable: Executable,
+    shapes: Sequence[tuple[int, ...]],
+    inputs: Sequence[Array],
+    targets: Sequence[Array],
+) -> None:
+    """Raises `UserError` unless every target can be written in place without disturbing anything else."""
+    label = executable.label
+    if len(targets) != len(executable.outputs):
+        raise UserError(f"{label} has {len(executable.outputs)} outputs, got {len(targets)} buffers")
+    for spec, shape, target in zip(executable.outputs, shapes, targets, strict=True):
+        what = f"{label}: buffer of output {spec.name!r}"
+        make = f"fix: numpy.empty({shape}, {str(spec.dtype.numpy)!r})"
+        if not isinstance(target, np.ndarray) or isinstance(target, np.ma.MaskedArray):
+            raise UserError(f"{what} must be an array, got a {type(target).__name__}; {make}")
+        if target.dtype != spec.dtype.numpy or target.shape != shape:
+            raise UserError(
+                f"{what} must be {spec.dtype}{list(shape)}, got {target.dtype}{list(target.shape)}; {make}"
+            )
+        if not (target.flags.c_contiguous and target.flags.aligned):
+            raise UserError(f"{what} is not C-contiguous and aligned; {make}")
+        if not target.flags.writeable:
+            raise UserError(f"{what} is read-only; {make}")
+    others = [(f"input {spec.name!r}", array) for spec, array in zip(executable.inputs, inputs, strict=True)]
+    others += [
+        (f"constant {spec.name!r}", array)
+        for spec, array in zip(executable.compiled.constants, executable.constants, strict=True)
+    ]
+    for spec, target in zip(executable.outputs, targets, strict=True):
+        for name, other in others:
+            if np.may_share_memory(target, other):
+                raise UserError(
+                    f"{label}: buffer of output {spec.name!r} overlaps {name}; fix: a buffer of its own"
+                )
+        others.append((f"output {spec.name!r}", target))

@@ -1,0 +1,245 @@
+"""A linked model with everything a run needs, and the complete, explaining way to run it.
+
+The native entry (`native/entry.ll`) handles calls with arrays of the right types and shapes and comes here for everything
+else; where there is no native entry this is the only way. Both follow the same steps: check inputs, bind dims, `jn_prepare`,
+allocate, `jn_run`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from ...lowering.artifact import CompiledGraph
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError, UserError
+from ..device import Device, GpuLinkedModel
+from ..gpu import DeviceArray
+from ..host import memory
+from ..host.threads import pool_address, resolve_threads
+from ..storage.weight_packing import stored_shape
+from .dim_expressions import Size
+from .inputs import InputSpec, bind_dims, check_device_array, convert, describe
+
+Array = np.ndarray[Any, Any]
+_MAX_RANK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of one run: the dims passed to the code, bytes of the arena, and the shape of every output."""
+
+    dims: Mapping[str, int]
+    words: ctypes.Array[ctypes.c_int64]
+    arena_bytes: int
+    shapes: tuple[tuple[int, ...], ...]
+
+
+class Executable:
+    """A compiled graph, linked, with its constants in place.
+
+    Args:
+        compiled: the compiled form.
+        constants: one array per `compiled.constants`, in their stored layout; kept by reference when 64-byte
+            aligned.
+        device: where it runs.
+        threads: see `resolve_threads`.
+
+    Raises `UserError` when the constants do not fit their specs.
+    """
+
+    def __init__(
+        self, compiled: CompiledGraph, constants: Sequence[Array], device: Device, threads: int | None
+    ) -> None:
+        self.compiled = compiled
+        self.label = f"model {compiled.name!r}"
+        self.threads = resolve_threads(threads)
+        self.linked = device.link(compiled)  # first: it loads the native library with the device's store
+        self.constants = self._check_constants(constants)
+        self.inputs = tuple(InputSpec.of(spec) for spec in compiled.inputs)
+        self.outputs = tuple(InputSpec.of(spec) for spec in compiled.outputs)
+        for spec in (*self.inputs, *self.outputs):
+            if len(spec.shape) > _MAX_RANK:
+                raise UserError(
+                    f"{self.label}: {spec.text} has rank {len(spec.shape)}; NumPy arrays have at most "
+                    f"{_MAX_RANK}"
+                )
+        self.slots = self._assign_slots()
+        self.pool = pool_address(self.threads)
+        self._empty = device.empty
+
+    def _check_constants(self, constants: Sequence[Array]) -> tuple[Array, ...]:
+        specs = self.compiled.constants
+        if len(constants) != len(specs):
+            raise UserError(f"{self.label} has {len(specs)} constants, got {len(constants)} arrays")
+        checked = []
+        for spec, array in zip(specs, constants, strict=True):
+            dtype = DType(spec.dtype)
+            shape = stored_shape(spec.shape, spec.layout)
+            if array.dtype != dtype.numpy or array.size != math.prod(shape):
+                raise UserError(
+                    f"{self.label}: constant {spec.name!r} expects {dtype}{list(shape)} (layout "
+                    f"{spec.layout}), "
+                    f"got {array.dtype}{list(array.shape)}"
+                )
+            checked.append(memory.aligned_copy(array.reshape(shape)))
+        return tuple(checked)
+
+    def _assign_slots(self) -> dict[str, int]:
+        """Position of every dim in the words passed to the code: the compiled dims, then those only inputs
+        mention."""
+        slots = {name: slot for slot, name in enumerate(self.compiled.dims)}
+        mentioned: set[str] = set()
+        for spec in self.inputs:
+            for entry in spec.shape:
+                names = entry.names if isinstance(entry, Size) else (entry,) if isinstance(entry, str) else ()
+                mentioned.update(names)
+                for name in names:
+                    slots.setdefault(name, len(slots))
+        missing = [name for name in self.compiled.dims if name not in mentioned]
+        if missing:
+            raise InternalError(f"{self.label}: no input determines dim {missing[0]!r}")
+        return slots
+
+    # --- arguments
+
+    def order(self, named: Mapping[str, object]) -> list[object]:
+        """Values in input order. Raises `UserError` for unknown and missing names."""
+        names = [spec.name for spec in self.inputs]
+        for name in named:
+            if name not in names:
+                guesses = difflib.get_close_matches(str(name), names, n=1)
+                hint = f"did you mean {guesses[0]!r}?" if guesses else f"inputs: {', '.join(names) or 'none'}"
+                raise UserError(f"{self.label} has no input {name!r}; {hint}")
+        missing = [name for name in names if name not in named]
+        if missing:
+            raise UserError(
+                f"{self.label}: missing input {', '.join(map(repr, missing))}; expects {self._signature()}"
+            )
+        return [named[name] for name in names]
+
+    def collect(self, values: Sequence[object], named: Mapping[str, object]) -> list[object]:
+        """Positional then named values, in input order."""
+        if named:
+            names = [spec.name for spec in self.inputs]
+            given = dict(zip(names, values, strict=False))
+            twice = [name for name in named if name in given]
+            if twice:
+                raise UserError(f"{self.label}: input {twice[0]!r} is given by position and by name")
+            if len(values) <= len(names):
+                return self.order({**given, **named})
+        if len(values) != len(self.inputs):
+            count = len(self.inputs)
+            raise UserError(
+                f"{self.label} takes {count} input{'s' if count != 1 else ''} ({self._signature()}), got "
+                f"{len(values)}"
+            )
+        return list(values)
+
+    def _signature(self) -> str:
+        return ", ".join(describe(spec) for spec in self.compiled.inputs) or "none"
+
+    def check(self, values: Sequence[object]) -> tuple[list[Array], Plan]:
+        """Converted inputs and the sizes of the run. Raises `UserError` for whatever does not fit."""
+        arrays = [convert(spec, value, self.label) for spec, value in zip(self.inputs, values, strict=True)]
+        return arrays, self.plan(bind_dims(self.inputs, arrays, self.label))
+
+    def plan(self, dims: Mapping[str, int]) -> Plan:
+        """Sizes for these dims. Raises `UserError` with the message of the check that fails."""
+        words = (ctypes.c_int64 * max(1, len(self.slots)))()
+        for name, slot in self.slots.items():
+            words[slot] = dims[name]
+        sizes = (ctypes.c_int64 * (1 + sum(len(spec.shape) for spec in self.outputs)))()
+        failed = self.linked.prepare(ctypes.addressof(words), ctypes.addressof(sizes))
+        bound = ", ".join(f"{name} = {value}" for name, value in dims.items()) or "no symbolic dims"
+        if failed != -1:
+            if not 0 <= failed < len(self.compiled.checks):
+                raise InternalError(f"{self.label}: jn_prepare answered {failed} for {bound}")
+            raise UserError(f"{self.label}: {self.compiled.checks[failed]} ({bound})")
+        if sizes[0] < 0:
+            raise InternalError(f"{self.label}: jn_prepare asks for an arena of {sizes[0]} bytes for {bound}")
+        shapes, at = [], 1
+        for spec in self.outputs:
+            shape = tuple(sizes[at : at + len(spec.shape)])
+            at += len(spec.shape)
+            if min(shape, default=0) < 0:
+                raise UserError(f"{self.label}: output {spec.text} would have shape {shape} for {bound}")
+            shapes.append(shape)
+        return Plan(dims, words, sizes[0], tuple(shapes))
+
+    # --- runs
+
+    def buffers(
+        self, inputs: Iterable[Array], outputs: Iterable[Array], arena: int
+    ) -> ctypes.Array[ctypes.c_void_p]:
+        """The addresses `jn_run` takes: inputs, constants, outputs, arena."""
+        arrays = [*inputs, *self.constants, *outputs]
+        return (ctypes.c_void_p * (len(arrays) + 1))(*map(memory.address, arrays), arena)
+
+    def allocate(self, plan: Plan) -> list[Array]:
+        return [
+            self._empty(shape, spec.dtype.numpy)
+            for spec, shape in zip(self.outputs, plan.shapes, strict=True)
+        ]
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array], plan: Plan) -> None:
+        """One run over checked arrays; the outputs are aligned and do not overlap anything."""
+        with memory.scratch(plan.arena_bytes) as arena:
+            buffers = self.buffers(inputs, outputs, arena)
+            self.linked.run(self.pool, ctypes.addressof(buffers), ctypes.addressof(plan.words))
+
+    def device_arrays(self, values: Sequence[object]) -> list[DeviceArray | None]:
+        """Those of the values that live on the model's device; all None where no arrays do."""
+        arrays = self.linked.arrays
+        return [None if arrays is None else arrays.array_of(value) for value in values]
+
+    def call_on_device(self, values: Sequence[object], found: Sequence[DeviceArray | None]) -> Any:
+        """A run with inputs on the device: the outputs are there too, and may not be written yet."""
+        linked = cast("GpuLinkedModel", self.linked)
+        arrays = linked.arrays
+        assert arrays is not None
+        inputs = self.check_on_device(values, found)
+        plan = self.plan(bind_dims(self.inputs, inputs, self.label))
+        outputs = self.allocate_on_device(plan)
+        linked.run_on_device(inputs, self.constant_addresses, outputs, ctypes.addressof(plan.words))
+        arrays.settle([array for array in found if array is not None])
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def check_on_device(
+        self, values: Sequence[object], found: Sequence[DeviceArray | None]
+    ) -> list[Array | DeviceArray]:
+        """Inputs on the device as they are, the others converted. Raises `UserError` for whatever does not fit."""
+        return [
+            convert(spec, value, self.label) if array is None else check_device_array(spec, array, self.label)
+            for spec, value, array in zip(self.inputs, values, found, strict=True)
+        ]
+
+    def allocate_on_device(self, plan: Plan) -> list[DeviceArray]:
+        arrays = self.linked.arrays
+        assert arrays is not None
+        return [
+            arrays.new_array(shape, spec.dtype.numpy)
+            for spec, shape in zip(self.outputs, plan.shapes, strict=True)
+        ]
+
+    @functools.cached_property
+    def constant_addresses(self) -> list[int]:
+        return [memory.address(array) for array in self.constants]
+
+    def call(self, *values: object, **named: object) -> Any:
+        """Checks, runs, and returns the output array, or a tuple of them."""
+        given = self.collect(values, named)
+        found = self.device_arrays(given)
+        if any(array is not None for array in found):
+            return self.call_on_device(given, found)
+        arrays, plan = self.check(given)
+        outputs = self.allocate(plan)
+        self.run(arrays, outputs, plan)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)

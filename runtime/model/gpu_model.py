@@ -1,0 +1,262 @@
+"""Compiled graphs on GPUs: constants that live on the device, and for every set of dims a recording of the launches.
+
+A run copies the inputs to the device, replays the recording and copies the outputs back. Sizes are texts of dim expressions;
+they are evaluated once per set of dims. Memory and recordings go back to the device with the objects that hold them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError, UserError
+from ..device import LinkedModel
+from ..gpu import ALIGNMENT, Array, DeviceArray, DeviceArrays, GpuDevice, GpuMemory, Recording
+from ..host import memory
+from ..native.library import ObjectStore, native_library
+from ..storage.weight_packing import stored_shape
+from .dim_expressions import parse_size
+
+MOST_RECORDINGS = 8
+"""Sets of dims whose memory and recording are kept, the last used ones."""
+
+
+def _value(size: int | str, dims: Mapping[str, int]) -> int:
+    return size if isinstance(size, int) else parse_size(size).evaluate(dims)
+
+
+def _tensor_bytes(spec: TensorSpec, dims: Mapping[str, int]) -> int:
+    return prod(_value(extent, dims) for extent in spec.shape) * DType(spec.dtype).itemsize
+
+
+def _constant_bytes(spec: ConstantSpec) -> int:
+    return prod(stored_shape(spec.shape, spec.layout)) * DType(spec.dtype).itemsize
+
+
+def _bytes_at(address: int, nbytes: int) -> NDArray[np.uint8]:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The device's side of runs with certain dims: one allocation, and the launches that work on it.
+
+    inputs, outputs: pairs of offset and bytes.
+    """
+
+    memory: GpuMemory
+    inputs: tuple[tuple[int, int], ...]
+    outputs: tuple[tuple[int, int], ...]
+    recording: Recording
+
+    def free(self) -> None:
+        self.recording.free()
+        self.memory.free()
+
+
+class _Bound:
+    """Implements `BoundLaunches`. Keeps what the launches use."""
+
+    def __init__(self, recording: Recording, arena: GpuMemory, model: GpuModel) -> None:
+        self._recording = recording
+        self._keep_alive = (arena, model)
+
+    def replay(self) -> None:
+        self._recording.replay()
+
+
+class GpuModel:
+    """A compiled graph, loaded on a GPU; implements `GpuLinkedModel`. Runs take turns."""
+
+    prepare_address = None
+    run_address = None
+
+    def __init__(self, compiled: CompiledGraph, device: GpuDevice, arrays: DeviceArrays | None = None) -> None:
+        if compiled.gpu is None:
+            raise InternalError(f"model {compiled.name!r} was compiled for {compiled.target}, not for a GPU")
+        self._compiled = compiled
+        self._program: GpuProgram = compiled.gpu
+        self.arrays = arrays
+        self._device = device
+        self._kernels = tuple([device.load(code) for code in self._program.kernels])
+        self._constants: list[GpuMemory] = []
+        self._prepared: OrderedDict[tuple[int, ...], _Prepared] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def prepare(self, dims: int, sizes: int) -> int:
+        """As `jn_prepare`; the arena is the device's own, so none is asked for."""
+        values = self._dims(dims)
+        for number, (left, right) in enumerate(self._program.checks):
+            if _value(left, values) != _value(right, values):
+                return number
+        extents = [_value(extent, values) for spec in self._compiled.outputs for extent in spec.shape]
+        (ctypes.c_int64 * (1 + len(extents))).from_address(sizes)[:] = [0, *extents]
+        return -1
+
+    def _dims(self, address: int) -> dict[str, int]:
+        names = self._compiled.dims
+        return dict(zip(names, (ctypes.c_int64 * len(names)).from_address(address), strict=True))
+
+    def run(self, pool: int, buffers: int, dims: int) -> None:
+        """As `jn_run`: `buffers` are addresses on the host."""
+        del pool
+        compiled = self._compiled
+        counts = (len(compiled.inputs), len(compiled.constants), len(compiled.outputs))
+        addresses = [int(at or 0) for at in (ctypes.c_void_p * sum(counts)).from_address(buffers)]
+        inputs = addresses[: counts[0]]
+        outputs = addresses[counts[0] + counts[1] :]
+        with self._lock:
+            self._upload_constants(addresses[counts[0] : counts[0] + counts[1]])
+            prepared = self._prepare_for(self._dims(dims))
+            device = self._device
+            for at, (offset, nbytes) in zip(inputs, prepared.inputs, strict=True):
+                if nbytes:
+                    device.upload(prepared.memory, offset, _bytes_at(at, nbytes))
+            prepared.recording.replay()
+            device.synchronize()
+            for at, (offset, nbytes) in zip(outputs, prepared.outputs, strict=True):
+                if nbytes:
+                    device.download(prepared.memory, offset, _bytes_at(at, nbytes))
+
+    def run_on_device(
+        self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> None:
+        """Implements `GpuLinkedModel`: the recording stays, the arrays are copied on the device."""
+        assert self.arrays is not None
+        with self._lock:
+            self._upload_constants(constants)
+            prepared = self._prepare_for(self._dims(dims))
+            base = prepared.memory.address
+            for array, (offset, nbytes) in zip(inputs, prepared.inputs, strict=True):
+                if isinstance(array, np.ndarray):
+                    self._device.upload(prepared.memory, offset, array)
+                else:
+                    self.arrays.copy(base + offset, array.address, nbytes)
+            prepared.recording.replay()
+            for array, (offset, nbytes) in zip(outputs, prepared.outputs, strict=True):
+                self.arrays.copy(array.address, base + offset, nbytes)
+
+    def record_on_device(
+        self, inputs: Sequence[DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> _Bound:
+        """Implements `GpuLinkedModel`."""
+        with self._lock:
+            self._upload_constants(constants)
+            values = self._dims(dims)
+            arena = self._device.allocate(_value(self._program.arena_bytes, values))
+            places = {"input": [array.address for array in inputs], "output": [array.address for array in outputs]}
+            try:
+                recording = self._record(values, arena.address, places)
+            except BaseException:
+                arena.free()
+                raise
+            return _Bound(recording, arena, self)
+
+    def _upload_constants(self, addresses: Sequence[int]) -> None:
+        """Once: a model's constants do not change."""
+        for number in range(len(self._constants), len(addresses)):
+            nbytes = _constant_bytes(self._compiled.constants[number])
+            place = self._device.allocate(nbytes)
+            if nbytes:
+                self._device.upload(place, 0, _bytes_at(addresses[number], nbytes))
+            self._constants.append(place)
+
+    def _prepare_for(self, dims: Mapping[str, int]) -> _Prepared:
+        key = tuple(dims.values())
+        found = self._prepared.get(key)
+        if found is None:
+            while len(self._prepared) >= MOST_RECORDINGS:
+                self._prepared.popitem(last=False)[1].free()
+            found = self._prepared[key] = self._prepare_anew(dims)
+        self._prepared.move_to_end(key)
+        return found
+
+    def _prepare_anew(self, dims: Mapping[str, int]) -> _Prepared:
+        compiled, end = self._compiled, 0
+
+        def place(nbytes: int) -> tuple[int, int]:
+            nonlocal end
+            start, end = end, end + -(-nbytes // ALIGNMENT) * ALIGNMENT
+            return start, nbytes
+
+        place(_value(self._program.arena_bytes, dims))
+        inputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.inputs])
+        outputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.outputs])
+        whole = self._device.allocate(end)
+        places = {
+            "input": [whole.address + start for start, _ in inputs],
+            "output": [whole.address + start for start, _ in outputs],
+        }
+        try:
+            recording = self._record(dims, whole.address, places)
+        except BaseException:
+            whole.free()
+            raise
+        return _Prepared(whole, inputs, outputs, recording)
+
+    def _map(self, facts: TensorMap, words: Sequence[int]) -> int:
+        """The tensor map of what the words describe."""
+        sizes = facts.source.sizes(words)
+        if sizes is None:
+            raise UserError(f"the extents and strides of a tensor map of {self._compiled.name} have no values")
+        return self._device.tensor_map(facts, words[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
+
+    def _record(self, dims: Mapping[str, int], arena: int, places: Mapping[str, Sequence[int]]) -> Recording:
+        """All launches. `places`: addresses of inputs and outputs."""
+        program, device = self._program, self._device
+        addresses = {
+            **places,
+            "temporary": [arena + _value(offset, dims) for offset in program.offsets],
+            "constant": [constant.address for constant in self._constants],
+        }
+
+        launches = []
+        for launch in program.launches:
+            words = [
+                addresses[each[0]][each[1]] if isinstance(each, tuple) else _value(each, dims)
+                for each in launch.arguments
+            ]
+            grid = _value(launch.grid, dims)
+            if grid:  # what is launched on an empty grid may have empty tensors, which no map describes
+                words += [self._map(facts, words) for facts in program.kernels[launch.kernel].tensor_maps]
+                launches.append((self._kernels[launch.kernel], (grid, 1, 1), words))
+
+        def record() -> None:
+            for kernel, extents, words in launches:
+                device.launch(kernel, extents, words)
+
+        return device.capture(record)
+
+
+class GpuPlace:
+    """A GPU as a place for models; implements `runtime.device.Device`.
+
+    Args:
+        store: as for `HostDevice`.
+        arrays: how users' arrays on the device are taken, where there are such.
+    """
+
+    def __init__(
+        self, device: GpuDevice, store: ObjectStore | None = None, arrays: DeviceArrays | None = None
+    ) -> None:
+        self._device = device
+        self._arrays = arrays
+        self._store = store
+        self.name = device.name
+
+    def link(self, compiled: CompiledGraph) -> LinkedModel:
+        native_library(self._store)
+        return GpuModel(compiled, self._device, self._arrays)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return memory.empty(shape, dtype)

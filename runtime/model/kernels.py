@@ -1,0 +1,155 @@
+"""What a model's kernels are: their reports, their code as text at every level, and the plan as a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...lowering.artifact import CompiledGraph, KernelCode, KernelReport
+from ...promotion.errors import UserError
+from ..native.codegen import emit_assembly
+from ..toolchain.ptxas import Resources, resources
+from .dim_expressions import parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch of a model.
+
+    Attributes:
+        name: the kernel function.
+        template: the tile template that made it.
+        fused: names of the graph's operations that run in it.
+        grid: number of programs; an int, or text of a dim expression.
+        tiles: block extent by axis name.
+        bytes_read, bytes_written, flops: per run; ints, or text of dim expressions (`at` evaluates them).
+        code: what a GPU runs, with threads and shared memory of a block; None on the CPU.
+    """
+
+    name: str
+    template: str
+    fused: tuple[str, ...]
+    grid: int | str
+    tiles: tuple[tuple[str, int], ...]
+    bytes_read: int | str
+    bytes_written: int | str
+    flops: int | str
+    code: KernelCode | None = field(repr=False)
+    _module: str = field(repr=False)
+    _texts: Mapping[str, str] = field(repr=False, compare=False)
+
+    @property
+    def ttir(self) -> str:
+        """Text of its block program; printed at the first access to one of a model."""
+        return self._texts.get(self.name, "")
+
+    @property
+    def bytes(self) -> int | str:
+        """Bytes read and written together."""
+        if isinstance(self.bytes_read, int) and isinstance(self.bytes_written, int):
+            return self.bytes_read + self.bytes_written
+        return f"{self.bytes_read} + {self.bytes_written}"
+
+    @property
+    def llvm_ir(self) -> str:
+        """The LLVM IR of this kernel's function; the text of the whole module when it has none of its own."""
+        return _function(self._module, self.name) or self._module
+
+    @property
+    def asm(self) -> str:
+        """Assembly text of this kernel for the CPU of this process, generated anew on every access; of a GPU its PTX."""
+        if self.code is not None:
+            return self.code.ptx
+        text = emit_assembly(self._module)
+        return _assembly(text, self.name) or text
+
+    @property
+    def ptx(self) -> str:
+        """PTX of this kernel. Raises `UserError` for kernels of the CPU."""
+        if self.code is None:
+            raise UserError(f"kernel {self.name} runs on the CPU and has no PTX; fix: asm, or compile for a GPU")
+        return self.code.ptx
+
+    @property
+    def resources(self) -> Resources | None:
+        """Registers, stack and spills of the machine code, as NVIDIA's assembler reports them; None for kernels of the CPU and
+        where no assembler is found. Takes as long as assembling; remembered."""
+        return None if self.code is None else resources(self.code)
+
+    def at(self, **dims: int) -> dict[str, int]:
+        """Grid, bytes and flops for given dims. Raises `UserError` for a dim that is missing."""
+        sizes = {
+            "grid": self.grid,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "flops": self.flops,
+        }
+        return {name: _evaluate(size, dims) for name, size in sizes.items()}
+
+
+def _evaluate(size: int | str, dims: Mapping[str, int]) -> int:
+    if isinstance(size, int):
+        return size
+    return dims[size] if size in dims else parse_size(size).evaluate(dims)
+
+
+def _function(module: str, name: str) -> str:
+    """The definition of one function out of a module's text."""
+    match = re.search(rf"^define [^\n]*@\"?{re.escape(name)}\"?\(.*?^}}$", module, re.MULTILINE | re.DOTALL)
+    return match.group(0) if match else ""
+
+
+def _assembly(text: str, name: str) -> str:
+    """One function out of assembly text: from its label to the label where it ends."""
+    match = re.search(
+        rf"^\"?_?{re.escape(name)}\"?:.*?^\.L?func_end\d+:|^\"?_?{re.escape(name)}\"?:.*?\Z",
+        text,
+        re.M | re.S,
+    )
+    return match.group(0) if match else ""
+
+
+def kernels_of(compiled: CompiledGraph) -> tuple[Kernel, ...]:
+    """The kernels of a compiled graph, in launch order."""
+    codes = {} if compiled.gpu is None else {code.name: code for code in compiled.gpu.kernels}
+    return tuple(_kernel(report, compiled, codes.get(report.name)) for report in compiled.kernels)
+
+
+def _kernel(report: KernelReport, compiled: CompiledGraph, code: KernelCode | None) -> Kernel:
+    return Kernel(
+        report.name,
+        report.template,
+        report.fused,
+        report.grid,
+        report.tiles,
+        report.bytes_read,
+        report.bytes_written,
+        report.flops,
+        code,
+        compiled.llvm_ir,
+        compiled.ttir,
+    )
+
+
+_HEADERS = ("kernel", "template", "grid", "tiles", "bytes read", "bytes written", "flops", "fused")
+
+
+def plan_table(kernels: Iterable[Kernel]) -> str:
+    """The launches of a model, one line each, columns aligned."""
+    rows: list[Sequence[str]] = [_HEADERS]
+    for kernel in kernels:
+        tiles = " ".join(f"{axis}={extent}" for axis, extent in kernel.tiles)
+        sizes = [_thousands(size) for size in (kernel.bytes_read, kernel.bytes_written, kernel.flops)]
+        row = (kernel.name, kernel.template, _thousands(kernel.grid), tiles, *sizes, ", ".join(kernel.fused))
+        rows.append([cell or "-" for cell in row])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADERS))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _thousands(size: int | str) -> str:
+    return f"{size:,}".replace(",", "_") if isinstance(size, int) else size

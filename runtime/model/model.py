@@ -1,0 +1,218 @@
+"""The compiled model users hold: call it, bind it, look into it, save it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...lowering.artifact import CompiledGraph, TensorSpec
+from ...promotion.errors import UserError
+from ..device import Device
+from ..host.device import HostDevice
+from ..storage import artifact_file
+from .call import BoundCall, entry_function
+from .device_call import BoundDeviceCall
+from .executable import Executable
+from .inputs import describe
+from .kernels import Kernel, kernels_of, plan_table
+
+Array = np.ndarray[Any, Any]
+
+
+class Model:
+    """A compiled graph, ready to run.
+
+    `m(x, y)` runs it on NumPy arrays, given by position or by input name, and returns one array or a tuple.
+    Any memory layout is accepted and copied only when it is not C-contiguous; dtypes and shapes must match
+    `m.inputs`, where equal names of symbolic dims must have equal extents. Outputs are new arrays that
+    overlap nothing. Calls may come from several threads at once.
+
+    A model on a CUDA device takes arrays on that device too: `Buffer`s, and arrays of other libraries by DLPack or the CUDA
+    array interface. With one of them among the inputs the outputs are `Buffer`s, and nothing goes through the host.
+
+    Args:
+        compiled: the compiled form.
+        constants: one array per `compiled.constants`, in their stored layout. They are read in place: do not
+            write to them.
+        graph_text: the graph as text, kept for `save`.
+        threads: threads of a call, the caller included; None uses every core, 1 keeps all work on the calling
+            thread.
+        weights: the graph's weights by name, in their plain layout, for `save`; those among `constants` may
+            be left out.
+        archive: what `save` writes, made when it is needed: the compiled code, the graph as text and all of its
+            arrays. Takes the place of `graph_text` and `weights`.
+        device: where it runs; the host by default.
+
+    Raises `UserError` when constants do not fit their specs or `threads` is not a thread count.
+    """
+
+    # `m(x)` looks `__call__` up on the type: a class of its own per model lets the interpreter go straight
+    # into the native entry.
+    def __new__(cls, *args: Any, **options: Any) -> Model:
+        del args, options
+        return object.__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "__slots__": ()}))
+
+    __slots__ = ("__weakref__", "_archive", "_compiled", "_executable", "_graph_text", "_kernels", "_weights")
+
+    def __init__(
+        self,
+        compiled: CompiledGraph,
+        constants: Sequence[Array],
+        graph_text: str,
+        threads: int | None = None,
+        *,
+        weights: Mapping[str, Array] | None = None,
+        archive: Callable[[], tuple[CompiledGraph, str, Sequence[artifact_file.StoredWeight]]] | None = None,
+        device: Device | None = None,
+    ) -> None:
+        self._compiled = compiled
+        self._graph_text = graph_text
+        self._weights = dict(weights or {})
+        self._archive = archive
+        self._executable = Executable(compiled, constants, device or HostDevice(), threads)
+        self._kernels = kernels_of(compiled)
+        type(self).__call__ = entry_function(self._executable)  # type: ignore[method-assign]
+
+    def __del__(self) -> None:
+        # A class is part of a reference cycle with itself; without this, weights would wait for the cycle
+        # collector.
+        if "__call__" in type(self).__dict__ and type(self) is not Model:
+            del type(self).__call__
+
+    def __call__(self, *arrays: object, **named: object) -> Any:
+        """Runs the model: see the class."""
+        return self._executable.call(*arrays, **named)
+
+    def run(self, inputs: Mapping[str, object]) -> dict[str, Array]:
+        """Runs the model on inputs by name; returns the outputs by name. Raises `UserError` for unknown and
+        missing names."""
+        if not isinstance(inputs, Mapping):
+            raise UserError(
+                f"{self._executable.label}: run takes a mapping of input names to arrays, not a "
+                f"{type(inputs).__name__}; "
+                "fix: call the model itself with arrays"
+            )
+        result = self(*self._executable.order(inputs))
+        outputs = (result,) if len(self.outputs) == 1 else result
+        return {spec.name: array for spec, array in zip(self.outputs, outputs, strict=True)}
+
+    def bind(
+        self,
+        *inputs: object,
+        outputs: Any = None,
+        **named: object,
+    ) -> BoundCall | BoundDeviceCall:
+        """A prepared call over these very arrays: nothing is checked, converted, copied or allocated when it
+        runs.
+
+        Args:
+            inputs, named: C-contiguous arrays of the exact dtype, all of the host or all on the model's device. Write into
+                them to run on new values.
+            outputs: the arrays to write, by position or by name; new ones when left out.
+
+        Raises `UserError` when an input would need a copy, or a buffer does not fit or overlaps another
+        array.
+        """
+        values = self._executable.collect(inputs, named)
+        found = self._executable.device_arrays(values)
+        if any(array is not None for array in found):
+            return BoundDeviceCall(self._executable, values, found, self._output_list(outputs))
+        return BoundCall(self._executable, values, self._output_list(outputs))
+
+    def _output_list(self, outputs: Any) -> Sequence[Any] | None:
+        if outputs is None:
+            return None
+        if isinstance(outputs, np.ndarray) or self._executable.device_arrays([outputs])[0] is not None:
+            return [outputs]
+        if isinstance(outputs, Mapping):
+            names = [spec.name for spec in self.outputs]
+            if sorted(outputs) != sorted(names):
+                raise UserError(
+                    f"{self._executable.label}: outputs must name exactly {', '.join(names)}, got "
+                    f"{', '.join(map(str, outputs))}"
+                )
+            return [outputs[name] for name in names]
+        if not isinstance(outputs, Sequence):
+            raise UserError(
+                f"{self._executable.label}: outputs must be arrays, got {type(outputs).__name__}; "
+                "fix: a list of arrays, or a mapping of output names to arrays"
+            )
+        return list(outputs)
+
+    @property
+    def name(self) -> str:
+        return self._compiled.name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of every input, in call order."""
+        return self._compiled.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of every output, in the order they are returned."""
+        return self._compiled.outputs
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the symbolic dims."""
+        return self._compiled.dims
+
+    @property
+    def threads(self) -> int:
+        """Threads a call may use, the caller included."""
+        return self._executable.threads
+
+    @property
+    def compiled(self) -> CompiledGraph:
+        """The compiled form."""
+        return self._compiled
+
+    @property
+    def numerics(self) -> str:
+        """What it was compiled with: "strict" or "fast"."""
+        return self._compiled.numerics
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels, in launch order."""
+        return self._kernels
+
+    def plan(self) -> str:
+        """The launches as a printed table: grid, tiles, bytes, flops, and what each kernel fuses."""
+        return plan_table(self._kernels)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model as one file: graph, object code, weights. Replaces an existing file atomically.
+
+        Raises `UserError` when the path cannot be written.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise UserError(
+                f"{self._executable.label}: save expects a path, got {type(path).__name__}; "
+                "fix: save('model.joinery')"
+            )
+        metadata = {"numerics": self.numerics}
+        if self._archive is not None:
+            compiled, text, arrays = self._archive()
+            artifact_file.save(path, self.name, text, [compiled], arrays, metadata)
+            return
+        stored = {
+            spec.name: artifact_file.StoredWeight(spec.name, spec.dtype, spec.shape, spec.layout, array)
+            for spec, array in zip(self._compiled.constants, self._executable.constants, strict=True)
+        }
+        for name, array in self._weights.items():
+            stored.setdefault(name, artifact_file.StoredWeight.plain(name, array))
+        artifact_file.save(path, self.name, self._graph_text, [self._compiled], list(stored.values()), metadata)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(describe, self.inputs))
+        outputs = ", ".join(map(describe, self.outputs))
+        kernels = f"{len(self._kernels)} kernel{'s' if len(self._kernels) != 1 else ''}"
+        return f"<joinery.Model {self.name!r} ({inputs}) -> ({outputs}); {kernels}, {self.threads} threads>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a joinery.Model cannot be pickled; fix: m.save(path) and joinery.load(path)")

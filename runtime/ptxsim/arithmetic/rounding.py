@@ -1,0 +1,92 @@
+"""Correct rounding of float64 results to narrower formats, over whole arrays.
+
+A sum or fused product that is not exact in float64 is first rounded to odd there (the last bit tells that something was lost),
+after which one more rounding to at most 51 bits is the correct one (Boldo and Melquiond, "Emulation of a FMA and correctly
+rounded sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.types import Array
+
+_ROUND = {"rn": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil}
+_FORMATS = {
+    "f16": (11, -14, 65504.0),
+    "bf16": (8, -126, 255 * 2.0**120),
+    "f32": (24, -126, (2**24 - 1) * 2.0**104),
+}
+
+
+def odd_sum(x: Array, y: Array) -> Array:
+    """x + y in float64, rounded to odd."""
+    total = x + y
+    shadow = total - x
+    error = (x - (total - shadow)) + (y - shadow)
+    lost = (error != 0) & np.isfinite(total)
+    if not np.count_nonzero(lost):
+        return np.asarray(total)
+    word = np.asarray(total).view(np.int64)
+    toward_zero = np.where((error < 0) != (total < 0), word - 1, word)
+    return np.where(lost, toward_zero | 1, word).view(np.float64)
+
+
+def narrowed(x: Array, format_: str, mode: str) -> Array:
+    """float64 rounded to a format, still as float64; subnormal results are rounded where they are."""
+    precision, least, largest = _FORMATS[format_]
+    exponent = np.maximum(np.frexp(x)[1] - 1, least) - (precision - 1)
+    found = np.ldexp(_ROUND[mode](np.ldexp(x, -exponent)), exponent)
+    over = np.abs(found) > largest
+    if np.count_nonzero(over):
+        to_infinity = {"rn": True, "rz": False, "rp": x > 0, "rm": x < 0}[mode]
+        limit = np.where(to_infinity | np.isinf(x), np.inf, largest)
+        found = np.where(over, np.copysign(limit, x), found)
+    return np.where(np.isfinite(x), np.copysign(found, x), x)
+
+
+def fused_float32(x: Any, y: Any, z: Any) -> Array:
+    """x·y + z of float32 with one rounding to nearest even.
+
+    The product is exact in float64. The float64 sum rounds wrongly to float32 only from exactly halfway between two numbers.
+    """
+    product = np.multiply(x, y, dtype=np.float64)
+    total = np.asarray(product + z)
+    result = total.astype(np.float32)
+    half = (total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == np.uint64(0x10000000)
+    small = (result.view(np.uint32) & np.uint32(0x7F800000)) == 0
+    if np.count_nonzero(half) or np.count_nonzero(small):
+        return odd_sum(product, np.asarray(z, np.float64)).astype(np.float32)
+    return result
+
+
+def _split(x: Array) -> tuple[Array, Array]:
+    """Veltkamp: two halves of 26 bits."""
+    scaled = x * 134217729.0
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def fused_float64(x: Array, y: Array, z: Array) -> tuple[Array, Array]:
+    """x·y + z of float64 with one rounding to nearest even, and for which lanes that is proved (no overflow or underflow)."""
+    product = x * y
+    (xh, xl), (yh, yl) = _split(x), _split(y)
+    error = ((xh * yh - product) + xh * yl + xl * yh) + xl * yl
+    low = z + error
+    shadow = low - z
+    low_error = (z - (low - shadow)) + (error - shadow)
+    high = product + low
+    shadow = high - product
+    high_error = (product - (high - shadow)) + (low - shadow)
+    result = high + odd_sum(np.asarray(low_error), np.asarray(high_error))
+    sizes = [np.abs(v) for v in (x, y, z, product)]
+    safe = np.ones(np.shape(result), np.bool_)
+    for size in sizes:
+        safe &= (size == 0) | ((size > 2.0**-400) & (size < 2.0**400))
+    # Zeros: the sign of an exact zero, and of zero plus zero, is that of the plain sum.
+    plain = product + z
+    return np.where((product == 0) | (result == 0), plain, result), safe & (
+        (product != 0) | (x == 0) | (y == 0)
+    )

@@ -1,0 +1,289 @@
+"""cp.async: copies from global to shared memory that land when they are waited for.
+
+Source: PTX ISA, "Data Movement: Non-bulk copy: cp.async". Until a copy lands, its target holds a pattern and is in flight.
+When it lands depends on the policy: "late" at the wait that enforces it, "early" at issue, "random" anywhere between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....lowering.ptx.syntax import Instruction, Integer, Register
+from ....promotion.errors import UserError
+from ..core.binding import Binding
+from ..core.modifiers import Words
+from ..core.types import Array, Mask, Step
+from ..memory.access import Router, address_of, hints
+from ..memory.spaces import SharedMemory
+from .mbarriers import Objects, barrier_at, lanes_of
+
+if TYPE_CHECKING:
+    from ..core.machine import Machine
+    from ..core.scheduler import Cta
+
+_IN_FLIGHT = 0xA7
+"""What the target of a copy holds while it is in flight."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """One instruction's copies: `source` offsets in global memory, `target` offsets in shared, `take` bytes to read of each.
+
+    `order` counts the instructions of the block that issued copies.
+    """
+
+    lanes: Array
+    source: Array
+    target: Array
+    shared: SharedMemory
+    size: int
+    take: Array
+    order: int
+
+    def part(self, chosen: Array) -> Copy:
+        """The copies of some of the lanes."""
+        source, target, take = self.source[chosen], self.target[chosen], self.take[chosen]
+        return Copy(self.lanes[chosen], source, target, self.shared, self.size, take, self.order)
+
+
+@dataclass(slots=True)
+class CopyQueue:
+    """What the lanes of a block have issued: copies with their lanes' group numbers, and arrivals that follow them.
+
+    `committed`: the number of groups that each lane has committed.
+    """
+
+    committed: Array
+    pending: list[tuple[Copy, Array]] = field(default_factory=list)
+    arrivals: list[Callable[[], None]] = field(default_factory=list)
+    issued: int = 0
+
+
+def queue_of(machine: Machine, cta: Cta) -> CopyQueue:
+    found = cta.agents.get("cp.async")
+    if not isinstance(found, CopyQueue):
+        found = cta.agents["cp.async"] = CopyQueue(np.zeros(machine.lanes, np.int64))
+    return found
+
+
+def land(machine: Machine, copy: Copy, chosen: Array) -> None:
+    """Copy the chosen ones."""
+    if not np.count_nonzero(chosen):
+        return
+    source, target, take = copy.source[chosen], copy.target[chosen], copy.take[chosen]
+    step = np.arange(copy.size)
+    places = target.astype(np.int64)[:, None] + step
+    from_places = source.astype(np.int64)[:, None] + step
+    wanted = step < take[:, None]
+    octets = np.where(wanted, machine.memory.octets[np.where(wanted, from_places, 0)], 0)
+    copy.shared.octets[places] = octets
+    if copy.shared.dirty is not None:
+        copy.shared.dirty[places] = True
+    if machine.races is not None:
+        lanes = np.repeat(copy.lanes[chosen], copy.size)
+        machine.races.landed(machine.cta, copy.shared, places.reshape(-1), lanes)
+    if copy.shared.flight is not None and copy.shared.defined is not None:
+        copy.shared.flight[places] = 0
+        known = machine.memory.defined
+        copy.shared.defined[places] = (
+            True if known is None else known[np.where(wanted, from_places, 0)] | ~wanted
+        )
+
+
+def deliver(machine: Machine, cta: Cta, ready: Array) -> None:
+    """Land, of every pending copy, the lanes whose group number is below `ready` of the lane."""
+    queue = queue_of(machine, cta)
+    left: list[tuple[Copy, Array]] = []
+    for copy, groups in queue.pending:
+        chosen = groups < ready[copy.lanes]
+        land(machine, copy, chosen)
+        if not chosen.all():
+            left.append((copy.part(~chosen), groups[~chosen]))
+    queue.pending = left
+
+
+def issue(k: Binding, i: Instruction) -> Step:
+    """cp.async.{ca,cg}.shared.global [target], [source], size{, bytes to read | ignored when}{, policy}."""
+    words = Words(i)
+    words.require("async")
+    cache = words.choice(("ca", "cg"))
+    words.choice(("shared", "shared::cta"))
+    words.require("global")
+    policy = hints(words)
+    words.done()
+    operands = list(i.operands)
+    if policy:
+        operands.pop()
+    if not 3 <= len(operands) <= 4:
+        raise UserError(f"{words.where}: {len(i.operands)} operands")
+    size = k.constant(operands[2], "a size")
+    if size not in ((16,) if cache == "cg" else (4, 8, 16)):
+        raise UserError(f"{words.where}: {size} bytes")
+    to, source = address_of(k, operands[0]), address_of(k, operands[1])
+    take, ignore = None, None
+    if len(operands) == 4:
+        option = operands[3]
+        if isinstance(option, Register) and k.function.registers[option.name] == "pred":
+            ignore = k.predicate(option)
+        else:
+            take = k.full(option, "u32")
+    shared, memory = Router(k, "shared"), Router(k, "global")
+    machine = k.machine
+    watch_to = machine.watcher(k, operands[0], [], size, True)
+    watch_from = machine.watcher(k, operands[1], [], size, False)
+    whole = isinstance(operands[-1], Integer) and len(operands) == 3
+
+    def step(mask: Mask) -> None:
+        lanes = np.arange(k.lanes) if mask is None else np.flatnonzero(mask)
+        counts = np.full(lanes.size, size, np.int64)
+        if take is not None:
+            counts = take()[lanes].astype(np.int64)
+            if np.count_nonzero(counts > size):
+                bad = lanes[counts > size]
+                machine.warn("copy size", f"a cp.async that reads more than {size} bytes", bad)
+                counts = np.minimum(counts, size)
+        elif ignore is not None:
+            counts = np.where(ignore()[lanes], 0, size)
+        space, _, place, _ = next(shared.parts(to(lanes), lanes))
+        assert isinstance(space, SharedMemory)
+        target = space.offsets(place, size, lanes, True, shared.site)
+        address = source(lanes)
+        reading = np.ones(lanes.size, np.bool_) if whole else counts > 0
+        offset = np.zeros(lanes.size, np.uint64)
+        if np.count_nonzero(reading):
+            offset[reading] = _source_offsets(
+                machine, memory, address[reading], counts[reading], size, lanes[reading]
+            )
+        if watch_to is not None and watch_from is not None:
+            watch_to(space, target, lanes)
+            watch_from(machine.memory, offset[reading & (counts == size)], lanes[reading & (counts == size)])
+        queue = queue_of(machine, machine.cta)
+        copy = Copy(lanes, offset, target, space, size, counts, queue.issued)
+        queue.issued += 1
+        places = target.astype(np.int64)[:, None] + np.arange(size)
+        if machine.races is not None:
+            machine.races.lanes_copy(machine.cta, space, places.reshape(-1), np.repeat(lanes, size))
+        if machine.delivery == "early":
+            land(machine, copy, np.ones(lanes.size, np.bool_))
+            return
+        space.octets[places] = _IN_FLIGHT
+        if space.flight is not None:
+            space.flight[places] = 1
+        queue.pending.append((copy, queue.committed[lanes].copy()))
+        if machine.delivery == "random":
+            _sometimes(machine)
+
+    return step
+
+
+def _source_offsets(
+    machine: Machine, router: Router, address: Array, counts: Array, size: int, lanes: Array
+) -> Array:
+    """Whole reads are checked as such; a read that is cut short may end where the buffer ends."""
+    full = counts == size
+    offset = np.empty(address.size, np.uint64)
+    if np.count_nonzero(full):
+        offset[full] = machine.memory.offsets(address[full], size, lanes[full], False, router.site)
+    for index in np.flatnonzero(~full).tolist():
+        offset[index] = machine.memory.one(int(address[index]), int(counts[index]), False)
+    return offset
+
+
+def _sometimes(machine: Machine) -> None:
+    """Land a random part of what is pending."""
+    queue = queue_of(machine, machine.cta)
+    left = []
+    for copy, groups in queue.pending:
+        if machine.random.random() < 0.25:
+            land(machine, copy, np.ones(copy.lanes.size, np.bool_))
+        else:
+            left.append((copy, groups))
+    queue.pending = left
+
+
+def commit(k: Binding, i: Instruction) -> Step:
+    words = Words(i)
+    words.require("async", "commit_group")
+    words.done()
+    words.operands(0)
+    machine = k.machine
+
+    def step(mask: Mask) -> None:
+        queue = queue_of(machine, machine.cta)
+        if mask is None:
+            queue.committed += 1
+        else:
+            queue.committed[mask] += 1
+
+    return step
+
+
+def wait(k: Binding, i: Instruction) -> Step:
+    """wait_group N: all but the newest N groups of the lane; wait_all: everything, committed or not."""
+    words = Words(i)
+    words.require("async")
+    everything = words.choice(("wait_group", "wait_all")) == "wait_all"
+    words.done()
+    words.operands(0 if everything else 1)
+    newest = 0 if everything else k.constant(i.operands[0], "a number of groups")
+    machine = k.machine
+
+    def step(mask: Mask) -> None:
+        queue = queue_of(machine, machine.cta)
+        if not queue.pending:
+            return
+        ready = queue.committed + 1 if everything else queue.committed - newest
+        if mask is not None:
+            ready = np.where(mask, ready, 0)
+        deliver(machine, machine.cta, ready)
+
+    return step
+
+
+def arrive(k: Binding, i: Instruction) -> Step:
+    """cp.async.mbarrier.arrive: an arrival once the lane's copies so far have landed; without .noinc it adds to the count."""
+    words = Words(i)
+    words.require("async", "mbarrier", "arrive", "b64")
+    expected = words.has("noinc")
+    space = words.choice(("shared", "shared::cta"), "")
+    words.done()
+    words.operands(1)
+    objects = Objects(k, i, i.operands[0], space)
+    machine = k.machine
+
+    def step(mask: Mask) -> None:
+        cta = machine.cta
+        queue = queue_of(machine, cta)
+        issued = queue.issued
+        for lane, shared, offset in objects.each(lanes_of(mask, k.lanes)):
+            barrier = barrier_at(shared, offset, lane)
+            if not expected:
+                barrier.pending += 1
+
+            def happen(lane: int = lane, shared: SharedMemory = shared, offset: int = offset) -> None:
+                _land_of(machine, queue, issued, lane)
+                found = barrier_at(shared, offset, lane)
+                if machine.races is not None:
+                    machine.races.release(cta, lane, found)
+                found.arrive(machine, 1)
+
+            if machine.delivery == "early":
+                happen()
+            else:
+                queue.arrivals.append(happen)
+
+    return step
+
+
+def _land_of(machine: Machine, queue: CopyQueue, issued: int, lane: int) -> None:
+    """Land one lane's part of what was issued before, where it is still pending."""
+    for index, (copy, groups) in enumerate(queue.pending):
+        chosen = copy.lanes == lane
+        if copy.order < issued and chosen.any():
+            land(machine, copy, chosen)
+            queue.pending[index] = (copy.part(~chosen), groups[~chosen])
+    queue.pending = [(copy, groups) for copy, groups in queue.pending if copy.lanes.size]

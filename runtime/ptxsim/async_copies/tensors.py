@@ -1,0 +1,242 @@
+"""TMA: boxes of tensors between global and shared memory, and instructions on tensor maps.
+
+Source: PTX ISA, "Data Movement: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor", "tensormap.replace",
+"tensormap.cp_fenceproxy", "membar, fence". When copies land is as in `bulk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....lowering.ptx.syntax import Address, Instruction, Vector
+from ....promotion.errors import UnsupportedError, UserError
+from ..checks.findings import Fault
+from ..core.binding import Binding
+from ..core.control import collective
+from ..core.modifiers import Words
+from ..core.scheduler import Control
+from ..core.types import Array, Mask, Step
+from ..memory.access import Router, address_of, hints
+from .bulk import REDUCTIONS, check_shared, load_into, multicast_targets, shared_places, store_from, writer
+from .mbarriers import Objects, lanes_of, show_to_copies
+from .tensor_maps import FIELDS, MAP_BYTES, TensorView, read_map, set_field
+
+if TYPE_CHECKING:
+    from ..core.machine import Machine
+
+
+def _octets(places: Array, size: int) -> Array:
+    """Element places → places of their bytes."""
+    return np.asarray((places[:, None] + np.arange(size)).reshape(-1))
+
+
+def tensor(k: Binding, i: Instruction) -> Step:
+    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, tiled."""
+    words = Words(i)
+    reduce_ = words.has("reduce")
+    words.require("async", "bulk", "tensor")
+    rank = int(words.choice(("1d", "2d", "3d", "4d", "5d"))[0])
+    storing = words.has("bulk_group")
+    space = words.choice(("shared::cta",) if storing else ("shared::cta", "shared::cluster"))
+    words.require("global")
+    words.drop("tile")
+    policy = hints(words)
+    multicast = words.has("multicast::cluster")
+    if not storing:
+        words.require("mbarrier::complete_tx::bytes")
+    operation = words.choice(REDUCTIONS) if reduce_ else ""
+    words.done()
+    if (storing == multicast and storing) or (reduce_ and not storing):
+        raise UnsupportedError(f"{words.where}: this combination of modifiers is not known")
+    words.operands(2 + (not storing) + multicast + policy)
+    described, plain = (i.operands[0], i.operands[1]) if storing else (i.operands[1], i.operands[0])
+    if (
+        not isinstance(described, Address)
+        or len(described.parts) != 1
+        or not isinstance(described.parts[0], Vector)
+    ):
+        raise UserError(f"{words.where}: expected a tensor map and coordinates in braces")
+    coordinates = [k.full(o, "s32") for o in described.parts[0].elements]
+    if len(coordinates) != rank:
+        raise UserError(f"{words.where}: {len(coordinates)} coordinates for {rank} dimensions")
+    map_address = address_of(k, Address(described.base, described.offset, ()))
+    shared_address, router = address_of(k, plain), Router(k, space)
+    objects = (
+        None
+        if storing
+        else Objects(k, i, i.operands[2], "shared::cluster" if space == "shared::cluster" else "shared")
+    )
+    group_mask = k.full(i.operands[3], "u16") if multicast else None
+    machine = k.machine
+
+    def step(mask: Mask) -> None:
+        for lane in lanes_of(mask, k.lanes).tolist():
+            own = np.array([lane])
+            view = map_at(machine, int(map_address(own)[0]), rank, lane)
+            ((_, shared, start),) = shared_places(router, shared_address(own), own)
+            place, inside = view.places([int(c()[lane]) for c in coordinates])
+            origin = _origin(machine, view, place[inside], storing)
+            places = _octets(view.shared_places(start), view.size)
+            check_shared(shared, start, view.box_bytes, 128, lane)
+            if storing:
+                kept = np.repeat(inside, view.size)
+                target = _octets(origin + place[inside], view.size)
+                action = writer(machine, target, shared, places[kept], operation, view.type)
+                store_from(machine, lane, shared, places[kept], action)
+                continue
+            assert objects is not None
+            ((_, _, at),) = objects.each(own)
+            homes = multicast_targets(
+                machine, shared, int(group_mask()[lane]) if group_mask is not None else None
+            )
+            for home in homes:
+                check_shared(home, start, view.box_bytes, 128, lane)
+            data = _tile(machine, view, origin, place, inside)
+            load_into(machine, [(home, at, places) for home in homes], data, view.box_bytes, lane)
+
+    return step
+
+
+def _tile(
+    machine: Machine, view: TensorView, origin: int, place: Array, inside: Array
+) -> Callable[[], Array]:
+    def read() -> Array:
+        found = np.broadcast_to(view.fill, (place.size, view.size)).copy()
+        found[inside] = machine.memory.octets[_octets(origin + place[inside], view.size)].reshape(
+            -1, view.size
+        )
+        return found.reshape(-1)
+
+    return read
+
+
+def _origin(machine: Machine, view: TensorView, places: Array, write: bool) -> int:
+    """The tensor's offset in the arena; all elements that are touched lie in one allocation."""
+    if not places.size:
+        return 0
+    low, high = int(places.min()), int(places.max())
+    return machine.memory.one(view.address + low, high - low + view.size, write) - low
+
+
+def map_at(machine: Machine, address: int, rank: int, lane: int) -> TensorView:
+    """The map at a generic address: a parameter, or global memory after a fence."""
+    from_parameters = address >> 56 == 3
+    if address % 64:
+        raise Fault("alignment", f"the tensor map's address {address:#x} is no multiple of 64", [lane])
+    if from_parameters:
+        start = address & ((1 << 56) - 1)
+        octets = machine.parameters.octets[start : start + MAP_BYTES]
+    else:
+        if address in machine.unfenced_maps:
+            machine.violation(
+                "proxy", "a tensor map that was written and not acquired with fence.proxy.tensormap", [lane]
+            )
+        start = machine.memory.one(address, MAP_BYTES, False)
+        octets = machine.memory.octets[start : start + MAP_BYTES]
+    if octets.size < MAP_BYTES:
+        raise Fault("bounds", "a tensor map that reaches beyond the parameters", [lane])
+    return read_map(octets, rank)
+
+
+def replace_field(k: Binding, i: Instruction) -> Step:
+    """tensormap.replace: one field of a map in memory."""
+    words = Words(i)
+    words.require("replace", "tile")
+    name = words.choice(FIELDS)
+    space = words.choice(("shared::cta", "global"), "")
+    words.require("b1024")
+    type_ = words.choice(("b64",) if FIELDS[name][1] == "Q" else ("b32",))
+    words.done()
+    many = FIELDS[name][2] > 1
+    words.operands(3 if many else 2)
+    index = k.full(i.operands[1], "u32") if many else None
+    value = k.full(i.operands[-1], type_)
+    address, router = address_of(k, i.operands[0]), Router(k, "shared" if space == "shared::cta" else space)
+
+    def step(mask: Mask) -> None:
+        for lane in lanes_of(mask, k.lanes).tolist():
+            own = np.array([lane])
+            ((memory, _, place, _),) = router.parts(address(own), own)
+            offset = memory.offsets(place, 32, own, True, router.site)
+            start = int(offset[0])
+            if start % MAP_BYTES:
+                raise Fault("alignment", "a tensor map at an address that is no multiple of 128", own)
+            set_field(
+                memory.octets[start : start + MAP_BYTES],
+                name,
+                int(index()[lane]) if index else 0,
+                int(value()[lane]),
+            )
+
+    return step
+
+
+def copy_map(k: Binding, i: Instruction) -> Control:
+    """tensormap.cp_fenceproxy: a warp copies a map from shared to global memory and releases it."""
+    words = Words(i)
+    words.require(
+        "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"
+    )
+    words.choice(("cta", "cluster", "gpu", "sys"))
+    words.done()
+    words.operands(3)
+    if k.constant(i.operands[2], "a size") != MAP_BYTES:
+        raise UserError(f"{words.where}: a tensor map has {MAP_BYTES} bytes")
+    target, source = address_of(k, i.operands[0]), address_of(k, i.operands[1])
+    router = Router(k, "shared")
+    machine = k.machine
+
+    def step(mask: Mask) -> None:
+        lanes = lanes_of(mask, k.lanes)
+        for lane in lanes[np.unique(lanes // 32, return_index=True)[1]].tolist():
+            own = np.array([lane])
+            ((memory, _, place, _),) = router.parts(source(own), own)
+            start = int(memory.offsets(place, 16, own, False, router.site)[0])
+            address = int(target(own)[0])
+            if address % MAP_BYTES or start % MAP_BYTES:
+                raise Fault("alignment", "a tensor map at an address that is no multiple of 128", own)
+            offset = machine.memory.one(address, MAP_BYTES, True)
+            machine.memory.octets[offset : offset + MAP_BYTES] = memory.octets[start : start + MAP_BYTES]
+            machine.unfenced_maps.add(address)
+            machine.changes += 1
+
+    return collective(k, i, step)
+
+
+def fence(k: Binding, i: Instruction, nothing: Callable[[Binding, Instruction], Step]) -> Step:
+    """fence.proxy.async makes ordinary writes visible to copies, fence.mbarrier_init mbarriers; fence.proxy.tensormap acquires
+    a map."""
+    machine = k.machine
+    if "tensormap::generic" in i.modifiers:
+        words = Words(i)
+        words.require("proxy", "tensormap::generic")
+        order = words.choice(("acquire", "release"))
+        words.choice(("cta", "cluster", "gpu", "sys"))
+        words.done()
+        words.operands(2 if order == "acquire" else 0)
+        if order == "release":
+            return lambda mask: None
+        address = address_of(k, i.operands[0])
+
+        def acquire(mask: Mask) -> None:
+            machine.unfenced_maps.difference_update(np.unique(address(lanes_of(mask, k.lanes))).tolist())
+
+        return acquire
+    plain = nothing(k, i)
+    words_ = set(i.modifiers)
+    if {"mbarrier_init", "release", "cluster"} <= words_:
+        return lambda mask: show_to_copies(machine, mask)
+    if "proxy" not in words_ or not words_ & {"async", "async.shared::cta"} or "global" in words_:
+        return plain
+
+    def clean(mask: Mask) -> None:
+        show_to_copies(machine, mask)
+        if machine.cta.shared.dirty is not None:
+            machine.cta.shared.dirty[:] = False
+        if machine.races is not None:
+            machine.races.fence(machine.cta, lanes_of(mask, k.lanes))
+
+    return clean

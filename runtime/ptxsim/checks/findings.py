@@ -1,0 +1,65 @@
+"""What a simulated launch finds wrong, and the errors that carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....promotion.errors import UserError
+
+MAX_SHOWN = 100
+"""Characters of an instruction that a message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One violation.
+
+    Attributes:
+        kind: a fixed word: "bounds", "alignment", "uninitialised", "in flight", "divergence", "deadlock", "race", …
+        line, instruction: where in the PTX text.
+        source: (file, line) of the kernel's source, when the text has `.loc`.
+        cta: the block's place in the grid; lanes: threads of the block, at most eight.
+        warning: true for what a device would let pass with an unspecified value.
+    """
+
+    kind: str
+    message: str
+    line: int = 0
+    instruction: str = ""
+    source: tuple[str, int] | None = None
+    cta: tuple[int, int, int] = (0, 0, 0)
+    lanes: tuple[int, ...] = ()
+    warning: bool = False
+
+    def __str__(self) -> str:
+        text = self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …"
+        place = f"PTX line {self.line}: {text}: " if self.line else ""
+        source = f" [{self.source[0]}:{self.source[1]}]" if self.source else ""
+        lanes = (
+            f", lane{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}"
+            if self.lanes
+            else ""
+        )
+        return f"{place}{self.kind}: {self.message} (CTA {self.cta}{lanes}){source}"
+
+
+class PtxCheckError(UserError):
+    """A simulated kernel broke a rule. `findings` holds what was found, the first one first; `printed` what vprintf wrote."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
+        super().__init__(f"{findings[0]}{more}")
+        self.findings = tuple(findings)
+        self.printed = ""
+
+
+class Fault(Exception):
+    """Raised inside a step; the scheduler adds the place and turns it into a `PtxCheckError`."""
+
+    def __init__(self, kind: str, message: str, lanes: Any = ()) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.lanes = tuple(int(lane) for lane in lanes)[:8]

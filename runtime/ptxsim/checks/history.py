@@ -1,0 +1,180 @@
+"""Level 3: who knows of which accesses to shared memory: happens-before over lanes and what they start.
+
+Agents are the lanes of a block, and what goes on beside them: for every warp its part of the products of its warpgroup (each
+warp reads the operands on its own, and waits for its own part only), bulk copies out of shared memory, and bulk copies into it
+by the mbarrier that counts their bytes. Every agent stamps what it does. `known[lane, agent]` is the last stamp of an agent
+whose accesses happen before what the lane does next. All lanes of a warp take their stamps from one counter that goes on
+whenever one of them publishes what it knows. So a lane that arrives at an mbarrier hands over its own accesses, and those of
+the lanes beside it as far as it has synchronised with them (bar.warp.sync, bar.sync): `.sync` of shuffles, matrix loads and
+wgmma makes lanes meet, but orders no memory.
+
+For every byte: its last writer with the stamp; `visible`, the stamp of the fence.proxy.async by which the writer showed it to
+the asynchronous proxy; and of every warp the stamp and the lane of its last reads.
+
+Source: C. Flanagan, S. N. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009; PTX ISA, "Memory
+Consistency Model: Causality Order, Proxies", "Async proxy".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.types import Array
+
+OWN = 1 << 30
+"""What a lane knows of itself: everything."""
+PENDING = OWN - 1
+"""The stamp of a cp.async that has not been waited for: only the lane itself knows of it."""
+UNFENCED = OWN + 1
+"""Written by ordinary means, and not shown to the asynchronous proxy since."""
+MANY = -1
+"""In place of a lane: several lanes of the warp."""
+STORES = 4
+"""Agents for bulk copies out of shared memory; each lane that starts some gets one, as long as there are some."""
+OBJECTS = 64
+"""Agents for mbarriers."""
+
+
+class History:
+    """Of one block. `lanes`: of it; `size`: bytes of its shared memory."""
+
+    def __init__(self, lanes: int, size: int) -> None:
+        warps = lanes // 32
+        self.lanes, self.warps = lanes, warps
+        self.products, self.stores, self.objects = lanes, lanes + warps, lanes + warps + STORES
+        agents = self.objects + OBJECTS
+        self.warp = np.arange(lanes) // 32
+        self.known = np.zeros((lanes, agents), np.int32)
+        self.known[np.arange(lanes), np.arange(lanes)] = OWN
+        self.readers = 2 * warps + STORES
+        self.least = np.zeros((lanes, self.readers), np.int32)
+        """What a lane knows of all lanes of each warp, and of everything else that reads."""
+        self.stamp = np.ones(warps, np.int32)
+        self.started = np.zeros(agents, np.int32)
+        self.writer = np.zeros(size, np.int32)
+        self.written = np.zeros(size, np.int32)
+        self.visible = np.zeros(size, np.int32)
+        self.write_line = np.zeros(size, np.int32)
+        self.read = np.zeros((size, self.readers), np.int32)
+        self.read_lane = np.zeros((size, self.readers), np.int16)
+        self.read_line = np.zeros(size, np.int32)
+        self.addresses: dict[tuple[str, int], Array] = {}
+        self._columns: dict[int, int] = {}
+        self._storing: dict[int, int] = {}
+
+    # -- what lanes learn
+
+    def publish(self, lanes: Array) -> Array:
+        """What these lanes have done and know, all together; what they do from now on is not in it."""
+        rows = self.known[lanes]
+        rows[np.arange(lanes.size), lanes] = self.stamp[self.warp[lanes]]
+        self.stamp[np.unique(self.warp[lanes])] += 1
+        return np.asarray(rows.max(0))
+
+    def learn(self, lanes: Array, row: Array) -> None:
+        self.known[lanes] = np.maximum(self.known[lanes], row)
+        self._refresh(lanes)
+
+    def learn_one(self, lanes: Array, agent: int, stamp: int) -> None:
+        self.known[lanes, agent] = np.maximum(self.known[lanes, agent], stamp)
+        self._refresh(lanes)
+
+    def _refresh(self, lanes: Array) -> None:
+        rows = self.known[lanes]
+        self.least[lanes, : self.warps] = rows[:, : self.lanes].reshape(lanes.size, self.warps, 32).min(2)
+        self.least[lanes, self.warps :] = rows[:, self.products : self.objects]
+
+    def meet(self, lanes: Array) -> None:
+        """A barrier of these lanes: everything before it happens before everything behind it."""
+        self.learn(lanes, self.publish(lanes))
+
+    def column(self, offset: int) -> int:
+        """The agent of the copies that an mbarrier counts."""
+        found = self._columns.get(offset)
+        if found is None:
+            found = self._columns[offset] = self.objects + len(self._columns) % OBJECTS
+        return found
+
+    def store_agent(self, lane: int) -> int:
+        """The agent of the bulk copies out of shared memory that a lane starts."""
+        found = self._storing.get(lane)
+        if found is None:
+            found = self._storing[lane] = self.stores + len(self._storing) % STORES
+        return found
+
+    # -- accesses
+
+    def race_with_write(self, places: Array, known: Array) -> Array:
+        """Which of these bytes were written by what is not `known`; something asynchronous accesses them."""
+        return np.flatnonzero(self.written[places] > known[self.writer[places]])
+
+    def race_with_read(self, places: Array, lane: int) -> tuple[Array, Array]:
+        """`lanes_race_with_read` of something asynchronous that a lane starts."""
+        return self.lanes_race_with_read(places, np.full(places.size, lane))
+
+    def lanes_race_with_write(self, places: Array, lanes: Array) -> Array:
+        """Which of these bytes, one for each of the lanes, were written by what that lane does not know of."""
+        return np.flatnonzero(self.written[places] > self.known[lanes, self.writer[places]])
+
+    def lanes_race_with_read(self, places: Array, lanes: Array) -> tuple[Array, Array]:
+        """(which of these bytes were read by what that lane does not know of, the readers)."""
+        late = self.read[places] > self.least[lanes]
+        if not np.count_nonzero(late):
+            return _NOTHING, _NOTHING
+        which, reader = np.nonzero(late)
+        place, lane = places[which], lanes[which]
+        one = self.read_lane[place, reader]
+        single = (reader < self.warps) & (one != MANY)
+        other = np.where(single, 32 * reader + one, 0)
+        harmless = single & (self.read[place, reader] <= self.known[lane, other])
+        return which[~harmless], reader[~harmless]
+
+    def wrote(self, places: Array, agents: Array | int, stamps: Array | int, line: int, fenced: bool) -> None:
+        self.writer[places] = agents
+        self.written[places] = stamps
+        self.visible[places] = 0 if fenced else UNFENCED
+        self.write_line[places] = line
+
+    def lanes_wrote(self, places: Array, lanes: Array, line: int) -> None:
+        self.wrote(places, lanes, self.stamp[self.warp[lanes]], line, False)
+
+    def lanes_read(self, places: Array, lanes: Array, line: int) -> None:
+        warp = self.warp[lanes]
+        at, lane = places * self.readers + warp, (lanes & 31).astype(np.int16)
+        stamps, readers = self.read.reshape(-1), self.read_lane.reshape(-1)
+        now = self.stamp[warp]
+        many = (stamps[at] == now) & (readers[at] != lane)
+        stamps[at] = now
+        readers[at] = lane
+        many |= readers[at] != lane
+        readers[at[many]] = MANY
+        self.read_line[places] = line
+
+    def agent_read(self, places: Array, agent: int, line: int) -> int:
+        """Something asynchronous starts to read; gives the stamp that one knows who has waited for it."""
+        self.started[agent] += 1
+        self.read[places, agent - self.products + self.warps] = self.started[agent]
+        self.read_line[places] = line
+        return int(self.started[agent])
+
+    def landed(self, places: Array, lanes: Array) -> None:
+        """cp.async has written what lanes were waiting for: it is as if they wrote it now."""
+        here = (self.writer[places] == lanes) & (self.written[places] == PENDING)
+        self.written[places[here]] = self.stamp[self.warp[lanes[here]]]
+
+    # -- the asynchronous proxy
+
+    def fence(self, lanes: Array) -> None:
+        """fence.proxy.async: what these lanes have written is visible to the asynchronous proxy for who knows of the fence."""
+        places = np.flatnonzero(self.visible == UNFENCED)
+        fencing = np.zeros(self.objects + OBJECTS, np.bool_)
+        fencing[lanes] = True
+        places = places[fencing[self.writer[places]] & (self.written[places] != PENDING)]
+        self.visible[places] = self.stamp[self.warp[self.writer[places]]]
+
+    def invisible(self, places: Array, known: Array) -> Array:
+        """Which of these bytes were written by ordinary means, without a fence that is known of."""
+        return np.flatnonzero(self.visible[places] > known[self.writer[places]])
+
+
+_NOTHING = np.zeros(0, np.int64)

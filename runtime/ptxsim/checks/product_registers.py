@@ -1,0 +1,86 @@
+"""Level 2: the registers of products of warpgroups, which read and write them beside the program.
+
+From wgmma.mma_async until wgmma.wait_group nobody else may touch the registers of D, nor write those of A. An access to any of
+them and a later product that uses it need a wgmma.fence between them, and so does the first product; only products that add to
+one D after each other need none.
+
+Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions: wgmma.fence, wgmma.wait_group".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....lowering.ptx.syntax import Register, Vector
+from ..core.types import Array, Mask, Step
+
+if TYPE_CHECKING:
+    from ..core.binding import Binding
+    from ..core.machine import Machine
+
+
+class ProductRegisters:
+    """Those of a machine's functions, as rows over the lanes of the block.
+
+    writing, reading: whether, and how many, pending products do that. fenced: no access since the last wgmma.fence.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.rows: dict[tuple[str, str], int] = {}
+        for function in machine.functions:
+            for instruction in function.code or ():
+                if instruction.opcode == "wgmma" and "mma_async" in instruction.modifiers:
+                    for operand in instruction.operands[:2]:
+                        for each in operand.elements if isinstance(operand, Vector) else ():
+                            if isinstance(each, Register):
+                                self.rows.setdefault((function.name, each.name), len(self.rows))
+        self.writing = machine.block_array((len(self.rows), machine.lanes), np.bool_)
+        self.reading = machine.block_array((len(self.rows), machine.lanes), np.int16)
+        self.fenced = machine.block_array((len(self.rows), machine.lanes), np.bool_)
+
+    def row(self, k: Binding, name: str) -> int:
+        return self.rows[k.function.name, name]
+
+    def around(self, k: Binding, step: Step) -> Step:
+        """The step of an ordinary instruction, with what it may not touch."""
+        names = [name for name in sorted(k.reads | k.writes) if (k.function.name, name) in self.rows]
+        if not names:
+            return step
+        machine, writing, reading, fenced = self.machine, self.writing, self.reading, self.fenced
+        touched = np.array([self.row(k, name) for name in names])
+        written = np.array([self.row(k, name) for name in names if name in k.writes], np.int64)
+
+        def report(busy: Array, what: str) -> None:
+            if np.count_nonzero(busy):
+                which, lanes = np.nonzero(busy)
+                name = names[which[0]].split("#")[0]
+                machine.violation("in flight", f"register {name} is {what} is pending", np.unique(lanes))
+
+        def checked(mask: Mask) -> None:
+            here = True if mask is None else mask
+            report(writing[touched] & here, "used while a wgmma into it")
+            if written.size:
+                report((reading[written] > 0) & here, "written while a wgmma that reads it")
+            step(mask)
+            if mask is None:
+                fenced[touched] = False
+            else:
+                fenced[touched] &= ~mask
+
+        return checked
+
+    def fence(self, lanes: slice) -> None:
+        """wgmma.fence of a warpgroup."""
+        self.fenced[:, lanes] = True
+
+    def check(self, rows: Array, lanes: slice) -> None:
+        """A product of a warpgroup uses these registers."""
+        bare = ~self.fenced[rows, lanes]
+        if np.count_nonzero(bare):
+            which, lane = np.nonzero(bare)
+            name = next(name for (_, name), row in self.rows.items() if row == rows[which[0]])
+            text = f"register {name.split('#')[0]} goes into a wgmma without a wgmma.fence since it was accessed"
+            self.machine.violation("wgmma fence", text, lanes.start + np.unique(lane))

@@ -1,0 +1,268 @@
+"""Level 3: races in shared memory, and between its proxies.
+
+Two accesses to a byte, one of them a write, that no barrier, mbarrier, wait or atomic orders are a race, whether lanes make
+them or what lanes have started: copies and products access memory from their start until somebody has waited for them. What
+ordinary stores wrote is shown to the asynchronous proxy by a fence of the lane that wrote it, between the store and the barrier
+behind which the asynchronous access starts; see `history`. Blocks of clusters are not followed.
+
+Source: PTX ISA, "Memory Consistency Model", "Async proxy", "Parallel Synchronization and Communication Instructions".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..async_copies.mbarriers import MBarrier
+from ..core.types import Array
+from ..memory.spaces import GlobalMemory, SharedMemory, Space
+from .history import PENDING, History
+from .traffic import Traffic
+
+if TYPE_CHECKING:
+    from ..core.machine import Machine
+    from ..core.scheduler import Cta
+
+Wait = tuple[int, int]
+"""An agent, and its stamp when it did something."""
+_MOST_BYTES = 1 << 16
+"""Accesses are looked at in parts of so many bytes."""
+
+
+class Races:
+    """Races and statistics of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.traffic = Traffic()
+        self.lanes = np.arange(machine.lanes)
+        self.follows = machine.cluster_size == 1
+
+    def history(self, cta: Cta) -> History:
+        found = cta.agents.get("history")
+        if not isinstance(found, History):
+            found = cta.agents["history"] = History(self.machine.lanes, cta.shared.octets.size)
+        return found
+
+    # -- barriers among lanes
+
+    def barrier(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
+        """A barrier's phase ended: who waits knows what those have done who arrived. None: all lanes."""
+        history = self.history(cta)
+        if lanes is None or waiting is None:
+            history.meet(np.flatnonzero(cta.live))
+            return
+        arrived, waited = np.flatnonzero(lanes), np.flatnonzero(waiting)
+        if arrived.size:
+            row = history.publish(arrived)
+            history.learn(waited, row)
+
+    def warp_barrier(self, cta: Cta, lanes: Array, members: Array) -> None:
+        """bar.warp.sync: lanes of a warp with the same member mask meet."""
+        history = self.history(cta)
+        for key in np.unique((lanes // 32) << 32 | members.astype(np.int64)).tolist():
+            history.meet(lanes[((lanes // 32) << 32 | members) == key])
+
+    # -- mbarriers
+
+    def made(self, cta: Cta, lane: int, offset: int, barrier: MBarrier) -> None:
+        """An mbarrier is initialised: it is written by ordinary means."""
+        history = self.history(cta)
+        barrier.agent = history.column(offset)
+        barrier.base = int(history.started[barrier.agent])
+        self._object_written(cta, lane, offset)
+        barrier.made = int(history.stamp[lane // 32])
+
+    def removed(self, cta: Cta, lane: int, offset: int, barrier: MBarrier) -> None:
+        """mbarrier.inval: nobody may use it any more."""
+        history = self.history(cta)
+        history.started[barrier.agent] = barrier.base + barrier.phase + 1
+        self._object_written(cta, lane, offset)
+
+    def _object_written(self, cta: Cta, lane: int, offset: int) -> None:
+        if self.follows:
+            self._write(cta, offset + np.arange(8), np.full(8, lane))
+
+    def used(self, cta: Cta, lanes: Array, shared: SharedMemory, offset: int, barrier: MBarrier) -> None:
+        """Lanes arrive at an mbarrier, or look at it; that does not race with each other, but with its making."""
+        if not self.follows or shared is not cta.shared:
+            return
+        history = self.history(cta)
+        if (history.known[lanes, barrier.lane] < barrier.made).any():
+            bad = lanes[history.known[lanes, barrier.lane] < barrier.made]
+            text = f"lane {bad[0]} uses the mbarrier at {offset:#x}, made by lane {barrier.lane}"
+            self.machine.violation("race", f"{text}; no barrier orders them", bad)
+        places = offset + np.arange(8)
+        history.lanes_read(np.tile(places, lanes.size), np.repeat(lanes, 8), self._line())
+
+    def release(self, cta: Cta, lane: int, barrier: MBarrier) -> None:
+        """A lane arrives at an mbarrier."""
+        barrier.teach(self.history(cta).publish(np.array([lane])))
+
+    def acquire(self, cta: Cta, lanes: Array, barrier: MBarrier) -> None:
+        """Lanes saw a phase of an mbarrier end."""
+        history = self.history(cta)
+        if barrier.clock is not None:
+            history.learn(lanes, barrier.clock)
+        if barrier.phase:
+            history.learn_one(lanes, barrier.agent, barrier.base + barrier.phase)
+
+    # -- what lanes start
+
+    def copy_in(self, cta: Cta, lane: int, places: Array, barrier: MBarrier) -> None:
+        """A bulk copy into shared memory starts, whose bytes an mbarrier counts in its current phase."""
+        if not self.follows:
+            return
+        history = self.history(cta)
+        known = history.known[lane]
+        self._report_writes(cta, "a bulk copy writes", places, history.race_with_write(places, known))
+        self._report_reads(cta, "a bulk copy writes", places, *history.race_with_read(places, lane))
+        bad = places[history.invisible(places, known)]
+        if bad.size:
+            text = f"a bulk copy to shared byte {bad[0]}, which ordinary stores wrote, without fence.proxy.async by the writer"
+            self.machine.violation("proxy", f"{text} before the barrier between them", [lane])
+        history.wrote(places, barrier.agent, barrier.base + barrier.phase + 1, self._line(), True)
+
+    def knows_fence(self, cta: Cta, lane: int, barrier: MBarrier) -> bool:
+        """Whether the fence behind an mbarrier's making happens before what a lane does."""
+        return not self.follows or int(self.history(cta).known[lane, barrier.lane]) >= barrier.fenced_at
+
+    def fence_stamp(self, cta: Cta, lane: int) -> int:
+        return int(self.history(cta).stamp[lane // 32])
+
+    def copy_out(self, cta: Cta, lane: int, places: Array) -> Wait:
+        """A bulk copy out of shared memory starts. Gives what waiting for it teaches."""
+        if not self.follows:
+            return 0, 0
+        history = self.history(cta)
+        known = history.known[lane]
+        agent = history.store_agent(lane)
+        self._asynchronous_read(cta, "a bulk copy", places, known, [lane])
+        return agent, history.agent_read(places, agent, self._line())
+
+    def product(self, cta: Cta, warpgroup: int, places: Array) -> list[Wait]:
+        """A product of a warpgroup starts to read shared memory. Gives what waiting for it teaches each warp."""
+        if not self.follows:
+            return []
+        history = self.history(cta)
+        lanes = self.lanes[128 * warpgroup : 128 * warpgroup + 128]
+        self._asynchronous_read(cta, "a product", places, history.known[lanes].min(0), lanes.tolist())
+        line = self._line()
+        agents = range(history.products + 4 * warpgroup, history.products + 4 * warpgroup + 4)
+        return [(agent, history.agent_read(places, agent, line)) for agent in agents]
+
+    def _asynchronous_read(self, cta: Cta, who: str, places: Array, known: Array, lanes: list[int]) -> None:
+        history = self.history(cta)
+        self._report_writes(cta, f"{who} reads", places, history.race_with_write(places, known))
+        bad = places[history.invisible(places, known)]
+        if bad.size:
+            text = f"{who} reads shared byte {bad[0]}, written by ordinary stores at PTX line {history.write_line[bad[0]]}"
+            self.machine.violation("proxy", f"{text}; the writer made no fence.proxy.async before a barrier between", lanes)
+
+    def product_done(self, cta: Cta, warpgroup: int, waits: list[Wait]) -> None:
+        """The warps of a warpgroup have waited for a product, each for its part."""
+        history = self.history(cta)
+        for number, (agent, stamp) in enumerate(waits):
+            first = 128 * warpgroup + 32 * number
+            history.learn_one(self.lanes[first : first + 32], agent, stamp)
+
+    def copied_out(self, cta: Cta, lane: int, wait: Wait) -> None:
+        """A lane has waited for a bulk copy out of shared memory."""
+        if self.follows:
+            self.history(cta).learn_one(np.array([lane]), *wait)
+
+    def lanes_copy(self, cta: Cta, shared: SharedMemory, places: Array, lanes: Array) -> None:
+        """cp.async, an access of lanes at first, goes on to write bytes, one for each of the lanes."""
+        if self.follows and shared is cta.shared:
+            self.history(cta).wrote(places, lanes, PENDING, self._line(), False)
+
+    def landed(self, cta: Cta, shared: SharedMemory, places: Array, lanes: Array) -> None:
+        """cp.async has written bytes of lanes that waited."""
+        if self.follows and shared is cta.shared:
+            self.history(cta).landed(places, lanes)
+
+    def fence(self, cta: Cta, lanes: Array) -> None:
+        if self.follows:
+            self.history(cta).fence(lanes)
+
+    # -- accesses of lanes
+
+    def access(
+        self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, ordered: bool
+    ) -> None:
+        """An access of lanes; `offset` in bytes. Atomics and accesses with an order make edges, they do not race."""
+        who = self.lanes if lanes is None else lanes
+        if ordered:
+            self._order(space, offset, who)
+        if isinstance(space, GlobalMemory):
+            self.traffic.count_sectors(self._line(), offset, size, who // 32)
+            return
+        if not isinstance(space, SharedMemory):
+            return
+        self.traffic.count_banks(self._line(), offset, size, who // 32)
+        cta = self.machine.cta
+        if space is cta.shared and not ordered and self.follows:
+            step = max(_MOST_BYTES // size, 1)
+            for start in range(0, offset.size, step):
+                part = offset[start : start + step].astype(np.int64)[:, None] + np.arange(size)
+                agents = np.repeat(who[start : start + step], size)
+                (self._write if write else self._read)(cta, part.reshape(-1), agents)
+
+    def _order(self, space: Space, offset: Array, lanes: Array) -> None:
+        """Lanes that access an address this way, one after the other, know what those before them knew."""
+        history = self.history(self.machine.cta)
+        for place in np.unique(offset).tolist():
+            here = np.unique(lanes[offset == place])
+            known = history.addresses.get((space.kind, place))
+            if known is not None:
+                history.learn(here, known)
+            history.addresses[space.kind, place] = history.publish(here)
+
+    def _read(self, cta: Cta, places: Array, lanes: Array) -> None:
+        history = self.history(cta)
+        bad = history.lanes_race_with_write(places, lanes)
+        if bad.size:
+            self._report_writes(cta, f"lane {lanes[bad[0]]} reads", places, bad, lanes[bad])
+        history.lanes_read(places, lanes, self._line())
+
+    def _write(self, cta: Cta, places: Array, lanes: Array) -> None:
+        history = self.history(cta)
+        bad = history.lanes_race_with_write(places, lanes)
+        if bad.size:
+            self._report_writes(cta, f"lane {lanes[bad[0]]} writes", places, bad, lanes[bad])
+        bad, readers = history.lanes_race_with_read(places, lanes)
+        if bad.size:
+            self._report_reads(cta, f"lane {lanes[bad[0]]} writes", places, bad, readers, lanes[bad])
+        history.lanes_wrote(places, lanes, self._line())
+
+    # -- reports
+
+    def _line(self) -> int:
+        return self.machine.instruction_at(self.machine.scheduler.pc).line
+
+    def _report_writes(
+        self, cta: Cta, what: str, places: Array, bad: Array, lanes: Array | None = None
+    ) -> None:
+        if not bad.size:
+            return
+        history, place = self.history(cta), int(places[bad[0]])
+        writer = int(history.writer[place])
+        who = f"lane {writer}" if writer < history.lanes else "a bulk copy"
+        self._report(what, place, f"written by {who}", int(history.write_line[place]), lanes)
+
+    def _report_reads(
+        self, cta: Cta, what: str, places: Array, bad: Array, readers: Array, lanes: Array | None = None
+    ) -> None:
+        if not bad.size:
+            return
+        history, place, reader = self.history(cta), int(places[bad[0]]), int(readers[0])
+        kinds = [f"warp {reader}", f"the part of warp {reader - history.warps} of a product", "a bulk copy"]
+        who = kinds[min(reader // history.warps, 2)]
+        self._report(what, place, f"read by {who}", int(history.read_line[place]), lanes)
+
+    def _report(self, what: str, place: int, other: str, line: int, lanes: Array | None) -> None:
+        text = f"{what} shared byte {place}, {other} at PTX line {line}; no barrier orders them"
+        self.machine.violation("race", text, () if lanes is None else np.unique(lanes))
+
+

@@ -1,0 +1,283 @@
+"""Arguments of a launch: arrays are copied into the arena of global memory and, after the launch, back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....lowering.ptx.modules import SIZES, Function, Parameter, PtxModule, SymbolValue
+from ....promotion.errors import UserError
+from ..memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory
+from .types import Array
+
+MAX_VARIABLES = 1 << 30
+"""Bytes of all variables of a module."""
+_ALIGN = 256
+"""Alignment of buffers, that of device allocations; a view of an array keeps its place modulo this."""
+
+
+class PointerTable:
+    """An argument that is an array of the addresses of other arrays, or null for None."""
+
+    def __init__(self, arrays: Sequence[NDArray[Any] | None]) -> None:
+        self.arrays = list(arrays)
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Arrays whose bytes overlap, as one range of host memory."""
+
+    low: int
+    high: int
+    members: list[tuple[str, NDArray[Any]]]
+    start: int = 0
+
+    @property
+    def name(self) -> str:
+        return " and ".join(name for name, _ in self.members[:3])
+
+
+@dataclass(slots=True)
+class Arena:
+    """Global memory and the parameters of a launch. `places`: offsets of the parameters by name."""
+
+    memory: GlobalMemory
+    addresses: dict[str, int]
+    parameters: ParameterMemory
+    places: dict[str, int]
+    copies: list[tuple[NDArray[Any], int]]
+    pending: list[tuple[int, SymbolValue]] = field(default_factory=list)
+
+    def write_back(self) -> None:
+        """Copy what kernels may have written into the user's arrays."""
+        for array, start in self.copies:
+            octets = self.memory.octets[start : start + array.nbytes]
+            array.reshape(-1).view(np.uint8)[...] = octets
+
+    def point_to_functions(self, address: Callable[[str], int]) -> None:
+        """Fill in the addresses of functions that variables hold."""
+        for place, value in self.pending:
+            word = address(value.name) + value.offset
+            self.memory.octets[place : place + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
+
+
+def _check_array(array: NDArray[Any], what: str) -> None:
+    if not array.flags.c_contiguous:
+        raise UserError(f"{what} is not C-contiguous; pass numpy.ascontiguousarray(…)")
+    if array.dtype.hasobject:
+        raise UserError(f"{what} holds Python objects")
+
+
+def _root(array: NDArray[Any]) -> int:
+    """The address of the array that owns the memory of a view."""
+    owner: Any = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return int(owner.ctypes.data) if owner.flags.c_contiguous else int(array.ctypes.data)
+
+
+def _buffers(arrays: list[tuple[str, NDArray[Any]]]) -> list[_Buffer]:
+    found: list[_Buffer] = []
+    ranges = [(int(a.ctypes.data), int(a.ctypes.data) + a.nbytes, name, a) for name, a in arrays if a.nbytes]
+    for low, high, name, array in sorted(ranges, key=lambda r: r[:2]):
+        if found and low < found[-1].high:
+            found[-1].high = max(found[-1].high, high)
+            found[-1].members.append((name, array))
+        else:
+            found.append(_Buffer(low, high, [(name, array)]))
+    return found
+
+
+def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena:
+    """Place arrays, variables and parameters."""
+    if len(args) != len(function.parameters):
+        raise UserError(
+            f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
+        )
+    arrays: list[tuple[str, NDArray[Any]]] = []
+    for number, value in enumerate(args):
+        what = f"argument {number}"
+        if _is_table(value):
+            for index, array in enumerate(_table(value).arrays):
+                if array is not None:
+                    _check_array(array, f"{what}[{index}]")
+                    arrays.append((f"{what}[{index}]", array))
+        elif isinstance(value, np.ndarray):
+            if not _is_scalar(value, function.parameters[number]):
+                _check_array(value, what)
+                arrays.append((what, value))
+        elif hasattr(value, "array") and isinstance(value.array, np.ndarray):
+            _check_array(value.array, what)
+            arrays.append((what, value.array))
+    buffers = _buffers(arrays)
+    place = _ALIGN
+    allocations: list[Allocation] = []
+    for buffer in buffers:
+        skew = (buffer.low - _root(buffer.members[0][1])) % _ALIGN
+        buffer.start = place + skew
+        size = buffer.high - buffer.low
+        writable = any(array.flags.writeable for _, array in buffer.members)
+        allocations.append(Allocation(buffer.name, buffer.start, size, writable))
+        place = -(-(buffer.start + size + GAP) // _ALIGN) * _ALIGN
+
+    def reserve(name: str, size: int, align: int, writable: bool) -> int:
+        nonlocal place
+        start = -(-place // max(align, _ALIGN)) * max(align, _ALIGN)
+        allocations.append(Allocation(name, start, size, writable))
+        place = -(-(start + size + GAP) // _ALIGN) * _ALIGN
+        return start
+
+    addresses = reserve_variables(function, module, reserve)
+    tables = {
+        n: reserve(f"argument {n}", 8 * len(_table(v).arrays), 8, False) for n, v in enumerate(args) if _is_table(v)
+    }  # fmt: skip
+    memory = GlobalMemory(place, allocations)
+    arena = Arena(memory, addresses, _parameter_space(function), {}, [])
+    device: dict[int, int] = {}
+    for buffer in buffers:
+        for _, array in buffer.members:
+            start = buffer.start + int(array.ctypes.data) - buffer.low
+            device[id(array)] = GLOBAL_BASE + start
+            memory.octets[start : start + array.nbytes] = array.reshape(-1).view(np.uint8)
+            if array.flags.writeable:
+                arena.copies.append((array, start))
+    initialise_variables(arena, module)
+
+    def address(array: NDArray[Any] | None) -> int:
+        return 0 if array is None else device.get(id(array), GLOBAL_BASE + place if array.nbytes == 0 else 0)
+
+    for number, start in tables.items():
+        words = np.array([address(a) for a in _table(args[number]).arrays], np.uint64)
+        memory.octets[start : start + words.nbytes] = words.view(np.uint8)
+    offset = 0
+    for number, (parameter, value) in enumerate(zip(function.parameters, args, strict=True)):
+        offset = -(-offset // parameter.align) * parameter.align
+        arena.places[parameter.name] = offset
+        what = f"argument {number} ({parameter.name})"
+        if number in tables:
+            data = _pointer(GLOBAL_BASE + tables[number], parameter, what)
+        elif isinstance(value, np.ndarray) and not _is_scalar(value, parameter):
+            data = _pointer(address(value), parameter, what)
+        elif hasattr(value, "encode_map"):
+            data = value.encode_map(address(value.array))
+            if parameter.size != len(data):
+                raise UserError(f"{what}: a tensor map has {len(data)} bytes, the parameter {parameter.size}")
+        else:
+            data = _scalar(value, parameter, what)
+        arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(data, np.uint8)
+        offset += parameter.size
+    return arena
+
+
+def reserve_variables(
+    function: Function, module: PtxModule, reserve: Callable[[str, int, int, bool], int]
+) -> dict[str, int]:
+    """Addresses of the variables of a module. `reserve` takes a name, bytes, alignment and whether kernels may write."""
+    if sum(v.size or 0 for v in module.variables.values()) > MAX_VARIABLES:
+        raise UserError(
+            f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes"
+        )
+    return {
+        v.name: GLOBAL_BASE + reserve(f"variable {v.name}", v.size, v.align, v.space == "global")
+        for v in module.variables.values()
+        if v.space in ("global", "const") and v.size is not None
+    }
+
+
+def initialise_variables(arena: Arena, module: PtxModule) -> None:
+    for name, address in arena.addresses.items():
+        variable = module.variables[name]
+        _initialise(arena, module, address - GLOBAL_BASE, SIZES[variable.type], variable.values)
+
+
+def place_words(
+    function: Function, memory: GlobalMemory, addresses: dict[str, int], words: Sequence[bytes]
+) -> Arena:
+    """The arena of a launch in memory that lives on: one word of bytes per parameter."""
+    arena = Arena(memory, addresses, _parameter_space(function), {}, [])
+    offset = 0
+    for parameter, data in zip(function.parameters, words, strict=True):
+        offset = -(-offset // parameter.align) * parameter.align
+        arena.places[parameter.name] = offset
+        arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(data, np.uint8)
+        offset += parameter.size
+    return arena
+
+
+def _is_scalar(value: NDArray[Any], parameter: Parameter) -> bool:
+    return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or hasattr(value, "arrays")
+
+
+def _table(value: Any) -> PointerTable:
+    return value if isinstance(value, PointerTable) else PointerTable(getattr(value, "arrays", value))
+
+
+def _parameter_space(function: Function) -> ParameterMemory:
+    offset = 0
+    for parameter in function.parameters:
+        offset = -(-offset // parameter.align) * parameter.align + parameter.size
+    return ParameterMemory(offset)
+
+
+def _pointer(address: int, parameter: Parameter, what: str) -> bytes:
+    if parameter.size != 8:
+        raise UserError(f"{what}: an array for a parameter of {parameter.size} bytes")
+    return address.to_bytes(8, "little")
+
+
+def _scalar(value: Any, parameter: Parameter, what: str) -> bytes:
+    """A number by the parameter's width: integers wrap, floats take the float format of the width."""
+    size = parameter.size
+    if value is None:
+        if size != 8:
+            raise UserError(f"{what}: None for a parameter of {size} bytes; None is a null pointer")
+        return bytes(8)
+    if isinstance(value, (bytes, bytearray)):
+        if len(value) != size:
+            raise UserError(f"{what}: {len(value)} bytes for a parameter of {size}")
+        return bytes(value)
+    if isinstance(value, (np.generic, np.ndarray)) and (
+        value.dtype.kind in "fV" or value.dtype.itemsize == size
+    ):
+        if value.dtype.itemsize == size:
+            return value.tobytes()
+        value = float(value)
+    if isinstance(value, (bool, np.bool_)):
+        value = int(value)
+    if isinstance(value, (int, np.integer)) and size in (1, 2, 4, 8):
+        number = int(value)
+        if parameter.type in ("f32", "f64"):
+            return _scalar(float(number), parameter, what)
+        if not -(1 << (8 * size - 1)) <= number < 1 << (8 * size):
+            raise UserError(f"{what}: {number} does not fit {size} bytes")
+        return (number & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
+    if isinstance(value, float) and size in (2, 4, 8):
+        dtype = {2: np.float16, 4: np.float32, 8: np.float64}[size]
+        return np.array(value, dtype).tobytes()
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return _scalar(value[()].item(), parameter, what)
+    raise UserError(f"{what}: {type(value).__name__} for a parameter of {size} bytes")
+
+
+def _initialise(
+    arena: Arena, module: PtxModule, start: int, width: int, values: tuple[int | SymbolValue, ...]
+) -> None:
+    words: Array = np.zeros(len(values) * width, np.uint8)
+    for index, value in enumerate(values):
+        if isinstance(value, SymbolValue):
+            if value.name in module.functions:
+                arena.pending.append((start + index * width, value))
+                continue
+            if value.name not in arena.addresses:
+                raise UserError(f"a variable's initial value names {value.name}, which is not there")
+            value = arena.addresses[value.name] + value.offset
+        words[index * width : (index + 1) * width] = np.frombuffer(value.to_bytes(width, "little"), np.uint8)
+    arena.memory.octets[start : start + words.size] = words

@@ -1,0 +1,235 @@
+"""Operands of instructions as NumPy arrays and scalars, resolved once per launch shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....lowering.ptx.instructions import WIDTHS, Decoded, describe
+from ....lowering.ptx.modules import Function
+from ....lowering.ptx.syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special
+from ....promotion.errors import UnsupportedError, UserError
+from .types import WORDS, Array, Mask, Step, number_type
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Write = Callable[[Any, Mask], None]
+Ufunc = Callable[..., Any]
+
+
+class Binding:
+    """The operands of one function. Sources are views of registers, 0-d arrays (special registers) or NumPy scalars."""
+
+    def __init__(self, machine: Machine, function: Function) -> None:
+        self.machine = machine
+        self.function = function
+        self.lanes = machine.lanes
+        self.start(None)
+
+    def start(self, instruction: Instruction | None, pragmas: tuple[str, ...] = ()) -> None:
+        """Begin with an instruction. What its builder notes for level 2 is kept until the next one:
+
+        the registers that it reads and writes, whether it is an access that sees to its own shadow, whether a result depends on
+        the whole warp, and `shadow`, which says exactly what of `shadow_targets` becomes undefined: lanes, or bytes as bits.
+        """
+        self.decoded: Decoded | None = None
+        self.instruction = instruction
+        self.pragmas = pragmas
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+        self.accesses = False
+        self.of_warps = False
+        self.shadow: Callable[[Mask], list[Array]] | None = None
+        self.shadow_targets: list[str] = []
+
+    @property
+    def where(self) -> str:
+        assert self.instruction is not None
+        return f"PTX line {self.instruction.line}: {self.instruction.spelling}"
+
+    def refuse(self, operand: Operand, expected: str) -> UserError:
+        return UserError(f"{self.where}: {describe(operand)}, expected {expected}")
+
+    def undefined(self, operand: Operand) -> Callable[[], Array]:
+        """Which bytes of a source are undefined per lane, as bits, for `shadow`."""
+        watch = self.machine.watch
+        if watch is None or not isinstance(operand, Register):
+            nowhere = np.zeros(self.lanes, np.uint8)
+            return lambda: nowhere
+        row = watch.row(self, operand.name)
+        return lambda: row
+
+    def shadowed(self, targets: Sequence[Operand], shadow: Callable[[Mask], list[Array]]) -> None:
+        """Say which lanes of the targets an instruction leaves undefined."""
+        names = [o.name if isinstance(o, Register) else None for o in targets]
+        kept = [index for index, name in enumerate(names) if name is not None]
+        self.shadow_targets = [name for name in names if name is not None]
+        self.shadow = lambda mask: [value for index, value in enumerate(shadow(mask)) if index in kept]
+
+    # -- sources
+
+    def row(self, name: str) -> Array:
+        row = self.machine.registers.rows[(self.function.name, name)]
+        if WIDTHS[self.function.registers[name]] > 64:
+            raise UnsupportedError(f"{self.where}: registers of 128 bits")
+        return row
+
+    def source(self, operand: Operand, type_: str) -> Any:
+        """A source of a type; for a wider register its low bits."""
+        dtype = number_type(type_)
+        match operand:
+            case Register(name, negated):
+                if negated:
+                    raise self.refuse(operand, "no '!'")
+                self.reads.add(name)
+                row = self.row(name)
+                if (row.dtype == np.bool_) != (type_ == "pred") or row.dtype.itemsize < dtype.itemsize:
+                    raise self.refuse(operand, f"{WIDTHS[type_]} bits ({type_})")
+                ratio = row.dtype.itemsize // dtype.itemsize
+                view = row.view(dtype)
+                return view[::ratio] if ratio > 1 else view
+            case Integer(value):
+                if type_ == "pred":
+                    return np.bool_(value != 0)
+                return self.scalar(value & ((1 << WIDTHS[type_]) - 1), dtype)
+            case Float(word, width):
+                if width == 64 and type_ == "f32":
+                    return np.frombuffer(word.to_bytes(8, "little"), np.float64).astype(np.float32)[0]
+                return self.scalar(word & ((1 << WIDTHS[type_]) - 1), dtype)
+            case Special(name):
+                special = self.machine.special(name, self.where)
+                ratio = (
+                    special.dtype.itemsize // dtype.itemsize
+                )  # the low half of %clock64 and %gridid may be read
+                return special.reshape(-1).view(dtype)[::ratio].reshape(special.shape)
+            case Name(text):
+                address = self.machine.symbol(self.function, text, self.where)
+                return self.scalar(address & ((1 << WIDTHS[type_]) - 1), dtype)
+        raise self.refuse(operand, f"a register or a literal of {type_}")
+
+    def scalar(self, bits: int, dtype: np.dtype[Any]) -> Any:
+        return np.frombuffer(bits.to_bytes(dtype.itemsize, "little"), dtype)[0]
+
+    def predicate(self, operand: Operand) -> Callable[[], Array]:
+        """A predicate source that may be negated."""
+        if isinstance(operand, Register) and operand.negated:
+            row: Array = self.source(Register(operand.name), "pred")
+            return lambda: ~row
+        value = self.source(operand, "pred")
+        full = np.broadcast_to(np.asarray(value), (self.lanes,))
+        return lambda: full
+
+    def constant(self, operand: Operand, what: str) -> int:
+        if not isinstance(operand, Integer):
+            raise self.refuse(operand, f"{what} as an integer literal")
+        return operand.value
+
+    def full(self, operand: Operand, type_: str) -> Callable[[], Array]:
+        """A source as an array over all lanes."""
+        value = self.source(operand, type_)
+        array = np.asarray(value)
+        if array.ndim:
+            return lambda: array
+        shape = (self.lanes,)
+        return lambda: np.broadcast_to(array, shape)
+
+    # -- destinations
+
+    def destination(self, operand: Operand, type_: str) -> Array:
+        """Where a result of a type goes. A wider register is seen as an integer that extends with the type's sign."""
+        dtype = number_type(type_)
+        match operand:
+            case Sink():
+                return np.empty(self.lanes, dtype)
+            case Register(name, False):
+                self.writes.add(name)
+                row = self.row(name)
+                if (row.dtype == np.bool_) != (type_ == "pred") or row.dtype.itemsize < dtype.itemsize:
+                    raise self.refuse(operand, f"{WIDTHS[type_]} bits ({type_})")
+                if row.dtype.itemsize == dtype.itemsize:
+                    return row.view(dtype)
+                letter = "i" if type_[0] == "s" and not type_.endswith("x2") else "u"
+                return row.view(f"{letter}{row.dtype.itemsize}")
+        raise self.refuse(operand, "a register")
+
+    def write(self, operand: Operand, type_: str) -> Write:
+        """A function that writes a value, given in the NumPy type of `type_`."""
+        out = self.destination(operand, type_)
+        words = WORDS[WIDTHS[type_]]
+        if out.dtype.itemsize > words.itemsize and out.dtype.kind == "u":
+
+            def widened(value: Any, mask: Mask) -> None:
+                np.copyto(
+                    out, np.asarray(value).view(words), casting="unsafe", where=True if mask is None else mask
+                )
+
+            return widened
+
+        def same(value: Any, mask: Mask) -> None:
+            if mask is None:
+                np.copyto(out, value, casting="unsafe")
+            else:
+                np.copyto(out, value, casting="unsafe", where=mask)
+
+        return same
+
+    def result(self, d: Decoded) -> Write:
+        (operand,) = d.results
+        if isinstance(operand, Pair):
+            raise self.refuse(operand, "one destination")
+        return self.write(operand, d.result_types[0])
+
+    def out(self, d: Decoded) -> Array:
+        (operand,) = d.results
+        return self.destination(operand, d.result_types[0])
+
+    def sources(self, d: Decoded) -> list[Any]:
+        return [self.source(o, t) for o, t in zip(d.sources, d.source_types, strict=True)]
+
+
+# -- steps out of NumPy functions
+
+
+def unary(function: Ufunc, x: Any, out: Array) -> Step:
+    def step(mask: Mask) -> None:
+        if mask is None:
+            function(x, out)
+        else:
+            function(x, out, where=mask)
+
+    return step
+
+
+def binary(function: Ufunc, x: Any, y: Any, out: Array) -> Step:
+    def step(mask: Mask) -> None:
+        if mask is None:
+            function(x, y, out=out)
+        else:
+            function(x, y, out=out, where=mask)
+
+    return step
+
+
+def computed(value: Callable[[], Any], out: Array) -> Step:
+    """Computes for all lanes, writes those of the mask."""
+
+    def step(mask: Mask) -> None:
+        if mask is None:
+            np.copyto(out, value(), casting="unsafe")
+        else:
+            np.copyto(out, value(), casting="unsafe", where=mask)
+
+    return step
+
+
+def copied(x: Any, out: Array) -> Step:
+    def step(mask: Mask) -> None:
+        if mask is None:
+            np.copyto(out, x)
+        else:
+            np.copyto(out, x, where=mask)
+
+    return step

@@ -1,0 +1,491 @@
+"""One kernel bound to a block shape: code as a list of closures, register files, memory, and the current block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....lowering.ptx.instructions import WIDTHS
+from ....lowering.ptx.modules import Function, PtxModule, Variable
+from ....lowering.ptx.syntax import Instruction, Name, Operand, Register
+from ....promotion.errors import UnsupportedError, UserError
+from ..async_copies import bulk, clusters, warpgroups
+from ..checks.findings import Fault, Finding, PtxCheckError
+from ..checks.races import Races
+from ..checks.traffic import Statistics
+from ..checks.watch import Access, Watch
+from ..memory.spaces import GlobalMemory, LocalMemory, ParameterMemory, SharedMemory
+from .binding import Binding
+from .printing import Printer
+from .registers import RegisterFile
+from .scheduler import Cta, Scheduler
+from .types import Array, Mask, Step
+
+FUNCTION_WINDOW = 15 << 56
+"""Addresses of functions: numbers that no memory has."""
+MAX_SHARED = 232_448
+"""Bytes of shared memory that a block can have on any architecture (227 KiB on sm_90)."""
+MAX_LOCAL = 1 << 19
+MAX_LOCAL_OF_BLOCK = 1 << 28
+MAX_VIOLATIONS = 16
+"""Violations after which a launch is given up."""
+
+SPECIALS: dict[str, str] = {
+    **{f"%{name}.{axis}": "u32" for axis in "xyz" for name in (
+        "tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")},
+    **dict.fromkeys((
+        "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
+        "%lanemask_gt", "%clock", "%clock_hi", "%globaltimer_lo", "%globaltimer_hi", "%cluster_ctarank", "%cluster_nctarank",
+        "%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"), "u32"),
+    **dict.fromkeys(("%clock64", "%globaltimer", "%gridid"), "u64"),
+}  # fmt: skip
+"""The special registers that are known. Clocks advance with every instruction of a block."""
+
+
+class Machine:
+    """Memory and register files for a launch, and what instructions ask for while they are bound and run.
+
+    Args:
+        module, function: the kernel.
+        block, grid, cluster: extents along x, y, z.
+        memory: global and constant memory, with `addresses` of the module's variables.
+        parameters: the kernel's parameters as bytes, `parameter_places` by name.
+        dynamic: bytes of dynamic shared memory.
+    """
+
+    def __init__(
+        self,
+        module: PtxModule,
+        function: Function,
+        lines: list[str],
+        block: tuple[int, int, int],
+        grid: tuple[int, int, int],
+        cluster: tuple[int, int, int],
+        memory: GlobalMemory,
+        addresses: dict[str, int],
+        parameters: ParameterMemory,
+        parameter_places: dict[str, int],
+        dynamic: int,
+        level: int,
+        delivery: str,
+        seed: int,
+        budget: int,
+    ) -> None:
+        self.module, self.function, self.lines = module, function, lines
+        self.block, self.grid, self.cluster = block, grid, cluster
+        self.cluster_size = cluster[0] * cluster[1] * cluster[2]
+        self.memory, self.addresses = memory, addresses
+        self.parameters, self.parameter_places = parameters, parameter_places
+        self.level, self.delivery, self.budget = level, delivery, budget
+        self.random = np.random.default_rng(seed)
+        self.threads = block[0] * block[1] * block[2]
+        self.lanes = -(-self.threads // 32) * 32
+        self.findings: list[Finding] = []
+        self.printer = Printer()
+        self.changes = 0
+        self.soft_polls = 0
+        self.hard_poll = False
+        self.unfenced_maps: set[int] = set()
+        self.scheduler = Scheduler(self)
+        self.functions = self._reachable()
+        self._extra: list[Array] = []
+        self._returns = {f.name: self.lane_array(np.int64) for f in self.functions}
+        self.registers = RegisterFile(
+            (((f.name, name), type_) for f in self.functions for name, type_ in f.registers.items()),
+            self.lanes,
+        )
+        self.areas: dict[tuple[str, str], tuple[int, int]] = {}
+        self.locals: dict[tuple[str, str], int] = {}
+        self.local = LocalMemory(self._lay_out_local(), self.lanes)
+        self.shared_places: dict[tuple[str, str], int] = {}
+        self.shared_size = self._lay_out_shared(dynamic)
+        self._specials: dict[str, Array] = {}
+        self._make_specials(dynamic)
+        self.watch = Watch(self) if level > 1 else None
+        self.races = Races(self) if level > 2 else None
+        self.cta: Cta
+        self.code: list[Any] = []
+        self.control: list[Any] = []
+        self.stops: list[int] = []
+        self.places: list[tuple[Function, int]] = []
+        self.starts: dict[str, list[int]] = {}
+        self.function_being_bound = ""
+
+    # -- layout
+
+    def _reachable(self) -> list[Function]:
+        """The kernel and the functions that it may call, callees first, so that lanes in a call run before those behind it."""
+        order: list[Function] = []
+        state: dict[str, int] = {}
+        stack: list[tuple[str, Iterator[str]]] = [(self.function.name, iter(self._mentions(self.function)))]
+        state[self.function.name] = 1
+        while stack:
+            name, rest = stack[-1]
+            following = next(rest, None)
+            if following is None:
+                state[name] = 2
+                order.append(self.module.functions[name])
+                stack.pop()
+            elif state.get(following) == 1:
+                raise UnsupportedError(f"function {following} calls itself; recursion is not simulated")
+            elif following not in state:
+                state[following] = 1
+                stack.append((following, iter(self._mentions(self.module.functions[following]))))
+        return order
+
+    def _mentions(self, function: Function) -> list[str]:
+        """Functions with a body that an instruction or, for indirect calls, a variable names."""
+        functions = self.module.functions
+        found: dict[str, None] = {}
+        for instruction in function.code or ():
+            for operand in instruction.operands:
+                if (
+                    isinstance(operand, Name)
+                    and operand.text in functions
+                    and functions[operand.text].code is not None
+                ):
+                    found[operand.text] = None
+            if instruction.opcode == "call" and any(
+                isinstance(o, Register) for o in instruction.operands[:2]
+            ):
+                for variable in self.module.variables.values():
+                    found.update({
+                        value.name: None for value in variable.values
+                        if not isinstance(value, int) and value.name in functions and functions[value.name].code is not None
+                    })  # fmt: skip
+        return list(found)
+
+    def _lay_out_local(self) -> int:
+        place = 0
+
+        def put(size: int, align: int) -> int:
+            nonlocal place
+            start = -(-place // align) * align
+            place = start + size
+            return start
+
+        for f in self.functions:
+            own = [] if f.entry else [*f.parameters, *f.results]
+            for area in (*own, *f.areas.values()):
+                self.areas[f.name, area.name] = (put(area.size, max(area.align, 16)), area.size)
+            for variable in f.variables.values():
+                if variable.space == "local":
+                    self.locals[f.name, variable.name] = put(variable.size or 0, max(variable.align, 16))
+        if place > MAX_LOCAL or place * self.lanes > MAX_LOCAL_OF_BLOCK:
+            text = f"{place} bytes of local memory, at most {MAX_LOCAL} per thread and {MAX_LOCAL_OF_BLOCK} per block"
+            raise UserError(f"kernel {self.function.name}: {text}")
+        return -(-place // 64) * 64
+
+    def _lay_out_shared(self, dynamic: int) -> int:
+        place, dynamic_align = 0, 16
+        variables: list[tuple[str, Variable]] = [
+            ("", v) for v in self.module.variables.values() if v.space == "shared"
+        ]
+        variables += [
+            (f.name, v) for f in self.functions for v in f.variables.values() if v.space == "shared"
+        ]
+        unsized = []
+        for owner, variable in variables:
+            if variable.size is None:
+                unsized.append((owner, variable.name))
+                dynamic_align = max(dynamic_align, variable.align)
+                continue
+            place = -(-place // variable.align) * variable.align
+            self.shared_places[owner, variable.name] = place
+            place += variable.size
+        if unsized or dynamic:
+            place = -(-place // dynamic_align) * dynamic_align
+        for key in unsized:
+            self.shared_places[key] = place
+        if place + dynamic > MAX_SHARED:
+            raise UserError(
+                f"kernel {self.function.name}: {place + dynamic} bytes of shared memory, at most {MAX_SHARED}"
+            )
+        return place + dynamic
+
+    def lane_array(self, dtype: Any) -> Array:
+        """A per-lane array that belongs to the block."""
+        return self.block_array((self.lanes,), dtype)
+
+    def block_array(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """An array that belongs to the block: all zeros when a block starts."""
+        array = np.zeros(shape, dtype)
+        self._extra.append(array)
+        return array
+
+    def return_places(self, function: Function) -> Array:
+        return self._returns[function.name]
+
+    def copy_local(self, copies: list[tuple[int, int, int]], mask: Mask) -> None:
+        octets = self.local.octets[: self.local.size * self.lanes].reshape(self.lanes, -1)
+        lanes: Any = slice(None) if mask is None else np.flatnonzero(mask)
+        for source, target, size in copies:
+            octets[lanes, target : target + size] = octets[lanes, source : source + size]
+        if self.local.defined is not None:
+            defined = self.local.defined[: self.local.size * self.lanes].reshape(self.lanes, -1)
+            for source, target, size in copies:
+                defined[lanes, target : target + size] = defined[lanes, source : source + size]
+
+    # -- special registers and symbols
+
+    def _make_specials(self, dynamic: int) -> None:
+        lanes = np.arange(self.lanes, dtype=np.uint32)
+        own = self._specials
+        x, y, _ = self.block
+        own["%tid.x"], own["%tid.y"] = lanes % np.uint32(x), lanes // np.uint32(x) % np.uint32(y)
+        own["%tid.z"] = lanes // np.uint32(x * y)
+        lane = lanes & np.uint32(31)
+        bit = np.uint32(1) << lane
+        own["%laneid"], own["%warpid"] = lane, lanes >> np.uint32(5)
+        own["%lanemask_eq"], own["%lanemask_lt"] = bit, bit - np.uint32(1)
+        own["%lanemask_le"] = own["%lanemask_lt"] | bit
+        own["%lanemask_ge"], own["%lanemask_gt"] = ~own["%lanemask_lt"], ~own["%lanemask_le"]
+        for axis, n, g, c in zip("xyz", self.block, self.grid, self.cluster, strict=True):
+            values = (("ntid", n), ("nctaid", g), ("cluster_nctaid", c), ("nclusterid", -(-g // c)))
+            for name, value in values:
+                own[f"%{name}.{axis}"] = np.array(value, np.uint32)
+        values32 = {
+            "%nwarpid": self.lanes // 32, "%nsmid": 1, "%cluster_nctarank": self.cluster_size, "%dynamic_smem_size": dynamic,
+            "%total_smem_size": self.shared_size, "%aggr_smem_size": self.shared_size,
+        }  # fmt: skip
+        for name, value in values32.items():
+            own[name] = np.array(value, np.uint32)
+        for name, type_ in SPECIALS.items():
+            own.setdefault(name, np.zeros((), np.dtype(f"u{WIDTHS[type_] // 8}")))
+
+    def special(self, name: str, where: str) -> Array:
+        if name not in self._specials:
+            raise UnsupportedError(f"{where}: the special register {name} is not known")
+        return self._specials[name]
+
+    def tick(self) -> None:
+        """Set the clocks; called before an instruction that reads one."""
+        now = self.scheduler.executed + 1_000_000
+        for name in ("%clock64", "%globaltimer"):
+            self._specials[name][...] = now
+        for name in ("%clock", "%globaltimer_lo"):
+            self._specials[name][...] = now & 0xFFFFFFFF
+
+    def enter_block(self, cta: Cta) -> None:
+        """Make a block current: its registers, local memory and special registers."""
+        if getattr(self, "cta", None) is cta:
+            return
+        arrays = [*self.registers.arrays, *self._extra, self.local.octets]
+        arrays += [] if self.watch is None else self.watch.arrays
+        previous = getattr(self, "cta", None)
+        if previous is not None and not previous.done:
+            previous.saved = [array.copy() for array in arrays]
+        self.cta = cta
+        if cta.saved is not None:
+            for array, saved in zip(arrays, cta.saved, strict=True):
+                array[...] = saved
+        else:
+            self.registers.clear()
+            for array in self._extra:
+                array.fill(0)
+            self.local.octets.fill(0x5A)
+            if self.watch is not None:
+                self.watch.clear()
+        own = self._specials
+        own["%cluster_ctarank"][...] = cta.rank
+        for axis, place, extent in zip("xyz", cta.place, self.cluster, strict=True):
+            own[f"%ctaid.{axis}"][...] = place
+            own[f"%clusterid.{axis}"][...] = place // extent
+            own[f"%cluster_ctaid.{axis}"][...] = place % extent
+
+    def symbol(self, function: Function, name: str, where: str) -> int:
+        """The address of a variable, parameter area or function in its own space."""
+        for key in ((function.name, name), ("", name)):
+            if key in self.shared_places:
+                return self.shared_places[key]
+            if key in self.locals:
+                return self.locals[key]
+            if key in self.areas:
+                return self.areas[key][0]
+        if function.entry and name in self.parameter_places:
+            return self.parameter_places[name]
+        if name in self.addresses:
+            return self.addresses[name]
+        if name in self.module.functions:
+            return self.function_address(name)
+        raise UserError(f"{where}: there is no {name}")
+
+    def function_address(self, name: str) -> int:
+        return FUNCTION_WINDOW + 16 * list(self.module.functions).index(name)
+
+    def function_at(self, address: int) -> Function | None:
+        functions = list(self.module.functions.values())
+        index, rest = divmod(address - FUNCTION_WINDOW, 16)
+        return functions[index] if rest == 0 and 0 <= index < len(functions) else None
+
+    def pc_of(self, function: Function, index: int) -> int:
+        return self.starts[function.name][index]
+
+    @property
+    def end(self) -> int:
+        return len(self.code)
+
+    # -- blocks and lanes
+
+    def shared_of(self, rank: int, lanes: Array | None) -> SharedMemory:
+        """The shared memory that an address of shared::cluster space with this number above `RANK_SHIFT` is in."""
+        if rank == 0:
+            return self.cta.shared
+        if rank > len(self.cta.others):
+            text = f"a shared::cluster address of block {rank - 1}; the cluster has {len(self.cta.others)}"
+            raise Fault("bounds", text, lanes_of(lanes))
+        other = self.cta.others[rank - 1]
+        if other.done and other is not self.cta:
+            raise Fault(
+                "cluster",
+                f"block {other.place} of the cluster has ended; its shared memory is gone",
+                lanes_of(lanes),
+            )
+        return other.shared
+
+    def own_shared(self, address: Array, lanes: Array | None) -> Array:
+        """shared::cta addresses that were made as shared::cluster ones of the own block."""
+        ranks = address >> np.uint64(24)
+        bad = np.flatnonzero((ranks != 0) & (ranks != self.cta.rank + 1))
+        if bad.size:
+            who = bad if lanes is None else lanes[bad]
+            raise Fault("bounds", "an address of another block's shared memory in shared::cta space", who)
+        return address & np.uint64((1 << 24) - 1)
+
+    def ending(self, cta: Cta, mask: Mask) -> None:
+        """Lanes are about to exit."""
+        if self.watch is not None:
+            self.watch.ending(cta, mask)
+
+    def lanes_ended(self, cta: Cta) -> None:
+        """Lanes have exited."""
+        if "cluster" in cta.others[0].agents:
+            clusters.cluster_barrier(self, cta).check(self, cta)
+
+    def synchronised(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
+        """A barrier phase of these lanes ended, of which some waited; None for all lanes."""
+        if self.races is not None:
+            self.races.barrier(cta, lanes, waiting)
+
+    def warp_synchronised(self, mask: Mask, members: Array) -> None:
+        """Lanes of warps met at bar.warp.sync; `members`: of every lane, its member mask."""
+        if self.races is not None:
+            lanes = np.arange(self.lanes) if mask is None else np.flatnonzero(mask)
+            self.races.warp_barrier(self.cta, lanes, members[lanes])
+
+    def block_ended(self, cta: Cta) -> None:
+        """All lanes of a block have exited."""
+        bulk.finish(self, cta)
+        if warpgroups.pending(cta):
+            text = "the block ends with products of warpgroups that were never waited for"
+            self.violation("in flight", text)
+
+    def wake(self, cta: Cta) -> bool:
+        """Deliver something that is pending; whether anything happened."""
+        return bulk.wake(self, cta)
+
+    # -- findings
+
+    def warn(self, kind: str, message: str, lanes: Any = ()) -> None:
+        """Note something unspecified; once per instruction and kind."""
+        pc = self.scheduler.pc
+        if any(f.kind == kind and f.line == self.instruction_at(pc).line for f in self.findings):
+            return
+        self.findings.append(
+            self.finding(
+                kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]), warning=True
+            )
+        )
+
+    def violation(self, kind: str, message: str, lanes: Any = ()) -> None:
+        """Note a broken rule and go on; once per instruction and kind. The launch fails in the end."""
+        pc = self.scheduler.pc
+        line = self.instruction_at(pc).line
+        if any(f.kind == kind and f.line == line and not f.warning for f in self.findings):
+            return
+        self.findings.append(
+            self.finding(kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]))
+        )
+        if sum(not f.warning for f in self.findings) >= MAX_VIOLATIONS:
+            raise PtxCheckError([f for f in self.findings if not f.warning])
+
+    def instruction_at(self, pc: int) -> Instruction:
+        function, index = self.places[min(pc, len(self.places) - 1)]
+        assert function.code is not None
+        return function.code[min(index, len(function.code) - 1)]
+
+    def finding(
+        self,
+        kind: str,
+        message: str,
+        pc: int,
+        cta: tuple[int, int, int],
+        lanes: tuple[int, ...] = (),
+        warning: bool = False,
+    ) -> Finding:
+        function, index = self.places[min(pc, len(self.places) - 1)]
+        instruction = self.instruction_at(pc)
+        text = self._statement(instruction)
+        source = function.places[index] if index < len(function.places) else None
+        return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)
+
+    def _statement(self, instruction: Instruction) -> str:
+        """The instruction as the text spells it; where a line holds several, the first that starts like it."""
+        line = self.lines[instruction.line - 1].strip() if instruction.line <= len(self.lines) else ""
+        for part in line.split(";"):
+            if instruction.spelling in part:
+                return part.strip()
+        return line or instruction.spelling
+
+    def watcher(
+        self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool
+    ) -> Access | None:
+        """A function that is told of every access, at level 2 and above."""
+        return None if self.watch is None else self.watch.access(k, address, values, size, write)
+
+    def observed(self, k: Binding, i: Instruction, step: Step) -> Step:
+        """The step with what level 2 and above do around it."""
+        return step if self.watch is None else self.watch.step(k, i, step)
+
+    def observed_guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
+        return value if self.watch is None else self.watch.guard(k, guard, value)
+
+    def statistics(self) -> tuple[Statistics, Statistics]:
+        if self.races is None:
+            return {}, {}
+        return self.races.traffic.conflicts, self.races.traffic.sectors
+
+    def waiting_findings(self, cta: Cta) -> list[Finding]:
+        """Who waits where, for a deadlock."""
+        found = []
+        groups = [(g, "waits for lanes of its warp") for g in cta.parked] + [(g, "polls") for g in cta.groups]
+        groups += [(g, f"waits at {what}") for what, waiting in cta.waiting.items() for g in waiting]
+        for number, barrier in cta.barriers.items():
+            for group, _ in barrier.waiting:
+                found.append(self.finding(
+                    "deadlock", f"waits at barrier {number}, where {barrier.arrived} of "
+                    f"{barrier.expected or 'all live'} threads arrived", group.pc - 1, cta.place, self._first_lanes(group.mask),
+                ))  # fmt: skip
+        for group, what in groups:
+            lanes = self._first_lanes(group.mask)
+            found.append(
+                self.finding("deadlock", f"{what}, and nothing else moves", group.pc, cta.place, lanes)
+            )
+        return found or [self.finding("deadlock", "the block waits", 0, cta.place)]
+
+    def _first_lanes(self, mask: Mask) -> tuple[int, ...]:
+        return (0,) if mask is None else tuple(int(lane) for lane in np.flatnonzero(mask)[:8])
+
+    def builtin(self, k: Binding, name: str, given: list[str], wanted: list[str]) -> Step | None:
+        """Functions of the device's run-time system."""
+        if name == "vprintf":
+            return self.printer.bind(self, given, wanted)
+        if name == "__assertfail":
+            return self.printer.bind_assert(self, given)
+        return None
+
+
+def lanes_of(lanes: Array | None) -> tuple[int, ...]:
+    return () if lanes is None else tuple(int(lane) for lane in lanes[:8])

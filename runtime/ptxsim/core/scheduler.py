@@ -1,0 +1,272 @@
+"""Which lanes run next: groups of lanes that share a program counter, smallest first.
+
+A group runs until a control instruction, or until it meets another group, with which it merges. Groups that jump backwards for
+long, or that poll, give way to the others of their block, so that spin locks between lanes and between warps end; a block in
+which nothing moves yields to the other blocks. Instructions of whole warps wait for the lanes that are missing (`converge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..async_copies.barriers import Barrier
+from ..checks.findings import Fault, PtxCheckError
+from ..memory.spaces import SharedMemory
+from .types import Array, Mask
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+QUANTUM = 1000
+"""Backward jumps of a group while others of its block could run."""
+YIELD_AFTER = 1 << 15
+"""Backward jumps after which a block lets another one run."""
+SOFT_POLLS = 32
+"""Loads that saw an unchanged value, or atomics that changed nothing, before a loop counts as polling."""
+
+
+class Group:
+    """Lanes at one program counter. `mask` is None for all lanes of the block."""
+
+    __slots__ = ("count", "jumps", "mask", "pc", "polling", "turn")
+
+    def __init__(self, pc: int, mask: Mask, count: int, turn: int = 0) -> None:
+        self.pc = pc
+        self.mask = mask
+        self.count = count
+        self.turn = turn
+        self.jumps = 0
+        self.polling = False
+
+
+Control = Callable[[Group], bool]
+"""Executes a control instruction and moves the group's pc; False when the scheduler must choose again."""
+
+
+class Cta:
+    """The state of one block that is not in arrays of registers."""
+
+    def __init__(
+        self, place: tuple[int, int, int], rank: int, shared: SharedMemory, live: Array, entry: int
+    ) -> None:
+        self.place = place
+        self.rank = rank
+        self.shared = shared
+        self.live = live
+        self.live_count = int(np.count_nonzero(live))
+        self.groups = [Group(entry, None if live.all() else live.copy(), self.live_count)]
+        self.parked: list[Group] = []
+        self.barriers: dict[int, Barrier] = {}
+        self.waiting: dict[str, list[Group]] = {}
+        self.saved: list[Array] | None = None
+        self.seen_changes = -1
+        self.quantum_over = False
+        self.agents: dict[str, Any] = {}
+        self.others: list[Cta] = [self]
+        self.done = False
+
+
+class Scheduler:
+    """Runs the blocks of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.executed = 0
+        self.runs: dict[tuple[int, int], int] = {}
+        self.retries: dict[int, int] = {}
+        self.pc = 0
+        self.mask: Mask = None
+
+    # -- groups
+
+    def group(self, pc: int, mask: Array, turn: int = 0) -> Group:
+        count = int(np.count_nonzero(mask))
+        return Group(pc, None if count == self.machine.lanes else mask, count, turn)
+
+    def merge(self, into: Group, other: Group) -> None:
+        mask = self.mask_of(into) | self.mask_of(other)
+        into.count = int(np.count_nonzero(mask))
+        into.mask = None if into.count == self.machine.lanes else mask
+        into.turn = min(into.turn, other.turn)
+        into.polling = into.polling and other.polling
+
+    def mask_of(self, group: Group) -> Array:
+        return np.ones(self.machine.lanes, np.bool_) if group.mask is None else group.mask
+
+    def split(self, group: Group, chosen: Array, count: int) -> Group:
+        """Take the chosen lanes out of a group; gives them as a new one at the same place."""
+        taken = Group(group.pc, chosen, count, group.turn)
+        group.mask = ~chosen if group.mask is None else group.mask & ~chosen
+        group.count -= count
+        return taken
+
+    def pick(self, groups: list[Group]) -> tuple[Group, int]:
+        """The group to run and the program counter at which it meets another one."""
+        best = groups[0]
+        if len(groups) == 1:
+            return best, self.machine.end
+        for group in groups:
+            if (group.turn, group.pc) < (best.turn, best.pc):
+                best = group
+        limit = self.machine.end
+        for group in groups[:]:
+            if group is best:
+                continue
+            if group.pc == best.pc:
+                self.merge(best, group)
+                groups.remove(group)
+            elif group.pc > best.pc:
+                limit = min(limit, group.pc)
+        return best, limit
+
+    # -- running
+
+    def run(self, cta: Cta) -> Iterator[str]:
+        """Run a block. Yields "stalled" when it waits for others, "quantum" when it has run for long."""
+        machine = self.machine
+        while cta.live_count:
+            groups = cta.groups
+            if not groups:
+                if machine.wake(cta):
+                    continue
+                if cta.parked and not any(cta.waiting.values()):
+                    self.report_divergence(cta)
+                yield "stalled"
+                if not cta.groups and cta.parked and not machine.wake(cta):
+                    self.report_divergence(cta)
+                continue
+            if groups[0].polling and all(group.polling for group in groups):
+                if machine.changes == cta.seen_changes and not machine.wake(cta):
+                    yield "stalled"
+                cta.seen_changes = machine.changes
+                for group in groups:
+                    group.polling = False
+            group, limit = self.pick(groups)
+            group.polling = False
+            self.advance(cta, group, limit)
+            if cta.quantum_over:
+                cta.quantum_over = False
+                yield "quantum"
+        cta.done = True
+
+    def advance(self, cta: Cta, group: Group, limit: int) -> None:
+        machine = self.machine
+        code, control, stops, runs = machine.code, machine.control, machine.stops, self.runs
+        try:
+            while True:
+                start = group.pc
+                stop = stops[start]
+                if stop > limit:
+                    stop = limit
+                mask = group.mask
+                for pc in range(start, stop):
+                    self.pc = pc
+                    code[pc](mask)
+                self.executed += stop - start + 1
+                runs[(start, stop)] = runs.get((start, stop), 0) + 1
+                group.pc = stop
+                if stop == limit:
+                    return
+                if self.executed > machine.budget:
+                    raise Fault("budget", f"more than {machine.budget} instructions of blocks were executed")
+                self.pc = stop
+                self.mask = mask
+                if not control[stop](group) or group.pc >= limit:
+                    return
+        except Fault as fault:
+            lanes = fault.lanes
+            if not lanes and group.mask is not None:
+                lanes = tuple(int(lane) for lane in np.flatnonzero(group.mask)[:1])
+            finding = machine.finding(fault.kind, fault.message, self.pc, cta.place, lanes)
+            raise PtxCheckError([finding, *machine.findings]) from None
+
+    def backward(self, cta: Cta, group: Group) -> bool:
+        """After a jump to a smaller program counter."""
+        machine = self.machine
+        group.jumps += 1
+        if machine.hard_poll or machine.soft_polls >= SOFT_POLLS:
+            machine.hard_poll = False
+            machine.soft_polls = 0
+            group.polling = True
+            group.turn += 1
+            return False
+        if group.jumps % QUANTUM == 0:
+            if len(cta.groups) > 1:
+                group.turn += 1
+                return False
+            if group.jumps % YIELD_AFTER == 0:
+                cta.quantum_over = True
+                return False
+        return True
+
+    # -- lanes that wait or end
+
+    def exit(self, cta: Cta, group: Group) -> None:
+        """The lanes of a group end."""
+        machine = self.machine
+        machine.ending(cta, group.mask)
+        if group.mask is None:
+            cta.live[:] = False
+        else:
+            cta.live &= ~group.mask
+        cta.live_count = int(np.count_nonzero(cta.live))
+        cta.groups.remove(group)
+        cta.groups += cta.parked
+        cta.parked = []
+        for barrier in list(cta.barriers.values()):
+            barrier.check(self, cta)
+        machine.lanes_ended(cta)
+
+    def converge(self, cta: Cta, group: Group, members: Array | None, warps: int = 1) -> Group | None:
+        """Bring the lanes together that an instruction needs: the live ones of its member mask, or of so many whole warps.
+
+        Gives the group without the warps that are not complete, which wait; None if no warp is complete.
+        """
+        for parked in [p for p in cta.parked if p.pc == group.pc]:
+            self.merge(group, parked)
+            cta.parked.remove(parked)
+        here = self.mask_of(group)
+        executing = np.packbits(here, bitorder="little").view(np.uint32)
+        needed = np.packbits(cta.live, bitorder="little").view(np.uint32)
+        if members is None:
+            missing = (needed & ~executing) != 0
+            if warps > 1:
+                padded = np.append(missing, np.zeros(-missing.size % warps, np.bool_)).reshape(-1, warps)
+                missing = np.repeat(padded.any(1), warps)[: missing.size]
+            incomplete = np.repeat(missing, 32) & here
+        else:
+            lane_bit = np.uint32(1) << (np.arange(here.size, dtype=np.uint32) & np.uint32(31))
+            outside = here & ((members & lane_bit) == 0)
+            if np.count_nonzero(outside):
+                raise Fault(
+                    "member mask",
+                    "a lane that executes this is not in its member mask",
+                    np.flatnonzero(outside),
+                )
+            incomplete = here & ((members & np.repeat(needed & ~executing, 32)) != 0)
+        count = int(np.count_nonzero(incomplete))
+        if not count:
+            return group
+        if count == group.count:
+            cta.groups.remove(group)
+            cta.parked.append(group)
+            self.executed -= 1  # it will be, when the others are there
+            self.retries[group.pc] = self.retries.get(group.pc, 0) + 1
+            return None
+        cta.parked.append(self.split(group, incomplete, count))
+        return group
+
+    def report_divergence(self, cta: Cta) -> None:
+        group = min(cta.parked, key=lambda g: g.pc)
+        lanes = np.flatnonzero(self.mask_of(group))[:8]
+        message = (
+            "only some lanes of a warp reach this instruction of the whole warp; the others wait elsewhere"
+        )
+        machine = self.machine
+        finding = machine.finding(
+            "divergence", message, group.pc, cta.place, tuple(int(lane) for lane in lanes)
+        )
+        raise PtxCheckError([finding, *machine.findings])

@@ -1,0 +1,36 @@
+"""How the types of PTX look in NumPy: every register is an array of raw bits over the lanes of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....lowering.ptx.instructions import WIDTHS
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_] | None
+"""Which lanes execute; None: all of them."""
+Step = Callable[[Mask], None]
+"""Executes one instruction for the lanes of a mask that has at least one."""
+
+WORDS: dict[int, np.dtype[Any]] = {1: np.dtype(np.bool_), **{8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}}
+"""Width in bits → how a register of that width is kept."""
+
+_NUMBERS: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+
+
+def number_type(type_: str) -> np.dtype[Any]:
+    """Integers with their sign, f16, f32, f64 as floats, everything else as bits."""
+    if type_ in _NUMBERS:
+        return _NUMBERS[type_]
+    width = WIDTHS[type_]
+    if type_[0] == "s" and not type_.endswith("x2"):
+        return np.dtype(f"i{width // 8}")
+    return WORDS[width]

@@ -1,0 +1,444 @@
+"""The .joinery file: a graph, its compiled forms and its weights in one file that is read, not parsed, when
+it is opened.
+
+    0   8 bytes   magic
+    8   u32       version        12  u32  zero
+    16  u64       length of the manifest
+    24  32 bytes  SHA-256 of the manifest
+    56            manifest: UTF-8 JSON
+    then the sections, each on a 64-byte boundary, at the offsets the manifest gives:
+        graph      the graph as text
+        compiled   a compiled graph for one target (`serialize.py`); any number of them
+        weights    a complete safetensors file: 8 bytes header length, JSON header, data
+
+Every weight starts on a 64-byte boundary of the file, so that kernels read it in place; safetensors allows no
+holes, so small tensors named `__padding_<n>` fill them. Weights in a stored layout (see `layouts.py`) keep
+it.
+
+A file is untrusted: nothing in it is executed unless the caller says so, every length is checked against the
+file before use, and every section against its SHA-256.
+
+Files are read, not mapped. The pages of a mapping follow the file: whoever cuts it later ends the process with a
+bus error, and whoever writes to it changes results, after every check. Private mappings follow it too, until a page
+is written. What is checked here is what is used from then on. That costs a copy of the weights per process, where
+mappings would share one, and the time to read them, a fraction of the time that their SHA-256 takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from ...lowering.artifact import CompiledGraph
+from ...promotion.dtype import DType
+from ...promotion.errors import UserError
+from ..host.memory import empty
+from .serialize import (
+    checked_fields,
+    decode_compiled,
+    dtype_name,
+    encode_compiled,
+    extents,
+    items,
+    natural,
+    parse_json,
+    row,
+    text,
+)
+from .weight_packing import stored_shape, unpack
+
+Array = np.ndarray[Any, Any]
+VERSION = 1
+_MAGIC = b"\x93JOINERY"
+_HEAD = struct.Struct("<8sIIQ32s")
+_ALIGNMENT = 64
+_MAX_MANIFEST_BYTES = 64 << 20
+_ZERO_HASH = "0" * 64
+_PADDING = "__padding_"
+# safetensors' names of formats it knows; the others are stored as bytes, and the manifest tells what they are
+_SAFETENSORS = {
+    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8",
+    "uint16": "U16", "uint32": "U32", "uint64": "U64", "index": "U64", "address": "U64", "float16": "F16",
+    "bfloat16": "BF16", "float32": "F32", "tensor_float32": "F32", "float64": "F64",
+    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeight:
+    """A weight as a file holds it: its logical dtype and shape, and the array in its stored layout."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    array: Array
+
+    @staticmethod
+    def plain(name: str, array: Array) -> StoredWeight:
+        """A weight in the plain layout, of a NumPy or ml_dtypes dtype."""
+        return StoredWeight(name, DType.from_numpy(array.dtype).name, array.shape, "plain", array)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightEntry:
+    """What the manifest says about a weight."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        return stored_shape(self.shape, self.layout)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.stored_shape) * DType(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the file. `target` is that of a compiled section and empty for the others."""
+
+    kind: str
+    target: str
+    offset: int
+    length: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The checked manifest of a file."""
+
+    name: str
+    metadata: Mapping[str, str]
+    sections: tuple[Section, ...]
+    weights: tuple[WeightEntry, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Targets the file holds object code for."""
+        return tuple(section.target for section in self.sections if section.kind == "compiled")
+
+
+class Artifact(NamedTuple):
+    """An opened file. `weights` are read-only and in their stored layout; `compiled` only when trusted."""
+
+    manifest: Manifest
+    graph_text: str
+    compiled: CompiledGraph | None
+    weights: dict[str, Array]
+
+    def plain_weight(self, name: str) -> Array:
+        """A weight in the plain layout: the array itself, or an unpacked copy."""
+        entry = next((entry for entry in self.manifest.weights if entry.name == name), None)
+        if entry is None:
+            raise UserError(f"artifact {self.manifest.name!r} has no weight {name!r}")
+        return unpack(self.weights[name], entry.shape, entry.layout)
+
+
+# --- writing
+
+
+def save(
+    path: str | os.PathLike[str],
+    name: str,
+    graph_text: str,
+    compiled: Sequence[CompiledGraph],
+    weights: Sequence[StoredWeight],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Writes an artifact. An existing file is replaced in one step, when the new one is complete.
+
+    Raises `UserError` when two weights share a name, a weight does not have the size its shape says, or the
+    path cannot be written.
+    """
+    entries = [WeightEntry(weight.name, weight.dtype, weight.shape, weight.layout) for weight in weights]
+    if len({entry.name for entry in entries}) != len(entries):
+        raise UserError(f"artifact {name!r}: two weights have the same name; fix: rename one in the graph")
+    for entry, weight in zip(entries, weights, strict=True):
+        if entry.nbytes != weight.array.nbytes or entry.name.startswith(_PADDING):
+            raise UserError(
+                f"artifact {name!r}: weight {entry.name!r} is "
+                f"{weight.array.dtype}{list(weight.array.shape)}, "
+                f"expected {entry.dtype}{list(entry.stored_shape)}; fix: a weight of that dtype and shape"
+            )
+    bodies: list[tuple[str, str, list[bytes | Array]]] = [("graph", "", [graph_text.encode()])]
+    bodies += [("compiled", item.target, [encode_compiled(item)]) for item in compiled]
+    bodies.append(("weights", "", _weight_parts(weights)))
+    # the manifest comes first but is known last: reserve its longest form, fill it in, pad it with spaces
+    sections: list[list[Any]] = [
+        [kind, target, 2**62, sum(map(_nbytes, parts)), _ZERO_HASH] for kind, target, parts in bodies
+    ]
+    manifest = {
+        "name": name,
+        "metadata": dict(metadata or {}),
+        "sections": sections,
+        "weights": [[entry.name, entry.dtype, list(entry.shape), entry.layout] for entry in entries],
+    }
+    reserved = len(_json(manifest))
+    with _replacing(Path(path), name) as file:
+        file.write(bytes(_HEAD.size + reserved))
+        for section, (_, _, parts) in zip(sections, bodies, strict=True):
+            file.write(bytes(-file.tell() % _ALIGNMENT))
+            section[2] = file.tell()
+            digest = hashlib.sha256()
+            for part in parts:
+                data = _bytes_of(part)
+                digest.update(data)
+                file.write(data)
+            section[4] = digest.hexdigest()
+        encoded = _json(manifest).ljust(reserved)
+        file.seek(0)
+        file.write(_HEAD.pack(_MAGIC, VERSION, 0, len(encoded), hashlib.sha256(encoded).digest()))
+        file.write(encoded)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _nbytes(part: bytes | Array) -> int:
+    return len(part) if isinstance(part, bytes) else part.nbytes
+
+
+def _bytes_of(part: bytes | Array) -> bytes | memoryview:
+    """The memory of a part, without a copy where the array is contiguous."""
+    if isinstance(part, bytes):
+        return part
+    return np.ascontiguousarray(part).reshape(-1).view(np.uint8).data if part.size else b""
+
+
+def _weight_parts(weights: Sequence[StoredWeight]) -> list[bytes | Array]:
+    """The pieces of the safetensors section. It starts on a 64-byte boundary and so does every tensor in
+    it."""
+    header: dict[str, dict[str, Any]] = {}
+    parts: list[bytes | Array] = []
+    at = 0
+
+    def add(name: str, dtype: str, shape: list[int], part: bytes | Array) -> None:
+        nonlocal at
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + _nbytes(part)]}
+        parts.append(part)
+        at += _nbytes(part)
+
+    for number, weight in enumerate(weights):
+        known = _SAFETENSORS.get(weight.dtype)
+        shape = stored_shape(weight.shape, weight.layout) if known else (weight.array.nbytes,)
+        add(weight.name, known or "U8", list(shape), weight.array)
+        if gap := -at % _ALIGNMENT:
+            add(f"{_PADDING}{number}", "U8", [gap], bytes(gap))
+    encoded = _json(header)
+    encoded = encoded.ljust(len(encoded) + -(8 + len(encoded)) % _ALIGNMENT)
+    return [len(encoded).to_bytes(8, "little") + encoded, *parts]
+
+
+@contextlib.contextmanager
+def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
+    """A temporary file next to `path` that takes its place when the block ends without an error."""
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise UserError(
+            f"artifact {name!r} cannot be written to {path}: {error.strerror or error}"
+        ) from error
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp's 0600 is for secrets
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise UserError(
+            f"artifact {name!r} cannot be written to {path}: {error.strerror or error}"
+        ) from error
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+# --- reading
+
+
+def load(
+    path: str | os.PathLike[str], *, trusted: bool = False, target: str | None = None, verify: bool = True
+) -> Artifact:
+    """Opens an artifact. It is read as a whole: what becomes of the file afterwards makes no difference.
+
+    Args:
+        path: the file.
+        trusted: whether object code in the file may be handed out. Only for files whose origin you trust: it
+            runs as you.
+        target: which object code: that of this target, or of any target when None.
+        verify: whether to check the weights against their SHA-256. The rest is always checked.
+
+    Raises `UserError` naming what is wrong with the file.
+    """
+    source = Path(path)
+    try:
+        with open(source, "rb") as file:
+            manifest = _read_manifest(source, file)
+            bodies = _read_sections(source, file, manifest, trusted, target, verify)
+    except OSError as error:
+        raise UserError(f"artifact {source} cannot be opened: {error.strerror or error}") from error
+    try:
+        graph_text = bytes(bodies["graph"]).decode()
+    except UnicodeDecodeError as error:
+        raise _bad(source, "its graph is not UTF-8 text") from error
+    compiled = decode_compiled(bodies["compiled"].data) if "compiled" in bodies else None
+    return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights))
+
+
+def _read_sections(
+    path: Path, file: BinaryIO, manifest: Manifest, trusted: bool, target: str | None, verify: bool
+) -> dict[str, Array]:
+    """The graph, the weights, and if it is trusted the first code that fits, as bytes. All sections are checked."""
+    size = os.fstat(file.fileno()).st_size
+    bodies: dict[str, Array] = {}
+    for section in manifest.sections:
+        if section.offset + section.length > size:
+            raise _bad(
+                path,
+                f"section {section.kind!r} ends at byte {section.offset + section.length}, but the file "
+                f"has {size}: "
+                "it is truncated",
+            )
+        body = empty((section.length,), np.dtype(np.uint8))  # on a 64-byte boundary, as the section is in the file
+        file.seek(section.offset)
+        _fill(path, file, body)
+        checked = section.kind != "weights" or verify
+        if checked and hashlib.sha256(body.data).hexdigest() != section.sha256:
+            raise _bad(path, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
+        if section.kind != "compiled" or (trusted and target in (None, section.target)):
+            bodies.setdefault(section.kind, body)
+    return bodies
+
+
+def _fill(path: Path, file: BinaryIO, body: Array) -> None:
+    view = body.data
+    at = 0
+    while at < len(view):
+        count = file.readinto(view[at:])  # type: ignore[attr-defined]
+        if not count:
+            raise _bad(path, "it ends before its sections do: it was cut while it was read")
+        at += count
+
+
+def _bad(path: Path, what: str) -> UserError:
+    return UserError(
+        f"{path} is not a joinery artifact that can be used: {what}; fix: save or copy the file again"
+    )
+
+
+def _read_manifest(path: Path, file: BinaryIO) -> Manifest:
+    size = os.fstat(file.fileno()).st_size
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise _bad(path, f"it has {len(head)} bytes, less than a header")
+    magic, version, _, length, digest = _HEAD.unpack(head)
+    if magic != _MAGIC:
+        raise _bad(path, f"it does not start with {_MAGIC!r}")
+    if version != VERSION:
+        raise UserError(
+            f"{path} has artifact version {version}; this joinery reads version {VERSION}; fix: save it anew"
+        )
+    if length > _MAX_MANIFEST_BYTES or length > size - _HEAD.size:
+        raise _bad(path, f"its manifest of {length} bytes does not fit: it is truncated or damaged")
+    encoded = file.read(length)
+    if hashlib.sha256(encoded).digest() != digest:
+        raise _bad(path, "its manifest does not match its SHA-256: it was damaged or changed")
+    fields = checked_fields(parse_json(encoded, "artifact"), _MANIFEST_FIELDS, "artifact")
+    manifest = Manifest(**fields)
+    kinds = [section.kind for section in manifest.sections]
+    if kinds.count("graph") != 1 or kinds.count("weights") != 1:
+        raise _bad(path, "it must have one graph and one weights section")
+    end = _HEAD.size + length
+    for section in manifest.sections:
+        if section.offset < end or section.offset % _ALIGNMENT:
+            raise _bad(path, f"section {section.kind!r} overlaps another or is not aligned")
+        end = section.offset + section.length
+    if len({entry.name for entry in manifest.weights}) != len(manifest.weights):
+        raise _bad(path, "two weights have the same name")
+    return manifest
+
+
+def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict[str, Array]:
+    """Read-only arrays over a section. Manifest and safetensors header must agree on every weight."""
+    view = section.data
+    length = int.from_bytes(view[:8], "little") if len(view) >= 8 else len(view)
+    if length > min(_MAX_MANIFEST_BYTES, len(view) - 8):
+        raise _bad(path, "the header of its weights does not fit")
+    header = parse_json(bytes(view[8 : 8 + length]).rstrip(b" "), "weights section")
+    start = 8 + length
+    available = len(view) - 8 - length
+    arrays: dict[str, Array] = {}
+    for entry in entries:
+        tensor = header.get(entry.name) if isinstance(header, dict) else None
+        offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
+        if not isinstance(offsets, list):
+            raise _bad(path, f"weight {entry.name!r} is missing from its weights section")
+        try:
+            low, high = row(offsets, natural, natural)
+        except (TypeError, ValueError) as error:
+            raise _bad(path, f"weight {entry.name!r} has no valid offsets") from error
+        if high > available or high - low != entry.nbytes or (start + low) % _ALIGNMENT:
+            raise _bad(path, f"weight {entry.name!r} does not lie where its shape says")
+        dtype = DType(entry.dtype).numpy
+        count = entry.nbytes // dtype.itemsize
+        flat = np.frombuffer(section, dtype, count, start + low) if count else np.empty(0, dtype)
+        flat.flags.writeable = False
+        arrays[entry.name] = flat.reshape(entry.stored_shape)
+    return arrays
+
+
+def _sha256(value: Any) -> str:
+    digest = text(value)
+    if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        raise ValueError("not a SHA-256")
+    return digest
+
+
+def _section(value: Any) -> Section:
+    section = Section(*row(value, text, text, natural, natural, _sha256))
+    if section.kind not in ("graph", "compiled", "weights"):
+        raise ValueError(f"unknown section {section.kind[:100]!r}")
+    return section
+
+
+def _weight(value: Any) -> WeightEntry:
+    entry = WeightEntry(*row(value, text, dtype_name, extents, text))
+    if entry.nbytes > 2**63 - 1:
+        raise ValueError(f"weight {entry.name!r} has {entry.nbytes} bytes")
+    return entry
+
+
+def _metadata(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError("expected an object")
+    return {text(key): text(item) for key, item in value.items()}
+
+
+_MANIFEST_FIELDS = {
+    "name": text,
+    "metadata": _metadata,
+    "sections": items(_section),
+    "weights": items(_weight),
+}

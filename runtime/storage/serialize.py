@@ -1,0 +1,446 @@
+"""`CompiledGraph` as bytes and back: a JSON header and the large texts and the object code behind it, nothing
+executable in the format itself.
+
+    8 bytes   length of the header, little endian
+    header    UTF-8 JSON: every small field, and the length of every blob
+    blobs     object code, LLVM IR, the block program of every kernel, the PTX of every GPU kernel, back to back
+
+Decoding trusts nothing: unknown and missing fields, wrong types, values out of range and lengths that do not
+add up are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ...lowering.artifact import (
+    NUMERICS,
+    ArgumentExpression,
+    CompiledGraph,
+    ConstantSpec,
+    GpuLaunch,
+    GpuProgram,
+    KernelCode,
+    KernelReport,
+    TensorMap,
+    TensorSource,
+    TensorSpec,
+)
+from ...promotion.dtype import DTYPES
+from ...promotion.errors import UserError
+from ..gpu import WORD_BYTES
+from .weight_packing import stored_shape
+
+FORMAT = 3
+MAX_HEADER_BYTES = 64 << 20
+MAX_ITEMS = 100_000
+MAX_TEXT = 10_000
+MAX_RANK = 64
+MAX_INT = 2**63 - 1
+MAX_THREADS = 1024
+MAX_BOX, MAX_MAP_RANK, SWIZZLES = 256, 5, (0, 32, 64, 128)
+
+T = TypeVar("T")
+
+
+def encode_compiled(compiled: CompiledGraph) -> bytes:
+    """The bytes of a compiled graph; equal graphs give equal bytes."""
+    ttir = [(name, text.encode()) for name, text in compiled.ttir.items()]
+    llvm_ir = compiled.llvm_ir.encode()
+    codes = [code.ptx.encode() for code in compiled.gpu.kernels] if compiled.gpu is not None else []
+    header = {
+        "format": FORMAT,
+        "name": compiled.name,
+        "target": compiled.target,
+        "key": compiled.key,
+        "numerics": compiled.numerics,
+        "dims": list(compiled.dims),
+        "inputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.inputs],
+        "outputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.outputs],
+        "constants": [[spec.name, spec.dtype, list(spec.shape), spec.layout] for spec in compiled.constants],
+        "checks": list(compiled.checks),
+        "kernels": [_kernel_fields(kernel) for kernel in compiled.kernels],
+        "object_code": len(compiled.object_code),
+        "llvm_ir": len(llvm_ir),
+        "ttir": [[name, len(text)] for name, text in ttir],
+        "gpu": None if compiled.gpu is None else _gpu_fields(compiled.gpu),
+        "ptx": [len(code) for code in codes],
+    }
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    blobs = [compiled.object_code, llvm_ir, *(text for _, text in ttir), *codes]
+    return b"".join([len(text).to_bytes(8, "little"), text, *blobs])
+
+
+def _kernel_fields(kernel: KernelReport) -> list[Any]:
+    tiles = [list(tile) for tile in kernel.tiles]
+    sizes = [kernel.grid, kernel.bytes_read, kernel.bytes_written, kernel.flops]
+    return [kernel.name, kernel.template, list(kernel.fused), tiles, *sizes]
+
+
+def _gpu_fields(gpu: GpuProgram) -> dict[str, Any]:
+    return {
+        "kernels": [
+            [
+                k.name,
+                k.target,
+                k.ptx_version,
+                k.threads,
+                k.shared_bytes,
+                list(k.parameters),
+                [[_source_fields(m.source), m.element, list(m.box), m.swizzle] for m in k.tensor_maps],
+            ]
+            for k in gpu.kernels
+        ],
+        "launches": [
+            [each.kernel, [list(a) if isinstance(a, tuple) else a for a in each.arguments], each.grid]
+            for each in gpu.launches
+        ],
+        "offsets": list(gpu.offsets),
+        "arena_bytes": gpu.arena_bytes,
+        "checks": [list(check) for check in gpu.checks],
+    }
+
+
+def _source_fields(source: TensorSource) -> list[Any]:
+    extents, strides = ([_steps(each) for each in expressions] for expressions in (source.extents, source.strides))
+    return [source.parameter, extents, strides, _steps(source.pads_with_nan)]
+
+
+def _steps(expression: ArgumentExpression) -> list[Any]:
+    return [list(step) for step in expression.steps]
+
+
+def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
+    """The inverse of `encode_compiled`. Raises `UserError` saying what is wrong with the bytes."""
+    view = memoryview(data)
+    if len(view) < 8:
+        raise _bad("it is shorter than its length field")
+    length = int.from_bytes(view[:8], "little")
+    if length > min(MAX_HEADER_BYTES, len(view) - 8):
+        raise _bad(f"a header of {length} bytes does not fit")
+    header = parse_json(bytes(view[8 : 8 + length]), "compiled graph")
+    fields = checked_fields(header, _FIELDS, "compiled graph")
+    if fields["format"] != FORMAT:
+        raise _bad(f"format {fields['format']} is not {FORMAT}")
+    if fields["numerics"] not in NUMERICS:
+        raise _bad(f"numerics {fields['numerics']!r} is none of {', '.join(NUMERICS)}")
+    blobs = view[8 + length :]
+    code_length, ir_length = fields["object_code"], fields["llvm_ir"]
+    texts = sum(size for _, size in fields["ttir"]) + sum(fields["ptx"])
+    if code_length + ir_length + texts != len(blobs):
+        raise _bad("the lengths of its parts do not add up")
+    at = code_length + ir_length
+    ttir: dict[str, str] = {}
+    for name, size in fields["ttir"]:
+        ttir[name] = _utf8(blobs[at : at + size], f"block program {name!r}")
+        at += size
+    codes = []
+    for size in fields["ptx"]:
+        codes.append(_utf8(blobs[at : at + size], "PTX"))
+        at += size
+    return CompiledGraph(
+        name=fields["name"],
+        target=fields["target"],
+        key=fields["key"],
+        object_code=bytes(blobs[:code_length]),
+        dims=fields["dims"],
+        inputs=fields["inputs"],
+        outputs=fields["outputs"],
+        constants=fields["constants"],
+        checks=fields["checks"],
+        kernels=fields["kernels"],
+        ttir=ttir,
+        llvm_ir=_utf8(blobs[code_length : code_length + ir_length], "LLVM IR"),
+        gpu=_gpu_program(fields, codes),
+        numerics=fields["numerics"],
+    )
+
+
+def _gpu_program(fields: Mapping[str, Any], codes: list[str]) -> GpuProgram | None:
+    """The GPU's part, once it is clear that its numbers fit the rest."""
+    gpu = fields["gpu"]
+    if gpu is None:
+        if codes:
+            raise _bad("it has PTX of no kernel")
+        return None
+    if len(gpu["kernels"]) != len(codes):
+        raise _bad(f"{len(gpu['kernels'])} kernels with {len(codes)} texts of PTX")
+    if len(gpu["checks"]) != len(fields["checks"]):
+        raise _bad(f"{len(gpu['checks'])} checks with {len(fields['checks'])} messages")
+    counts = {
+        "input": len(fields["inputs"]),
+        "constant": len(fields["constants"]),
+        "output": len(fields["outputs"]),
+        "temporary": len(gpu["offsets"]),
+    }
+    kernels = tuple(
+        KernelCode(name, target, code, version, threads, shared, parameters, maps)
+        for (name, target, version, threads, shared, parameters, maps), code in zip(gpu["kernels"], codes, strict=True)
+    )
+    for launch in gpu["launches"]:
+        if launch.kernel >= len(kernels):
+            raise _bad(f"a launch of kernel {launch.kernel} of {len(kernels)}")
+        code = kernels[launch.kernel]
+        if len(launch.arguments) != len(code.parameters) - len(code.tensor_maps):
+            raise _bad(f"a launch of {code.name[:100]!r} with another number of arguments")
+        for argument in launch.arguments:
+            if isinstance(argument, tuple) and argument[1] >= counts[argument[0]]:
+                raise _bad(f"a launch reads {argument[0]} {argument[1]} of {counts[argument[0]]}")
+    return GpuProgram(kernels, gpu["launches"], gpu["offsets"], gpu["arena_bytes"], gpu["checks"])
+
+
+def _bad(what: str) -> UserError:
+    return UserError(f"this is not a compiled graph: {what}")
+
+
+def _utf8(data: memoryview, what: str) -> str:
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError as error:
+        raise _bad(f"its {what} is not UTF-8") from error
+
+
+# --- validation, shared with the artifact file
+
+
+def parse_json(data: bytes, what: str) -> Any:
+    """JSON of a stranger. Raises `UserError` for anything that is not plain JSON, duplicate keys and NaN
+    included."""
+    try:
+        return json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"the header of this {what} is not JSON: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = dict(pairs)
+    if len(keys) != len(pairs):
+        raise ValueError("a key appears twice")
+    return keys
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def checked_fields(value: Any, fields: Mapping[str, Callable[[Any], Any]], what: str) -> dict[str, Any]:
+    """The fields of a JSON object, each through its check. Raises `UserError` naming the first that is not as
+    it must be."""
+    if not isinstance(value, dict):
+        raise UserError(f"the header of this {what} must be a JSON object")
+    unknown = sorted(set(value) - set(fields))
+    missing = sorted(set(fields) - set(value))
+    if unknown or missing:
+        problem = f"unknown field {unknown[0][:100]!r}" if unknown else f"field {missing[0]!r} is missing"
+        raise UserError(f"the header of this {what} is wrong: {problem}")
+    result = {}
+    for name, check in fields.items():
+        try:
+            result[name] = check(value[name])
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"the header of this {what} is wrong: field {name!r}: {error}") from error
+    return result
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    if len(value) > MAX_TEXT:
+        raise ValueError(f"a text of {len(value)} characters")
+    value.encode()  # lone surrogates
+    return value
+
+
+def natural(value: Any) -> int:
+    """A non-negative integer below 2^63."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected an integer, got {type(value).__name__}")
+    if not 0 <= value <= MAX_INT:
+        raise ValueError(f"{value} is out of range")
+    return value
+
+
+def size(value: Any) -> int | str:
+    """A size: a non-negative integer, or text of a dim expression."""
+    return text(value) if isinstance(value, str) else natural(value)
+
+
+def items(check: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
+    """A check for lists whose every item passes `check`."""
+
+    def check_list(value: Any) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise TypeError(f"expected a list, got {type(value).__name__}")
+        if len(value) > MAX_ITEMS:
+            raise ValueError(f"a list of {len(value)} items")
+        return tuple(check(item) for item in value)
+
+    return check_list
+
+
+def row(value: Any, *checks: Callable[[Any], Any]) -> list[Any]:
+    """The items of a list of fixed length, each through its own check."""
+    if not isinstance(value, list) or len(value) != len(checks):
+        raise TypeError(f"expected a list of {len(checks)}")
+    return [check(item) for check, item in zip(checks, value, strict=True)]
+
+
+def dtype_name(value: Any) -> str:
+    if text(value) not in DTYPES:
+        raise ValueError(f"unknown dtype {value[:100]!r}")
+    return str(value)
+
+
+def extents(value: Any) -> tuple[int, ...]:
+    """A static shape whose element count fits a word."""
+    shape = items(natural)(value)
+    if len(shape) > MAX_RANK:
+        raise ValueError(f"rank {len(shape)}")
+    if math.prod(extent for extent in shape if extent) > MAX_INT:
+        raise ValueError(f"shape {shape} has too many elements")
+    return shape
+
+
+def _shape(value: Any) -> tuple[int | str, ...]:
+    shape = items(size)(value)
+    if len(shape) > MAX_RANK:
+        raise ValueError(f"rank {len(shape)}")
+    return shape
+
+
+def _tensor(value: Any) -> TensorSpec:
+    return TensorSpec(*row(value, text, dtype_name, _shape))
+
+
+def _constant(value: Any) -> ConstantSpec:
+    spec = ConstantSpec(*row(value, text, dtype_name, extents, text))
+    stored_shape(spec.shape, spec.layout)
+    return spec
+
+
+def _tile(value: Any) -> tuple[str, int]:
+    axis, extent = row(value, text, natural)
+    return axis, extent
+
+
+def _kernel(value: Any) -> KernelReport:
+    name, template, fused, tiles, grid, read, written, flops = row(
+        value, text, text, items(text), items(_tile), size, size, size, size
+    )
+    return KernelReport(name, template, fused, grid, tiles, read, written, flops)
+
+
+def _blob(value: Any) -> tuple[str, int]:
+    name, length = row(value, text, natural)
+    return name, length
+
+
+def _kernel_code(value: Any) -> list[Any]:
+    fields = row(value, text, text, natural, natural, natural, items(text), items(_tensor_map))
+    if not 1 <= fields[3] <= MAX_THREADS:
+        raise ValueError(f"{fields[3]} threads")
+    words = len(fields[5]) - len(fields[6])
+    unknown = [type_ for type_ in fields[5][:words] if type_ not in WORD_BYTES or type_ == "ptr"]
+    unknown += [type_ for type_ in fields[5][max(words, 0) :] if type_ != "ptr"]
+    if unknown or words < 0:
+        raise ValueError(f"a parameter of type {unknown[0][:100]!r}" if unknown else "more tensor maps than parameters")
+    for each in fields[6]:
+        _check_source(each.source, fields[5][:words])
+    return fields
+
+
+def _check_source(source: TensorSource, types: Sequence[str]) -> None:
+    """types: of the words that it may use."""
+    if source.parameter >= len(types) or types[source.parameter] != "i64":
+        raise ValueError(f"a tensor map of parameter {source.parameter}, of {len(types)}")
+    for expression in (*source.extents, *source.strides, source.pads_with_nan):
+        problem = expression.problem(lambda number: 0 <= number < len(types) and types[number].startswith("i"))
+        if problem:
+            raise ValueError(f"a tensor map made with {problem}")
+
+
+def _tensor_map(value: Any) -> TensorMap:
+    found = TensorMap(*row(value, _source, text, items(natural), natural))
+    sizes, box = found.source, all(1 <= extent <= MAX_BOX for extent in found.box)
+    fits = len(sizes.extents) == len(sizes.strides) == found.rank
+    if not 1 <= found.rank <= MAX_MAP_RANK or not fits or not box or found.swizzle not in SWIZZLES:
+        raise ValueError(f"a tensor map of rank {len(sizes.extents)}, box {found.box[:9]}, swizzle {found.swizzle}")
+    return found
+
+
+def _source(value: Any) -> TensorSource:
+    return TensorSource(*row(value, natural, items(_expression), items(_expression), _expression))
+
+
+def _expression(value: Any) -> ArgumentExpression:
+    return ArgumentExpression(items(_step)(value))
+
+
+def _step(value: Any) -> tuple[str, int, int]:
+    operation, width, number = row(value, text, natural, _integer)
+    return operation, width, number
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT - 1 <= value < 0:
+        return value
+    return natural(value)
+
+
+def _buffer(value: Any) -> tuple[str, int]:
+    kind, index = row(value, text, natural)
+    if kind not in ("input", "constant", "output", "temporary"):
+        raise ValueError(f"a buffer of kind {kind[:100]!r}")
+    return kind, index
+
+
+def _launch(value: Any) -> GpuLaunch:
+    return GpuLaunch(*row(value, natural, items(_argument), size))
+
+
+def _argument(value: Any) -> tuple[str, int] | int | str:
+    """A buffer, or a size that may be negative, as strides can."""
+    if isinstance(value, list):
+        return _buffer(value)
+    return text(value) if isinstance(value, str) else _integer(value)
+
+
+def _check(value: Any) -> tuple[int | str, int | str]:
+    left, right = row(value, size, size)
+    return left, right
+
+
+_GPU_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "kernels": items(_kernel_code),
+    "launches": items(_launch),
+    "offsets": items(size),
+    "arena_bytes": size,
+    "checks": items(_check),
+}
+
+
+def _gpu(value: Any) -> dict[str, Any] | None:
+    return None if value is None else checked_fields(value, _GPU_FIELDS, "GPU program")
+
+
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "format": natural,
+    "name": text,
+    "target": text,
+    "key": text,
+    "numerics": text,
+    "dims": items(text),
+    "inputs": items(_tensor),
+    "outputs": items(_tensor),
+    "constants": items(_constant),
+    "checks": items(text),
+    "kernels": items(_kernel),
+    "object_code": natural,
+    "llvm_ir": natural,
+    "ttir": items(_blob),
+    "gpu": _gpu,
+    "ptx": items(natural),
+}
