@@ -12,7 +12,7 @@ it is opened.
         weights    a complete safetensors file: 8 bytes header length, JSON header, data
 
 Every weight starts on a 64-byte boundary of the file, so that kernels read it in place; safetensors allows no
-holes, so small tensors named `__padding_<n>` fill them. Weights in a stored layout (see `layouts.py`) keep
+holes, so small tensors named `__padding_<n>` fill them. Weights in a stored layout (see `weight_packing.py`) keep
 it.
 
 A file is untrusted: nothing in it is executed unless the caller says so, every length is checked against the

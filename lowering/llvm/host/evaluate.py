@@ -480,7 +480,7 @@ class Evaluator:
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
         """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end;
         behind the last row is room for one more vector, which may be read. Short rows of many dimensions are as good as vectors
-        without padding, and then neighbours across all of them (`flat.py`). `pad`: what else rows are padded to."""
+        without padding, and then neighbours across all of them (`loops/flat.py`). `pad`: what else rows are padded to."""
         if not pad and is_deep(shape, lambda: self.lanes_for(elem)):
             pad = shape[-1]
         memory = {"i1": "i8", "ptr": "i64"}.get(elem) or register_element(elem)

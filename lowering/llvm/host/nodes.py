@@ -36,7 +36,7 @@ class Splat(Node):
 class Affine(Node):
     """`base + Σ coefficients[d] · coordinate[d]`; base and coefficients are i64 scalars (None = 0).
 
-    Of i32 elements it gives the low 32 bits (`offsets.py`).
+    Of i32 elements it gives the low 32 bits (`memory/offsets.py`).
     """
 
     base: V
@@ -101,7 +101,7 @@ class Digit(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Flattened(Node):
-    """`source` at what its coordinates were before the block was flattened (`flat.py`): the sum of its coefficients, or
+    """`source` at what its coordinates were before the block was flattened (`loops/flat.py`): the sum of its coefficients, or
     strides, times its coordinates is the sum of these digits of the position."""
 
     source: Affine | Stored

@@ -1,4 +1,4 @@
-"""Reductions of two elements, as sorts make them at every stage, in nests of many short dimensions (`flat.py`)."""
+"""Reductions of two elements, as sorts make them at every stage, in nests of many short dimensions (`loops/flat.py`)."""
 
 from __future__ import annotations
 
