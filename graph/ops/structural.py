@@ -112,7 +112,7 @@ COMPOSITES = (
     _row("logsoftmax", "composite", 1, "log(softmax(x)) along `axis`, without leaving the log domain.", JOIN_FLOAT,
          shape.along_axis, ("axis",), bound="(n + 16) ε/2 |y|", onnx=("LogSoftmax", 13)),
     _row("logsumexp", "composite", 1, "log(sum(exp(x))) over `axes`; -inf where all elements are -inf.", JOIN_FLOAT,
-         shape.reduction, _REDUCTION, bound="(n + 16 + |y| + max|x|) ε", onnx=("ReduceLogSumExp", 18)),
+         shape.reduction, _REDUCTION, bound="(n + 16 + 2|y| + max|x|) ε", onnx=("ReduceLogSumExp", 18)),
     _row("mean", "composite", 1, "sum(x) / count over `axes`; of bools and integers in float32. "
          "The sum is one of float32 (of float64 for float64), which may be infinite or NaN where Σ|x| is beyond its largest "
          "number.", MEAN, shape.reduction,
