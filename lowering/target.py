@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CACHE_LINE = 64
+"""Bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostTarget:

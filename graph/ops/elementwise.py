@@ -24,7 +24,8 @@ Otherwise it names an emitter of `lowering/tile/scalar.py`:
 Rows with the trait "internal" are what expansions of composites use where the composite's own tolerance allows it; they have
 no public function:
 
-    @exp_shifted  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh  @div_approximate   (float)
+    @exp_shifted  @exp_shifted_unchecked  @where_below  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh
+    @div_approximate   (float)
 """
 
 from __future__ import annotations
@@ -233,10 +234,14 @@ PARTS = (
     _row("exp_shifted", 2, "e ** (x - y) times a number that depends on y alone, for x <= y: in float32 up to |y| = 2 ** 20 "
          "2 ** 64 e ** x / 2 ** round(y log2 e), so that no difference is rounded. Softmax divides such numbers by their sum.",
          JOIN_FLOAT, _emit(float="@exp_shifted"), ulp=2, traits="internal"),
+    _row("exp_shifted_unchecked", 2, "exp_shifted, but any number where y is NaN.", JOIN_FLOAT,
+         _emit(float="@exp_shifted_unchecked"), ulp=2, traits="internal"),
+    _row("where_below", 3, "x where y < z, 0 where y = z; either where y - z is NaN.", JOIN_FLOAT, _emit(float="@where_below"),
+         traits="internal"),
     _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 at -infinity.", emit="@x_phi", ulp=12, traits="internal"),
     _math("x_sigmoid", "x · sigmoid(x); -0 at -infinity.", emit="@x_sigmoid", ulp=4, traits="internal"),
     _math("x_sigmoid_quick", "x · sigmoid(1.702 x); -0 at -infinity.", emit="@x_sigmoid_quick", ulp=4, traits="internal"),
-    _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³)); -0 at -infinity.", emit="@x_sigmoid_tanh", ulp=4,
+    _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³)); -0 at -infinity.", emit="@x_sigmoid_tanh", ulp=5,
           traits="internal"),
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
          JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal"),

@@ -290,7 +290,7 @@ _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@row("exp_shifted")
+@row("exp_shifted", "exp_shifted_unchecked")
 def exp_shifted(symbol: BoundSymbol, *arrays: Array) -> Array:
     x, top = [double(array) for array in arrays]
     if symbol.dtype.name == "float64":
@@ -300,6 +300,11 @@ def exp_shifted(symbol: BoundSymbol, *arrays: Array) -> Array:
     turns = np.rint(np.where(near, top, 0.0) * float(np.float32(math.log2(math.e)))) - 64
     exponent = np.maximum(x - np.where(near, 0.0, top), (turns - 126) * math.log(2)) - turns * math.log(2)
     return to_dtype(np.exp(exponent), symbol.dtype)
+
+
+@row("where_below")
+def where_below(symbol: BoundSymbol, x: Array, y: Array, z: Array) -> Array:
+    return np.where(double(y) < double(z), x, np.zeros_like(x))
 
 
 def _elementary(name: str, function: Callable[[Array], Array]) -> None:

@@ -17,8 +17,8 @@ PROLOGUE_LIMIT = 4
 _COSTS = {
     "div": 3, "sqrt": 3, "rsqrt": 4, "floor_div": 6, "trunc_div": 6, "mod": 6, "rem": 6, "sigmoid": 10,
     "tanh": 10, "erf": 12, "exp": 8, "exp2": 8, "expm1": 10, "log": 10, "log2": 10, "log1p": 12, "sin": 12,
-    "cos": 12, "asin": 12, "acos": 12, "atan": 12, "exp_shifted": 8, "x_phi": 20, "x_sigmoid": 16, "x_sigmoid_quick": 16,
-    "x_sigmoid_tanh": 24,
+    "cos": 12, "asin": 12, "acos": 12, "atan": 12, "exp_shifted": 8, "exp_shifted_unchecked": 8, "x_phi": 20, "x_sigmoid": 16,
+    "x_sigmoid_quick": 16, "x_sigmoid_tanh": 24,
     "div_approximate": 3, "pow": 24, "gather": 4, "take_along_axis": 4, "pad": 2, "concat": 2,
 }  # fmt: skip
 

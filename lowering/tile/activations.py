@@ -31,9 +31,8 @@ from .conversions import like
 ROUNDER = 12582912.0
 """1.5 · 2^23: added to a float32 it leaves the nearest integer in the low bits of the sum."""
 _EXTRA = 64
-_BIASED = ROUNDER + 127.0 + _EXTRA
-_LEAST = 190
-"""Weights below 2^-190 of the largest count as that: 0 in every quotient, and normal with the factor 2^64."""
+_LEAST = 189
+"""Weights below 2^-189 of the largest count as that: 0 in every quotient, and normal with the factor 2^64."""
 NEAR = 2.0**20
 """Maxima up to this are taken from the exponent alone; beyond, differences that count are exact."""
 
@@ -153,7 +152,7 @@ class _Floats:
     # -- powers of two, float32 ---------------------------------------------------------------------------------------------
 
     def exp2(self, w: Any) -> Any:
-        """2^w for |w| <= 0.55."""
+        """2^w for |w| <= 0.5005."""
         result = self.b.unary("math.exp2", w)
         assert isinstance(result, OpResult)
         result.op.attributes[REDUCED] = UnitAttr()
@@ -162,18 +161,23 @@ class _Floats:
     def bits(self, x: Any) -> Any:
         return self.b.cast("arith.bitcast", x, I32)
 
+    def float_of(self, bits: Any) -> Any:
+        return self.b.cast("arith.bitcast", bits, F32)
+
+    def integer(self, name: str, x: Any, y: Any) -> Any:
+        return self.b.binary(name, x, like(self.b, y, x) if isinstance(y, int) else y)
+
     def power(self, bits: Any) -> Any:
         """2^(n - 127) from the low bits n of an integer."""
-        return self.b.cast("arith.bitcast", self.b.binary("arith.shli", bits, like(self.b, 23, bits)), F32)
+        return self.float_of(self.integer("arith.shli", bits, 23))
 
     def turned(self, x: Any, *counts: Any) -> Any:
         """x · 2^k for positive normal x and result: k is the sum of the low bits of the counts, as `rounded` leaves them. An
         integer addition, where a product would wait for the multipliers. NaN becomes any number: multiply that by a NaN."""
         total = self.bits(counts[0])
         for count in counts[1:]:
-            total = self.b.binary("arith.addi", total, self.bits(count))
-        moved = self.b.binary("arith.shli", total, like(self.b, 23, total))
-        return self.b.cast("arith.bitcast", self.b.binary("arith.addi", self.bits(x), moved), F32)
+            total = self.integer("arith.addi", total, self.bits(count))
+        return self.float_of(self.integer("arith.addi", self.bits(x), self.integer("arith.shli", total, 23)))
 
     def rounded(self, x: Any, factor: tuple[float, float], offset: Any) -> tuple[Any, Any]:
         """x · factor = k + w: (a float that has k + offset - ROUNDER in its low bits, w without the factor's second part)."""
@@ -193,16 +197,48 @@ def exp_shifted(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     x, top = operands
     f = _Floats(b, x)
     if elem(x.type) == F64:
-        difference, rest = f.sum(x, f.neg(top))
-        weight = f.exp(difference)
-        return f.where("oeq", rest, rest, f.fma(weight, rest, weight), weight)
+        return _exp_difference(f, x, top)
+    power, shifted = _exp_shifted(f, x, top, 127.0)
+    return f.mul(power, f.power(f.bits(shifted)))
+
+
+def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """`exp_shifted`, but any number where m is NaN."""
+    x, top = operands
+    f = _Floats(b, x)
+    if elem(x.type) == F64:
+        return exp_shifted(b, operands, dtype)
+    return f.turned(*_exp_shifted(f, x, top, 0.0))
+
+
+def where_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """x where y < z, 0 where y = z; either where y - z is NaN. In float32 by the sign of y - z, which is 0 of equal numbers
+    alone: vector units of hosts compare in the pipes that multiply."""
+    del dtype
+    x, y, z = operands
+    f = _Floats(b, x)
+    if elem(x.type) != F32:
+        return f.where("olt", y, z, x, 0.0)
+    sign = f.integer("arith.shrsi", f.bits(f.sub(y, z)), 31)
+    return f.float_of(f.integer("arith.andi", f.bits(x), sign))
+
+
+def _exp_difference(f: _Floats, x: Any, top: Any) -> Any:
+    """e^(x - m) in float64."""
+    difference, rest = f.sum(x, f.neg(top))
+    weight = f.exp(difference)
+    return f.where("oeq", rest, rest, f.fma(weight, rest, weight), weight)
+
+
+def _exp_shifted(f: _Floats, x: Any, top: Any, bias: float) -> tuple[Any, Any]:
+    """`exp_shifted` in float32 as a power of e near 1 and a float that has the exponent of 2, plus `bias`, in its low bits."""
     near = f.compare("ole", f.abs(top), NEAR)
     shift = f.select(near, 0.0, top)
     turns = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
-    offset = f.sub(_BIASED, turns)
+    offset = f.sub(ROUNDER + _EXTRA + bias, turns)
     lowest = f.mul(f.sub(turns, float(_LEAST)), math.log(2.0))
     shifted, w = f.rounded(f.at_least(f.sub(x, shift), lowest), LOG2E, offset)
-    return f.mul(f.exp2(w), f.power(f.bits(shifted)))
+    return f.exp2(w), shifted
 
 
 def x_phi(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
@@ -253,18 +289,17 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> An
     if elem(x.type) == F64:
         a = f.at_most(f.abs(x), 24.0)
         return _sigmoid_product_64(f, x, _cubic_64(f, a), 24.0)
-    low = f.at_least(x, -11.0)
-    a = f.at_most(low, 6.0)
+    a = f.at_most(f.at_least(x, -10.9), _TANH_END)
     square, rest = f.product(a, a)
     cube, lost = f.product(a, square)
     lost = f.fma(a, rest, lost)
     linear, cubic = _split(-_TANH * math.log2(math.e)), _split(-_TANH * _CUBIC * math.log2(math.e))
-    first, w = f.rounded(a, linear, f.select(far := f.compare("olt", x, -6.0), ROUNDER - _FAR, ROUNDER))
+    first, w = f.rounded(a, linear, ROUNDER - _LESS)
     second, v = f.rounded(cube, cubic, ROUNDER)
     w = f.add(w, f.fma(lost, cubic[0], v))
     third = f.add(w, ROUNDER)
     w = f.sub(w, f.sub(third, ROUNDER))
-    return _finished(f, low, f.turned(f.exp2(w), first, second, third), far)
+    return _finished(f, x, a, _TANH_END, f.turned(f.exp2(w), first, second, third))
 
 
 def _sigmoid_product(b: BlockBuilder, x: Any, slope: float, rest: float = 0.0) -> Any:
@@ -275,21 +310,24 @@ def _sigmoid_product(b: BlockBuilder, x: Any, slope: float, rest: float = 0.0) -
         a = f.at_most(f.abs(x), end)
         high, low = (a, None) if slope == 1.0 else f.product(a, slope)
         return _sigmoid_product_64(f, x, (high, f.fma(a, rest, low) if rest else low), end)
-    low = f.at_least(x, -110.0 / slope)
-    far = f.compare("olt", x, -60.0 / slope)
-    offset = f.select(far, ROUNDER - _FAR, ROUNDER)
-    shifted, w = f.rounded(f.at_most(low, 40.0 / slope), _split(-slope * math.log2(math.e)), offset)
-    return _finished(f, low, f.turned(f.exp2(w), shifted), far)
+    a = f.at_most(f.at_least(x, -110.0 / slope), _END)
+    shifted, w = f.rounded(a, _split(-slope * math.log2(math.e)), ROUNDER - _LESS)
+    return _finished(f, x, a, _END, f.turned(f.exp2(w), shifted))
 
 
-_FAR = 40
-"""What exp(-h) is divided by where it could be infinite, as a power of two."""
+_LESS = 40
+"""exp(-h) is carried as 2^-40 of it, which is finite and normal wherever it counts."""
+_END = 32.0
+_TANH_END = 8.0
+"""Where exp(-h) is nothing beside 1, so that the result is x. Powers of two."""
 
 
-def _finished(f: _Floats, x: Any, z: Any, far: Any) -> Any:
-    """x / (1 + z), where z is the exponential, 2^-40 of it where `far`. Results that are denormal are rounded once."""
-    scale = f.select(far, 2.0**-_FAR, 1.0)
-    return f.mul(f.mul(x, f.tame(1.0, f.add(z, scale))), scale)
+def _finished(f: _Floats, x: Any, a: Any, end: float, z: Any) -> Any:
+    """x / (1 + 2^40 z), where a is x between limits, `end` the upper one. Results that are denormal are rounded once; x above
+    `end` is made of `end` and the rest, which is within an ulp."""
+    rest = f.at_least(f.sub(x, end), -0.0)
+    quotient = f.tame(1.0, f.add(z, 2.0**-_LESS))
+    return f.fma(f.mul(a, quotient), 2.0**-_LESS, rest)
 
 
 _SHIFT = 64.0

@@ -45,7 +45,10 @@ def _whole(kernel: Kernel, schedule: Schedule, outer: Frame, reduced: tuple[int,
         # An axis of extent 1 needs no dimension; an empty one does, whose lanes are all masked.
         places[axis] = 0 if axis not in blocks else kernel.dimension(axis, blocks[axis], 0, ranks[axis])
     frame = outer.child(places)
+    targets = [store.value for store in kernel.nest.stores]
     for number, value in enumerate(kernel.nest.body):
+        if value.op in ("reduce", "scan"):
+            frame.hoist(targets, reduced)
         if value.op == "reduce":
             reduce_whole(frame, number)
         elif value.op == "scan":

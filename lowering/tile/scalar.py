@@ -55,6 +55,8 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@rem": dict.fromkeys(_INTEGERS, a.rem_integer),
     "@pow": {**dict.fromkeys(_INTEGERS, a.pow_integer), "float": a.pow_float},
     "@exp_shifted": {"float": activations.exp_shifted},
+    "@exp_shifted_unchecked": {"float": activations.exp_shifted_unchecked},
+    "@where_below": {"float": activations.where_below},
     "@x_phi": {"float": activations.x_phi},
     "@x_sigmoid": {"float": activations.x_sigmoid},
     "@x_sigmoid_quick": {"float": activations.x_sigmoid_quick},
@@ -68,7 +70,7 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
 
 _WIDENED = frozenset(
     {"@sigmoid", "@floor_div", "@mod", "@trunc_div"}
-    | {"@exp_shifted", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh"}
+    | {"@exp_shifted", "@exp_shifted_unchecked", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh"}
 )
 """Emitters of more than one rounding: 16-bit operands are computed in float32."""
 

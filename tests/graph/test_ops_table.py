@@ -43,7 +43,7 @@ SUGAR = (
     "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor "
     "atan2 hypot copysign arange eye tril triu one_hot roll"
 )
-INTERNAL = "exp_shifted x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh div_approximate"
+INTERNAL = "exp_shifted exp_shifted_unchecked where_below x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh div_approximate"
 """Maps without a public function, which expansions of composites use."""
 NOT_PUBLIC = "input constant weight dim_value reduce_sum reduce_prod reduce_max reduce_min slice"
 
@@ -118,7 +118,9 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "log": np.log, "log2": np.log2, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "tanh": np.tanh, "erf": scipy.special.erf, "floor": np.floor, "ceil": np.ceil, "round": np.round,
     "trunc": np.trunc, "is_nan": np.isnan, "relu": lambda x: np.maximum(x, 0), "sigmoid": scipy.special.expit,
-    "exp_shifted": shifted, "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
+    "exp_shifted": shifted, "exp_shifted_unchecked": shifted,
+    "where_below": lambda x, y, z: np.where(y < z, x, np.zeros_like(x)),
+    "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
     "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide,
     "x_sigmoid_tanh": lambda x: logistic(x, 2 * np.sqrt(2 / np.pi), 0.044715),
     "trunc_div": lambda x, y: np.trunc(np.true_divide(x, y)), "pow": np.power,
@@ -150,6 +152,8 @@ def test_each_row_on_one_dtype_is_numpys(run: Callable[..., Any], row: Any, dtyp
         operands[1] = np.array([1, 2, 0], dtype)
     if row.name == "pow":
         operands[1] = np.array([1, 0, 2], dtype)
+    if row.name == "where_below":
+        operands.append(np.roll(first, 1))
     if row.name == "where":
         operands = [np.array([True, False, True]), *operands]
 

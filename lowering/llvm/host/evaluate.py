@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ....promotion.errors import InternalError
-from ...target import HostTarget
+from ...target import CACHE_LINE, HostTarget
 from ..elementwise import (
     constant,
     emit_map,
@@ -320,7 +320,8 @@ class Evaluator:
                 )
             if guard is None:
                 if dim is not None and run == 1 and id(node) in self.ahead:
-                    self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim), el), locality=2)
+                    for line in range(0, n, max(1, CACHE_LINE // size)):
+                        self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim) + line, el), locality=2)
                 raw = self.f.load(type_, pointer, size)
             else:
                 raw = self.f.masked_load(type_, pointer, self.f.splat(guard, n), zero(type_), size)

@@ -101,10 +101,10 @@ def exp2(lane: Lanes, x: V) -> V:
 
 
 def exp2_reduced(lane: Lanes, x: V) -> V:
-    """2^x for |x| <= 0.55; NaN stays."""
+    """2^x for |x| <= 0.5005, within 2 ulp; NaN stays."""
     if lane.is_ptx:
         return lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.ftz.f", [x], lane.type)
-    return lane.poly(x, table.EXP2_32)
+    return lane.poly(x, table.EXP2_32_REDUCED)
 
 
 def expm1(lane: Lanes, x: V) -> V:

@@ -149,8 +149,8 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     composites: erf: absolute error below 5e-7, exactly +-1 from 3.72 on; tanh: 6
     ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above (GPUs: accurate);
     sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all. "weight" is "short" but for exp on GPUs,
-    which has a relative error of 2^-22 + |x| 2^-23 up to 0. "reduced" is exp2 on [-0.55, 0.55]: the polynomial or the
-    instruction alone, within 1 (GPUs: 2) ulp.
+    which has a relative error of 2^-22 + |x| 2^-23 up to 0. "reduced" is exp2 on [-0.5005, 0.5005]: a polynomial or the
+    instruction alone, within 2 ulp.
     "portable" is "accurate" without the instructions that only some targets have: the same bits on all of them.
     """
     kind = element(x.type)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from .....promotion.errors import UnsupportedError
+from ....target import CACHE_LINE
 from ...elementwise import (
     memory_size,
     to_memory,
@@ -34,13 +35,15 @@ from .coordinates import (
     stride_of,
 )
 from .flat import Flattener, flat_memory, is_deep
-from .nontemporal_stores import LINE, lies_along, to_line
+from .nontemporal_stores import lies_along, to_line
 from .vector_loop import vector_loop
 
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
-_LONG_ROW = 16 * LINE
+_LONG_ROW = 16 * CACHE_LINE
 _LONG = 40
 """Instructions of a loop's body that is not written out for several vectors."""
+_REGISTERS = 24
+"""Constants up to which two vectors at a time leave registers for values."""
 _SHORTEST = 16  # bytes of the shortest store that goes past the caches
 
 
@@ -190,6 +193,31 @@ class Roots:
         found = limit if self._work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
         return found if vectors > limit or found >= vectors else 1
 
+    def lanes(self, nodes: Sequence[Node]) -> int:
+        """Elements that a turn of a loop over vectors takes at once: a register, or two where the body is long. Then the
+        instructions of both alternate, which hides latencies that reach beyond what a core looks ahead."""
+        lanes = self.ev.lanes_for(*self.elements(nodes))
+        alternate = self._is_long(nodes) and self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
+        return 2 * lanes if alternate else lanes
+
+    @staticmethod
+    def _constants(nodes: Sequence[Node]) -> int:
+        """How many scalars the values are made of, each of which takes a register."""
+        found: set[str] = set()
+        seen: set[int] = set()
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                if isinstance(node, Splat):
+                    found.add(node.value.ref)
+                elif isinstance(node, Map):
+                    stack.extend(node.operands)
+                elif isinstance(node, View):
+                    stack.append(node.source)
+        return len(found)
+
     @staticmethod
     def _work(nodes: Sequence[Node]) -> int:
         return sum(cost(node) for node in nodes)
@@ -237,7 +265,7 @@ class Roots:
         inner = self.inner_dim(shape)
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
-            n = min(ev.lanes_for(*self.elements(nodes)), shape[inner])
+            n = min(self.lanes(nodes), shape[inner])
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
                 here = tuple(coordinate if d == inner else c for d, c in enumerate(coordinates))
@@ -292,9 +320,9 @@ class Roots:
                 if dim is None:
                     self._guarded(guard, lambda: f.store(data, pointer, size))
                 elif guard is None:
-                    known = LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
-                    known = math.gcd(LINE, n * size, known)
-                    goes_past = past and known >= _SHORTEST and (to_lines or known == LINE or not self.rows_apart)
+                    known = CACHE_LINE if to_lines else ev.s.multiple(ev.row_pointer(pointers, here, dim))
+                    known = math.gcd(CACHE_LINE, n * size, known)
+                    goes_past = past and known >= _SHORTEST and (to_lines or known == CACHE_LINE or not self.rows_apart)
                     f.store(data, pointer, known if goes_past else size, nontemporal=goes_past)
                 elif _only_first_lane(tail):
                     # LLVM 22 writes four bytes for a truncated 16-bit vector under a constant mask of one lane

@@ -1,19 +1,17 @@
-"""Rows that are written past the caches, in whole cache lines."""
+"""Rows that are written past the caches, in whole cache lines: part of one costs a round trip to memory, unless the rest
+follows at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....target import CACHE_LINE
 from ...elementwise import memory_size
 from ...ir import V
 from ..evaluate import Evaluator
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
 from ..scalars import ZERO
 from .coordinates import Bound, Coordinates
-
-LINE = 64
-"""Bytes of a cache line. What goes past the caches had better be whole lines: part of one costs a round trip to memory, unless
-the rest follows at once."""
 
 
 def lies_along(ev: Evaluator, node: Node | None, dim: int | None) -> bool:
@@ -39,11 +37,11 @@ def to_line(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound], inner: i
     """How many elements to write before a row reaches the start of a cache line; all of them if it never does."""
     f, s = ev.f, ev.s
     row = ev.row_pointer(pointers, coordinates, inner)
-    if s.multiple(row) % LINE == 0:
+    if s.multiple(row) % CACHE_LINE == 0:
         return ZERO
     size = memory_size(pointers.pointee)
     count, _ = ev.extent(pointers.shape[inner], bounds, inner)
-    missing = f.binary("and", s.sub(ZERO, s.address(row)), s.constant(LINE - 1))
+    missing = f.binary("and", s.sub(ZERO, s.address(row)), s.constant(CACHE_LINE - 1))
     elements = f.binary("lshr", missing, s.constant(size.bit_length() - 1))
     never = f.icmp("ne", f.binary("and", missing, s.constant(size - 1)), ZERO)
     return f.select(never, count, s.min(elements, count))

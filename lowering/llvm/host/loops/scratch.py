@@ -7,6 +7,7 @@ the library built itself need little, and have no way to report that there is no
 from __future__ import annotations
 
 from .....promotion.errors import UnsupportedError
+from ....target import CACHE_LINE
 from ...ir import Function, V
 from ..control.status import Site, Status
 
@@ -15,7 +16,6 @@ STACK_TOTAL = 2 << 20
 STACK_LIMIT = (4 << 20) + (64 << 10)
 """Without a heap."""
 HEAP_TOTAL = 1 << 30
-_LINE = 64
 
 
 class Scratch:
@@ -53,7 +53,7 @@ class Scratch:
                 raise UnsupportedError(f"host lowering: with {what}, more than {STACK_LIMIT >> 20} MiB of scratch memory")
             return self._f.alloca(memory, count)
         offset = self._heap
-        self._heap += -(-total // _LINE) * _LINE
+        self._heap += -(-total // CACHE_LINE) * CACHE_LINE
         if self._heap > HEAP_TOTAL:
             raise UnsupportedError(f"host lowering: with {what}, more than {HEAP_TOTAL >> 20} MiB of scratch memory per thread")
         return self._f.gep(V("%heap", "ptr"), offset)
@@ -68,10 +68,10 @@ class Scratch:
         message = f"no memory for {self._heap >> 10} KiB of scratch"
         site = self._status.add(Site("memory", message))
         request = [
-            f"%heap_raw = call ptr @malloc(i64 {self._heap + _LINE})",
+            f"%heap_raw = call ptr @malloc(i64 {self._heap + CACHE_LINE})",
             "%heap_at = ptrtoint ptr %heap_raw to i64",
-            f"%heap_up = add i64 %heap_at, {_LINE - 1}",
-            f"%heap_line = and i64 %heap_up, {-_LINE}",
+            f"%heap_up = add i64 %heap_at, {CACHE_LINE - 1}",
+            f"%heap_line = and i64 %heap_up, {-CACHE_LINE}",
             "%heap = inttoptr i64 %heap_line to ptr",
             "%heap_none = icmp eq ptr %heap_raw, null",
             "br i1 %heap_none, label %heap_missing, label %heap_there",

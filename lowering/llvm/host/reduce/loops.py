@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ...elementwise import constant, identity, larger
-from ...ir import V, is_float, lanes, vector, zero
+from ...ir import Function, V, is_float, lanes, vector, zero
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
 from ..loops.loop_nests import Roots
 from ..loops.padding_values import limits_along, outside
@@ -161,7 +161,7 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
     ev, f = roots.ev, roots.ev.f
     shape = sources[0].shape
     roots.settle(sources)
-    n = min(ev.lanes_for(*roots.elements(sources)), shape[axis])
+    n = min(roots.lanes(sources), shape[axis])
     saved = [(node, ev.scratch(node.shape, node.elem)) for node in roots.byproducts(sources, shape)]
     roots.fetch_ahead(sources, [node for node, _ in saved])
     with ExitStack() as stack:
@@ -208,11 +208,7 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
         while len(copies) > 1:
             pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
             copies = pairs + copies[len(pairs) * 2 :]
-        if extreme:
-            not_a_number = constant(float("nan"), sources[0].elem, n)
-            choices = (not_a_number, copies[0][0]) if _propagates(kind) else (copies[0][0], not_a_number)
-            copies = [[f.select(copies[0][1], *choices)]]
-        result = _across_lanes(roots, copies[0], combine)
+        result = _extreme(roots, copies[0], str(kind)) if extreme else _across_lanes(roots, copies[0], combine)
         if rest is not None:
             result = [_absorb(roots, result[0], rest, shape[axis], at(ORIGIN), combine)]
         for memory, value in zip(memories, result, strict=False):
@@ -223,16 +219,33 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
     return result
 
 
+def _extreme(roots: Roots, accumulators: Sequence[V], kind: str) -> list[V]:
+    """The extreme of all lanes from numbers, none of them NaN, and flags: lanes that met a NaN, or a number (`maxnumf`)."""
+    f = roots.ev.f
+    best, flags = accumulators
+    while (n := lanes(best.type)) > 1:
+        low, high = _halves(f, best, n // 2)
+        best = larger(f, low, high, _EXTREMES[kind] < 0)
+    met = f.intrinsic("vector.reduce.or", [flags], "i1") if lanes(flags.type) > 1 else flags
+    not_a_number = constant(float("nan"), best.type)
+    return [f.select(met, not_a_number, best) if _propagates(kind) else f.select(met, best, not_a_number)]
+
+
+def _halves(f: Function, value: V, half: int) -> tuple[V, V]:
+    """The lower and the upper lanes of a vector of 2 · `half`."""
+    if half == 1:
+        return f.extract(value, 0), f.extract(value, 1)
+    return f.shuffle(value, value, range(half)), f.shuffle(value, value, range(half, 2 * half))
+
+
 def _across_lanes(roots: Roots, values: list[V], combine: Combine) -> list[V]:
     f = roots.ev.f
     n = max(lanes(v.type) for v in values)
     values = [f.splat(v, n) for v in values]
     while n > 1:
-        half = n // 2
-        low = [f.shuffle(v, v, range(half)) if half > 1 else f.extract(v, 0) for v in values]
-        high = [f.shuffle(v, v, range(half, n)) if half > 1 else f.extract(v, 1) for v in values]
-        values = combine.emit(roots.ev, low, high)
-        n = half
+        n //= 2
+        halves = [_halves(f, v, n) for v in values]
+        values = combine.emit(roots.ev, [low for low, _ in halves], [high for _, high in halves])
     return values
 
 
