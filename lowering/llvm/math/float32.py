@@ -143,7 +143,10 @@ def _log_combine(lane: Lanes, k: V, u: V) -> V:
     """k ln2 + log1p(u) for 1 + u in [sqrt(1/2), sqrt(2)]. One float of ln2 is enough: k = 0 does not use
     it.
     """
-    return lane.fma(k, table.LN2_32[0], lane.fma(lane.mul(u, u), lane.poly(u, table.LOG_32), u))
+    square = lane.mul(u, u)
+    # Even and odd powers apart: as many steps, of which half wait for each other. Reductions take logarithms of single numbers.
+    even, odd = lane.poly(square, table.LOG_32[::2]), lane.poly(square, table.LOG_32[1::2])
+    return lane.fma(k, table.LN2_32[0], lane.fma(square, lane.fma(odd, u, even), u))
 
 
 def log(lane: Lanes, x: V) -> V:
