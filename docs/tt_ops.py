@@ -24,9 +24,10 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 from joinery.lowering.frontends.ttir.line_reader import read_lines
-from joinery.lowering.frontends.ttir.spelling import NEWER
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.dialect.context import context
+from joinery.lowering.tt.dialect_versions import NEWER
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.types import I8, ptr, tensor
 from joinery.lowering.tt.verify import first_problem
 from xdsl.dialects.builtin import Builtin

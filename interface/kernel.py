@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowering.frontends.ttir.text import parse, print_module
+from ..lowering.frontends.ttir.text import parse
 from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import MULTIPLE, ORDINARY, Circumstances
@@ -35,6 +35,7 @@ from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from ..lowering.tt.interpret.interpreter import find_function, interpret
 from ..lowering.tt.interpret.trace import Step
+from ..lowering.tt.printing import print_module
 from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 from ..lowering.tt.sanitize.sanitizer import sanitize
 from ..lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, PASSES, Pass, run_passes

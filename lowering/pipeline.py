@@ -17,7 +17,6 @@ from ..graph.graph import Graph
 from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
 from .collection import no_collection
-from .frontends.ttir.text import print_module
 from .graph_passes.expand import expand
 from .graph_passes.weight_packing import ConstantLayout
 from .graph_passes.wide import in_words
@@ -27,6 +26,7 @@ from .nest import Buffer, Extent, size_text
 from .schedule.plan import schedule
 from .state import STAGES, Lowered, OwnStages, Stage
 from .target import HostTarget
+from .tt.printing import print_module
 from .tt.transforms.fast_math import allow_fast_math, contract_products
 from .tt.transforms.reproducible import fix_order
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from ..graph.graph import Graph
 from .artifact import GpuProgram, KernelCode
-from .frontends.ttir.text import print_module
 from .graph_passes.weight_packing import ConstantLayout
 from .graph_passes.wide import Array
 from .llvm.nvptx.targets import GpuTarget
 from .program import BlockProgram, Launch
 from .schedule.plan import Plan
 from .target import HostTarget
+from .tt.printing import print_module
 
 if TYPE_CHECKING:
     from .llvm.nvptx.kernel import GpuKernel

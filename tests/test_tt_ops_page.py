@@ -9,7 +9,7 @@ from pathlib import Path
 
 import joinery as jn
 import pytest
-from joinery.lowering.frontends.ttir.spelling import NEWER
+from joinery.lowering.tt.dialect_versions import NEWER
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

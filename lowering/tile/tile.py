@@ -9,10 +9,10 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
 
-from ..frontends.ttir.text import canonical_text
 from ..nest import Extent, Nest
 from ..program import BlockProgram, Described, Launch
 from ..schedule.traffic import bytes_read, bytes_written, flops
+from ..tt.canonical import canonical_text
 from .attention import build_attention
 from .contract import build_contract
 from .described import Access

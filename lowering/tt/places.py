@@ -7,7 +7,7 @@ import io
 from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
 from xdsl.ir import Attribute, Operation
 
-from ..frontends.ttir.text import BlockPrinter
+from .printing import BlockPrinter
 
 _MAX_TEXT = 200
 _MAX_DEPTH = 16

@@ -18,7 +18,8 @@ import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
+from joinery.lowering.tt.printing import print_module
 
 Array = np.ndarray[Any, Any]
 

@@ -40,6 +40,7 @@ from ....promotion.errors import UserError
 from ...tt import types as t
 from ...tt.constants import constant_attr
 from ...tt.dialect.context import context
+from ...tt.dialect_versions import NEWER
 from ...tt.limits import (
     MAX_ALIAS_SIZE,
     MAX_BLOCKS,
@@ -52,7 +53,6 @@ from ...tt.limits import (
 )
 from .lexing import BlockLexer, place
 from .locations import Located, Locations
-from .spelling import NEWER
 
 _TYPE = re.compile(
     r"(?:tensor|!tt\.ptr|!tt\.tensordesc)<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|(?:i[0-9]+|f16|f32|f64|bf16|f8E\w+)\b(?![<.])"

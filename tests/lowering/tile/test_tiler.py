@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 from joinery.graph.dims.dim import dim
-from joinery.lowering.frontends.ttir.text import canonical_text, print_module
 from joinery.lowering.tile.schedule import Schedule
 from joinery.lowering.tile.signature import signature
 from joinery.lowering.tile.tile import Tiler, tile
+from joinery.lowering.tt.canonical import canonical_text
+from joinery.lowering.tt.printing import print_module
 from joinery.promotion.dtype import bool_, float32, float64
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import joinery as jn
 from joinery.lowering.frontends.ttir.line_reader import read_lines
 from joinery.lowering.frontends.ttir.parser import read_module
-from joinery.lowering.frontends.ttir.text import print_module
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.verify import first_problem
 from joinery.promotion.errors import UnsupportedError, UserError
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.pipeline import run_passes
 from joinery.lowering.tt.transforms.pointer_induction import with_distances
 from xdsl.dialects import scf

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt import types as t
 from joinery.lowering.tt.builder import BlockBuilder
 from joinery.lowering.tt.constants import block_values, constant_attr, is_splat, scalar_value, splat_value
 from joinery.lowering.tt.dialect.attributes import CachePolicyAttr
 from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, ptr, scalar_type, tensor
 from joinery.lowering.tt.verify import verify
 from joinery.promotion.dtype import DType

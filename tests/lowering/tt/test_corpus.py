@@ -9,8 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import canonical_text, parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
+from joinery.lowering.tt.canonical import canonical_text
 from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.cleanups import simplify
 from joinery.lowering.tt.verify import verify
 

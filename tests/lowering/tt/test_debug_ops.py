@@ -11,9 +11,10 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.interpret.print_format import MAX_LINES, print_lines
+from joinery.lowering.tt.printing import print_module
 
 ROOT = Path(__file__).resolve().parents[2] / "data" / "ttir"
 

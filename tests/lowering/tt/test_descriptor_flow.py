@@ -9,9 +9,10 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_facts import MANY, never_negative, trailing_zeros
 from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.cleanups import simplify
 from joinery.lowering.tt.transforms.expand.descriptors import expand_descriptors
 from joinery.lowering.tt.verify import verify

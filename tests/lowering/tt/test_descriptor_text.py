@@ -6,7 +6,8 @@ from pathlib import Path
 
 import joinery as jn
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
+from joinery.lowering.tt.printing import print_module
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "ttir"
 

@@ -6,7 +6,8 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
+from joinery.lowering.tt.printing import print_module
 
 RNG = np.random.default_rng(33)
 NUMPY = {

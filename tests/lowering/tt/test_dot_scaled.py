@@ -7,8 +7,9 @@ import itertools
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.expand.dot_scaled import expand_dot_scaled
 from joinery.lowering.tt.verify import verify
 

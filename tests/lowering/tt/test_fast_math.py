@@ -7,8 +7,9 @@ from pathlib import Path
 
 import joinery as jn
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.pipeline import PASSES, run_passes
 
 KERNELS = Path(jn.__file__).parent / "benchmarks" / "kernels"

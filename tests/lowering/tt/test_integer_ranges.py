@@ -8,9 +8,10 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.legalize_division import make_total
 from xdsl.dialects.builtin import UnitAttr
 

@@ -6,8 +6,9 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.expand.map_elementwise import expand_map_elementwise
 from joinery.lowering.tt.verify import verify
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.dialect.context import TT
+from joinery.lowering.tt.printing import print_module
 from joinery.promotion.errors import UserError
 
 # Operation -> attributes, as Triton 3.3 documents them.

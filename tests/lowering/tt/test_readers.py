@@ -11,7 +11,8 @@ import pytest
 from joinery.lowering.frontends.ttir import line_templates
 from joinery.lowering.frontends.ttir.line_reader import read_lines
 from joinery.lowering.frontends.ttir.parser import read_module
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
+from joinery.lowering.tt.printing import print_module
 from joinery.promotion.errors import UserError
 
 from .reading import TEXTS, difference, judge, mutate

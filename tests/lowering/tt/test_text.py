@@ -11,10 +11,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.parser import MAX_TEXT
-from joinery.lowering.frontends.ttir.text import canonical_text, parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.canonical import canonical_text
 from joinery.lowering.tt.constants import block_values, splat_value
 from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.types import BF16, F16, F32, F64, I32, I64, ptr, scalar_type
 from joinery.promotion.errors import UserError
 from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, FloatAttr, FusedLoc, NameLoc, UnknownLoc

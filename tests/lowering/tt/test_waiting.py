@@ -5,7 +5,8 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.frontends.ttir.text import parse, print_module
+from joinery.lowering.frontends.ttir.text import parse
+from joinery.lowering.tt.printing import print_module
 
 KERNEL = """tt.func public @f(%flag: !tt.ptr<{elem}>, %seen: !tt.ptr<i8>, %value: {elem}, %time: i64) {{
   %program = tt.get_program_id x : i32

@@ -1,0 +1,64 @@
+"""Prints the block IR. `parse(print_module(m))` prints as `print_module(m)` again, and Triton's own parser reads what is
+printed here."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+
+from xdsl.dialects.builtin import AnyFloat, ModuleOp
+from xdsl.ir import Operation
+from xdsl.printer import Printer
+
+from ...promotion.errors import UserError
+from .dialect.attributes import is_older
+from .dialect.functions import FuncOp
+from .dialect_versions import OLDER, SPELLINGS
+
+_DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
+
+
+class BlockPrinter(Printer):
+    """Prints floats so that they read back to the same bits: MLIR's float literals need a decimal point. `spelling`: see
+    `print_module`."""
+
+    spelling = "3.9"
+
+    def print_op(self, op: Operation) -> None:
+        older = OLDER.get(op.name) if is_older(self) else None
+        if older is None:
+            super().print_op(op)
+            return
+        self._print_results(op)
+        self.print_string(older)
+        op.print(self)
+        if self.print_debuginfo:
+            self.print_string(" ")
+            self.print_attribute(op.location)
+
+    def print_float(self, value: float, type: AnyFloat) -> None:  # noqa: A002 - xDSL's name
+        if math.isfinite(value):
+            short = f"{value:.6e}"
+            for text in (short, repr(value)):
+                if _DECIMAL.fullmatch(text) and type.unpack(type.pack([float(text)]), 1)[0] == value:
+                    self.print_string(text)
+                    return
+        self.print_string(f"0x{type.pack([value])[::-1].hex().upper()}")
+
+
+def print_module(op: Operation, locations: bool = False, spelling: str = "3.9") -> str:
+    """The text of a module; a function is printed as the only one of a module.
+
+    `spelling`: "3.9", or "seed" for what Triton 3.3 reads: `tt.experimental_descriptor_load`, cache hints before the
+    dictionary, and so on. Raises `UserError` for other spellings.
+    """
+    if spelling not in SPELLINGS:
+        raise UserError(f"spelling {spelling!r}; expected {' or '.join(map(repr, SPELLINGS))}")
+    if isinstance(op, FuncOp):
+        op = ModuleOp([op.clone()])
+    stream = io.StringIO()
+    printer = BlockPrinter(stream, print_debuginfo=locations)
+    printer.spelling = spelling
+    printer.print_op(op)
+    return stream.getvalue().removeprefix("builtin.") + "\n"  # `module {`, as MLIR prints it
