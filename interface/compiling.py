@@ -15,6 +15,7 @@ from ..graph.text.parsing import from_text
 from ..graph.text.printing import to_text
 from ..lowering.artifact import CompiledGraph, ConstantSpec
 from ..lowering.block_texts import BlockTexts
+from ..lowering.collection import no_collection
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.nvptx.targets import GpuTarget, gpu_target
@@ -195,9 +196,10 @@ def _compiled(
             f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True "
             "on this machine with these versions, or drop cache='must-hit'"
         )
-    from ..lowering.pipeline import finish, lower_graph  # xDSL loads only when something is really compiled
+    with no_collection():  # xDSL loads only when something is really compiled
+        from ..lowering.pipeline import finish, lower_graph
 
-    own = _own_stages(target)
+        own = _own_stages(target)
     with default_modes():  # whoever finds the code in the cache means the same constants
         state = lower_graph(graph, target, own, numerics=numerics)
     assert state.expanded is not None

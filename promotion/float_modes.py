@@ -7,7 +7,6 @@ they stay as they are.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import sys
 from collections.abc import Iterator
@@ -23,9 +22,8 @@ def _functions() -> tuple[Any, Any, ctypes.c_void_p] | None:
     """`fegetenv`, `fesetenv`, and what stands for the default environment."""
     if sys.platform not in ("linux", "darwin"):
         return None
-    name = ctypes.util.find_library("m") if sys.platform == "darwin" else "libm.so.6"
     try:
-        library = ctypes.CDLL(name)
+        library = ctypes.CDLL("/usr/lib/libSystem.dylib" if sys.platform == "darwin" else "libm.so.6")
     except OSError:  # where the C library holds the functions itself (musl)
         library = ctypes.CDLL(None)
     default = ctypes.c_void_p(-1)

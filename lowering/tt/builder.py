@@ -44,7 +44,7 @@ from .control import Branch, Loop
 from .dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp, SelectOp, predicate_attr
 from .dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
 from .dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp
-from .dialect.context import operation_classes
+from .dialect.context import operation_class
 from .dialect.descriptor_types import TensorDescType
 from .dialect.functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
 from .dialect.memory import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, AddPtrOp, LoadOp, StoreOp
@@ -75,30 +75,38 @@ _FUNCTION_ATTRIBUTES = {"noinline": BoolAttr.from_bool(False)}
 _PUBLIC = StringAttr("public")
 
 
-def _default_properties() -> dict[str, dict[str, Attribute]]:
-    """Properties that an operation must have and whose default the builder writes."""
-    defaults: dict[str, Attribute] = {
-        "overflowFlags": arith.IntegerOverflowAttr("none"),
-        "fastmath": arith.FastMathFlagsAttr("none"),
-    }
-    found = {}
-    for name, operation in operation_classes().items():
-        if not issubclass(operation, IRDLOperation):
-            continue
-        declared = operation.get_irdl_definition().properties
-        properties = {key: value for key, value in defaults.items() if key in declared}
-        if properties and name != "arith.trunci":
-            found[name] = properties
-    return found
+_DEFAULTS: dict[str, Attribute] = {
+    "overflowFlags": arith.IntegerOverflowAttr("none"),
+    "fastmath": arith.FastMathFlagsAttr("none"),
+}
 
 
 class _Classes(dict[str, type[Operation]]):
+    """Operation classes by name."""
+
     def __missing__(self, name: str) -> type[Operation]:
-        raise InternalError(f"the block IR has no operation {name}")
+        found = operation_class(name)
+        if found is None:
+            raise InternalError(f"the block IR has no operation {name}")
+        self[name] = found
+        return found
 
 
-_CLASSES = _Classes(operation_classes())
-_DEFAULTS = _default_properties()
+class _DefaultProperties(dict[str, dict[str, Attribute]]):
+    """Properties that an operation must have and whose default the builder writes, by its name."""
+
+    def __missing__(self, name: str) -> dict[str, Attribute]:
+        operation = _CLASSES[name]
+        found = _NONE
+        if issubclass(operation, IRDLOperation) and name != "arith.trunci":
+            declared = operation.get_irdl_definition().properties
+            found = {key: value for key, value in _DEFAULTS.items() if key in declared} or _NONE
+        self[name] = found
+        return found
+
+
+_CLASSES = _Classes()
+_PROPERTIES = _DefaultProperties()
 
 
 class BlockBuilder:
@@ -353,17 +361,17 @@ class BlockBuilder:
     def unary(self, name: str, x: SSAValue) -> SSAValue:
         """An operation with one operand and a result of its type: `"math.exp"`, `"arith.negf"`,
         `"tt.precise_sqrt"`, …"""
-        return self._one(_CLASSES[name], (x,), x.type, _DEFAULTS.get(name, _NONE))
+        return self._one(_CLASSES[name], (x,), x.type, _PROPERTIES[name])
 
     def binary(self, name: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """An operation with two operands and a result of one type: `"arith.addf"`, `"math.powf"`,
         `"tt.mulhiui"`, …"""
-        return self._one(_CLASSES[name], (a, b), _same_type(name, a, b), _DEFAULTS.get(name, _NONE))
+        return self._one(_CLASSES[name], (a, b), _same_type(name, a, b), _PROPERTIES[name])
 
     def ternary(self, name: str, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
         """An operation with three operands and a result of one type: `"math.fma"`."""
         _same_type(name, a, c)
-        return self._one(_CLASSES[name], (a, b, c), _same_type(name, a, b), _DEFAULTS.get(name, _NONE))
+        return self._one(_CLASSES[name], (a, b, c), _same_type(name, a, b), _PROPERTIES[name])
 
     def cmpi(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """Integer comparison: eq ne slt sle sgt sge ult ule ugt uge."""
@@ -389,7 +397,7 @@ class BlockBuilder:
         result = t.with_elem(x.type, t.scalar_type(elem_type))
         if result == x.type:
             return x
-        properties: Mapping[str, Attribute] = _DEFAULTS.get(name, _NONE)
+        properties: Mapping[str, Attribute] = _PROPERTIES[name]
         if name == "tt.fp_to_fp" and t.bit_width(result) <= t.bit_width(x.type):
             properties = _ROUND_TO_NEAREST
         return self._one(_CLASSES[name], (x,), result, properties)
@@ -491,7 +499,7 @@ class BlockBuilder:
 
 _INTEGER = {name: predicate_attr(number) for number, name in enumerate(INTEGER_PREDICATES)}
 _FLOAT = {
-    name: {"predicate": predicate_attr(number), **_DEFAULTS["arith.cmpf"]}
+    name: {"predicate": predicate_attr(number), **_PROPERTIES["arith.cmpf"]}
     for number, name in enumerate(FLOAT_PREDICATES)
 }
 _ROUND_TO_NEAREST = {"rounding": enum_attr(ROUNDING_MODES["rtne"])}

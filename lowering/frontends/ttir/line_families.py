@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation
 
-from ...tt.dialect.context import operation_classes
+from ...tt.dialect.context import operation_class
 from ...tt.types import I1, elem
 from .line_syntax import HOLE, argument_type
 
@@ -104,7 +104,7 @@ def _kin(found: Template, line: _Line) -> _Kin | None:
 def _split(template: str, ending: str) -> tuple[_Line | None, Key | None]:
     head, _, end = template.rpartition(" : ")
     name, _, rest = head.partition(" ")
-    operation = operation_classes().get(name)
+    operation = operation_class(name)
     likeness = None if operation is None or HOLE not in rest else _likeness(operation)
     if operation is None or likeness is None or rest.count("{") != rest.count("}"):
         return None, None

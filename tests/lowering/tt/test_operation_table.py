@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.dialect.context import TT
+from joinery.lowering.tt.dialect.context import dialects
 from joinery.lowering.tt.printing import print_module
 from joinery.promotion.errors import UserError
 
@@ -88,7 +88,7 @@ MISSING = {
     "tt.extern_elementwise", "tt.make_tensor_descriptor", "tt.make_tensor_ptr", "tt.descriptor_gather", "tt.descriptor_load",
     "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.descriptor_store",
 }  # fmt: skip
-CLASSES = {operation.name: operation for operation in TT.operations}
+CLASSES = {operation.name: operation for operation in dialects()[0].operations}
 
 
 def test_the_list() -> None:
