@@ -26,6 +26,7 @@ from .definition import (
     read_file,
     write_file,
 )
+from .drawing.hasse import to_dot, to_svg
 from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
@@ -453,14 +454,10 @@ class RuleSet:
 
     def hasse_dot(self) -> str:
         """The Hasse diagram of the lattice as Graphviz text. Raises `UserError` for rule sets without one."""
-        from .drawing.hasse import to_dot
-
         return to_dot(self)
 
     def hasse_svg(self) -> str:
         """The Hasse diagram of the lattice as an SVG picture. Raises `UserError` for rule sets without one."""
-        from .drawing.hasse import to_svg
-
         return to_svg(self)
 
     def step(self, a: DType, b: DType) -> Step | None:
