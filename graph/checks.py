@@ -98,8 +98,9 @@ class Checks:
             if dims_equal(self.simplified(check.lhs), self.simplified(check.rhs)) is False:
                 self.truncate(len(self.entries) - 1)
                 raise ShapeError(
-                    f"{message}, which contradicts a check made before: {check.message}",
+                    f"{message.partition(': ')[2] or message}, which contradicts a check made before: {check.message}",
                     "checks that some sizes satisfy",
+                    "leave one of the two operations out; a graph keeps the checks of every call until it is finished",
                 )
 
     def require_equal(self, lhs: Extent, rhs: Extent, what: str) -> Extent:

@@ -24,7 +24,7 @@ Otherwise it names an emitter of `lowering/tile/scalar.py`:
 Rows with the trait "internal" are what expansions of composites use where the composite's own tolerance allows it; they have
 no public function:
 
-    @exp_shifted  @exp_shifted_unchecked  @where_below  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh
+    @exp_shifted  @exp_shifted_unchecked  @where_below  @one_unless_below  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh
     @div_approximate   (float)
 """
 
@@ -236,6 +236,8 @@ PARTS = (
          JOIN_FLOAT, _emit(float="@exp_shifted"), ulp=2, traits="internal"),
     _row("exp_shifted_unchecked", 2, "exp_shifted, but any number where y is NaN.", JOIN_FLOAT,
          _emit(float="@exp_shifted_unchecked"), ulp=2, traits="internal"),
+    _row("one_unless_below", 2, "1 where x = y, 0 where x < y; either where x - y is NaN.", JOIN_FLOAT,
+         _emit(float="@one_unless_below"), traits="internal"),
     _row("where_below", 3, "x where y < z, 0 where y = z; either where y - z is NaN.", JOIN_FLOAT, _emit(float="@where_below"),
          traits="internal"),
     _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 at -infinity.", emit="@x_phi", ulp=12, traits="internal"),

@@ -61,15 +61,14 @@ def softmax(symbol: Symbol, x: Symbol) -> Symbol:
 
 def logsoftmax(symbol: Symbol, x: Symbol) -> Symbol:
     """x - max - log(count of max + sum of the others' weights), whose two terms have one sign. log1p keeps what a largest
-    element that stands alone leaves to the others. The count is what they add to the sum of all, to the nearest integer."""
+    element that stands alone leaves to the others."""
     x = _cast(x, accumulator(symbol.dtype))
     axes = (symbol.attrs["axis"],)
     top = _reduce("reduce_max", x, axes)
     scale = _apply("div", 1.0, _apply("exp_shifted", top, top))
     weights = _apply("exp_shifted_unchecked", x, top)
-    every = _reduce("reduce_sum", weights, axes)
     others = _reduce("reduce_sum", _apply("where_below", weights, x, top), axes)
-    count = _apply("round", _apply("mul", _apply("sub", every, others), scale))
+    count = _reduce("reduce_sum", _apply("one_unless_below", x, top), axes)
     beyond_one = _apply("add", _apply("mul", others, scale), _apply("sub", count, 1.0))
     return _cast(_apply("sub", _apply("sub", x, top), _apply("log1p", beyond_one)), symbol.dtype)
 

@@ -302,6 +302,11 @@ def exp_shifted(symbol: BoundSymbol, *arrays: Array) -> Array:
     return to_dtype(np.exp(exponent), symbol.dtype)
 
 
+@row("one_unless_below")
+def one_unless_below(symbol: BoundSymbol, x: Array, y: Array) -> Array:
+    return to_dtype(np.where(double(x) < double(y), 0.0, 1.0), symbol.dtype)
+
+
 @row("where_below")
 def where_below(symbol: BoundSymbol, x: Array, y: Array, z: Array) -> Array:
     return np.where(double(y) < double(z), x, np.zeros_like(x))

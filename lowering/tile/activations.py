@@ -212,15 +212,30 @@ def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[Any], dtype: DType
 
 
 def where_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
-    """x where y < z, 0 where y = z; either where y - z is NaN. In float32 by the sign of y - z, which is 0 of equal numbers
-    alone: vector units of hosts compare in the pipes that multiply."""
+    """x where y < z, 0 where y = z; either where y - z is NaN."""
     del dtype
     x, y, z = operands
     f = _Floats(b, x)
     if elem(x.type) != F32:
         return f.where("olt", y, z, x, 0.0)
-    sign = f.integer("arith.shrsi", f.bits(f.sub(y, z)), 31)
-    return f.float_of(f.integer("arith.andi", f.bits(x), sign))
+    return f.float_of(f.integer("arith.andi", f.bits(x), _below(f, y, z)))
+
+
+def one_unless_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """1 where x = y, 0 where x < y; either where x - y is NaN."""
+    del dtype
+    x, y = operands
+    f = _Floats(b, x)
+    if elem(x.type) != F32:
+        return f.where("olt", x, y, 0.0, 1.0)
+    one = int(np.float32(1.0).view(np.int32))
+    return f.float_of(f.integer("arith.andi", f.integer("arith.xori", _below(f, x, y), -1), one))
+
+
+def _below(f: _Floats, x: Any, y: Any) -> Any:
+    """-1 where x < y, 0 where x = y, by the sign of x - y, which is 0 of equal float32 alone: vector units of hosts compare in the
+    pipes that multiply."""
+    return f.integer("arith.shrsi", f.bits(f.sub(x, y)), 31)
 
 
 def _exp_difference(f: _Floats, x: Any, top: Any) -> Any:

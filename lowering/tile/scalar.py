@@ -57,6 +57,7 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@exp_shifted": {"float": activations.exp_shifted},
     "@exp_shifted_unchecked": {"float": activations.exp_shifted_unchecked},
     "@where_below": {"float": activations.where_below},
+    "@one_unless_below": {"float": activations.one_unless_below},
     "@x_phi": {"float": activations.x_phi},
     "@x_sigmoid": {"float": activations.x_sigmoid},
     "@x_sigmoid_quick": {"float": activations.x_sigmoid_quick},

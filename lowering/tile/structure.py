@@ -144,4 +144,4 @@ def may_be_negative_zero(nest: Nest, number: int) -> bool:
         case "cast":
             source = nest.body[value.operands[0]].dtype
             return source.is_float and may_be_negative_zero(nest, value.operands[0])
-    return value.op not in ("abs", "exp", "exp2", "exp_shifted", "exp_shifted_unchecked", "sigmoid")
+    return value.op not in ("abs", "exp", "exp2", "exp_shifted", "exp_shifted_unchecked", "one_unless_below", "sigmoid")

@@ -39,6 +39,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "fuzz")
     parser.add_argument("--replay", type=Path)
     options = parser.parse_args(arguments)
+    if options.minutes <= 0 or options.cases < 0 or options.first < 0:
+        parser.error("--minutes must be above 0, --cases and --first 0 or more")
+    if options.replay and not options.replay.is_file():
+        parser.error(f"--replay {options.replay}: no such file")
 
     import joinery
 

@@ -43,7 +43,7 @@ SUGAR = (
     "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor "
     "atan2 hypot copysign arange eye tril triu one_hot roll"
 )
-INTERNAL = "exp_shifted exp_shifted_unchecked where_below x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh div_approximate"
+INTERNAL = "exp_shifted exp_shifted_unchecked where_below one_unless_below x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh div_approximate"
 """Maps without a public function, which expansions of composites use."""
 NOT_PUBLIC = "input constant weight dim_value reduce_sum reduce_prod reduce_max reduce_min slice"
 
@@ -119,6 +119,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "atan": np.arctan, "tanh": np.tanh, "erf": scipy.special.erf, "floor": np.floor, "ceil": np.ceil, "round": np.round,
     "trunc": np.trunc, "is_nan": np.isnan, "relu": lambda x: np.maximum(x, 0), "sigmoid": scipy.special.expit,
     "exp_shifted": shifted, "exp_shifted_unchecked": shifted,
+    "one_unless_below": lambda x, y: np.where(x < y, x.dtype.type(0), x.dtype.type(1)),
     "where_below": lambda x, y, z: np.where(y < z, x, np.zeros_like(x)),
     "x_phi": lambda x: x * scipy.special.ndtr(x), "x_sigmoid": lambda x: logistic(x, 1.0),
     "x_sigmoid_quick": lambda x: logistic(x, 1.702), "div_approximate": np.true_divide,
