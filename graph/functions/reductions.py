@@ -91,8 +91,8 @@ def require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
 
 
 def max_(x: Any, y: Any = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """The largest element over `axis`, NaN if there is one; with two tensors, `maximum(x, y)`. Of zeros of both signs over an axis
-    it may be either, but with `numerics="reproducible"`, where 0.0 is larger.
+    """The largest element over `axis`, NaN if there is one; with two tensors, `maximum(x, y)`. Of zeros of both signs over an
+    axis it may be either, but with `numerics="reproducible"`, where 0.0 is larger.
 
     Raises `UserError` for an empty axis; whether a symbolic one is empty is checked at launch.
     """

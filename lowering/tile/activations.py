@@ -233,8 +233,8 @@ def one_unless_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> 
 
 
 def _below(f: _Floats, x: Any, y: Any) -> Any:
-    """-1 where x < y, 0 where x = y, by the sign of x - y, which is 0 of equal float32 alone: vector units of hosts compare in the
-    pipes that multiply."""
+    """-1 where x < y, 0 where x = y, by the sign of x - y, which is 0 of equal float32 alone: vector units of hosts compare in
+    the pipes that multiply."""
     return f.integer("arith.shrsi", f.bits(f.sub(x, y)), 31)
 
 

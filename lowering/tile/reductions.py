@@ -108,6 +108,11 @@ class Reduction:
         self.neutral = neutral(self.kind, self.dtype)
         self.elems = [register_type(self.dtype), *([I64] if self.positional else [])]
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the result does not depend on how its parts are combined."""
+        return self.kind not in ("sum", "prod") or not self.dtype.is_float
+
     def initial(self, frame: Frame, dims: tuple[Dimension, ...]) -> list[Any]:
         """Neutral accumulators over `dims`."""
         b = frame.builder

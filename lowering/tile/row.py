@@ -9,6 +9,7 @@ short, and a block of columns when the kept axis is the contiguous one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...promotion.errors import UnsupportedError
@@ -55,6 +56,10 @@ def _whole(kernel: Kernel, schedule: Schedule, outer: Frame, reduced: tuple[int,
             Scan(frame, number).whole(frame)
     for store in kernel.nest.stores:
         frame.store(store)
+
+
+_SEGMENT = 64
+"""Chunks whose results are added one by one."""
 
 
 class _Chunks:
@@ -136,12 +141,57 @@ class _Chunks:
         return places
 
     def _reduce(self, reductions: list[Reduction]) -> None:
-        frame, kernel = self.frame, self.kernel
+        frame = self.frame
         frame.hoist([reduction.operand for reduction in reductions], self.reduced)
         dims = [reduction.kept_dims(frame) for reduction in reductions]
-        inits = [reduction.initial(frame, kept) for reduction, kept in zip(reductions, dims, strict=True)]
-        with kernel.loop(self._count(self.reduced), [value for values in inits for value in values]) as loop:
-            inner = frame.child(self._places(loop.index, self.reduced))
+        count = self._count(self.reduced)
+        if all(reduction.is_exact for reduction in reductions) or (isinstance(count, int) and count <= _SEGMENT):
+            results = self._accumulate(reductions, dims, count, lambda index: index)
+        else:
+            results = self._accumulate_segments(reductions, dims, count)
+        for reduction, kept in zip(reductions, dims, strict=True):
+            size = len(reduction.elems)
+            frame.define(reduction.number, reduction.result(frame, results[:size], kept))
+            results = results[size:]
+
+    def _accumulate_segments(
+        self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Word
+    ) -> list[Any]:
+        """As `_accumulate`, in segments whose results are combined: a sum is rounded as often as a segment has chunks, and as
+        there are segments, not as there are chunks."""
+        kernel, words = self.kernel, self.kernel.words
+        with kernel.loop(words.ceil_div(count, _SEGMENT), self._initial(reductions, dims)) as loop:
+            start = words.mul(loop.index, _SEGMENT)
+            left = words.add(count, words.mul(start, -1))
+            length = kernel.builder.binary("arith.minsi", words.value(left), words.value(_SEGMENT))
+            parts = self._accumulate(reductions, dims, length, lambda index: words.add(start, index))
+            following: list[Any] = []
+            carried = list(loop.args)
+            for reduction in reductions:
+                size = len(reduction.elems)
+                following.extend(reduction.combine(kernel.builder, carried[:size], parts[:size]))
+                carried, parts = carried[size:], parts[size:]
+            loop.yield_(following)
+        return list(loop.results)
+
+    def _initial(self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]]) -> list[Any]:
+        return [
+            value
+            for reduction, kept in zip(reductions, dims, strict=True)
+            for value in reduction.initial(self.frame, kept)
+        ]
+
+    def _accumulate(
+        self,
+        reductions: list[Reduction],
+        dims: list[tuple[Dimension, ...]],
+        count: Any,
+        chunk: Callable[[Any], Any],
+    ) -> list[Any]:
+        """One loop over `count` chunks; `chunk` tells which one a turn takes."""
+        frame, kernel = self.frame, self.kernel
+        with kernel.loop(count, self._initial(reductions, dims)) as loop:
+            inner = frame.child(self._places(chunk(loop.index), self.reduced))
             carried = list(loop.args)
             following: list[Any] = []
             for reduction, kept in zip(reductions, dims, strict=True):
@@ -153,11 +203,7 @@ class _Chunks:
                 accumulated, carried = carried[: len(values)], carried[len(values) :]
                 following.extend(reduction.combine(kernel.builder, accumulated, values))
             loop.yield_(following)
-        results = list(loop.results)
-        for reduction, kept in zip(reductions, dims, strict=True):
-            size = len(reduction.elems)
-            frame.define(reduction.number, reduction.result(frame, results[:size], kept))
-            results = results[size:]
+        return list(loop.results)
 
     def _walk(self, stores: list[Store], axes: tuple[int, ...]) -> None:
         """The loop that writes along some of the reduced axes, and carries the scans."""

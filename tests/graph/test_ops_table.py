@@ -43,7 +43,10 @@ SUGAR = (
     "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor "
     "atan2 hypot copysign arange eye tril triu one_hot roll"
 )
-INTERNAL = "exp_shifted exp_shifted_unchecked where_below one_unless_below x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh div_approximate"
+INTERNAL = (
+    "exp_shifted exp_shifted_unchecked where_below one_unless_below x_phi x_sigmoid x_sigmoid_quick x_sigmoid_tanh "
+    "div_approximate"
+)
 """Maps without a public function, which expansions of composites use."""
 NOT_PUBLIC = "input constant weight dim_value reduce_sum reduce_prod reduce_max reduce_min slice"
 
