@@ -86,7 +86,7 @@ def exchange(plan: SharedExchange, values: Values[T]) -> Values[T]:
         memory: dict[int, T] = {}
         for warp, lanes in enumerate(values):
             for lane, own in enumerate(lanes):
-                if not plan.store.elected.holds(lane, warp):
+                if not plan.store.predicate.holds(lane, warp):
                     continue
                 for access in plan.store.accesses:
                     address = plan.store.address.at(lane, warp) ^ access.offset
@@ -251,7 +251,7 @@ def _shared_gather(plan: SharedGather, values: Values[T], indices: Values[int]) 
     memory: dict[int, T] = {}
     for warp, lanes in enumerate(values):
         for lane, own in enumerate(lanes):
-            for access in plan.store.accesses if plan.store.elected.holds(lane, warp) else ():
+            for access in plan.store.accesses if plan.store.predicate.holds(lane, warp) else ():
                 address = plan.store.address.at(lane, warp) ^ access.offset
                 if address % (plan.stride * len(access.registers)):
                     raise PlanFault(f"a store that is not aligned at byte {address}")

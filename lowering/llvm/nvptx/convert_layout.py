@@ -110,7 +110,7 @@ class Moves:
         """The stores of a plan; `values` are the bits of registers."""
         f = self.f
         address = self._thread_address(base, accesses)
-        elected = self.t.elected(accesses.elected)
+        predicate = self.t.predicate(accesses.predicate)
         packed = [
             (self._place(base, address, accesses, access.offset), self.t.pack([values[r] for r in access.registers]))
             for access in accesses.accesses
@@ -121,10 +121,10 @@ class Moves:
                 size = _bytes(word.type)
                 f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {place.ref}, align {size}")
 
-        if elected is None:
+        if predicate is None:
             store()
         else:
-            with f.when(elected):
+            with f.when(predicate):
                 store()
 
     def _load(self, base: V, accesses: Accesses, width: int) -> dict[int, V]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ...linear_layouts.linear import Elected
+from ...linear_layouts.linear import ThreadPredicate
 from ...tt.sources import source_place
 from ..elementwise import emit_map
 from ..ir import V
@@ -58,25 +58,25 @@ def _assert(k: KernelLowering, op: Any) -> None:
         return
     shape = shape_of(condition.type)
     layout = _in_order(k, shape)
-    holds = k.held(condition, layout) if shape else (k.scalar(condition),)
-    elected = _one_of_copies(k, layout)
-    for register, value in enumerate(holds):
+    conditions = k.registers(condition, layout) if shape else (k.scalar(condition),)
+    predicate = _one_of_copies(k, layout)
+    for register, value in enumerate(conditions):
         first = layout.apply_flat(register=register)
         last = min(first + k.warps * WARP_SIZE, prod(shape)) - 1
-        where = f", elements {first} to {last}" if len(holds) > 1 else ""
-        _fail_unless(k, value, elected, Assertion(message, place, shape, first), where)
+        where = f", elements {first} to {last}" if len(conditions) > 1 else ""
+        _fail_unless(k, value, predicate, Assertion(message, place, shape, first), where)
     k.shared.barrier()
 
 
-def _fail_unless(k: KernelLowering, holds: V, elected: V | None, what: Assertion, where: str) -> None:
+def _fail_unless(k: KernelLowering, condition: V, predicate: V | None, what: Assertion, where: str) -> None:
     file, line = what.place or UNKNOWN
     file = file.replace("\0", "")
     function = f"{k.name}{where}"
     k.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
-    fails = k.f.binary("xor", holds, V("true", "i1"))
+    fails = k.f.binary("xor", condition, V("true", "i1"))
     texts = [text(k, each) for each in (what.message, file, function)]
     k.f.module.declare(ASSERT, "void", ["ptr", "ptr", "i32", "ptr", "i64"])
-    with k.t.where(k.t.both(fails, elected)):
+    with k.t.where(k.t.both(fails, predicate)):
         k.f.call(ASSERT, "void", [texts[0], texts[1], i32(line), texts[2], V("1", "i64")])
 
 
@@ -94,7 +94,7 @@ def _print(k: KernelLowering, op: Any) -> None:
     for number, operand in enumerate(op.operands):
         elem, shape = element_name(operand.type), shape_of(operand.type)
         layout = _in_order(k, shape)
-        values = k.held(operand, layout) if is_tensor(operand.type) else (k.scalar(operand),)
+        values = k.registers(operand, layout) if is_tensor(operand.type) else (k.scalar(operand),)
         all_ = range(layout.size(REGISTER))
         places = list(zip(*(k.t.indices(layout, axis, all_) for axis in range(len(shape))), strict=True)) or [()]
         index = ", ".join(f"%{len(str(extent - 1))}d" for extent in shape)
@@ -116,10 +116,10 @@ def _printed(k: KernelLowering, value: V, elem: str, hexadecimal: bool, signed: 
     if elem == "ptr":
         return "0x%llx", value
     bits = int(value.type[1:])
-    length, held = ("ll", "i64") if bits > 32 else ("", "i32")
+    length, container = ("ll", "i64") if bits > 32 else ("", "i32")
     if hexadecimal:
-        return f"0x%0{max(1, bits // 4)}{length}x", f.cast("zext", value, held)
-    return (f"%{length}d", f.cast("sext", value, held)) if signed else (f"%{length}u", f.cast("zext", value, held))
+        return f"0x%0{max(1, bits // 4)}{length}x", f.cast("zext", value, container)
+    return (f"%{length}d", f.cast("sext", value, container)) if signed else (f"%{length}u", f.cast("zext", value, container))
 
 
 def _vprintf(k: KernelLowering, form: str, values: Sequence[V], buffer: V) -> None:
@@ -147,7 +147,7 @@ def _in_order(k: KernelLowering, shape: Shape) -> LinearLayout:
 def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
     assert not free[REGISTER]
-    return k.t.elected(Elected(free[LANE], free[WARP]))
+    return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
 def _checked(op: Any, value: str) -> str:

@@ -50,7 +50,19 @@ from .memory.joins import JOINS
 from .memory.ordering import MemoryOrder
 from .memory.shared_memory import ALIGNMENT, SharedMemory
 from .memory.tma import DESCRIPTORS, MAP_TYPE, tensor_maps
-from .nodes import DEEPEST, Held, Node, Range, Shape, Splat, Staged, depth_of, holds, own_layout, viewed
+from .nodes import (
+    MAX_DEPTH,
+    Distributed,
+    Node,
+    Range,
+    Shape,
+    Splat,
+    Staged,
+    depth_of,
+    is_materialized,
+    own_layout,
+    viewed,
+)
 from .occupancy import holds_many_elements
 from .reduce.reductions import REDUCTIONS
 from .reduce.scans import SCANS
@@ -267,17 +279,17 @@ class KernelLowering:
         raise InternalError(f"nvptx lowering: value of type {value.type} has no definition yet")
 
     def define(self, value: Any, node: Node) -> None:
-        if depth_of(node) >= DEEPEST:  # evaluation descends through all of it
+        if depth_of(node) >= MAX_DEPTH:  # evaluation descends through all of it
             own = own_layout(node)
-            node = self.ev.held(node, self.preferred(value) if own is None else own[0])
+            node = self.ev.distributed(node, self.preferred(value) if own is None else own[0])
         self.nodes[value] = node
 
-    def held(self, value: Any, layout: LinearLayout) -> tuple[V, ...]:
+    def registers(self, value: Any, layout: LinearLayout) -> tuple[V, ...]:
         return self.ev.at(self.node(value), layout)
 
-    def some(self, value: Any, layout: LinearLayout, registers: Sequence[int]) -> dict[int, V]:
-        """Register → element, of these registers."""
-        return dict(zip(registers, self.ev.some(self.node(value), layout, registers), strict=True))
+    def elements(self, value: Any, layout: LinearLayout, registers: Sequence[int]) -> dict[int, V]:
+        """The elements of these registers, by register."""
+        return dict(zip(registers, self.ev.elements(self.node(value), layout, registers), strict=True))
 
     def natural_layout(self, value: Any) -> LinearLayout:
         """Where a block's elements lie, or had best be computed."""
@@ -412,7 +424,7 @@ def _splat(k: KernelLowering, op: Any) -> None:
 
 
 def _unsplat(k: KernelLowering, op: Any) -> None:
-    k.scalars[op.results[0]] = k.held(op.operands[0], k.natural_layout(op.operands[0]))[0]
+    k.scalars[op.results[0]] = k.registers(op.operands[0], k.natural_layout(op.operands[0]))[0]
 
 
 def _view(kind: str) -> Handler:
@@ -442,17 +454,17 @@ def _load(k: KernelLowering, op: Any) -> None:
         return
     layout = k.access_layout(op)
     if k.ev.only_layouts:
-        k.define(result, Held(shape_of(result.type), elem, layout, k.ev.any(elem, layout.size(REGISTER))))
+        k.define(result, Distributed(shape_of(result.type), elem, layout, k.ev.any(elem, layout.size(REGISTER))))
         return
     k.order.before(op, layout)
     known = k.facts(op)
     vector, axis = known.width(shape_of(result.type), bits_of(elem), layout)
     groups = access_groups(layout, vector, axis)
     firsts = [registers[0] for registers in groups]
-    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
-    other = None if op.other is None else k.held(op.other, layout)
-    values = k.memory.load(elem, layout, groups, k.some(op.ptr, layout, firsts), mask, other, cache, volatile)
-    k.define(result, Held(shape_of(result.type), elem, layout, values))
+    mask = None if op.mask is None else k.elements(op.mask, layout, firsts)
+    other = None if op.other is None else k.registers(op.other, layout)
+    values = k.memory.load(elem, layout, groups, k.elements(op.ptr, layout, firsts), mask, other, cache, volatile)
+    k.define(result, Distributed(shape_of(result.type), elem, layout, values))
 
 
 def _store(k: KernelLowering, op: Any) -> None:
@@ -470,15 +482,17 @@ def _store(k: KernelLowering, op: Any) -> None:
     vector, axis = k.facts(op).width(shape_of(op.ptr.type), bits_of(elem), layout)
     groups = written_groups(layout, vector, axis)
     firsts = [registers[0] for registers in groups]
-    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
-    k.memory.store(elem, layout, groups, k.some(op.ptr, layout, firsts), k.held(op.value, layout), mask, cache)
+    mask = None if op.mask is None else k.elements(op.mask, layout, firsts)
+    k.memory.store(elem, layout, groups, k.elements(op.ptr, layout, firsts), k.registers(op.value, layout), mask, cache)
 
 
 def _written_layout(k: KernelLowering, op: Any, bits: int) -> LinearLayout:
     """That of the value, where all its lanes write lines of memory as they would after an exchange."""
     best, found = k.access_layout(op), own_layout(k.node(op.value))
-    places = [k.node(op.ptr), *([] if op.mask is None else [k.node(op.mask)])]
-    if found is None or not found[1] or any(holds(each) for each in places) or any(found[0].free_masks((LANE, WARP)).values()):
+    operands = [k.node(op.ptr), *([] if op.mask is None else [k.node(op.mask)])]
+    if found is None or not found[1] or any(map(is_materialized, operands)):
+        return best
+    if any(found[0].free_masks((LANE, WARP)).values()):
         return best
     shape, facts = shape_of(op.ptr.type), k.facts(op)
     rows = [row_bytes(layout, bits, *facts.width(shape, bits, layout)) for layout in (found[0], best)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...linear_layouts.arithmetic import IndexExpression, index_arithmetic
 from ...linear_layouts.layout import LANE, LinearLayout
-from ...linear_layouts.linear import Condition, Elected, ThreadMap
+from ...linear_layouts.linear import Condition, ThreadMap, ThreadPredicate
 from ..elementwise import Bits, Rounded, from_memory, memory_element, memory_size, reinterpreted, to_memory
 from ..ir import Deferred, Function, V, const
 from .targets import WARP_SIZE
@@ -203,9 +203,9 @@ class Threads:
         flipped = bin(condition.register & register).count("1") & 1
         return self.parity(condition.lane, condition.warp, condition.value ^ flipped)
 
-    def elected(self, elected: Elected) -> V | None:
+    def predicate(self, predicate: ThreadPredicate) -> V | None:
         """Whether this thread acts; None when all do."""
-        lane, warp = elected.lane, elected.warp if self.warps > 1 else 0
+        lane, warp = predicate.lane, predicate.warp if self.warps > 1 else 0
         tests = [
             self.f.icmp("eq", self.f.binary("and", source, i32(mask)), i32(0))
             for source, mask in ((self.lane, lane), (self.warp, warp))

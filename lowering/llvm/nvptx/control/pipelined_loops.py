@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets, vector_accesses
 from ...elementwise import register_element
 from ...ir import V, const
@@ -52,9 +52,9 @@ def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, go
     accesses = vector_accesses(where, bits, 8 * stream.chunk // bits)
     accesses = tuple([each for each in accesses if not each.registers[0] & free[REGISTER]])
     firsts = [access.registers[0] for access in accesses]
-    addresses = k.some(op.ptr, layout, firsts)
+    addresses = k.elements(op.ptr, layout, firsts)
     size_of = _sizes(k, stream, layout, firsts, goes_on)
-    elected = t.elected(Elected(free[LANE], free[WARP]))
+    predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
     base = k.shared.at(stage, i32(stream.offset))
     cached = "cg" if stream.chunk == 16 else "ca"
 
@@ -65,10 +65,10 @@ def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, go
             source = k.memory.pointer(addresses[first])
             t.call(f"cp.async.{cached}.shared.global.{stream.chunk}.s", [target, source, size_of[first]], "void")
 
-    if elected is None:
+    if predicate is None:
         copy()
     else:
-        with f.when(elected):
+        with f.when(predicate):
             copy()
 
 
@@ -84,7 +84,7 @@ def _sizes(
     whole = f.select(goes_on, i32(stream.chunk), nothing)
     if mask is None:
         return dict.fromkeys(registers, whole)
-    return {register: f.select(is_read, whole, nothing) for register, is_read in k.some(mask, layout, registers).items()}
+    return {register: f.select(is_read, whole, nothing) for register, is_read in k.elements(mask, layout, registers).items()}
 
 
 class Ahead:

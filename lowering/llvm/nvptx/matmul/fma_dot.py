@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ....linear_layouts.distributed import blocked
 from ....linear_layouts.f2 import log2, units
 from ....linear_layouts.layout import LANE, OFFSET, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets
 from ....linear_layouts.shared import plain
 from ...elementwise import emit_map, register_element
@@ -316,8 +316,8 @@ class ThreadProduct:
         registers = [register for register in range(layout.size(REGISTER)) if not register & free[REGISTER]]
         steps, along = (k.t.split_indices(layout, first + dim, registers) for dim in (contracted, 1 - contracted))
         batches = k.t.indices(layout, 0, registers) if first else []
-        elected = k.t.elected(Elected(free[LANE], free[WARP]))
-        with k.t.where(elected):
+        predicate = k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
+        with k.t.where(predicate):
             for number, register in enumerate(registers):
                 (step, step_constant), (place, constant) = steps[number], along[number]
                 thread = f.add(f.mul(step, i32(line.pitch)), f.mul(place, i32(line.size)))

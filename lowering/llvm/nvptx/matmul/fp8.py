@@ -18,7 +18,7 @@ from ....linear_layouts.layout import REGISTER, LinearLayout
 from ....linear_layouts.linear import table
 from ...ir import V
 from ...syntax import attributes, element_name, shape_of
-from ..nodes import Held, Node, Staged
+from ..nodes import Distributed, Node, Staged
 from ..threads import i32
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def as_halves(k: KernelLowering, node: Node) -> Node:
     own = k.ev.choose_layout([node])
     if own is None or own.size(REGISTER) % _BYTES:
         return k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
-    return Held(node.shape, "f16", own, tuple(halves(k, k.ev.at(node, own), node.elem)))
+    return Distributed(node.shape, "f16", own, tuple(halves(k, k.ev.at(node, own), node.elem)))
 
 
 def by_instruction(layout: LinearLayout, side: str) -> tuple[LinearLayout, tuple[int, ...]]:

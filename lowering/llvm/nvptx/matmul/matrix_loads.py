@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected, to_unique
+from ....linear_layouts.linear import ThreadPredicate, to_unique
 from ....linear_layouts.matching import MatrixAccess, match_matrix, offsets, vector_accesses, vector_elements
 from ....linear_layouts.shared import matrix_swizzled
 from ...ir import V
@@ -129,11 +129,11 @@ def store_block(
         for place, word, count in packed:
             f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {place.ref}, align {count * bits // 8}")
 
-    elected = t.elected(Elected(free[LANE], free[WARP]))
-    if elected is None:
+    predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
+    if predicate is None:
         store()
     else:
-        with f.when(elected):
+        with f.when(predicate):
             store()
 
 

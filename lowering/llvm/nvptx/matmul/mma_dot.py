@@ -34,7 +34,7 @@ from ...elementwise import emit_map
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
 from ..memory.shared_memory import ALIGNMENT
-from ..nodes import Held, Node, Shape, Staged
+from ..nodes import Distributed, Node, Shape, Staged
 from ..threads import bits_of
 from . import fp8
 from .fma_dot import StagedLines, ThreadProduct, rounded, staged_lines, thread_tiles
@@ -86,7 +86,7 @@ def _dot(k: KernelLowering, op: Any) -> None:
             registers = k.ev.any(elem, layout.size(REGISTER))
         else:
             registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
-        k.define(result, Held(shape, elem, layout, registers))
+        k.define(result, Distributed(shape, elem, layout, registers))
         return
     precision = _precision(op)
     elems = (element_name(a.type), element_name(b.type))
@@ -98,9 +98,9 @@ def _dot(k: KernelLowering, op: Any) -> None:
     else:
         layout = with_batches(thread_tiles(shape[-2:], k.warps), shape)
     if k.ev.only_layouts:
-        k.define(result, Held(shape, elem, layout, k.ev.any(elem, layout.size(REGISTER))))
+        k.define(result, Distributed(shape, elem, layout, k.ev.any(elem, layout.size(REGISTER))))
         return
-    start = list(k.held(c, layout))  # 16-bit floats are float32 in registers
+    start = list(k.registers(c, layout))  # 16-bit floats are float32 in registers
     batches = 1 if len(shape) == 2 else shape[0]
     size = len(start) // batches
     total: Registers = []
@@ -120,7 +120,7 @@ def _dot(k: KernelLowering, op: Any) -> None:
             total += own
     if ORDERED in op.attributes:
         total = [k.f.binary("fadd", value, const(0.0, value.type)) for value in total]  # no -0
-    k.define(result, Held(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
+    k.define(result, Distributed(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
 
 
 def _precision(op: Any) -> str:
@@ -294,7 +294,7 @@ def prepare(k: KernelLowering, body: Any) -> None:
             continue
         for index, operand in enumerate(op.operands[:2]):
             node = None if _is_inside(operand, body) else k.node(operand)
-            if not isinstance(node, Held) or node.elem not in ("f16", "bf16"):
+            if not isinstance(node, Distributed) or node.elem not in ("f16", "bf16"):
                 continue
             layout = _fragment(k, op, index)
             if layout is not None and layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT:

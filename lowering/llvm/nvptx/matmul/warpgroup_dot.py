@@ -43,7 +43,7 @@ def dot_of_warpgroups(k: KernelLowering, op: Any, product: WarpgroupProduct) -> 
     """The registers of the result in the accumulator's layout, before they are rounded to its type."""
     start = k.node(op.operands[2])
     is_zero = isinstance(start, Splat) and start.value.ref in _ZEROS
-    first = None if is_zero else k.held(op.operands[2], product.accumulator)
+    first = None if is_zero else k.registers(op.operands[2], product.accumulator)
     sides = [_sides(k, op, product, number) for number in (0, 1)]
     sources = [each for side in sides for each in side if isinstance(each, _Source)]
     stored: dict[int, Placed] = {}

@@ -14,7 +14,7 @@ from math import prod
 
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import MAX_VECTOR_BITS, global_vector_elements, vector_accesses
 from ...ir import V, const
 from ..axis_info import AxisInfo
@@ -116,9 +116,9 @@ class GlobalMemory:
         """Every element once: of threads that hold copies one writes."""
         t = self.t
         free = layout.free_masks()
-        elected = t.elected(Elected(free[LANE], free[WARP]))
+        predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
         for registers in groups:
-            guard = elected
+            guard = predicate
             if mask is not None:
                 own = mask[registers[0]]
                 guard = own if guard is None else own if own.ref == guard.ref else self.f.binary("and", guard, own)
@@ -142,11 +142,11 @@ class GlobalMemory:
         words, each = _words(width)
         kind = {8: "b8", 16: "b16", 32: "b32", 64: "b64"}[each]
         letter = {8: "h", 16: "h", 32: "r", 64: "l"}[each]
-        held = {8: "i16", 16: "i16", 32: "i32", 64: "i64"}[each]
+        container = {8: "i16", 16: "i16", 32: "i32", 64: "i64"}[each]
         outs = [f"${i}" for i in range(words)]
         list_ = outs[0] if words == 1 else "{" + ", ".join(outs) + "}"
         vector = "" if words == 1 else f".v{words}"
-        fills = self._pieces(fill, words, held)
+        fills = self._pieces(fill, words, container)
         address, distance = base_and_distance(address)
         operands = [address]
         text = ""
@@ -159,24 +159,24 @@ class GlobalMemory:
         text += f"ld{modifier}{vector}.{kind} {list_}, [{place}];"
         outputs = ",".join([f"=&{letter}"] * words)
         inputs = ",".join(["l", *([] if guard is None else ["b", *[letter] * words])])
-        result = held if words == 1 else "{" + ", ".join([held] * words) + "}"
+        result = container if words == 1 else "{" + ", ".join([container] * words) + "}"
         side = "sideeffect " if volatile else ""
         given = ", ".join(f"{v.type} {v.ref}" for v in operands)
         got = self.f.op(f'call {result} asm {side}"{text}", "{outputs},{inputs},~{{memory}}"({given})', result)
         if words == 1:
             return self.f.cast("trunc", got, f"i{width}") if each == 8 else got
-        pieces = [self.f.op(f"extractvalue {result} {got.ref}, {i}", held) for i in range(words)]
-        whole = V("poison", f"<{words} x {held}>")
+        pieces = [self.f.op(f"extractvalue {result} {got.ref}, {i}", container) for i in range(words)]
+        whole = V("poison", f"<{words} x {container}>")
         for i, piece in enumerate(pieces):
             whole = self.f.insert(whole, piece, i)
         return whole
 
-    def _pieces(self, fill: V | None, words: int, held: str) -> list[V]:
+    def _pieces(self, fill: V | None, words: int, container: str) -> list[V]:
         if fill is None:
-            return [const(0, held)] * words
+            return [const(0, container)] * words
         if words == 1:
-            return [self.f.cast("zext", self.f.bitcast(fill, f"i{_width(fill.type)}"), held)]
-        whole = self.f.bitcast(fill, f"<{words} x {held}>")
+            return [self.f.cast("zext", self.f.bitcast(fill, f"i{_width(fill.type)}"), container)]
+        whole = self.f.bitcast(fill, f"<{words} x {container}>")
         return [self.f.extract(whole, i) for i in range(words)]
 
     def store_word(self, address: V, word: V, guard: V | None, cache: str = "") -> None:
@@ -188,10 +188,10 @@ class GlobalMemory:
             self.f.emit(f"store {word.type} {word.ref}, ptr addrspace(1) {pointer.ref}, align {width // 8}")
             return
         words, each = _words(width)
-        kind, letter, held = {
+        kind, letter, container = {
             8: ("b8", "h", "i16"), 16: ("b16", "h", "i16"), 32: ("b32", "r", "i32"), 64: ("b64", "l", "i64"),
         }[each]  # fmt: skip
-        pieces = self._pieces(word, words, held)
+        pieces = self._pieces(word, words, container)
         names = [f"${1 + i}" for i in range(words)]
         list_ = names[0] if words == 1 else "{" + ", ".join(names) + "}"
         vector = "" if words == 1 else f".v{words}"

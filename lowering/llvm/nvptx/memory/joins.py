@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir import const
 from ...syntax import element_name, shape_of
-from ..nodes import Held, Node, Range, Shape, Splat, View
+from ..nodes import Distributed, Node, Range, Shape, Splat, View
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
@@ -47,7 +47,7 @@ def _choice(k: KernelLowering, shape: Shape, elem: str, sides: Sequence[Node], a
     order = [*range(axis), len(shape) - 1, *range(axis, len(shape) - 1)]
     target = joined.transpose(order)
     registers = k.ev.map("arith.select", elem, [first, *wide], {}, target, range(target.size("register")))
-    return Held(shape, elem, target, registers)
+    return Distributed(shape, elem, target, registers)
 
 
 def _split(k: KernelLowering, op: Any) -> None:
@@ -55,9 +55,9 @@ def _split(k: KernelLowering, op: Any) -> None:
     source = op.operands[0]
     own = k.ev.choose_layout([k.node(source)])
     layout = k.coalesced(shape) if own is None else own.slice(len(shape))
-    values = k.held(source, layout.join())
+    values = k.registers(source, layout.join())
     for place, result in enumerate(op.results):
-        k.define(result, Held(shape, element_name(result.type), layout, values[place::2]))
+        k.define(result, Distributed(shape, element_name(result.type), layout, values[place::2]))
 
 
 JOINS: dict[str, Any] = {"tt.join": _join, "tt.cat": _cat, "tt.split": _split}

@@ -22,7 +22,7 @@ from ....tt.transforms.hoistable_descriptors import SOURCE, source_of
 from ...ir import V
 from ...syntax import attribute, element_name, shape_of
 from ..matmul.matrix_loads import read_block, store_block
-from ..nodes import Held
+from ..nodes import Distributed
 from ..threads import bits_of, i32
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _load(k: KernelLowering, op: Any) -> None:
     flat = layout.reshape((block.rows, block.columns))
     values = read_block(k, elem, flat, block.layout, base)
     remove_barriers(k, [barrier])
-    k.define(result, Held(shape, elem, layout, values))
+    k.define(result, Distributed(shape, elem, layout, values))
 
 
 def _store(k: KernelLowering, op: Any) -> None:

@@ -12,7 +12,7 @@ from ...elementwise import constant
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of
 from ..control.regions import each_thread_alone, region_values
-from ..nodes import Held
+from ..nodes import Distributed
 from ..threads import ALL_LANES, bits_of, i32
 from .ordered import Ordered
 
@@ -167,7 +167,7 @@ def _define(k: KernelLowering, op: Any, layout: LinearLayout, rows: list[Tuple])
     for place, result in enumerate(op.results):
         values = tuple(row[place] for row in rows)
         if is_tensor(result.type):
-            k.define(result, Held(shape_of(result.type), element_name(result.type), layout, values))
+            k.define(result, Distributed(shape_of(result.type), element_name(result.type), layout, values))
         else:
             k.scalars[result] = values[0]
 

@@ -23,7 +23,7 @@ from ....tt.transforms.reproducible import ORDERED
 from ...ir import V
 from ...syntax import attributes, shape_of
 from ..control.regions import each_thread_alone
-from ..nodes import Held, Node
+from ..nodes import Distributed, Node
 from ..threads import bits_of, i32
 from .ordered import Ordered
 from .reductions import combine
@@ -60,7 +60,7 @@ def _scan(k: KernelLowering, op: Any) -> None:
         values = tuple(scan.rows[register][place] for register in plan.destination_registers)
         if plan.after is not None:
             values = k.moves.convert(values, elem, plan.working, layout)
-        k.define(result, Held(shape_of(result.type), elem, layout, values))
+        k.define(result, Distributed(shape_of(result.type), elem, layout, values))
 
 
 def _scan_in_order(k: KernelLowering, op: Any, nodes: Sequence[Node], layout: LinearLayout) -> None:
@@ -70,7 +70,7 @@ def _scan_in_order(k: KernelLowering, op: Any, nodes: Sequence[Node], layout: Li
         with each_thread_alone(k, op):
             rows = Ordered(k, op, elems, combine).scan(layout, int(facts["axis"]), bool(facts["reverse"]), rows)
     for place, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
-        k.define(result, Held(shape_of(result.type), elem, layout, tuple([row[place] for row in rows])))
+        k.define(result, Distributed(shape_of(result.type), elem, layout, tuple([row[place] for row in rows])))
 
 
 class _Scan:
