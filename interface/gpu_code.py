@@ -162,15 +162,15 @@ class GpuKernels:
                 self._functions[passes] = function, linked, Dividends(function)
             function, linked, dividends = self._functions[passes]
             if isinstance(launch, str):
-                natural = dividends.always if launch == "any" else dividends.possible
+                non_negative = dividends.always if launch == "any" else dividends.possible
             else:
-                natural = dividends.at(*launch)
-            key = (target, warps, multiples, (*fitting, *along), digest, natural)
+                non_negative = dividends.at(*launch)
+            key = (target, warps, multiples, (*fitting, *along), digest, non_negative)
             if key not in self._codes:
                 facts = dict(multiples)
                 for word, least in [fact for each in along.values() for fact in each.items()]:
                     facts[word] = max(least, facts.get(word, 1))  # powers of two
-                lowered = lower_to_threads(function, resolved, warps, facts, natural)
+                lowered = lower_to_threads(function, resolved, warps, facts, non_negative)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, numbers)

@@ -29,7 +29,7 @@ MULTIPLE = 16
 WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
 """Of addresses (in bytes) and numbers, by what is left of a division by 16, what they are taken to be multiples of: what makes
 wide accesses possible, in few steps, as code is made for each of them."""
-MOST_STRIDE = 1 << 40
+MAX_STRIDE = 1 << 40
 """Bytes."""
 
 MOST_MADE = 16
@@ -189,7 +189,7 @@ def _fits(sizes: TensorSizes, size: int) -> bool:
         return False
     if sizes.pads_with_nan and size == 1:
         return False
-    if min(strides) <= 0 or max(strides) >= MOST_STRIDE:
+    if min(strides) <= 0 or max(strides) >= MAX_STRIDE:
         return False
     axes = sorted((stride, extent) for stride, extent in zip(strides, sizes.extents, strict=True) if extent > 1)
     return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))

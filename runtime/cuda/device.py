@@ -174,10 +174,10 @@ class CudaDevice:
 
         self.capability = 10 * attribute(cu.MAJOR) + attribute(cu.MINOR)
         self.target = choose_target(self.capability, self.driver_version, f"{self.name} ({self.model})")
-        self.most_threads = attribute(cu.MAX_THREADS_PER_BLOCK)
-        self.most_shared = attribute(cu.SHARED_OPTIN)
+        self.max_threads = attribute(cu.MAX_THREADS_PER_BLOCK)
+        self.max_shared = attribute(cu.SHARED_OPTIN)
         self.processors = attribute(cu.MULTIPROCESSOR_COUNT)
-        self.most_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
+        self.max_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
         self.total_memory = driver.cuDeviceTotalMem(handle)
         self.lock = threading.RLock()
         self.abandoned: deque[tuple[int, int]] = deque()
@@ -431,7 +431,7 @@ class CudaDevice:
         self._prints = self._prints or kernel.prints
 
     def _check_grid(self, name: str, grid: tuple[int, int, int], cluster: tuple[int, int, int] | None) -> None:
-        for axis, extent, most in zip("xyz", grid, self.most_blocks, strict=True):
+        for axis, extent, most in zip("xyz", grid, self.max_blocks, strict=True):
             if not 0 < extent <= most:
                 raise UserError(
                     f"@{name} on grid {grid}: {extent} programs along {axis}; {self.name} takes {most} at most; fix: put the "

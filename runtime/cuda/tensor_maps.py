@@ -14,9 +14,9 @@ from .driver import Driver
 
 MULTIPLE = 16
 """Bytes: of addresses and strides."""
-MOST_STRIDE = 1 << 40
-MOST_EXTENT = 1 << 32
-MOST_BOX = 256
+MAX_STRIDE = 1 << 40
+MAX_EXTENT = 1 << 32
+MAX_BOX = 256
 FIRST_CAPABILITY = 90
 
 # CUtensorMapDataType
@@ -77,11 +77,11 @@ def _problem(
             f"strides of {tuple(strides[:-1])} bytes are not all multiples of {MULTIPLE}; fix: pad its rows",
         ),
         (
-            not all(0 < stride < MOST_STRIDE for stride in strides[:-1]),
+            not all(0 < stride < MAX_STRIDE for stride in strides[:-1]),
             f"strides of {tuple(strides[:-1])} bytes; fix: above 0 and below 2**40",
         ),
-        (not all(0 < extent <= MOST_EXTENT for extent in extents), "its extents; fix: from 1 to 2**32"),
-        (not all(0 < extent <= MOST_BOX for extent in facts.box), f"boxes of {facts.box}; fix: extents of at most {MOST_BOX}"),
+        (not all(0 < extent <= MAX_EXTENT for extent in extents), "its extents; fix: from 1 to 2**32"),
+        (not all(0 < extent <= MAX_BOX for extent in facts.box), f"boxes of {facts.box}; fix: extents of at most {MAX_BOX}"),
         (row % MULTIPLE != 0, f"boxes of {row} bytes along the last axis; fix: a multiple of {MULTIPLE}"),
         (facts.swizzle and row > facts.swizzle, f"boxes of {row} bytes along the last axis, swizzled by {facts.swizzle}"),
         (pads_with_nan and element[0] == "i", f"padding with NaN of {facts.element} elements; fix: zeros"),

@@ -50,8 +50,8 @@ class Assertion:
 
 def _assert(k: KernelLowering, op: Any) -> None:
     """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
-    facts = attributes(op)
-    message = _checked(op, str(facts["message"] if "message" in facts else facts["msg"]))
+    attrs = attributes(op)
+    message = _checked(op, str(attrs["message"] if "message" in attrs else attrs["msg"]))
     place, condition = source_place(op), op.operands[0]
     if k.is_alone:
         _fail_unless(k, k.scalar(condition), k.guard, Assertion(message, place, (), 0), "")
@@ -84,9 +84,9 @@ def _fail_unless(k: KernelLowering, condition: V, predicate: V | None, what: Ass
 
 
 def _print(k: KernelLowering, op: Any) -> None:
-    facts = attributes(op)
+    attrs = attributes(op)
     program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
-    prefix, place = _checked(op, str(facts["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
+    prefix, place = _checked(op, str(attrs["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
     if not op.operands:
         with k.t.where(_one_of_copies(k, _in_order(k, ()))):
             _vprintf(k, f"{place}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))
@@ -102,7 +102,7 @@ def _print(k: KernelLowering, op: Any) -> None:
         buffer = k.f.alloca("i8", 4 * (len(program) + len(shape)) + 12, 8)
         with k.t.where(_one_of_copies(k, layout)):
             for at, value in zip(places, values, strict=True):
-                form, word = _printed(k, value, elem, bool(facts["hex"]), bool(facts["isSigned"][number]))
+                form, word = _printed(k, value, elem, bool(attrs["hex"]), bool(attrs["isSigned"][number]))
                 _vprintf(k, f"{place} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
 
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from ....promotion.errors import UserError
 
 WARP_SIZE = 32
-MOST_WARPS = 32
+MAX_WARPS = 32
 """Of a block of threads."""
 REGISTERS = 1 << 16
 """Of a multiprocessor, of 32 bits."""

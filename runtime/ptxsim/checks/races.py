@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Wait = tuple[int, int]
 """An agent, and its stamp when it did something."""
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 """Accesses are looked at in parts of so many bytes."""
 
 
@@ -203,7 +203,7 @@ class Races:
         self.traffic.count_banks(self._line(), offset, size, who // 32)
         cta = self.machine.cta
         if space is cta.shared and not ordered and self.follows:
-            step = max(_MOST_BYTES // size, 1)
+            step = max(_MAX_BYTES // size, 1)
             for start in range(0, offset.size, step):
                 part = offset[start : start + step].astype(np.int64)[:, None] + np.arange(size)
                 agents = np.repeat(who[start : start + step], size)

@@ -12,7 +12,7 @@ from ...elementwise import memory_size, register_element
 from ...ir import V
 from ...syntax import element_name, pointee_name, shape_of
 from ..axis_info import AxisAnalysis, has_promises
-from ..memory.global_memory import Facts, widest
+from ..memory.global_memory import AccessInfo, widest
 from ..nodes import Distributed
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class CarriedPointers:
         accesses = [use.operation for use in block.uses if use.operation.name in ("tt.load", "tt.store") and not use.index]
         shape, bits = shape_of(block.type), 8 * memory_size(pointee_name(block.type))
         for op in accesses:
-            facts = Facts(self._axes.of(block), None if op.mask is None else self._axes.of(op.mask))
-            if prod(shape) > FEW * self._threads * widest(facts, shape, bits, self._threads):
+            info = AccessInfo(self._axes.of(block), None if op.mask is None else self._axes.of(op.mask))
+            if prod(shape) > FEW * self._threads * widest(info, shape, bits, self._threads):
                 return False
         return bool(accesses)

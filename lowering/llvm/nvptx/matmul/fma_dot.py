@@ -1,8 +1,8 @@
 """Matrix products that each thread multiplies and adds for its own elements: float32 in full precision, and what is too small
 for an instruction.
 
-Both operands lie in shared memory. What a loop has loaded ahead lies there as in global memory: steps of the contraction are
-lines of it, or its lines run along the contraction, of which a thread then reads four steps at a time. Others are stored, a
+Both operands lie in shared memory. What a pipelined loop has loaded lies there as in global memory: steps of the contraction
+are lines of it, or its lines run along the contraction, of which a thread then reads four steps at a time. Others are stored, a
 line for each step: A transposed, B as it is. A step reads the thread's rows and columns, neighbours together, and adds their
 outer product. Steps are a loop where there are many, so that code and registers stay within bounds. Every element is a chain of
 fused multiply-adds in the order of the contraction.
@@ -34,7 +34,7 @@ Registers = list[V]
 _UNROLLED = 128
 """Multiply-adds of a thread that are printed one after the other; more are a loop."""
 _TURN = 256
-"""Multiply-adds of a turn of that loop: loads of later steps cover those of the first, whose operands a turn waits for."""
+"""Multiply-adds of an iteration of that loop: they hide the latency of the loads of all but its first step."""
 _WIDEST = 16
 """Bytes of an access."""
 

@@ -1,7 +1,7 @@
 """tt.dot by warpgroups: how operands get to where wgmma reads them.
 
-What was loaded ahead lies there already. A that was computed in the registers of its own warp stays in registers; other blocks
-are stored to shared memory, behind one barrier; those that a loop does not change, once before it.
+What a pipelined loop has loaded lies there already. A that was computed in the registers of its own warp stays in registers;
+other blocks are stored to shared memory, behind one barrier; those that a loop does not change, once before it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def dot_of_warpgroups(k: KernelLowering, op: Any, product: WarpgroupProduct) -> 
     pairs = [(lefts[0], places[0])]
     if len(lefts) > 1:  # the smallest first
         pairs = [(lefts[1], places[0]), (lefts[0], places[1]), (lefts[0], places[0])]
-    found = multiply(k, product, pairs, first, wait=op not in k.on_their_way)
+    found = multiply(k, product, pairs, first, wait=op not in k.in_flight)
     if sources:
         k.shared.after_reading()
     return found

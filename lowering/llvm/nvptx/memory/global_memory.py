@@ -27,8 +27,8 @@ _STORE_CACHES = ("wb", "cg", "cs", "wt")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of an access: the pointers along each dim, and along how many elements the mask is equal."""
+class AccessInfo:
+    """The axis info of an access's pointers and of its mask."""
 
     pointers: AxisInfo
     mask: AxisInfo | None = None
@@ -48,22 +48,22 @@ class Facts:
         ), axis  # fmt: skip
 
 
-def widest(facts: Facts, shape: Sequence[int], element_bits: int, threads: int) -> int:
-    """Elements of one thread that an access wants next to each other."""
-    axis = facts.order()[0]
-    known = min(facts.pointers.contiguity[axis], max(1, facts.pointers.divisibility[axis] * 8 // element_bits))
-    if facts.mask is not None:
-        known = min(known, facts.mask.constancy[axis])
+def widest(info: AccessInfo, shape: Sequence[int], element_bits: int, threads: int) -> int:
+    """Consecutive elements per thread that make the widest access."""
+    axis = info.order()[0]
+    known = min(info.pointers.contiguity[axis], max(1, info.pointers.divisibility[axis] * 8 // element_bits))
+    if info.mask is not None:
+        known = min(known, info.mask.constancy[axis])
     return max(1, min(known, MAX_VECTOR_BITS // element_bits, shape[axis], prod(shape) // threads or 1))
 
 
 def coalesced(shape: Sequence[int], order: Sequence[int], elements: int, warps: int) -> LinearLayout:
-    """Lanes next to each other along order[0], each with this many elements."""
+    """The coalesced layout: adjacent lanes along order[0], each with this many consecutive elements."""
     return default_blocked(shape, warps, 8, order=order, contiguity=elements)
 
 
 def row_bytes(layout: LinearLayout, element_bits: int, vector: int, axis: int) -> int:
-    """Bytes side by side that the lanes of a warp access together, `vector` elements along an axis each."""
+    """Contiguous bytes that the lanes of a warp access together, `vector` elements along an axis each."""
     length = vector
     steps = [layout.coordinates(basis) for basis in layout[LANE]]
     while tuple([length if dim == axis else 0 for dim in range(len(layout.shape))]) in steps:
@@ -82,7 +82,7 @@ def access_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[in
 
 
 def written_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:
-    """Those that write: registers that hold copies do not."""
+    """The register groups that write: those of duplicated elements do not."""
     copies = layout.free_masks()[REGISTER]
     return [registers for registers in access_groups(layout, vector, axis) if not registers[0] & copies]
 
@@ -98,7 +98,7 @@ class GlobalMemory:
         self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
         mask: Mapping[int, V] | None, other: Sequence[V] | None, cache: str = "", volatile: bool = False,
     ) -> tuple[V, ...]:  # fmt: skip
-        """The elements of every register. Addresses and mask are those of the first register of each group."""
+        """Load the elements of every register. Addresses and mask are those of the first register of each group."""
         t, width = self.t, bits_of(elem)
         found: dict[int, V] = {}
         for registers in groups:
@@ -113,7 +113,7 @@ class GlobalMemory:
         self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
         values: Sequence[V], mask: Mapping[int, V] | None, cache: str = "",
     ) -> None:  # fmt: skip
-        """Every element once: of threads that hold copies one writes."""
+        """Store every element once: of threads with duplicates one writes."""
         t = self.t
         free = layout.free_masks()
         predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))

@@ -28,7 +28,7 @@ from ..threads import bits_of, i32
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
 
-MOST_EXTENT = 256
+MAX_EXTENT = 256
 """Of a box, along each axis."""
 MAP_TYPE = 'ptr byval([16 x i64]) align 64 "nvvm.grid_constant"'
 _SWIZZLES = (128, 64, 32)
@@ -58,7 +58,7 @@ class MappedBlock:
 
     @property
     def box(self) -> tuple[int, ...]:
-        return (1,) * self.leading + (min(self.rows, MOST_EXTENT), self.width)
+        return (1,) * self.leading + (min(self.rows, MAX_EXTENT), self.width)
 
     @property
     def boxes(self) -> list[tuple[int, int, int]]:
@@ -67,7 +67,7 @@ class MappedBlock:
         return [
             (row, column, (column * self.rows + row * self.width) * size)
             for column in range(0, self.columns, self.width)
-            for row in range(0, self.rows, MOST_EXTENT)
+            for row in range(0, self.rows, MAX_EXTENT)
         ]
 
 
@@ -82,7 +82,7 @@ def mapped_block(type_: TensorDescType) -> MappedBlock | None:
         return None
     swizzle = next((each for each in _SWIZZLES if row_bytes % each == 0), 0) if rows >= 8 else 0
     width = swizzle * 8 // bits_of(elem) if swizzle else columns
-    return MappedBlock(rows, columns, elem, swizzle, width, len(shape) - 2) if width <= MOST_EXTENT else None
+    return MappedBlock(rows, columns, elem, swizzle, width, len(shape) - 2) if width <= MAX_EXTENT else None
 
 
 def tensor_maps(function: Any) -> tuple[TensorMap, ...]:

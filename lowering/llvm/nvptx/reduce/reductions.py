@@ -55,17 +55,17 @@ def _single(k: KernelLowering, region: Any) -> Callable[[V, V], V] | None:
     inner, end = ops
     if not k.is_elementwise(inner) or set(inner.operands) != set(block.args) or list(end.operands) != list(inner.results):
         return None
-    result, facts = element_name(inner.results[0].type), attributes(inner)
+    result, attrs = element_name(inner.results[0].type), attributes(inner)
     elems = [element_name(argument.type) for argument in block.args]
     swapped = inner.operands[0] is block.args[1]
     if len(inner.operands) != 2 or inner.name == "tt.addptr":
         return None
-    return lambda a, b: k.ev.element(inner.name, result, [b, a] if swapped else [a, b], elems, facts)
+    return lambda a, b: k.ev.element(inner.name, result, [b, a] if swapped else [a, b], elems, attrs)
 
 
 def _reduce(k: KernelLowering, op: Any) -> None:
-    facts = attributes(op)
-    axis = int(facts["axis"])
+    attrs = attributes(op)
+    axis = int(attrs["axis"])
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
     if layout is None:
@@ -79,7 +79,7 @@ def _reduce(k: KernelLowering, op: Any) -> None:
     columns = [k.ev.at(node, layout) for node in nodes]
     rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
     with each_thread_alone(k, op):
-        if ORDERED in facts:
+        if ORDERED in attrs:
             _define(k, op, plans[0].result, Ordered(k, op, elems, combine).reduce(layout, axis, rows))
             return
         sums = _reduced(k, op, plans, rows, elems, [1 << bit for bit, image in enumerate(layout[LANE]) if not image])

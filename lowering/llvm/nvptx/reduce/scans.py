@@ -36,16 +36,16 @@ Row = list[V]
 
 
 def _scan(k: KernelLowering, op: Any) -> None:
-    facts = attributes(op)
+    attrs = attributes(op)
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
     if layout is None:
         layout = k.preferred(op.operands[0])
     elems = [node.elem for node in nodes]
-    if ORDERED in facts:
+    if ORDERED in attrs:
         _scan_in_order(k, op, nodes, layout.unique_registers())
         return
-    plan = plan_scan(layout, int(facts["axis"]), max(bits_of(elem) for elem in elems), reverse=bool(facts["reverse"]))
+    plan = plan_scan(layout, int(attrs["axis"]), max(bits_of(elem) for elem in elems), reverse=bool(attrs["reverse"]))
     columns = []
     for node in nodes:
         own = k.ev.at(node, layout)
@@ -64,11 +64,11 @@ def _scan(k: KernelLowering, op: Any) -> None:
 
 
 def _scan_in_order(k: KernelLowering, op: Any, nodes: Sequence[Node], layout: LinearLayout) -> None:
-    facts, elems = attributes(op), [node.elem for node in nodes]
+    attrs, elems = attributes(op), [node.elem for node in nodes]
     rows: list[Row] = [list(row) for row in zip(*[k.ev.at(node, layout) for node in nodes], strict=True)]
     if not k.ev.only_layouts:
         with each_thread_alone(k, op):
-            rows = Ordered(k, op, elems, combine).scan(layout, int(facts["axis"]), bool(facts["reverse"]), rows)
+            rows = Ordered(k, op, elems, combine).scan(layout, int(attrs["axis"]), bool(attrs["reverse"]), rows)
     for place, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
         k.define(result, Distributed(shape_of(result.type), elem, layout, tuple([row[place] for row in rows])))
 
