@@ -18,13 +18,13 @@ from ..lowering.llvm.compile_ptx import compile_ptx
 from ..lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from ..lowering.llvm.nvptx.known_non_negative import Dividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
-from ..lowering.tt.analysis.aliasing import Places
+from ..lowering.tt.analysis.aliasing import AliasSet
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor
 from ..lowering.tt.interpret.effects import assertion_error
-from ..lowering.tt.transforms.hoistable_descriptors import MadeDescriptor
+from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor
 from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
@@ -68,8 +68,8 @@ class GpuKernels:
         self,
         simplified: Callable[[Collection[int], Collection[str], Collection[int]], FuncOp],
         parameters: Sequence[Parameter],
-        made: Callable[[], tuple[MadeDescriptor, ...]],
-        written: Callable[[], Places],
+        hoistable: Callable[[], tuple[HoistableDescriptor, ...]],
+        written: Callable[[], AliasSet],
         symbols: Callable[[], Sequence[str]],
         store: CompileCache | None,
     ) -> None:
@@ -83,7 +83,7 @@ class GpuKernels:
         """
         self._simplified = simplified
         self._parameters = parameters
-        self._made = made
+        self._hoistable = hoistable
         self._written = written
         self._named = symbols
         self._store = store
@@ -94,7 +94,7 @@ class GpuKernels:
 
     @functools.cached_property
     def descriptors(self) -> Descriptors:
-        return Descriptors(self._parameters, self._made())
+        return Descriptors(self._parameters, self._hoistable())
 
     @functools.cached_property
     def _symbols(self) -> Sequence[str]:
@@ -218,7 +218,7 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
     if what is None:
         return None
     lane = tuple(int(i) for i in np.unravel_index(what.first + finding.lanes[0], what.shape)) if what.shape else ()
-    return assertion_error(what.message, what.place, finding.cta, lane)
+    return assertion_error(what.message, what.location, finding.cta, lane)
 
 
 def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:

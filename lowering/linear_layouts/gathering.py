@@ -152,7 +152,7 @@ def _shared_gather(source: LinearLayout, wanted: LinearLayout, axis: int, size: 
     )
 
 
-def source_place(plan: WarpGather, register: int, lane: int, warp: int, index: int) -> tuple[int, int]:
+def source_coordinate(plan: WarpGather, register: int, lane: int, warp: int, index: int) -> tuple[int, int]:
     """(register, lane) of the value that a reader at this place wants for this index."""
     moved = combine(plan.index_registers, index), combine(plan.index_lanes, index)
     return (

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from .conversion import Equal, Plan, RenamedRegisters
 from .exchange import SharedExchange
-from .gathering import SharedGather, WarpGather, source_place
+from .gathering import SharedGather, WarpGather, source_coordinate
 from .layout import LANE, REGISTER, WARP, LinearLayout
 from .reduction import ReductionPlan
 from .scanning import LanePrefixStep, LaneStep, ScanPlan, SharedStep, ThreadStep
@@ -235,7 +235,7 @@ def gather(plan: WarpGather | SharedGather, values: Values[T], indices: Values[i
         for lane, own in enumerate(lanes):
             kept: dict[int, T] = {}
             for register, index in enumerate(own):
-                wanted, read = source_place(plan, register, lane, warp, index)
+                wanted, read = source_coordinate(plan, register, lane, warp, index)
                 for candidate in plan.candidates:
                     offered = plan.registers[register] ^ candidate ^ plan.register_of.at(0, warp)
                     if offered == wanted:

@@ -19,7 +19,7 @@ from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import ThreadPredicate
-from ...tt.sources import source_place
+from ...tt.source_locations import source_location
 from ..elementwise import emit_map
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
@@ -40,7 +40,7 @@ class Assertion:
     (the next thread had the next one)."""
 
     message: str
-    place: tuple[str, int] | None
+    location: tuple[str, int] | None
     shape: Shape
     first: int
 
@@ -52,9 +52,9 @@ def _assert(k: KernelLowering, op: Any) -> None:
     """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
     attrs = attributes(op)
     message = _checked(op, str(attrs["message"] if "message" in attrs else attrs["msg"]))
-    place, condition = source_place(op), op.operands[0]
+    location, condition = source_location(op), op.operands[0]
     if k.is_alone:
-        _fail_unless(k, k.scalar(condition), k.guard, Assertion(message, place, (), 0), "")
+        _fail_unless(k, k.scalar(condition), k.guard, Assertion(message, location, (), 0), "")
         return
     shape = shape_of(condition.type)
     layout = _in_order(k, shape)
@@ -64,12 +64,12 @@ def _assert(k: KernelLowering, op: Any) -> None:
         first = layout.apply_flat(register=register)
         last = min(first + k.warps * WARP_SIZE, prod(shape)) - 1
         where = f", elements {first} to {last}" if len(conditions) > 1 else ""
-        _fail_unless(k, value, predicate, Assertion(message, place, shape, first), where)
+        _fail_unless(k, value, predicate, Assertion(message, location, shape, first), where)
     k.shared.barrier()
 
 
 def _fail_unless(k: KernelLowering, condition: V, predicate: V | None, what: Assertion, where: str) -> None:
-    file, line = what.place or UNKNOWN
+    file, line = what.location or UNKNOWN
     file = file.replace("\0", "")
     function = f"{k.name}{where}"
     k.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
@@ -86,10 +86,10 @@ def _fail_unless(k: KernelLowering, condition: V, predicate: V | None, what: Ass
 def _print(k: KernelLowering, op: Any) -> None:
     attrs = attributes(op)
     program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
-    prefix, place = _checked(op, str(attrs["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
+    prefix, location = _checked(op, str(attrs["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
     if not op.operands:
         with k.t.where(_one_of_copies(k, _in_order(k, ()))):
-            _vprintf(k, f"{place}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))
+            _vprintf(k, f"{location}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))
         return
     for number, operand in enumerate(op.operands):
         elem, shape = element_name(operand.type), shape_of(operand.type)
@@ -103,7 +103,7 @@ def _print(k: KernelLowering, op: Any) -> None:
         with k.t.where(_one_of_copies(k, layout)):
             for at, value in zip(places, values, strict=True):
                 form, word = _printed(k, value, elem, bool(attrs["hex"]), bool(attrs["isSigned"][number]))
-                _vprintf(k, f"{place} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
+                _vprintf(k, f"{location} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
 
 
 def _printed(k: KernelLowering, value: V, elem: str, hexadecimal: bool, signed: bool) -> tuple[str, V]:
@@ -153,8 +153,8 @@ def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
 def _checked(op: Any, value: str) -> str:
     """A text of the user's, of which the run-time system sees what comes before a zero byte."""
     if "\0" in value:
-        place = source_place(op)
-        where = f"{place[0]}:{place[1]}: " if place is not None else ""
+        location = source_location(op)
+        where = f"{location[0]}:{location[1]}: " if location is not None else ""
         raise UnsupportedError(f"{where}{op.name}: {value!r} has a zero byte, where texts end on a GPU; fix: leave it out")
     return value
 

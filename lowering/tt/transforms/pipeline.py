@@ -78,7 +78,7 @@ def _applies(each: Pass, numerics: str) -> bool:
 
 
 BEFORE_DESCRIPTORS = "dce"
-"""The pass after which `made_descriptors` finds what `expand-descriptors` may keep."""
+"""The pass after which `hoistable_descriptors` finds what `expand-descriptors` may keep."""
 
 
 @no_collection()

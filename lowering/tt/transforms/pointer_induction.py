@@ -45,15 +45,15 @@ def with_distances(function: FuncOp, is_small: Callable[[BlockArgument], bool] =
     function, whether it is carried as it is."""
     small: set[tuple[int, int]] = set()
     found = 0
-    for place, op in enumerate(_loops(function)):
+    for index, op in enumerate(_loops(function)):
         own = _moves(op)
         found += len(own)
-        small |= {(place, number) for number in own if is_small(op.body.blocks[0].args[1 + number])}
+        small |= {(index, number) for number in own if is_small(op.body.blocks[0].args[1 + number])}
     if found == len(small):
         return function
     changed = function.clone()
-    for place, op in enumerate(_loops(changed)):
-        moves = {number: move for number, move in _moves(op).items() if (place, number) not in small}
+    for index, op in enumerate(_loops(changed)):
+        moves = {number: move for number, move in _moves(op).items() if (index, number) not in small}
         if moves:
             _rewrite(op, moves)
     hoist_invariants(changed)

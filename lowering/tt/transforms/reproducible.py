@@ -27,7 +27,7 @@ from ....promotion.errors import UnsupportedError
 from .. import types as t
 from ..dialect.atomics import RMW_OPERATIONS
 from ..dialect.attributes import enum_name
-from ..sources import line_of
+from ..source_locations import line_of
 from .fast_math import REDUCED, SHORT, TAME, WEIGHT
 
 ORDERED = "joinery.ordered"
@@ -93,9 +93,9 @@ def _adds_floats(op: Operation) -> bool:
 
 def _refuse(op: Operation) -> NoReturn:
     line = line_of(op)
-    place = f" ({line})" if line else ""
+    location = f" ({line})" if line else ""
     raise UnsupportedError(
-        f"tt.atomic_rmw fadd{place} with numerics='reproducible': programs add in the order in which they run; fix: store "
+        f"tt.atomic_rmw fadd{location} with numerics='reproducible': programs add in the order in which they run; fix: store "
         "partial sums and add them in a second kernel, or numerics='strict'"
     )
 

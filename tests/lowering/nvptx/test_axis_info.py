@@ -6,7 +6,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.llvm.nvptx.axis_info import MOST, AxisAnalysis, AxisInfo
+from joinery.lowering.llvm.nvptx.axis_info import MAX_DIVISIBILITY, AxisAnalysis, AxisInfo
 from joinery.lowering.llvm.nvptx.known_non_negative import Dividends, with_known_non_negative
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
 
@@ -24,7 +24,7 @@ def check(info: AxisInfo, values: np.ndarray, what: str) -> None:
         runs = groups(wide, dim, min(info.contiguity[dim], values.shape[dim]))
         steps = np.diff(runs, axis=1) % (1 << min(8 * values.itemsize, 62))  # few bits may wrap around
         assert (steps == 1).all(), f"{what}: contiguity {info} along {dim}"
-        least = min(info.divisibility[dim], MOST)
+        least = min(info.divisibility[dim], MAX_DIVISIBILITY)
         assert (runs[:, 0] % least == 0).all(), f"{what}: divisibility {info} along {dim}"
         same = groups(wide, dim, min(info.constancy[dim], values.shape[dim]))
         assert (same == same[:, :1]).all(), f"{what}: constancy {info} along {dim}"

@@ -2,7 +2,7 @@
 
 A block lies in shared memory as wgmma and ldmatrix read it: panels as wide as the swizzle, a copy for each panel. What lies
 outside the tensor is filled in by the copy. A descriptor is a parameter of the kernel: a tensor map, passed by value, whether
-the text takes it or makes it (`made_descriptors`).
+the text takes it or makes it (`hoistable_descriptors`).
 
 Source: NVIDIA, "PTX ISA", "cp.async.bulk.tensor", "mbarrier", "fence.proxy"; "CUDA Driver API", "cuTensorMapEncodeTiled".
 """
