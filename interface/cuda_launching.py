@@ -22,7 +22,7 @@ from ..runtime.cuda.device import CudaDevice, CudaMemory
 from ..runtime.cuda.driver import ASSERT
 from ..runtime.cuda.tensor_maps import FIRST_CAPABILITY
 from ..runtime.gpu import ALIGNMENT, word_of
-from .gpu_code import GpuKernels
+from .gpu_code import GpuKernelCompiler
 from .gpu_descriptors import DescribedTensor, root_address, widths
 from .tensor_arguments import on_device
 
@@ -171,7 +171,7 @@ class _Arguments:
 
 
 def launch_on_cuda(
-    kernels: GpuKernels,
+    kernels: GpuKernelCompiler,
     device: CudaDevice,
     grid: tuple[int, int, int],
     supplied: Sequence[tuple[Parameter, Any]],
@@ -221,7 +221,7 @@ def launch_on_cuda(
 
 
 def _run(
-    kernels: GpuKernels,
+    kernels: GpuKernelCompiler,
     device: CudaDevice,
     grid: tuple[int, int, int],
     arguments: _Arguments,
@@ -265,7 +265,7 @@ def _buffer_or(arg: Any) -> Any:
 
 
 def _described(
-    device: CudaDevice, kernels: GpuKernels, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
+    device: CudaDevice, kernels: GpuKernelCompiler, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
 ) -> dict[int, DescribedTensor]:
     found = kernels.fitting(supplied, words, device.capability >= FIRST_CAPABILITY)
     if device.capability >= FIRST_WITH_SMALL_MAPS:

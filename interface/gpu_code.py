@@ -61,8 +61,8 @@ class GpuCode:
         return kernel_code(self.lowered, self.ptx)
 
 
-class GpuKernels:
-    """The code of one block function for the targets that were asked for."""
+class GpuKernelCompiler:
+    """Compiles one block function for each target that is asked for, and keeps the code."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class GpuKernels:
         """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
         functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1, padded with zeros.
 
-        made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
-        written: the parameters, after the passes, behind which it writes.
+        hoistable: the descriptors that the kernel creates and a launch could create, numbered after the parameters.
+        written: the alias set, after the passes, that the kernel writes.
         symbols: the functions of libdevice that the text names.
         store: where functions taken out of libdevice are kept.
         """

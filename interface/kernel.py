@@ -56,7 +56,7 @@ from .launching import HostProgram, word_of
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
     from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor
     from ..runtime.cuda.device import CudaDevice
-    from .gpu_code import GpuCode, GpuKernels
+    from .gpu_code import GpuCode, GpuKernelCompiler
 
 Array = NDArray[Any]
 
@@ -337,11 +337,11 @@ class Kernel:
         return self._gpu.code(target, warps, words, None if tensor_maps else (), "easy" if bounded else "any")
 
     @functools.cached_property
-    def _gpu(self) -> GpuKernels:
-        from .gpu_code import GpuKernels
+    def _gpu(self) -> GpuKernelCompiler:
+        from .gpu_code import GpuKernelCompiler
 
         with self._lock:
-            return GpuKernels(
+            return GpuKernelCompiler(
                 self._simplified_for, self.parameters, self._hoistable_descriptors, lambda: self._written, self._symbols,
                 self._store
             )

@@ -66,7 +66,7 @@ class CudaKernel:
                 slots[index] = word & ((1 << bits) - 1)
 
     def __del__(self) -> None:
-        self.device.abandoned_modules.append(self._module)
+        self.device.deferred_modules.append(self._module)
 
 
 def check_code(device: CudaDevice, code: KernelCode) -> None:
