@@ -574,7 +574,7 @@ class FakeDriver:
         offset = 0
         for parameter, value in zip(kernel.function.parameters, values, strict=True):
             offset = -(-offset // parameter.align) * parameter.align
-            arena.places[parameter.name] = offset
+            arena.offsets[parameter.name] = offset
             arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(value, np.uint8)
             offset += parameter.size
         for variable in module.ptx.variables.values():
