@@ -98,7 +98,7 @@ def plan_exchange(
 
 
 def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) -> SharedExchange:
-    """Of values that stay in their warp: the same inside a region for each warp, so that no barrier of the block is needed."""
+    """Plan an exchange within warps through a region of shared memory per warp, which needs no barrier of the block."""
     check_pair(src, dst)
     size = max(8, element_bits) // 8
     own, wanted = _held_by(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE))

@@ -315,8 +315,9 @@ def _of_quotient(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
 
 
 def _guarded_division(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
-    """What `make_total` writes for x mod y and x / y: `select y == 0, x, x mod (select (y is 0 or -1), 1, y)`, and `select y ==
-    0, 0, …`, where signed quotients by -1 have a select of their own. Nothing is claimed for a y of -1, which is not even."""
+    """What `legalize_division` writes for x mod y and x / y: `select y == 0, x, x mod (select (y is 0 or -1), 1, y)`, and
+    `select y == 0, 0, …`, where signed quotients by -1 have a select of their own. Nothing is claimed for a y of -1, which is
+    not even."""
     by_zero, otherwise, rest = op.operands
     division = rest.owner
     if getattr(division, "name", "") == "arith.select":

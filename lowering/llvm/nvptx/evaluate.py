@@ -10,7 +10,7 @@ from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ...tt.transforms.fast_math import APPROXIMATE, CONTRACT, TAME, allows
+from ...tt.transforms.fast_math import APPROXIMATE, CONTRACT, IN_RANGE, allows
 from ..division import divide_all
 from ..elementwise import (
     INSTRUCTION,
@@ -246,8 +246,8 @@ class Evaluator:
         def take(offset: Node, attrs: Mapping[str, Any], layout: LinearLayout) -> None:
             bits = constant_bits(layout, attrs.get("runs", ()))
             steps = {bit: sum(layout.coordinates(layout[REGISTER][bit.bit_length() - 1])) for bit in bits}
-            for place, register in enumerate(registers):
-                constants[place] += int(attrs["size"]) * sum(step for bit, step in steps.items() if register & bit)
+            for index, register in enumerate(registers):
+                constants[index] += int(attrs["size"]) * sum(step for bit, step in steps.items() if register & bit)
             own = self.elements(offset, layout, [register & ~sum(bits) for register in registers])
             columns.append(tuple(self._offset(value, attrs) for value in own))
 
@@ -275,7 +275,7 @@ class Evaluator:
         """Quotients of several registers by one number, by the operands."""
         if op not in _DIVISIONS or elem not in ("f32", "f16", "bf16"):
             return {}
-        if TAME in attrs and not allows(attrs, APPROXIMATE):
+        if IN_RANGE in attrs and not allows(attrs, APPROXIMATE):
             return {}
         by_divisor: dict[V, dict[V, None]] = {}
         for dividend, divisor in zip(*columns, strict=True):
@@ -320,8 +320,8 @@ class Evaluator:
         own, f = list(dict.fromkeys(values)), self.f
         for pair in zip(own[::2], own[1::2], strict=False):
             both = f.deferred(f"<2 x {NARROW[elem]}>", partial(self.t.rounded, *pair, NARROW[elem]), of=pair)
-            for place, value in enumerate(pair):
-                half = f.deferred(NARROW[elem], partial(f.extract, both, place), Rounded(value), [both])
+            for index, value in enumerate(pair):
+                half = f.deferred(NARROW[elem], partial(f.extract, both, index), Rounded(value), [both])
                 found[(value,)] = widened(f, half)
         return found
 

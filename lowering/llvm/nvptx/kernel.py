@@ -450,8 +450,8 @@ def _load(k: KernelLowering, op: Any) -> None:
         fill = None if op.other is None else k.t.to_bits(k.scalar(op.other), elem)
         if guard is not None and fill is None:
             fill = k.t.to_bits(k.ev.zero(elem), elem)
-        word = k.memory.load_word(k.scalar(op.ptr), bits_of(elem), guard, fill, cache, volatile)
-        k.scalars[result] = k.t.from_bits(k.t.unpack(word, 1, bits_of(elem))[0], elem)
+        packed = k.memory.load_bits(k.scalar(op.ptr), bits_of(elem), guard, fill, cache, volatile)
+        k.scalars[result] = k.t.from_bits(k.t.unpack(packed, 1, bits_of(elem))[0], elem)
         return
     layout = k.access_layout(op)
     if k.ev.only_layouts:
@@ -476,7 +476,7 @@ def _store(k: KernelLowering, op: Any) -> None:
     if not is_tensor(op.ptr.type):
         k.order.before(op, None)
         guard = k.t.is_first() if op.mask is None else k.f.binary("and", k.t.is_first(), k.scalar(op.mask))
-        k.memory.store_word(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
+        k.memory.store_bits(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
         return
     layout = _written_layout(k, op, bits_of(elem))
     k.order.before(op, layout)

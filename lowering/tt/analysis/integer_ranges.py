@@ -24,11 +24,11 @@ Range = tuple[int, int]
 """(lowest, highest), both included, of numbers read with sign."""
 
 MAX_PROGRAMS = (1 << 31) - 1
-"""Along an axis of a grid."""
+"""The most programs along an axis of a grid."""
 _BUDGET = 4096
 _DEPTH = 60
 _MAX_CONDITIONS = 64
-"""Of one condition that are looked at."""
+"""The most comparisons of one condition that are analysed."""
 _SAME = frozenset(
     {"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "arith.extsi", "arith.trunci",
      "arith.index_cast"}

@@ -28,7 +28,7 @@ from .. import types as t
 from ..dialect.atomics import RMW_OPERATIONS
 from ..dialect.attributes import enum_name
 from ..source_locations import line_of
-from .fast_math import REDUCED, SHORT, TAME, WEIGHT
+from .fast_math import IN_RANGE, REDUCED, SHORT, WEIGHT
 
 ORDERED = "joinery.ordered"
 """Unit attribute of reductions, scans and products whose order is the one above."""
@@ -54,7 +54,7 @@ def fix_order(func: Operation) -> None:
     for op in func.walk():
         if "fastmath" in op.properties:
             op.properties["fastmath"] = _NO_FLAGS
-        for mark in (REDUCED, SHORT, WEIGHT, TAME):
+        for mark in (REDUCED, SHORT, WEIGHT, IN_RANGE):
             op.attributes.pop(mark, None)
         if op.name.startswith("math.") and op.name not in _SINGLE_ROUNDING:
             op.attributes[PORTABLE] = UnitAttr()

@@ -32,7 +32,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from .. import types as t
 from ..constants import splat_value
 from ..dialect.attributes import property_number
-from .fast_math import TAME, WEIGHT
+from .fast_math import IN_RANGE, WEIGHT
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
 _ADDITION = frozenset({"arith.addf"})
@@ -104,7 +104,7 @@ def _mark_quotients(weights: SSAValue, axis: int) -> None:
         total, axes = _spread(use.operation.operands[1])
         op = _made_by(total, "tt.reduce")
         if op is not None and op.operands[0] is weights and _combines(op, _ADDITION) and _lies_along(op, total, axes, axis):
-            use.operation.attributes[TAME] = UnitAttr()
+            use.operation.attributes[IN_RANGE] = UnitAttr()
 
 
 # Scores and the greatest of them

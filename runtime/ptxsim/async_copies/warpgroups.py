@@ -66,7 +66,7 @@ class Product:
     line: int
     waits: list[list[Wait]]
     reading: list[Array]
-    """Of each register of A: how many pending products read it, over the lanes; at level 2."""
+    """Per register of A: the number of pending products that read it in each lane; at level 2."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Chain:
 
 @dataclass(slots=True)
 class Groups:
-    """Of one warpgroup: committed groups and pending chains, by the first register of D."""
+    """The wgmma groups of one warpgroup: how many are committed, and pending chains by the first register of D."""
 
     committed: int = 0
     chains: dict[tuple[str, ...], Chain] = field(default_factory=dict)

@@ -36,7 +36,7 @@ OBJECTS = 64
 
 
 class History:
-    """Of one block. `lanes`: of it; `size`: bytes of its shared memory."""
+    """The access history of one block with `lanes` threads and `size` bytes of shared memory."""
 
     def __init__(self, lanes: int, size: int) -> None:
         warps = lanes // 32

@@ -92,8 +92,8 @@ def check_alignment(address: Array, size: int, lanes: Array | None, kind: str) -
 
 
 class SharedMemory(Space):
-    """Of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see yet; `opaque`:
-    which words of 8 bytes they are; `dirty`: bytes that ordinary stores wrote since the last fence."""
+    """The shared memory of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see
+    yet; `opaque`: which words of 8 bytes they are; `dirty`: bytes that ordinary stores wrote since the last fence."""
 
     kind = "shared"
 

@@ -584,7 +584,7 @@ class FakeDriver:
         loaded.is_initialised = True
         machine = Machine(
             module.ptx, kernel.function, module.lines, (threads, 1, 1), grid, tuple(cluster), memory, loaded.addresses,
-            arena.parameters, arena.places, shared, 1, "late", 0, BUDGET,
+            arena.parameters, arena.offsets, shared, 1, "late", 0, BUDGET,
         )  # fmt: skip
         bind(machine)
         try:

@@ -50,9 +50,9 @@ def _layout(k: KernelLowering, op: Any, pack: int) -> LinearLayout:
 
 def _packs(layout: LinearLayout, pack: int) -> list[list[int]]:
     """The registers of each pack, in row-major order: what a register's place adds to that of the thread says which."""
-    places = {layout.apply_flat(register=register): register for register in range(layout.size(REGISTER))}
-    starts = sorted(place for place in places if place % pack == 0)
-    return [[places[start | each] for each in range(pack)] for start in starts]
+    indices = {layout.apply_flat(register=register): register for register in range(layout.size(REGISTER))}
+    starts = sorted(index for index in indices if index % pack == 0)
+    return [[indices[start | each] for each in range(pack)] for start in starts]
 
 
 MAPS: dict[str, Any] = {"tt.map_elementwise": _map}

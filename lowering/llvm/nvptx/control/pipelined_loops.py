@@ -61,7 +61,7 @@ def _start(k: KernelLowering, load: PipelinedLoad, layout: LinearLayout, stage: 
     def copy() -> None:
         for access in accesses:
             first = access.registers[0]
-            target = k.shared.place(base, thread, access.offset, moving)
+            target = k.shared.address(base, thread, access.offset, moving)
             source = k.memory.pointer(addresses[first])
             t.call(f"cp.async.{cached}.shared.global.{load.chunk}.s", [target, source, size_of[first]], "void")
 
@@ -181,10 +181,10 @@ class PipelinedLoop:
         k, pipeline = self.k, self.pipeline
         for load in pipeline.loads:
             operand = load.operand
-            place = k.f.add(start, i32(load.offset >> 4))
+            slot = k.f.add(start, i32(load.offset >> 4))
             if not isinstance(operand, Matrix):
-                place = pointer(k, place)
-            k.staged[load.op] = Staged(shape_of(load.op.results[0].type), operand.elem, operand, place)
+                slot = pointer(k, slot)
+            k.staged[load.op] = Staged(shape_of(load.op.results[0].type), operand.elem, operand, slot)
         k.in_flight.update(pipeline.sums.values())
 
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
@@ -256,15 +256,15 @@ class PipelinedLoop:
             bind(k, self.arguments, self.layouts, values)
             for each in self.pipeline.addresses:
                 k.operation(each)
-            place = k.shared.at(self._buffer, stage)
+            pointer = k.shared.at(self._buffer, stage)
             for load, layout in self.pipeline.copied:
                 assert goes_on is not None  # all threads copy
-                _start(k, load, layout, place, goes_on)
+                _start(k, load, layout, pointer, goes_on)
             if self.pipeline.copied:
                 k.t.call("cp.async.commit.group", [], "void")
             if self.pipeline.mapped:
                 with k.t.where(None if goes_on is None else k.f.binary("and", k.t.is_first(), goes_on)):
-                    self._start_mapped(place, barrier)
+                    self._start_mapped(pointer, barrier)
             yielded = self.op.body.blocks[0].last_op.operands
             following = flat(k, [yielded[number] for number in self.pipeline.carried], self.layouts)
         k.nodes, k.scalars = nodes, scalars
@@ -275,8 +275,8 @@ class PipelinedLoop:
         for load, block in self.pipeline.mapped:
             start_copies(self.k, load.op, block, self.k.shared.at(stage, i32(load.offset)), barrier)
 
-    def _next(self, place: V, size: int) -> V:
+    def _next(self, pointer: V, size: int) -> V:
         """The offset of the next stage, cyclically."""
         f = self.k.f
-        following = f.add(place, i32(size))
+        following = f.add(pointer, i32(size))
         return f.select(f.icmp("eq", following, i32(self.pipeline.stages * size)), i32(0), following)

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from .pipelined_loads import Pipeline
 
 OWN_REGISTERS = 40
-"""Of a thread of a group that has handed over registers; addresses and coordinates need fewer."""
+"""Registers of a producer thread after setmaxnreg; addresses and coordinates need fewer."""
 
 
 def _registers(threads: int, kept: int = 0) -> int:
-    """Of each of so many threads of a multiprocessor, as they are handed out, when others keep some."""
+    """Registers that each of so many threads of a multiprocessor can have, when other threads keep `kept` of them."""
     return min(256, (REGISTERS - kept) // threads // 8 * 8)
 
 
@@ -168,9 +168,9 @@ class Producer:
         k = self.k
         with k.f.apart() as lines, k.f.knowing({}), k.f.when(self._first):
             for stage in range(stages):
-                place = i32(stage * BARRIER_BYTES)
-                k.t.call("mbarrier.init.shared", [self.full(place), i32(1)], "void")
-                k.t.call("mbarrier.init.shared", [self.free(place), i32(k.warps)], "void")
+                pointer = i32(stage * BARRIER_BYTES)
+                k.t.call("mbarrier.init.shared", [self.full(pointer), i32(1)], "void")
+                k.t.call("mbarrier.init.shared", [self.free(pointer), i32(k.warps)], "void")
             k.t.call("fence.mbarrier_init.release.cluster", [], "void")
         k.f.lines[self._slot] = "\n".join(lines)
 
@@ -324,11 +324,11 @@ class ConsumerLoop(PipelinedLoop):
         k, f, pipeline = self.k, self.k.f, self.pipeline
         first = [*(k.scalar(self.op.iter_args[number]) for number in pipeline.carried), *ring]
         with self._loop(self.op, first) as (counter, own, following):
-            *values, write, place, parity = own
+            *values, write, pointer, parity = own
             released = parity if self._is_taken else f.binary("xor", parity, i32(1))  # or free from the start
-            wait_for_phase(k, self._producer.free(place), released)
-            following += self._load(values, counter, None, write, self._producer.full(place))
-            following += [self._next(write, pipeline.stage_bytes), *self._next_phase(place, parity)]
+            wait_for_phase(k, self._producer.free(pointer), released)
+            following += self._load(values, counter, None, write, self._producer.full(pointer))
+            following += [self._next(write, pipeline.stage_bytes), *self._next_phase(pointer, parity)]
         return own[-3:]
 
     @contextmanager
@@ -357,22 +357,22 @@ class ConsumerLoop(PipelinedLoop):
         )
         f.start(done)
 
-    def _next_phase(self, place: V, parity: V) -> list[V]:
+    def _next_phase(self, pointer: V, parity: V) -> list[V]:
         """Offset and parity of the mbarriers of the next stage; the first one again is in its next phase."""
-        f, following = self.k.f, self._next(place, BARRIER_BYTES)
+        f, following = self.k.f, self._next(pointer, BARRIER_BYTES)
         again = f.cast("zext", f.icmp("eq", following, i32(0)), "i32")
         return [following, f.binary("xor", parity, again)]
 
     def iteration(self, counter: V, own: Sequence[V]) -> list[V]:
-        read, place, parity, _ = self._own = own
-        wait_for_phase(self.k, self._producer.full(place), parity)
+        read, pointer, parity, _ = self._own = own
+        wait_for_phase(self.k, self._producer.full(pointer), parity)
         self._offer(read)
         return []
 
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
         """Say which stage may be overwritten: the previous iteration's when its products are done, or this one's."""
         k, f = self.k, self.k.f
-        read, place, parity, last = own
+        read, pointer, parity, last = own
         if not all(isinstance(load.operand, Matrix) for load in self.pipeline.loads):
             self._meet()  # lanes have read the stage; what wgmma reads, the warp as a whole has waited for
         done = f.icmp("eq", k.t.lane, i32(0))
@@ -380,11 +380,11 @@ class ConsumerLoop(PipelinedLoop):
             self._wait_for_previous_iteration()
             done = f.binary("and", done, f.icmp("ne", counter, self.count.low))
         with f.when(done):
-            self._release(last if self.pipeline.sums else place)
-        following, phase = self._next_phase(place, parity)
+            self._release(last if self.pipeline.sums else pointer)
+        following, phase = self._next_phase(pointer, parity)
         size = self.pipeline.stage_bytes >> 4
         back = f.select(f.icmp("eq", following, i32(0)), i32(size - size * self.pipeline.stages), i32(size))
-        return [f.add(read, back), following, phase, place]
+        return [f.add(read, back), following, phase, pointer]
 
     def end(self, registers: Sequence[V]) -> list[V]:
         found = super().end(registers)
@@ -402,9 +402,9 @@ class ConsumerLoop(PipelinedLoop):
         only (PTX ISA, "mbarrier.arrive": .release orders the accesses of the executing thread)."""
         self.k.t.call("bar.warp.sync", [ALL_LANES], "void")
 
-    def _release(self, place: V) -> None:
+    def _release(self, pointer: V) -> None:
         """The warp has read a stage, by its mbarriers' offset."""
-        self.k.t.call("mbarrier.arrive.shared", [self._producer.free(place)], "i64")
+        self.k.t.call("mbarrier.arrive.shared", [self._producer.free(pointer)], "i64")
 
 
 def pipelined_loop(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:

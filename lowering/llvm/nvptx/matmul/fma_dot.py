@@ -127,8 +127,8 @@ class _Side:
     def _load(self, pointer: V, count: int) -> list[V]:
         k, bits = self.k, 8 * self.size * count
         type_ = f"i{bits}" if bits <= 32 or count == 1 else f"<{bits // 32} x i32>"
-        word = k.f.op(f"load {type_}, ptr addrspace(3) {pointer.ref}, align {bits // 8}", type_)
-        return [self._widened(k.t.from_bits(piece, self.elem)) for piece in k.t.unpack(word, count, 8 * self.size)]
+        packed = k.f.op(f"load {type_}, ptr addrspace(3) {pointer.ref}, align {bits // 8}", type_)
+        return [self._widened(k.t.from_bits(piece, self.elem)) for piece in k.t.unpack(packed, count, 8 * self.size)]
 
     def _widened(self, value: V) -> V:
         """An element as the sums have it."""
@@ -222,7 +222,7 @@ class _Along(_Side):
             line = 0
             for bit, start in self.lines.items():
                 line ^= start if place & bit else 0
-            pointer = k.shared.place(self.base, thread, (line ^ step) * self.size, self.moving)
+            pointer = k.shared.address(self.base, thread, (line ^ step) * self.size, self.moving)
             for each, value in zip(found, self._load(pointer, self.steps), strict=True):
                 each[place] = value
         return found

@@ -114,9 +114,9 @@ def _store(k: KernelLowering, sources: Sequence[_Source], base: V) -> dict[int, 
     found: dict[int, Placed] = {}
     start = 0
     for each in sources:
-        place = k.shared.at(base, i32(start))
-        store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, place)
-        found[id(each)] = Placed(each.matrix, address(k, place))
+        pointer = k.shared.at(base, i32(start))
+        store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, pointer)
+        found[id(each)] = Placed(each.matrix, address(k, pointer))
         start += -(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT
     k.t.call("fence.proxy.async.shared_cta", [], "void")
     return found

@@ -123,21 +123,21 @@ def _histogram(k: KernelLowering, op: Any) -> None:
     counted = k.coalesced((bins,)).unique_registers()
     k.shared.before_writing()
     own = k.t.indices(counted, 0, range(counted.size(REGISTER)))
-    places = [k.shared.at(base, k.f.mul(index, i32(4))) for index in own]
-    _clear(k, places, counted)
+    pointers = [k.shared.at(base, k.f.mul(index, i32(4))) for index in own]
+    _clear(k, pointers, counted)
     k.shared.between()
     _count(k, base, values, masks, bins, layout)
     k.shared.between()
-    counts = [k.f.op(f"load i32, ptr addrspace(3) {place.ref}, align 4", "i32") for place in places]
+    counts = [k.f.op(f"load i32, ptr addrspace(3) {pointer.ref}, align 4", "i32") for pointer in pointers]
     found = tuple(k.f.cast("zext" if elem == "i64" else "trunc", count, elem) for count in counts)
     k.shared.after_reading()
     k.define(result, Distributed((bins,), elem, counted, found))
 
 
-def _clear(k: KernelLowering, places: Sequence[V], layout: LinearLayout) -> None:
+def _clear(k: KernelLowering, pointers: Sequence[V], layout: LinearLayout) -> None:
     with k.t.where(_one_of_copies(k, layout)):
-        for place in places:
-            k.f.emit(f"store i32 0, ptr addrspace(3) {place.ref}, align 4")
+        for pointer in pointers:
+            k.f.emit(f"store i32 0, ptr addrspace(3) {pointer.ref}, align 4")
 
 
 def _count(
@@ -151,8 +151,8 @@ def _count(
         guard = k.t.both(predicate, inside)
         guard = guard if masks is None else k.t.both(guard, masks[register])
         with k.t.where(guard):
-            place = k.shared.at(base, f.mul(_index(k, number), i32(4)))
-            f.op(f"atomicrmw add ptr addrspace(3) {place.ref}, i32 1 monotonic", "i32")
+            pointer = k.shared.at(base, f.mul(_index(k, number), i32(4)))
+            f.op(f"atomicrmw add ptr addrspace(3) {pointer.ref}, i32 1 monotonic", "i32")
 
 
 def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:

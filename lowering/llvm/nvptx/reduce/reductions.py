@@ -149,9 +149,9 @@ def _between_warps(
     k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], sums: list[Tuple], elems: Sequence[str]
 ) -> list[Tuple]:
     columns = []
-    for place, (plan, elem) in enumerate(zip(plans, elems, strict=True)):
+    for index, (plan, elem) in enumerate(zip(plans, elems, strict=True)):
         assert plan.exchange is not None
-        columns.append(k.moves.exchange([row[place] for row in sums], elem, plan.exchange))
+        columns.append(k.moves.exchange([row[index] for row in sums], elem, plan.exchange))
     partials = [list(each) for each in zip(*columns, strict=True)]
     count = plans[0].partials
     found = []
@@ -164,8 +164,8 @@ def _between_warps(
 
 
 def _define(k: KernelLowering, op: Any, layout: LinearLayout, rows: list[Tuple]) -> None:
-    for place, result in enumerate(op.results):
-        values = tuple(row[place] for row in rows)
+    for index, result in enumerate(op.results):
+        values = tuple(row[index] for row in rows)
         if is_tensor(result.type):
             k.define(result, Distributed(shape_of(result.type), element_name(result.type), layout, values))
         else:

@@ -162,8 +162,8 @@ class _Scan:
             for register, constant in step.stores:
                 place = k.t.with_constant(address, constant, bits)
                 for number, (value, elem) in enumerate(zip(self.rows[register], self.elems, strict=True)):
-                    word, at = k.t.to_bits(value, elem), shared.at(base, k.f.add(place, i32(number * step.bytes)))
-                    k.f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}")
+                    packed, at = k.t.to_bits(value, elem), shared.at(base, k.f.add(place, i32(number * step.bytes)))
+                    k.f.emit(f"store {packed.type} {packed.ref}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}")
         shared.between()
         self.take_in(step, base)
         shared.after_reading()
@@ -192,8 +192,8 @@ class _Scan:
         for operand, elem in enumerate(self.elems):
             at = k.shared.at(base, k.f.add(place, i32(operand * step.bytes + number * step.element_bytes)))
             type_ = f"i{bits_of(elem)}"
-            word = k.f.op(f"load {type_}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}", type_)
-            row.append(k.t.from_bits(word, elem))
+            packed = k.f.op(f"load {type_}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}", type_)
+            row.append(k.t.from_bits(packed, elem))
         return row
 
     def before(self, parts: Sequence[Row], order: Sequence[int], index: V, reverse: bool) -> tuple[Row, V]:
