@@ -123,7 +123,7 @@ class IntegerRanges:
         return low, max(low, high)
 
     def _carried(self, loop: Operation, number: int) -> Range | None:
-        """What a loop carries: what it starts with, and what its turns make of any such number."""
+        """What a loop carries: what it starts with, and what its iterations make of any such number."""
         following = _yielded(loop.regions[0], number)
         if following is None or 3 + number >= len(loop.operands):
             return None
@@ -131,9 +131,9 @@ class IntegerRanges:
         first = self.of(loop.operands[3 + number])
         step = _added(argument, following)
         if step is not None:
-            turns = self._turns(loop)
+            iterations = self._iterations(loop)
             low, high = self.of(step)
-            return first[0] + turns * min(low, 0), first[1] + turns * max(high, 0)
+            return first[0] + iterations * min(low, 0), first[1] + iterations * max(high, 0)
         is_open = argument in self._open
         self._open.add(argument)
         known, self._known = self._known, dict(self._known)  # what is found while it may be any number is no more than that
@@ -143,7 +143,7 @@ class IntegerRanges:
             self._open.discard(argument)
         return _union([first, found])
 
-    def _turns(self, loop: Operation) -> int:
+    def _iterations(self, loop: Operation) -> int:
         """The most that there can be; any number where that is not known."""
         low, high, step = (self.of(bound) for bound in loop.operands[:3])
         if "unsignedCmp" in loop.properties or "unsignedCmp" in loop.attributes or step[0] < 1:
@@ -186,7 +186,7 @@ def _yielded(region: Region, number: int) -> SSAValue | None:
 
 
 def _added(argument: SSAValue, following: SSAValue) -> SSAValue | None:
-    """What a turn adds to a carried number, if that is all it does."""
+    """The value that an iteration adds to a carried number; None if it does anything else."""
     op = following.owner
     if not isinstance(op, Operation) or op.name != "arith.addi" or argument not in op.operands:
         return None
@@ -350,12 +350,12 @@ def _unsigned_remainder(ranges: IntegerRanges, op: Operation) -> Range | None:
     return (0, a[1]) if a[0] >= 0 else None
 
 
-def _least(ranges: IntegerRanges, op: Operation) -> Range:
+def _min(ranges: IntegerRanges, op: Operation) -> Range:
     a, b = _pair(ranges, op)
     return min(a[0], b[0]), min(a[1], b[1])
 
 
-def _most(ranges: IntegerRanges, op: Operation) -> Range:
+def _max(ranges: IntegerRanges, op: Operation) -> Range:
     a, b = _pair(ranges, op)
     return max(a[0], b[0]), max(a[1], b[1])
 
@@ -473,7 +473,7 @@ _RULES: dict[str, Callable[[IntegerRanges, Any], Range | None]] = {
     "arith.constant": _constant, "tt.make_range": _make_range, "tt.get_program_id": _program_id,
     "tt.get_num_programs": IntegerRanges.programs, "arith.extui": _widened, "arith.addi": _sum, "arith.subi": _difference,
     "arith.muli": _product, "arith.divsi": _quotient, "arith.remsi": _remainder, "arith.divui": _unsigned_quotient,
-    "arith.remui": _unsigned_remainder, "arith.minsi": _least, "arith.maxsi": _most, "arith.minui": _unsigned_min,
+    "arith.remui": _unsigned_remainder, "arith.minsi": _min, "arith.maxsi": _max, "arith.minui": _unsigned_min,
     "arith.maxui": _unsigned_max, "arith.andi": _and, "arith.ori": _or, "arith.xori": _or, "arith.shli": _shifted_left,
     "arith.shrsi": _shifted_right, "arith.shrui": _shifted_right_unsigned, "arith.select": _select,
 }  # fmt: skip

@@ -241,7 +241,7 @@ class SanitizedTranslation(Translation):
             values, shadows = [env[slot] for slot in inits], [table.get(slot) for slot in inits]
             low, high, stride = (env[slot] for slot in bounds)
             if any([guard.undefined(op, "a bound of the loop", table.get(slot)) for slot in bounds]):
-                low = high  # an undefined number of turns: none
+                low = high  # an undefined number of iterations: none
             elif stride <= 0:
                 raise UserError(f"scf.for with step {stride}; steps are positive")
             for index in range(int(low), int(high), max(int(stride), 1)):

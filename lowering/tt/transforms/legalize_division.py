@@ -1,4 +1,4 @@
-"""Integer operations that can never trap.
+"""Legalization of integer divisions and shifts, which then never trap.
 
 LLVM's divisions trap (or worse) on a divisor of zero and on the lowest number by -1, its shifts give anything from the width
 on. The block IR defines all of them: x / 0 is 0 and x mod 0 is x, the lowest number by -1 wraps, shifts past the width shift
@@ -31,7 +31,7 @@ class _Writer(Rewriter):
 
 
 def legalize_division(func: Operation) -> None:
-    """Rewrites every integer operation of a function that could trap or give anything; changed in place."""
+    """Rewrite every integer division and shift of a function that could trap or be undefined; changed in place."""
     for op in list(func.walk()):
         rule = _RULES.get(op.name)
         if rule is None:

@@ -51,7 +51,7 @@ class Machine:
         module, function: the kernel.
         block, grid, cluster: extents along x, y, z.
         memory: global and constant memory, with `addresses` of the module's variables.
-        parameters: the kernel's parameters as bytes, `parameter_places` by name.
+        parameters: the kernel's parameters as bytes, `parameter_offsets` by name.
         dynamic: bytes of dynamic shared memory.
     """
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Ordering:
-    """Keeps the loads of one function in order with its writes. `provenance` says what may share memory."""
+    """Keeps the loads of one function in order with its writes. `aliases` says what may share memory."""
 
     def __init__(self, lowering: KernelLowering, aliases: AliasAnalysis) -> None:
         self._k = lowering

@@ -33,7 +33,7 @@ Registers = list[V]
 
 _UNROLLED = 128
 """Multiply-adds of a thread that are printed one after the other; more are a loop."""
-_TURN = 256
+_ITERATION = 256
 """Multiply-adds of an iteration of that loop: they hide the latency of the loads of all but its first step."""
 _WIDEST = 16
 """Bytes of an access."""
@@ -266,7 +266,7 @@ class ThreadProduct:
             result = self._steps(left, right, left.first(), right.first(), self.depth, result)
         else:
             steps = max(left.steps, right.steps)
-            while 2 * steps * len(start) <= _TURN and 2 * steps <= self.depth:
+            while 2 * steps * len(start) <= _ITERATION and 2 * steps <= self.depth:
                 steps *= 2
             begin = [*result, left.first(), right.first()]
             with f.loop(i32(0), i32(self.depth), i32(steps), begin, at_least_once=True, keep=True) as loop:

@@ -358,10 +358,10 @@ class _Expansion:
             for argument in arguments:
                 block.erase_arg(argument)
         inits = self._flat(op.operands)
-        condition, turn = _end(op.regions[0]), _end(op.regions[1])
-        # What comes back from every turn as it was is not carried.
+        condition, yielded = _end(op.regions[0]), _end(op.regions[1])
+        # What every iteration yields unchanged is not carried.
         for argument in before.args:
-            again = turn.operands[argument.index]
+            again = yielded.operands[argument.index]
             if isinstance(again, BlockArgument) and again.block is after and condition.operands[1 + again.index] is argument:
                 self._substitute(again, inits[argument.index])
                 self._substitute(argument, inits[argument.index])
