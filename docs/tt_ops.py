@@ -241,7 +241,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def rows() -> tuple[list[Row], list[Row]]:
     """The operations that have an example, under their names, and in their older spelling."""
     known = [name for name in operations() if name in examples.EXAMPLES]
-    return [row(name, examples.EXAMPLES[name]) for name in known], [row(n, e) for n, e in examples.OLD_NAMES.items()]
+    return [row(name, examples.EXAMPLES[name]) for name in known], [row(n, e) for n, e in examples.OLDER.items()]
 
 
 def page() -> str:

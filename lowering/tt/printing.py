@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from ...promotion.errors import UserError
 from .dialect.attributes import is_older
 from .dialect.functions import FuncOp
-from .dialect_versions import OLD_NAMES, DIALECT_VERSIONS
+from .dialect_versions import DIALECT_VERSIONS, OLD_NAMES
 
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
 

@@ -51,7 +51,6 @@ from ...tt.limits import (
     MAX_NESTED_REGIONS,
     MAX_TEXT,
 )
-from ...tt.dialect_versions import NEW_NAMES
 from .lexing import BlockLexer, place
 from .locations import Located, Locations
 
