@@ -26,7 +26,7 @@ import numpy as np
 from joinery.lowering.frontends.ttir.line_reader import read_lines
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.dialect.context import context
-from joinery.lowering.tt.dialect_versions import NEWER
+from joinery.lowering.tt.dialect_versions import NEW_NAMES
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.types import I8, ptr, tensor
 from joinery.lowering.tt.verify import first_problem
@@ -132,7 +132,7 @@ def row(name: str, example: Any) -> Row:
     text = examples.module(example)
     places = [line.strip() for line in f"{example.text}\n{text}".splitlines()]
     line = next(line for line in places if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", line))
-    modern = NEWER.get(name, name)
+    modern = NEW_NAMES.get(name, name)
     problem = attempt(lambda: parse(text))
     if problem:
         return Row(name, problem, (0, 0), "", "", "", "", line)
@@ -180,7 +180,7 @@ def row(name: str, example: Any) -> Row:
 def corpus() -> dict[str, list[tuple[int, str]]]:
     """Operation → (lines, name) of the cases whose text has it, the shortest first."""
     found: dict[str, list[tuple[int, str]]] = {}
-    known = {*operations(), *NEWER}
+    known = {*operations(), *NEW_NAMES}
     for path in sorted(CORPUS.glob("*/kernel.ttir")):
         text = path.read_text(encoding="utf-8")
         for name in set(re.findall(r"(?<![\w.%#!@])((?:tt|ttg|ttng|arith|math|scf|cf|ub|llvm)(?:\.[a-z]\w*)+)", text)):
@@ -258,7 +258,7 @@ def page() -> str:
     for title, members in sections.items():
         lines += [f"## {title}", "", *table(COLUMNS, [cells(each, cases) for each in members]), ""]
     lines += ["## Older names", "", "What Triton 3.3 calls otherwise: read, and printed with `spelling=\"seed\"`.", ""]
-    listed = [[*each[:1], f"`{NEWER[found.name]}`", *each[1:]] for found in older for each in [cells(found, cases)]]
+    listed = [[*each[:1], f"`{NEW_NAMES[found.name]}`", *each[1:]] for found in older for each in [cells(found, cases)]]
     lines += [*table((COLUMNS[0], "now", *COLUMNS[1:]), listed), ""]
     failing = [
         [f"`{each.name}`", what, problem.replace("|", "\\|")]

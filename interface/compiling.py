@@ -155,17 +155,19 @@ def _resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
 def _device(device: str, target: Target, store: CompileCache | None) -> Device:
     if isinstance(target, HostTarget):
         return HostDevice(store)
-    from ..runtime.model.gpu_model import GpuPlace  # GPUs and the simulator load only when they are asked for
+    from ..runtime.model.gpu_model import (
+        GpuBackend,  # GPUs and the simulator load only when they are asked for
+    )
 
     if device == "ptxsim":
         from ..runtime.ptxsim.device import SimulatedGpu
 
-        return GpuPlace(SimulatedGpu(target.name), store)
+        return GpuBackend(SimulatedGpu(target.name), store)
     from ..runtime.cuda.arrays import CudaArrays
     from ..runtime.cuda.device import cuda_device
 
     gpu = cuda_device(device)
-    return GpuPlace(gpu, store, CudaArrays(gpu))
+    return GpuBackend(gpu, store, CudaArrays(gpu))
 
 
 def _arrays(graph: Graph) -> list[Array]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..lowering.artifact import TensorMap, TensorSizes
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS
 from ..lowering.tt import types
-from ..lowering.tt.analysis.aliasing import ANYWHERE, Places, overlap
+from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
@@ -22,7 +22,7 @@ from ..runtime.cuda.device import CudaDevice, CudaMemory
 from ..runtime.cuda.driver import ASSERT
 from ..runtime.cuda.tensor_maps import FIRST_CAPABILITY
 from ..runtime.gpu import ALIGNMENT, word_of
-from .gpu_code import GpuKernels
+from .gpu_code import GpuKernelCompiler
 from .gpu_descriptors import DescribedTensor, root_address, widths
 from .tensor_arguments import on_device
 
@@ -56,7 +56,7 @@ class _Arguments:
     """What the arguments come to: words that are known, and arrays of the host that get addresses yet."""
 
     device: CudaDevice
-    written: Places
+    written: AliasSet
     words: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # positions of integers and addresses
     arrays: list[tuple[int, Array, bool]] = field(default_factory=list)  # position, array, whether it may be written
@@ -96,12 +96,12 @@ class _Arguments:
             for tensor, source in zip(arg.tensors, arg.sources, strict=True):
                 buffer = on_device(tensor, source, parameter)
                 if isinstance(tensor, np.ndarray):
-                    self._check(parameter, tensor.flags.writeable, ANYWHERE, "the array")
-                    self.arrays.append((-1, tensor, self._may_write(ANYWHERE)))
+                    self._check(parameter, tensor.flags.writeable, UNKNOWN, "the array")
+                    self.arrays.append((-1, tensor, self._may_write(UNKNOWN)))
                     entries.append(tensor)
                 else:
                     assert buffer is not None
-                    self._place(parameter, buffer, ANYWHERE)
+                    self._place(parameter, buffer, UNKNOWN)
                     entries.append(buffer)
             self.tables.append((len(self.words), entries))
             self._integer(0)
@@ -150,7 +150,7 @@ class _Arguments:
         self.has_foreign = self.has_foreign or buffer.is_foreign
 
     def _may_write(self, place: int) -> bool:
-        return overlap(frozenset({place}), self.written)
+        return may_alias(frozenset({place}), self.written)
 
     def _check(self, parameter: Parameter, is_writeable: bool, place: int, what: str) -> None:
         if not is_writeable and self._may_write(place):
@@ -171,12 +171,12 @@ class _Arguments:
 
 
 def launch_on_cuda(
-    kernels: GpuKernels,
+    kernels: GpuKernelCompiler,
     device: CudaDevice,
     grid: tuple[int, int, int],
     supplied: Sequence[tuple[Parameter, Any]],
     sizes: Sequence[int],
-    written: Places,
+    written: AliasSet,
     warps: int = DEFAULT_WARPS,
 ) -> None:
     """Run all programs of the grid on a device.
@@ -221,7 +221,7 @@ def launch_on_cuda(
 
 
 def _run(
-    kernels: GpuKernels,
+    kernels: GpuKernelCompiler,
     device: CudaDevice,
     grid: tuple[int, int, int],
     arguments: _Arguments,
@@ -265,7 +265,7 @@ def _buffer_or(arg: Any) -> Any:
 
 
 def _described(
-    device: CudaDevice, kernels: GpuKernels, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
+    device: CudaDevice, kernels: GpuKernelCompiler, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
 ) -> dict[int, DescribedTensor]:
     found = kernels.fitting(supplied, words, device.capability >= FIRST_CAPABILITY)
     if device.capability >= FIRST_WITH_SMALL_MAPS:

@@ -18,13 +18,13 @@ from ..lowering.llvm.compile_ptx import compile_ptx
 from ..lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from ..lowering.llvm.nvptx.known_non_negative import Dividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
-from ..lowering.tt.analysis.aliasing import Places
+from ..lowering.tt.analysis.aliasing import AliasSet
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor
 from ..lowering.tt.interpret.effects import assertion_error
-from ..lowering.tt.transforms.hoistable_descriptors import MadeDescriptor
+from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor
 from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
@@ -61,29 +61,29 @@ class GpuCode:
         return kernel_code(self.lowered, self.ptx)
 
 
-class GpuKernels:
-    """The code of one block function for the targets that were asked for."""
+class GpuKernelCompiler:
+    """Compiles one block function for each target that is asked for, and keeps the code."""
 
     def __init__(
         self,
         simplified: Callable[[Collection[int], Collection[str], Collection[int]], FuncOp],
         parameters: Sequence[Parameter],
-        made: Callable[[], tuple[MadeDescriptor, ...]],
-        written: Callable[[], Places],
+        hoistable: Callable[[], tuple[HoistableDescriptor, ...]],
+        written: Callable[[], AliasSet],
         symbols: Callable[[], Sequence[str]],
         store: CompileCache | None,
     ) -> None:
         """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
         functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1, padded with zeros.
 
-        made: the descriptors that the kernel makes and a launch could make, which are numbered behind the parameters.
-        written: the parameters, after the passes, behind which it writes.
+        hoistable: the descriptors that the kernel creates and a launch could create, numbered after the parameters.
+        written: the alias set, after the passes, that the kernel writes.
         symbols: the functions of libdevice that the text names.
         store: where functions taken out of libdevice are kept.
         """
         self._simplified = simplified
         self._parameters = parameters
-        self._made = made
+        self._hoistable = hoistable
         self._written = written
         self._named = symbols
         self._store = store
@@ -94,7 +94,7 @@ class GpuKernels:
 
     @functools.cached_property
     def descriptors(self) -> Descriptors:
-        return Descriptors(self._parameters, self._made())
+        return Descriptors(self._parameters, self._hoistable())
 
     @functools.cached_property
     def _symbols(self) -> Sequence[str]:
@@ -162,15 +162,15 @@ class GpuKernels:
                 self._functions[passes] = function, linked, Dividends(function)
             function, linked, dividends = self._functions[passes]
             if isinstance(launch, str):
-                natural = dividends.always if launch == "any" else dividends.possible
+                non_negative = dividends.always if launch == "any" else dividends.possible
             else:
-                natural = dividends.at(*launch)
-            key = (target, warps, multiples, (*fitting, *along), digest, natural)
+                non_negative = dividends.at(*launch)
+            key = (target, warps, multiples, (*fitting, *along), digest, non_negative)
             if key not in self._codes:
                 facts = dict(multiples)
                 for word, least in [fact for each in along.values() for fact in each.items()]:
                     facts[word] = max(least, facts.get(word, 1))  # powers of two
-                lowered = lower_to_threads(function, resolved, warps, facts, natural)
+                lowered = lower_to_threads(function, resolved, warps, facts, non_negative)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, numbers)
@@ -218,7 +218,7 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
     if what is None:
         return None
     lane = tuple(int(i) for i in np.unravel_index(what.first + finding.lanes[0], what.shape)) if what.shape else ()
-    return assertion_error(what.message, what.place, finding.cta, lane)
+    return assertion_error(what.message, what.location, finding.cta, lane)
 
 
 def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:

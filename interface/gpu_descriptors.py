@@ -1,7 +1,7 @@
 """Which descriptors of a launch become tensor maps: those of tensors that fit one, in memory that is theirs.
 
 A descriptor has a number: that of the parameter, or behind the parameters its place among those that the kernel makes
-(`made_descriptors`).
+(`hoistable_descriptors`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from xdsl.ir import Attribute
 
 from ..lowering.artifact import TensorSizes, TensorSource
 from ..lowering.llvm.nvptx.memory.tma import mapped_block
-from ..lowering.tt.analysis.aliasing import ANYWHERE, Places, overlap
+from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
-from ..lowering.tt.transforms.hoistable_descriptors import MadeDescriptor, first_words
+from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor, argument_offsets
 from ..lowering.tt.types import PointerType, bit_width
 
 MULTIPLE = 16
@@ -29,7 +29,7 @@ MULTIPLE = 16
 WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
 """Of addresses (in bytes) and numbers, by what is left of a division by 16, what they are taken to be multiples of: what makes
 wide accesses possible, in few steps, as code is made for each of them."""
-MOST_STRIDE = 1 << 40
+MAX_STRIDE = 1 << 40
 """Bytes."""
 
 MOST_MADE = 16
@@ -64,15 +64,15 @@ class Descriptors:
         mappable: numbers of those whose blocks TMA copies, if the tensor fits.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], made: Sequence[MadeDescriptor]) -> None:
+    def __init__(self, parameters: Sequence[Parameter], hoistable: Sequence[HoistableDescriptor]) -> None:
         self._count = len(parameters)
-        self._made = made
+        self._hoistable = hoistable
         self._types = [each.type for each in parameters]
-        self._words = first_words(self._types)
+        self._words = argument_offsets(self._types)
         given = [number for number, each in enumerate(parameters) if _has_map(each.type)]
-        own = [number for number, each in enumerate(made, self._count) if _has_map(each.type)]
+        own = [number for number, each in enumerate(hoistable, self._count) if _has_map(each.type)]
         self.mappable = (*given, *own[:MOST_MADE])
-        expressions = [size for each in made for size in (*each.source.extents, *each.source.strides)]
+        expressions = [size for each in hoistable for size in (*each.source.extents, *each.source.strides)]
         self._used = sorted({word for each in expressions for word in each.arguments})
         self._known: dict[tuple[int, ...], list[tuple[TensorSizes, int] | None]] = {}
 
@@ -93,7 +93,7 @@ class Descriptors:
 
     def _source(self, number: int) -> TensorSource:
         if number >= self._count:
-            return self._made[number - self._count].source
+            return self._hoistable[number - self._count].source
         type_ = self._types[number]
         assert isinstance(type_, TensorDescType)
         return TensorSource.of_parts(self._words[number], len(type_.shape))
@@ -102,14 +102,14 @@ class Descriptors:
         """Of a tensor that fits a tensor map: word of a launch → the multiple that it is of, for its address (in bytes) and all
         strides but the last (in elements) that are words."""
         source = self._source(number)
-        type_ = self._types[number] if number < self._count else self._made[number - self._count].type
+        type_ = self._types[number] if number < self._count else self._hoistable[number - self._count].type
         assert isinstance(type_, TensorDescType)
         least = max(1, MULTIPLE // max(1, bit_width(type_.elem) // 8))
         words = [each.word for each in source.strides[:-1]]
         return {source.parameter: MULTIPLE, **{word: least for word in words if word is not None}}
 
     def fitting(
-        self, supplied: Supplied, words: Sequence[Any], written: Callable[[], Places]
+        self, supplied: Supplied, words: Sequence[Any], written: Callable[[], AliasSet]
     ) -> dict[int, DescribedTensor]:
         """The descriptors, by number, of tensors that fit a tensor map. No other argument may lie in the same memory, if the
         kernel may write either.
@@ -133,17 +133,17 @@ class Descriptors:
 
     def _position(self, number: int) -> int:
         """The argument whose memory a descriptor describes."""
-        return number if number < self._count else self._made[number - self._count].parameter
+        return number if number < self._count else self._hoistable[number - self._count].parameter
 
     def _is_alone(
-        self, position: int, supplied: Supplied, ranges: Sequence[tuple[int, _Range]], written: Callable[[], Places]
+        self, position: int, supplied: Supplied, ranges: Sequence[tuple[int, _Range]], written: Callable[[], AliasSet]
     ) -> bool:
         (on_device, low, high) = _ranges(*supplied[position])[0]
         for other, (other_on_device, start, end) in ranges:
             if other != position and on_device == other_on_device and low < end and start < high:
                 is_table = isinstance(supplied[other][1], PointerTable)
-                places = {self._words[position], ANYWHERE if is_table else self._words[other]}
-                if overlap(frozenset(places), written()):
+                places = {self._words[position], UNKNOWN if is_table else self._words[other]}
+                if may_alias(frozenset(places), written()):
                     return False
         return True
 
@@ -161,9 +161,9 @@ class Descriptors:
         if known is None:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = self._known[key] = [_sizes(each, words) for each in self._made]
+            known = self._known[key] = [_sizes(each, words) for each in self._hoistable]
         place = number - self._count
-        found, arg = known[place], supplied[self._made[place].parameter][1]
+        found, arg = known[place], supplied[self._hoistable[place].parameter][1]
         if found is None or not (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
             return None
         sizes, elements = found
@@ -174,10 +174,10 @@ def _has_map(type_: Attribute) -> bool:
     return isinstance(type_, TensorDescType) and mapped_block(type_) is not None
 
 
-def _sizes(made: MadeDescriptor, words: Sequence[Any]) -> tuple[TensorSizes, int] | None:
+def _sizes(hoistable: HoistableDescriptor, words: Sequence[Any]) -> tuple[TensorSizes, int] | None:
     """What the kernel describes, and how many elements the array has to have for it; None if it fits no map."""
-    sizes = made.source.sizes(words)
-    if sizes is None or not _fits(sizes, max(1, bit_width(made.type.elem) // 8)):
+    sizes = hoistable.source.sizes(words)
+    if sizes is None or not _fits(sizes, max(1, bit_width(hoistable.type.elem) // 8)):
         return None
     return sizes, 1 + sum((extent - 1) * stride for extent, stride in zip(sizes.extents, sizes.strides, strict=True))
 
@@ -189,7 +189,7 @@ def _fits(sizes: TensorSizes, size: int) -> bool:
         return False
     if sizes.pads_with_nan and size == 1:
         return False
-    if min(strides) <= 0 or max(strides) >= MOST_STRIDE:
+    if min(strides) <= 0 or max(strides) >= MAX_STRIDE:
         return False
     axes = sorted((stride, extent) for stride, extent in zip(strides, sizes.extents, strict=True) if extent > 1)
     return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))

@@ -27,7 +27,14 @@ from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
 from ..lowering.numerics import checked_numerics
 from ..lowering.tt import types
-from ..lowering.tt.analysis.aliasing import ANYWHERE, ATOMICS, Places, Provenance, overlap, shared_memory
+from ..lowering.tt.analysis.aliasing import (
+    ATOMICS,
+    UNKNOWN,
+    AliasAnalysis,
+    AliasSet,
+    may_alias,
+    shared_memory,
+)
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.dialect.external import ExternElementwiseOp
@@ -47,9 +54,9 @@ from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .launching import HostProgram, word_of
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
-    from ..lowering.tt.transforms.hoistable_descriptors import MadeDescriptor
+    from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor
     from ..runtime.cuda.device import CudaDevice
-    from .gpu_code import GpuCode, GpuKernels
+    from .gpu_code import GpuCode, GpuKernelCompiler
 
 Array = NDArray[Any]
 
@@ -98,10 +105,10 @@ class Kernel:
         return f"<Kernel {self.name!r}: {len(self.parameters)} parameters>"
 
     @functools.cached_property
-    def _written(self) -> Places:
+    def _written(self) -> AliasSet:
         """The parameters behind which the kernel may write."""
         with self._lock:
-            return Provenance(self._simplified()).written
+            return AliasAnalysis(self._simplified()).written
 
     def _own_module(self) -> Any:
         """The module, for the caller alone: the first gets what was read, others read the text again, which is as quick as to
@@ -330,12 +337,13 @@ class Kernel:
         return self._gpu.code(target, warps, words, None if tensor_maps else (), "easy" if bounded else "any")
 
     @functools.cached_property
-    def _gpu(self) -> GpuKernels:
-        from .gpu_code import GpuKernels
+    def _gpu(self) -> GpuKernelCompiler:
+        from .gpu_code import GpuKernelCompiler
 
         with self._lock:
-            return GpuKernels(
-                self._simplified_for, self.parameters, self._made_descriptors, lambda: self._written, self._symbols, self._store
+            return GpuKernelCompiler(
+                self._simplified_for, self.parameters, self._hoistable_descriptors, lambda: self._written, self._symbols,
+                self._store
             )
 
     def asm(self, target: str = "host") -> str:
@@ -356,15 +364,15 @@ class Kernel:
             self._function_simplified = simplified
         return self._function_simplified
 
-    def _made_descriptors(self) -> tuple[MadeDescriptor, ...]:
+    def _hoistable_descriptors(self) -> tuple[HoistableDescriptor, ...]:
         """The descriptors that the kernel makes and that launches could make."""
         if "make_tensor_descriptor" not in self._text:
             return ()
         function = self._own_function()
         run_passes(function, BEFORE_DESCRIPTORS)
-        from ..lowering.tt.transforms.hoistable_descriptors import made_descriptors
+        from ..lowering.tt.transforms.hoistable_descriptors import hoistable_descriptors
 
-        return tuple(made_descriptors(function))
+        return tuple(hoistable_descriptors(function))
 
     def _symbols(self) -> tuple[str, ...]:
         """The functions that code for GPUs calls where there is a libdevice: those that the text means, and what expansions
@@ -443,7 +451,7 @@ class Kernel:
 class _Words:
     """Arguments as the words that the kernel reads (`descriptor_types.part_types`), and where arrays lie."""
 
-    def __init__(self, written: Places) -> None:
+    def __init__(self, written: AliasSet) -> None:
         self.words: list[int] = []
         self.spans: list[tuple[int, int, int]] = []
         self._written = written
@@ -475,11 +483,11 @@ class _Words:
             self._array(parameter, described.array)
             self.words += [*described.shape, *described.strides, int(described.padding == "nan")]
         elif isinstance(arg, TensorDescriptor) and parameter.is_map:
-            self._check(parameter, arg.array, ANYWHERE)
+            self._check(parameter, arg.array, UNKNOWN)
             self._array(parameter, arg.native_map(parameter.what))
         elif isinstance(arg, PointerTable) and parameter.is_table:
             for array in arg.arrays:
-                self._check(parameter, array, ANYWHERE)
+                self._check(parameter, array, UNKNOWN)
             self._array(parameter, arg.native())
         elif parameter.is_pointer:
             self._array(parameter, parameter.array(arg))
@@ -494,7 +502,7 @@ class _Words:
         self.spans.append((position, address, address + array.nbytes))
 
     def _check(self, parameter: Parameter, array: Array, place: int) -> None:
-        if not array.flags.writeable and overlap(frozenset({place}), self._written):
+        if not array.flags.writeable and may_alias(frozenset({place}), self._written):
             raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
 
 

@@ -14,7 +14,7 @@ from ...promotion.errors import UnsupportedError
 from .f2 import Span, combine, complement, extend, intersect, log2, units
 from .layout import BLOCK, LANE, OFFSET, REGISTER, WARP, LinearLayout
 from .levels import check_pair
-from .linear import Elected, ThreadMap, expand_unique, table, to_unique
+from .linear import ThreadMap, ThreadPredicate, expand_unique, table, to_unique
 from .matching import BANK_BYTES, BANKS, MAX_VECTOR_BITS, Access, bank_conflicts
 
 
@@ -24,7 +24,7 @@ class Accesses:
 
     address: ThreadMap
     accesses: tuple[Access, ...]
-    elected: Elected
+    predicate: ThreadPredicate
     conflicts: int
 
     @property
@@ -98,7 +98,7 @@ def plan_exchange(
 
 
 def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) -> SharedExchange:
-    """Of values that stay in their warp: the same inside a region for each warp, so that no barrier of the block is needed."""
+    """Plan an exchange within warps through a region of shared memory per warp, which needs no barrier of the block."""
     check_pair(src, dst)
     size = max(8, element_bits) // 8
     own, wanted = _held_by(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE))
@@ -203,14 +203,14 @@ def _plan(src: LinearLayout, dst: LinearLayout, size: int, elect_over: tuple[str
     return SharedExchange(
         LinearLayout.of({OFFSET: bases}, src.shape),
         size << len(bases),
-        _accesses(src, vector, Span(bases), size, Elected(free[LANE], free.get(WARP, 0))),
-        _accesses(dst, vector, Span(bases), size, Elected()),
+        _accesses(src, vector, Span(bases), size, ThreadPredicate(free[LANE], free.get(WARP, 0))),
+        _accesses(dst, vector, Span(bases), size, ThreadPredicate()),
         False,
         table(units(len(dst[REGISTER]))),
     )
 
 
-def _accesses(layout: LinearLayout, vector: list[int], shared: Span, size: int, elected: Elected) -> Accesses:
+def _accesses(layout: LinearLayout, vector: list[int], shared: Span, size: int, predicate: ThreadPredicate) -> Accesses:
     def offset(element: int) -> int:
         found = shared.solve(element)
         assert found is not None
@@ -235,7 +235,7 @@ def _accesses(layout: LinearLayout, vector: list[int], shared: Span, size: int, 
             Access(tuple(start ^ each for each in inside), place)
             for start, place in zip(table(rest), table(places), strict=True)
         ),
-        elected,
+        predicate,
         bank_conflicts([each * size for each in lanes], size << count),
     )
 

@@ -15,7 +15,7 @@ from .exchange import Accesses
 from .f2 import Span, combine, extend, log2
 from .layout import LANE, OFFSET, REGISTER, WARP, LinearLayout
 from .levels import check_pair
-from .linear import Elected, ThreadMap, expand_unique, table
+from .linear import ThreadMap, ThreadPredicate, expand_unique, table
 from .matching import bank_conflicts, offsets, vector_accesses, vector_elements
 
 MAX_CANDIDATES = 4
@@ -141,7 +141,7 @@ def _shared_gather(source: LinearLayout, wanted: LinearLayout, axis: int, size: 
         Accesses(
             ThreadMap(0, tuple(lanes), tuple(warps)),
             accesses,
-            Elected(free[LANE], free[WARP]),
+            ThreadPredicate(free[LANE], free[WARP]),
             bank_conflicts(lanes, size * elements),
         ),
         ThreadMap(
@@ -152,7 +152,7 @@ def _shared_gather(source: LinearLayout, wanted: LinearLayout, axis: int, size: 
     )
 
 
-def source_place(plan: WarpGather, register: int, lane: int, warp: int, index: int) -> tuple[int, int]:
+def source_coordinate(plan: WarpGather, register: int, lane: int, warp: int, index: int) -> tuple[int, int]:
     """(register, lane) of the value that a reader at this place wants for this index."""
     moved = combine(plan.index_registers, index), combine(plan.index_lanes, index)
     return (

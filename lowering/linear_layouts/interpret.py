@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from .conversion import Equal, Plan, RenamedRegisters
 from .exchange import SharedExchange
-from .gathering import SharedGather, WarpGather, source_place
+from .gathering import SharedGather, WarpGather, source_coordinate
 from .layout import LANE, REGISTER, WARP, LinearLayout
 from .reduction import ReductionPlan
 from .scanning import LanePrefixStep, LaneStep, ScanPlan, SharedStep, ThreadStep
@@ -86,7 +86,7 @@ def exchange(plan: SharedExchange, values: Values[T]) -> Values[T]:
         memory: dict[int, T] = {}
         for warp, lanes in enumerate(values):
             for lane, own in enumerate(lanes):
-                if not plan.store.elected.holds(lane, warp):
+                if not plan.store.predicate.holds(lane, warp):
                     continue
                 for access in plan.store.accesses:
                     address = plan.store.address.at(lane, warp) ^ access.offset
@@ -235,7 +235,7 @@ def gather(plan: WarpGather | SharedGather, values: Values[T], indices: Values[i
         for lane, own in enumerate(lanes):
             kept: dict[int, T] = {}
             for register, index in enumerate(own):
-                wanted, read = source_place(plan, register, lane, warp, index)
+                wanted, read = source_coordinate(plan, register, lane, warp, index)
                 for candidate in plan.candidates:
                     offered = plan.registers[register] ^ candidate ^ plan.register_of.at(0, warp)
                     if offered == wanted:
@@ -251,7 +251,7 @@ def _shared_gather(plan: SharedGather, values: Values[T], indices: Values[int]) 
     memory: dict[int, T] = {}
     for warp, lanes in enumerate(values):
         for lane, own in enumerate(lanes):
-            for access in plan.store.accesses if plan.store.elected.holds(lane, warp) else ():
+            for access in plan.store.accesses if plan.store.predicate.holds(lane, warp) else ():
                 address = plan.store.address.at(lane, warp) ^ access.offset
                 if address % (plan.stride * len(access.registers)):
                     raise PlanFault(f"a store that is not aligned at byte {address}")

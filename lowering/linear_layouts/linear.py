@@ -51,7 +51,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Elected:
+class ThreadPredicate:
     """The threads that act: those with none of these lane and warp bits set."""
 
     lane: int = 0

@@ -57,7 +57,7 @@ def divide(f: Function, a: V, b: V, y: V) -> V:
     return f.phi(vector("float", n), [(quotient, quick), (divided, real)])
 
 
-def divide_tame(f: Function, a: V, b: V) -> V:
+def divide_in_range(f: Function, a: V, b: V) -> V:
     """a/b of float32 registers, 0 <= a <= 2, 1 <= b <= 2^24, or 1/b, 2^-40 <= b <= 2^120 (PTX): one approximate reciprocal, one
     correction, no branch. The IEEE quotient from 2^-100 on (all that were tried); below, where the remainder is denormal, that
     or one next to it, and off by up to 2^-148 where it is denormal itself."""

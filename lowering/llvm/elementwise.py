@@ -14,7 +14,7 @@ import numpy as np
 
 from ...promotion.errors import UnsupportedError
 from ..tt.interpret.numerics import numpy_dtype
-from ..tt.transforms.fast_math import APPROXIMATE, CONTRACT, REDUCED, SHORT, TAME, WEIGHT, allows
+from ..tt.transforms.fast_math import APPROXIMATE, CONTRACT, IN_RANGE, REDUCED, SHORT, WEIGHT, allows
 from ..tt.transforms.reproducible import PORTABLE
 from ..tt.types import scalar_type
 from . import conversions, division
@@ -307,8 +307,8 @@ def emit_map(
     """Emit `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands."""
     n = max(lanes(v.type) for v in operands)
     xs = [f.splat(v, n) for v in operands]
-    if op == "arith.divf" and TAME in attrs and elem == "f32" and is_ptx(f):
-        return division.divide_tame(f, xs[0], xs[1])
+    if op == "arith.divf" and IN_RANGE in attrs and elem == "f32" and is_ptx(f):
+        return division.divide_in_range(f, xs[0], xs[1])
     if op in approximate.DIVISIONS and approximate.may_divide(f, elem, attrs):
         return round_register(f, approximate.quotient(f, xs[0], xs[1]), elem)
     if op in _SHIFTS and elem == "i64" and is_ptx(f) and xs[1].ref[0] == "%":

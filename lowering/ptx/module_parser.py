@@ -62,7 +62,7 @@ class _ModuleParser(StatementParser):
         blank = _DEBUG_SECTION.sub(lambda match: "\n" * match[0].count("\n"), text[: MAX_MODULE_TEXT + 1])
         super().__init__(tokens_of(blank, MAX_MODULE_TEXT), {})
         self.files: dict[int, str] = {}
-        self.place: tuple[str, int] | None = None
+        self.current_location: tuple[str, int] | None = None
         self.pragmas: list[str] = []
         self.variables: dict[str, Variable] = {}
         self.functions: dict[str, Function] = {}
@@ -91,8 +91,8 @@ class _ModuleParser(StatementParser):
             f"file {number}": name for number, name in self.files.items()
         }  # .file stands behind the functions
         for function in self.functions.values():
-            function.places = [
-                place and (named.get(place[0], place[0]), place[1]) for place in function.places
+            function.locations = [
+                each and (named.get(each[0], each[0]), each[1]) for each in function.locations
             ]
         return PtxModule(version, target, self.variables, self.functions)
 
@@ -176,7 +176,7 @@ class _ModuleParser(StatementParser):
                 self.take()
             if self.optional("+"):
                 self.take()
-        self.place = (f"file {numbers[0]}", numbers[1])
+        self.current_location = (f"file {numbers[0]}", numbers[1])
 
     def declaration_at_top(self) -> None:
         extern = False
@@ -360,7 +360,7 @@ class _ModuleParser(StatementParser):
             self.functions.setdefault(name.text, function)
             return
         self.expect("{", f"at the start of {name.text}")
-        self.place = None
+        self.current_location = None
         _FunctionReader(self, function).read()
         self.functions[name.text] = function
 
@@ -444,7 +444,7 @@ class _FunctionReader:
                 function.pragmas[len(self.pending)] = tuple(parser.pragmas)
                 parser.pragmas = []
             self.pending.append((parser.instruction(guard), self.scope))
-            function.places.append(parser.place)
+            function.locations.append(parser.current_location)
         elif token.text == ".reg":
             parser.take()
             parser.declaration()

@@ -64,7 +64,7 @@ class Function:
 
     Attributes:
         code: the instructions, in order; None for a declaration.
-        places: for each instruction (file, line) of the source when the text has `.loc`, else None.
+        locations: for each instruction (file, line) of the source when the text has `.loc`, else None.
         labels: name → index into `code`; names are unique in the function.
         areas: the `.param` areas declared in the body.
         tables: branch tables, name → labels.
@@ -79,7 +79,7 @@ class Function:
     parameters: tuple[Parameter, ...]
     line: int
     code: list[Instruction] | None = None
-    places: list[tuple[str, int] | None] = field(default_factory=list)
+    locations: list[tuple[str, int] | None] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     areas: dict[str, Parameter] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from xdsl.ir import OpResult
 
 from ...promotion.dtype import DType
 from ..tt.builder import BlockBuilder
-from ..tt.transforms.fast_math import REDUCED, TAME
+from ..tt.transforms.fast_math import IN_RANGE, REDUCED
 from ..tt.types import F32, F64, I32, elem
 from .conversions import like
 
@@ -142,11 +142,11 @@ class _Floats:
         other = self.sub(total, x)
         return total, self.add(self.sub(x, self.sub(total, other)), self.sub(y, other))
 
-    def tame(self, x: Any, y: Any) -> Any:
+    def in_range(self, x: Any, y: Any) -> Any:
         """x / y for 0 <= x <= 2 and 1 <= y <= 2^24, or x = 1 and 2^-40 <= y <= 2^120."""
         result = self.div(x, y)
         assert isinstance(result, OpResult)
-        result.op.attributes[TAME] = UnitAttr()
+        result.op.attributes[IN_RANGE] = UnitAttr()
         return result
 
     # -- powers of two, float32 ---------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def x_phi(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     s0, s1, s2, s3 = _PHI_R
     y = f.fma(f.add(a, s0), a, s1)
     denominator = f.fma(f.add(y, f.add(a, s2)), y, s3)
-    tail = f.turned(f.tame(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), turns)
+    tail = f.turned(f.in_range(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), turns)
     return f.fma(f.mul(a, tail), -(2.0**-_EXTRA) / _PHI_SCALE, positive)
 
 
@@ -341,7 +341,7 @@ def _finished(f: _Floats, x: Any, a: Any, end: float, z: Any) -> Any:
     """x / (1 + 2^40 z), where a is x between limits, `end` the upper one. Results that are denormal are rounded once; x above
     `end` is made of `end` and the rest, which is within an ulp."""
     rest = f.at_least(f.sub(x, end), -0.0)
-    quotient = f.tame(1.0, f.add(z, 2.0**-_LESS))
+    quotient = f.in_range(1.0, f.add(z, 2.0**-_LESS))
     return f.fma(f.mul(a, quotient), 2.0**-_LESS, rest)
 
 

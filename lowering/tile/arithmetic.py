@@ -18,7 +18,7 @@ from xdsl.ir import OpResult
 
 from ...promotion.dtype import DType
 from ..tt.builder import BlockBuilder
-from ..tt.transforms.fast_math import SHORT, TAME, WEIGHT
+from ..tt.transforms.fast_math import IN_RANGE, SHORT, WEIGHT
 from ..tt.types import I1, I64, elem, shape_of
 from .conversions import like
 
@@ -249,7 +249,7 @@ def sigmoid(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     above = b.cmpf("oge", a, like(b, 0.0, a))
     result = b.binary("arith.divf", b.select(above, one, decay), b.binary("arith.addf", one, decay))
     assert isinstance(result, OpResult)
-    result.op.attributes[TAME] = UnitAttr()
+    result.op.attributes[IN_RANGE] = UnitAttr()
     return result
 
 

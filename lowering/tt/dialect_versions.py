@@ -1,10 +1,12 @@
-"""Names of operations that changed between the Triton versions whose texts are read. Operations have the new names (3.9); the
-old ones (3.3, `spelling="seed"`) are read, and printed on request."""
+"""Dialect versions: names of operations that changed between the Triton versions whose texts are read.
+
+Operations have the names of Triton 3.9; those of 3.3 (`spelling="seed"`) are read, and printed on request.
+"""
 
 from __future__ import annotations
 
-SPELLINGS = ("3.9", "seed")
-OLDER = {
+DIALECT_VERSIONS = ("3.9", "seed")
+OLD_NAMES = {
     "tt.descriptor_load": "tt.experimental_descriptor_load",
     "tt.descriptor_store": "tt.experimental_descriptor_store",
     "tt.descriptor_reduce": "tt.experimental_descriptor_reduce",
@@ -14,4 +16,4 @@ OLDER = {
     "ttng.tensormap_fenceproxy_acquire": "tt.experimental_tensormap_fenceproxy_acquire",
     "ttng.reinterpret_tensor_descriptor": "tt.reinterpret_tensor_descriptor",
 }
-NEWER = {older: newer for newer, older in OLDER.items()}
+NEW_NAMES = {older: newer for newer, older in OLD_NAMES.items()}

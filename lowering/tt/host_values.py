@@ -19,7 +19,7 @@ MAX_EXTENT = (1 << 31) - 1
 TENSOR_MAP_WORDS = 16
 TENSOR_MAP_MAGIC = 0x70616D2D6E696A00
 MAP_MAGIC, MAP_ADDRESS, MAP_KIND, MAP_NAN, MAP_EXTENTS, MAP_STRIDES = 0, 1, 2, 3, 4, 9
-"""Places of: the magic number, the address, `map_kind`, 1 for padding with NaN, five extents, five strides in bytes."""
+"""Indices of the magic number, the address, `map_kind`, 1 for padding with NaN, five extents, five strides in bytes."""
 MAX_MAP_RANK = 5
 
 

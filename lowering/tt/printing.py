@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from ...promotion.errors import UserError
 from .dialect.attributes import is_older
 from .dialect.functions import FuncOp
-from .dialect_versions import OLDER, SPELLINGS
+from .dialect_versions import DIALECT_VERSIONS, OLD_NAMES
 
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
 
@@ -26,7 +26,7 @@ class BlockPrinter(Printer):
     spelling = "3.9"
 
     def print_op(self, op: Operation) -> None:
-        older = OLDER.get(op.name) if is_older(self) else None
+        older = OLD_NAMES.get(op.name) if is_older(self) else None
         if older is None:
             super().print_op(op)
             return
@@ -53,8 +53,8 @@ def print_module(op: Operation, locations: bool = False, spelling: str = "3.9") 
     `spelling`: "3.9", or "seed" for what Triton 3.3 reads: `tt.experimental_descriptor_load`, cache hints before the
     dictionary, and so on. Raises `UserError` for other spellings.
     """
-    if spelling not in SPELLINGS:
-        raise UserError(f"spelling {spelling!r}; expected {' or '.join(map(repr, SPELLINGS))}")
+    if spelling not in DIALECT_VERSIONS:
+        raise UserError(f"spelling {spelling!r}; expected {' or '.join(map(repr, DIALECT_VERSIONS))}")
     if isinstance(op, FuncOp):
         op = ModuleOp([op.clone()])
     stream = io.StringIO()

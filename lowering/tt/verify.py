@@ -34,18 +34,18 @@ def verify(op: Operation, error: type[JoineryError] = InternalError) -> None:
 
 
 class Origin(Protocol):
-    """What operations were made of. is_sound: an equal operation has passed its verifier, which minds nothing around it."""
+    """What operations were created from. is_sound: an equal operation passed its verifier, which depends on no context."""
 
     is_sound: bool
 
     def passed(self) -> None:
-        """An operation made of it has passed its verifier."""
+        """Record that an operation created from it passed its verifier."""
 
 
-def first_problem(op: Operation, made: Mapping[Operation, Origin] | None = None) -> tuple[str, Operation] | None:
-    """What is wrong first in `op` and everything in it, and with which operation; None when nothing is. made: what operations
-    were made of, as far as that is known: a verifier looks at equal operations once."""
-    origins = made or {}
+def first_problem(op: Operation, origins: Mapping[Operation, Origin] | None = None) -> tuple[str, Operation] | None:
+    """The first fault in `op` and everything in it, and the faulty operation; None if there is none. origins: what operations
+    were created from, as far as that is known: equal operations are verified once."""
+    origins = origins or {}
     with symbol_index():
         for inner in op.walk():
             try:

@@ -93,7 +93,7 @@ class CudaMemory:
     def __del__(self) -> None:
         # Any thread, in the middle of anything: only note it down.
         if self.address:
-            self.device.abandoned.append((self.address, self.elsewhere))
+            self.device.deferred_frees.append((self.address, self.elsewhere))
 
 
 class CudaRecording:
@@ -116,11 +116,11 @@ class CudaRecording:
 
     def __del__(self) -> None:
         if self._executable:
-            self._device.abandoned_graphs.append(self._executable)
+            self._device.deferred_graphs.append(self._executable)
 
 
-class _Turn:
-    """Inside, the device's context is current and other threads wait. Failures of the driver say what was being done."""
+class _ContextGuard:
+    """Context guard: inside, the device's context is current and other threads wait; driver errors say what was being done."""
 
     __slots__ = ("_device", "_doing", "_pushed")
 
@@ -174,23 +174,23 @@ class CudaDevice:
 
         self.capability = 10 * attribute(cu.MAJOR) + attribute(cu.MINOR)
         self.target = choose_target(self.capability, self.driver_version, f"{self.name} ({self.model})")
-        self.most_threads = attribute(cu.MAX_THREADS_PER_BLOCK)
-        self.most_shared = attribute(cu.SHARED_OPTIN)
+        self.max_threads = attribute(cu.MAX_THREADS_PER_BLOCK)
+        self.max_shared = attribute(cu.SHARED_OPTIN)
         self.processors = attribute(cu.MULTIPROCESSOR_COUNT)
-        self.most_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
+        self.max_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
         self.total_memory = driver.cuDeviceTotalMem(handle)
         self.lock = threading.RLock()
-        self.abandoned: deque[tuple[int, int]] = deque()
-        self.abandoned_graphs: deque[int] = deque()
-        self.abandoned_modules: deque[int] = deque()
+        self.deferred_frees: deque[tuple[int, int]] = deque()
+        self.deferred_graphs: deque[int] = deque()
+        self.deferred_modules: deque[int] = deque()
         self._lost: DeviceError | None = None
-        self._on_their_way: deque[tuple[str, tuple[int, int, int]]] = deque(maxlen=8)
+        self._in_flight: deque[tuple[str, tuple[int, int, int]]] = deque(maxlen=8)
         self._prints = False
         self._recorded: list[tuple[CudaKernel, tuple[int, int, int]]] | None = None
         self._kernels: weakref.WeakValueDictionary[KernelCode, CudaKernel] = weakref.WeakValueDictionary()
         self.context = driver.cuDevicePrimaryCtxRetain(handle)
         self._pool = driver.cuDeviceGetDefaultMemPool(handle) if attribute(cu.POOLS_SUPPORTED) else 0
-        with self._turn("setting up the device"):
+        with self._context_guard("setting up the device"):
             if self._pool:
                 # What was freed is kept for the next allocation, a quarter of the memory at most: others want some too.
                 driver.cuMemPoolSetAttribute(self._pool, cu.RELEASE_THRESHOLD, self.total_memory // 4)
@@ -208,10 +208,10 @@ class CudaDevice:
     def clock_hz(self) -> int:
         return 1000 * self.driver.cuDeviceGetAttribute(cu.CLOCK_RATE, self.handle)
 
-    # -- turns and errors ----------------------------------------------------------------
+    # -- context and errors ----------------------------------------------------------------
 
-    def _turn(self, *doing: Any) -> _Turn:
-        return _Turn(self, doing)
+    def _context_guard(self, *doing: Any) -> _ContextGuard:
+        return _ContextGuard(self, doing)
 
     def check_alive(self) -> None:
         """Raises `DeviceError` once the device is lost to this process."""
@@ -227,8 +227,8 @@ class CudaDevice:
             text += f"; the driver's assembler says: {failure.log}"
         if failure.code not in cu.STICKY:
             return DeviceError(text, failure.code, failure.name)
-        if self._on_their_way:
-            launched = ", ".join(f"@{name} on grid {grid}" for name, grid in self._on_their_way)
+        if self._in_flight:
+            launched = ", ".join(f"@{name} on grid {grid}" for name, grid in self._in_flight)
             text += f"; on their way were: {launched}"
         if failure.code == cu.ASSERT:
             text += "; an assertion of a kernel failed, and the device wrote which one to the standard error output"
@@ -242,14 +242,14 @@ class CudaDevice:
 
     def _sweep(self) -> None:
         """Give back what died."""
-        if self.abandoned:
-            self._free_abandoned()
-        while self.abandoned_graphs:
-            self.driver.cuGraphExecDestroy(self.abandoned_graphs.popleft())
-        if self.abandoned_modules:
+        if self.deferred_frees:
+            self._free_deferred()
+        while self.deferred_graphs:
+            self.driver.cuGraphExecDestroy(self.deferred_graphs.popleft())
+        if self.deferred_modules:
             self.driver.cuStreamSynchronize(self.stream)  # a module must not go while its kernels run
-            while self.abandoned_modules:
-                self.driver.cuModuleUnload(self.abandoned_modules.popleft())
+            while self.deferred_modules:
+                self.driver.cuModuleUnload(self.deferred_modules.popleft())
 
     # -- memory --------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class CudaDevice:
             raise UserError(f"{self.name}: {nbytes} bytes of memory")
         if nbytes == 0:
             return CudaMemory(self, 0, 0)
-        with self._turn("allocating %d bytes", nbytes):
+        with self._context_guard("allocating %d bytes", nbytes):
             self._not_while_recording("memory is allocated")
             self._sweep()
             try:
@@ -287,8 +287,8 @@ class CudaDevice:
     def _allocate(self, nbytes: int) -> int:
         return self.driver.cuMemAllocAsync(nbytes, self.stream) if self._pool else self.driver.cuMemAlloc(nbytes)
 
-    def _free_abandoned(self) -> None:
-        dead = [self.abandoned.popleft() for _ in range(len(self.abandoned))]
+    def _free_deferred(self) -> None:
+        dead = [self.deferred_frees.popleft() for _ in range(len(self.deferred_frees))]
         for address, elsewhere in dead:
             if elsewhere == NOWHERE:
                 self._free(address)
@@ -297,7 +297,7 @@ class CudaDevice:
             for address, _ in lent:
                 self._free(address)
         else:
-            self.abandoned.extend(lent)
+            self.deferred_frees.extend(lent)
 
     def _wait_elsewhere(self, streams: int) -> bool:
         """Lets frees come after what these streams of other libraries hold. False if they cannot be asked now, as one of them
@@ -326,21 +326,21 @@ class CudaDevice:
         has none, and a recording must not contain it."""
         if self._lost is not None:
             return
-        with self._turn("freeing memory"):
+        with self._context_guard("freeing memory"):
             if self._recorded is not None or not self._wait_elsewhere(elsewhere):
-                self.abandoned.append((address, elsewhere))
+                self.deferred_frees.append((address, elsewhere))
             else:
                 self._free(address)
 
     def release_graph(self, executable: int) -> None:
         if self._lost is None:
-            with self._turn("freeing a recording"):
+            with self._context_guard("freeing a recording"):
                 self.driver.cuGraphExecDestroy(executable)
 
     def upload(self, memory: GpuMemory, offset: int, array: Array) -> None:
         self._check_copy(memory, offset, array, "upload")
         if array.nbytes:
-            with self._turn("copying %d bytes to the device", array.nbytes):
+            with self._context_guard("copying %d bytes to the device", array.nbytes):
                 self._not_while_recording("memory is copied")
                 self._transfers.upload(memory.address + offset, array.ctypes.data, array.nbytes)
 
@@ -349,14 +349,14 @@ class CudaDevice:
         if not array.flags.writeable:
             raise UserError(f"{self.name}, download: the array is read-only")
         if array.nbytes:
-            with self._turn("copying %d bytes from the device", array.nbytes):
+            with self._context_guard("copying %d bytes from the device", array.nbytes):
                 self._not_while_recording("memory is copied")
                 self._transfers.download(array.ctypes.data, memory.address + offset, array.nbytes)
 
     def copy_between(self, target: int, source: int, nbytes: int) -> None:
         """Copies from address to address, in the order of the calls."""
         if nbytes:
-            with self._turn("copying %d bytes on the device", nbytes):
+            with self._context_guard("copying %d bytes on the device", nbytes):
                 self._not_while_recording("memory is copied")
                 self.driver.cuMemcpyDtoDAsync(target, source, nbytes, self.stream)
 
@@ -380,7 +380,7 @@ class CudaDevice:
     def load(self, code: KernelCode) -> CudaKernel:
         """Implements `GpuDevice.load`. The driver makes machine code of the PTX and keeps it on disk."""
         check_code(self, code)
-        with self._turn("loading @%s for %s, PTX %s", code.name, code.target, cu.ptx_text(code.ptx_version)):
+        with self._context_guard("loading @%s for %s, PTX %s", code.name, code.target, cu.ptx_text(code.ptx_version)):
             found = self._kernels.get(code)
             if found is None:
                 self._not_while_recording("a kernel is loaded")
@@ -406,7 +406,7 @@ class CudaDevice:
         if len(words) != len(code.parameters):
             raise InternalError(f"@{code.name} takes {len(code.parameters)} words, {len(words)} were given")
         doing = "launching @%s on grid %s with %d threads and %d bytes of shared memory"
-        with self._turn(doing, code.name, grid, code.threads, code.shared_bytes):
+        with self._context_guard(doing, code.name, grid, code.threads, code.shared_bytes):
             loaded.fill(words)
             self.driver.cuLaunchKernelEx(
                 loaded.function, grid, code.threads, code.shared_bytes, self.stream, cluster, loaded.parameters
@@ -423,15 +423,15 @@ class CudaDevice:
         strides in elements. Raises `UserError` for tensors that no map describes."""
         if self.capability < FIRST_CAPABILITY:
             raise UserError(f"{self.name} ({self.model}) has no tensor maps; they came with compute capability 9.0")
-        with self._turn("making a tensor map"):
+        with self._context_guard("making a tensor map"):
             return encode_map(self.driver, facts, address, extents, strides, pads_with_nan)
 
     def _note(self, kernel: CudaKernel, grid: tuple[int, int, int]) -> None:
-        self._on_their_way.append((kernel.code.name, grid))
+        self._in_flight.append((kernel.code.name, grid))
         self._prints = self._prints or kernel.prints
 
     def _check_grid(self, name: str, grid: tuple[int, int, int], cluster: tuple[int, int, int] | None) -> None:
-        for axis, extent, most in zip("xyz", grid, self.most_blocks, strict=True):
+        for axis, extent, most in zip("xyz", grid, self.max_blocks, strict=True):
             if not 0 < extent <= most:
                 raise UserError(
                     f"@{name} on grid {grid}: {extent} programs along {axis}; {self.name} takes {most} at most; fix: put the "
@@ -442,13 +442,13 @@ class CudaDevice:
 
     def synchronize(self) -> None:
         """Implements `GpuDevice.synchronize`. What kernels printed is on the standard output then."""
-        with self._turn("waiting for the device"):
+        with self._context_guard("waiting for the device"):
             self._not_while_recording("the device is waited for")
             self._sweep()
             if self._prints:
                 sys.stdout.flush()  # Python's buffer and that of C end up in the same place
             self.driver.cuStreamSynchronize(self.stream)
-            self._on_their_way.clear()
+            self._in_flight.clear()
             if self._prints and os.name == "posix":
                 ctypes.CDLL(None).fflush(None)
             self._prints = False
@@ -461,23 +461,23 @@ class CudaDevice:
         events: list[tuple[int, int]] = []
         try:
             for _ in range(repeats):
-                with self._turn("timing"):
+                with self._context_guard("timing"):
                     self._not_while_recording("time is taken")
                     first = self.driver.cuEventCreate(cu.EVENT_DEFAULT)
                     events.append((first, 0))
                     events[-1] = first, self.driver.cuEventCreate(cu.EVENT_DEFAULT)
             for first, second in events:
-                with self._turn("timing"):
+                with self._context_guard("timing"):
                     self.driver.cuEventRecord(first, self.stream)
                 call()
-                with self._turn("timing"):
+                with self._context_guard("timing"):
                     self.driver.cuEventRecord(second, self.stream)
             self.synchronize()
-            with self._turn("timing"):
+            with self._context_guard("timing"):
                 return [self.driver.cuEventElapsedTime(first, second) for first, second in events]
         finally:
             if self._lost is None:
-                with self._turn("timing"):
+                with self._context_guard("timing"):
                     for event in [each for pair in events for each in pair if each]:
                         self.driver.cuEventDestroy(event)
 
@@ -485,7 +485,7 @@ class CudaDevice:
 
     def capture(self, record: Callable[[], object]) -> CudaRecording:
         """Implements `GpuDevice.capture`, by a CUDA graph that is made once. Other threads wait meanwhile."""
-        with self._turn("recording launches"):
+        with self._context_guard("recording launches"):
             self._not_while_recording("a recording begins")
             self._sweep()
             self._recorded = []
@@ -514,7 +514,7 @@ class CudaDevice:
 
     def replay(self, executable: int, launches: list[tuple[CudaKernel, tuple[int, int, int]]]) -> None:
         """Launch a recorded graph."""
-        with self._turn("replaying %d recorded launches", len(launches)):
+        with self._context_guard("replaying %d recorded launches", len(launches)):
             self._not_while_recording("a recording is replayed")
             self.driver.cuGraphLaunch(executable, self.stream)
             for kernel, grid in launches[-8:]:
@@ -532,7 +532,7 @@ class CudaDevice:
         self._order(self.stream, stream)
 
     def _order(self, first: int, second: int) -> None:
-        with self._turn("ordering streams"):
+        with self._context_guard("ordering streams"):
             self._not_while_recording("a stream of another library is waited for")
             self._follow(first, second)
 
@@ -546,11 +546,11 @@ class CudaDevice:
 
     def ordinal_of(self, address: int) -> int:
         """The number of the device whose memory an address lies in. Raises `DeviceError` for other addresses."""
-        with self._turn("asking whose address %#x is", address):
+        with self._context_guard("asking whose address %#x is", address):
             return self.driver.cuPointerGetAttribute(cu.POINTER_ORDINAL, address)
 
     def memory_info(self) -> tuple[int, int]:
         """Bytes of the device: free, total."""
-        with self._turn("asking for free memory"):
+        with self._context_guard("asking for free memory"):
             return self.driver.cuMemGetInfo()
 

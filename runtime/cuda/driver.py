@@ -38,7 +38,7 @@ STREAM_NON_BLOCKING = 1
 EVENT_DEFAULT, EVENT_DISABLE_TIMING = 0, 2
 CAPTURE_THREAD_LOCAL = 1
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
-"""Of a tensor map."""
+"""Size and alignment of a tensor map in bytes."""
 DEFAULT_SHARED = 48 << 10
 """Bytes of dynamic shared memory that need no attribute."""
 

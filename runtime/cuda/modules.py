@@ -66,7 +66,7 @@ class CudaKernel:
                 slots[index] = word & ((1 << bits) - 1)
 
     def __del__(self) -> None:
-        self.device.abandoned_modules.append(self._module)
+        self.device.deferred_modules.append(self._module)
 
 
 def check_code(device: CudaDevice, code: KernelCode) -> None:
@@ -80,12 +80,12 @@ def check_code(device: CudaDevice, code: KernelCode) -> None:
             f"{device.capability // 10}.{device.capability % 10}; fix: make it for {device.target}"
         )
     cu.check_ptx(code.ptx_version, device.driver_version, what)
-    if code.threads > device.most_threads:
-        raise UserError(f"{what} has {code.threads} threads in a block; {device.name} takes {device.most_threads} at most")
-    if code.shared_bytes > device.most_shared:
+    if code.threads > device.max_threads:
+        raise UserError(f"{what} has {code.threads} threads in a block; {device.name} takes {device.max_threads} at most")
+    if code.shared_bytes > device.max_shared:
         raise UserError(
-            f"{what} needs {code.shared_bytes} bytes of shared memory, {code.shared_bytes - device.most_shared} more than the "
-            f"{device.most_shared} that a block has on {device.name} ({device.model}); fix: smaller blocks"
+            f"{what} needs {code.shared_bytes} bytes of shared memory, {code.shared_bytes - device.max_shared} more than the "
+            f"{device.max_shared} that a block has on {device.name} ({device.model}); fix: smaller blocks"
         )
     unknown = [type_ for type_ in code.parameters if type_ not in WORD_BYTES]
     if unknown:
@@ -106,10 +106,10 @@ def load_kernel(device: CudaDevice, code: KernelCode) -> CudaKernel:
                 f"@{code.name}: {code.threads} threads of {registers} registers do not fit; {device.name} takes {threads} of "
                 "them"
             )
-        if code.shared_bytes + static > device.most_shared:
+        if code.shared_bytes + static > device.max_shared:
             raise UserError(
                 f"@{code.name} needs {code.shared_bytes} + {static} bytes of shared memory, "
-                f"{code.shared_bytes + static - device.most_shared} more than the {device.most_shared} that a block has on "
+                f"{code.shared_bytes + static - device.max_shared} more than the {device.max_shared} that a block has on "
                 f"{device.name}; fix: smaller blocks"
             )
         if code.shared_bytes + static > cu.DEFAULT_SHARED:

@@ -14,9 +14,9 @@ from .driver import Driver
 
 MULTIPLE = 16
 """Bytes: of addresses and strides."""
-MOST_STRIDE = 1 << 40
-MOST_EXTENT = 1 << 32
-MOST_BOX = 256
+MAX_STRIDE = 1 << 40
+MAX_EXTENT = 1 << 32
+MAX_BOX = 256
 FIRST_CAPABILITY = 90
 
 # CUtensorMapDataType
@@ -28,18 +28,18 @@ _FILL_ZERO, _FILL_NAN = 0, 1
 
 
 def encode_map(
-    driver: Driver, facts: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
+    driver: Driver, spec: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
 ) -> int:
     """The 128 bytes of a map, as a little-endian integer. Extents and strides (in elements) are outermost first.
 
     Raises `UserError` for tensors that no map describes, saying what would have to be different.
     """
-    element = "i8" if facts.element.startswith("f8") else facts.element
-    fits = len(extents) == len(strides) == facts.rank == len(facts.box)
-    if element not in _TYPES or facts.swizzle not in _SWIZZLES or not fits:
-        raise InternalError(f"a tensor map of {facts} for extents {tuple(extents)} and strides {tuple(strides)}")
+    element = "i8" if spec.element.startswith("f8") else spec.element
+    fits = len(extents) == len(strides) == spec.rank == len(spec.box)
+    if element not in _TYPES or spec.swizzle not in _SWIZZLES or not fits:
+        raise InternalError(f"a tensor map of {spec} for extents {tuple(extents)} and strides {tuple(strides)}")
     size = _BYTES[element]
-    problem = _problem(facts, size, element, address, extents, [stride * size for stride in strides], pads_with_nan)
+    problem = _problem(spec, size, element, address, extents, [stride * size for stride in strides], pads_with_nan)
     if problem:
         raise UserError(
             f"a tensor of shape {tuple(extents)} with strides {tuple(strides)} at {address:#x} has no tensor map: {problem}"
@@ -49,8 +49,8 @@ def encode_map(
         address,
         list(reversed(extents)),
         [stride * size for stride in reversed(strides[:-1])],
-        list(reversed(facts.box)),
-        _SWIZZLES[facts.swizzle],
+        list(reversed(spec.box)),
+        _SWIZZLES[spec.swizzle],
         _L2_128_BYTES,
         _FILL_NAN if pads_with_nan else _FILL_ZERO,
     )
@@ -58,7 +58,7 @@ def encode_map(
 
 
 def _problem(
-    facts: TensorMap,
+    spec: TensorMap,
     size: int,
     element: str,
     address: int,
@@ -67,9 +67,9 @@ def _problem(
     pads_with_nan: bool,
 ) -> str:
     """What the driver would refuse; strides in bytes."""
-    row = facts.box[-1] * size
+    row = spec.box[-1] * size
     checks = [
-        (not 1 <= facts.rank <= 5, f"{facts.rank} axes; fix: 1 to 5"),
+        (not 1 <= spec.rank <= 5, f"{spec.rank} axes; fix: 1 to 5"),
         (address <= 0 or address % MULTIPLE != 0, f"its address is no multiple of {MULTIPLE}; fix: start it at one that is"),
         (strides[-1] != size, "its last stride is not 1; fix: a copy of it in row-major order"),
         (
@@ -77,13 +77,13 @@ def _problem(
             f"strides of {tuple(strides[:-1])} bytes are not all multiples of {MULTIPLE}; fix: pad its rows",
         ),
         (
-            not all(0 < stride < MOST_STRIDE for stride in strides[:-1]),
+            not all(0 < stride < MAX_STRIDE for stride in strides[:-1]),
             f"strides of {tuple(strides[:-1])} bytes; fix: above 0 and below 2**40",
         ),
-        (not all(0 < extent <= MOST_EXTENT for extent in extents), "its extents; fix: from 1 to 2**32"),
-        (not all(0 < extent <= MOST_BOX for extent in facts.box), f"boxes of {facts.box}; fix: extents of at most {MOST_BOX}"),
+        (not all(0 < extent <= MAX_EXTENT for extent in extents), "its extents; fix: from 1 to 2**32"),
+        (not all(0 < extent <= MAX_BOX for extent in spec.box), f"boxes of {spec.box}; fix: extents of at most {MAX_BOX}"),
         (row % MULTIPLE != 0, f"boxes of {row} bytes along the last axis; fix: a multiple of {MULTIPLE}"),
-        (facts.swizzle and row > facts.swizzle, f"boxes of {row} bytes along the last axis, swizzled by {facts.swizzle}"),
-        (pads_with_nan and element[0] == "i", f"padding with NaN of {facts.element} elements; fix: zeros"),
+        (spec.swizzle and row > spec.swizzle, f"boxes of {row} bytes along the last axis, swizzled by {spec.swizzle}"),
+        (pads_with_nan and element[0] == "i", f"padding with NaN of {spec.element} elements; fix: zeros"),
     ]
     return next((text for is_wrong, text in checks if is_wrong), "")

@@ -29,7 +29,7 @@ class Transfers:
         self._driver = driver
         self._stream = stream
         self._pieces: list[_Piece] = []
-        self._turn = 0
+        self._next_piece = 0
 
     def _next(self) -> _Piece:
         """A piece that nothing is in flight to or from."""
@@ -37,8 +37,8 @@ class Transfers:
             address = self._driver.cuMemHostAlloc(PIECE)
             self._pieces.append(_Piece(address, self._driver.cuEventCreate(EVENT_DISABLE_TIMING)))
             return self._pieces[-1]
-        piece = self._pieces[self._turn]
-        self._turn = (self._turn + 1) % PIECES
+        piece = self._pieces[self._next_piece]
+        self._next_piece = (self._next_piece + 1) % PIECES
         self._wait(piece)
         return piece
 

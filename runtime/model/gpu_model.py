@@ -238,8 +238,8 @@ class GpuModel:
         return device.capture(record)
 
 
-class GpuPlace:
-    """A GPU as a place for models; implements `runtime.device.Device`.
+class GpuBackend:
+    """The GPU backend of models; implements `runtime.device.Device`.
 
     Args:
         store: as for `HostDevice`.

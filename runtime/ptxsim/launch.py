@@ -16,7 +16,7 @@ from ...lowering.ptx.modules import Function, PtxModule
 from ...promotion.errors import UserError
 from ...promotion.float_modes import default_modes
 from .checks.findings import Finding, PtxCheckError
-from .core.arguments import Arena, lay_out, place_words
+from .core.arguments import Arena, lay_out, place_arguments
 from .core.binder import bind
 from .core.machine import Machine
 from .core.scheduler import Cta
@@ -142,7 +142,7 @@ class Kernel:
         threads = _extents("block", self._block(None))
         blocks = self._cluster(None)
         self._check_shape(extents, threads, blocks)
-        arena = place_words(self.function, memory, variables, words)
+        arena = place_arguments(self.function, memory, variables, words)
         return self._run(arena, extents, threads, blocks, shared, level, "late", 0, BUDGET)
 
     def _cluster(self, cluster: int | Sequence[int] | None) -> tuple[int, int, int]:
@@ -163,7 +163,7 @@ class Kernel:
     ) -> Result:
         machine = Machine(
             self.module.ptx, self.function, self.module.lines, threads, extents, blocks, arena.memory, arena.addresses,
-            arena.parameters, arena.places, shared, level, delivery, seed, budget,
+            arena.parameters, arena.offsets, shared, level, delivery, seed, budget,
         )  # fmt: skip
         arena.point_to_functions(machine.function_address)
         bind(machine)
@@ -245,17 +245,17 @@ class _Launch:
             for y in range(0, gy, cy):
                 for x in range(0, gx, cx):
                     inside = product(range(z, z + cz), range(y, y + cy), range(x, x + cx))
-                    ctas = [self.block(place[::-1], rank) for rank, place in enumerate(inside)]
+                    ctas = [self.block(ctaid[::-1], rank) for rank, ctaid in enumerate(inside)]
                     for cta in ctas:
                         cta.others = ctas
                     yield ctas
 
-    def block(self, place: tuple[int, int, int], rank: int) -> Cta:
+    def block(self, ctaid: tuple[int, int, int], rank: int) -> Cta:
         machine = self.machine
         shared = SharedMemory(machine.shared_size, 0x5A)
         if machine.level > 1:
             shared.watch(False)
-        return Cta(place, rank, shared, self.live.copy(), machine.starts[machine.function.name][0])
+        return Cta(ctaid, rank, shared, self.live.copy(), machine.starts[machine.function.name][0])
 
     def run(self) -> None:
         machine = self.machine

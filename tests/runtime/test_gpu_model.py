@@ -14,7 +14,7 @@ from joinery.lowering.artifact import ArgumentExpression
 from joinery.lowering.keys import constant_labels
 from joinery.lowering.llvm.nvptx.targets import gpu_target
 from joinery.promotion.errors import DeviceMemoryError, InternalError
-from joinery.runtime.model.gpu_model import MOST_RECORDINGS, GpuModel, GpuPlace
+from joinery.runtime.model.gpu_model import MOST_RECORDINGS, GpuBackend, GpuModel
 from joinery.runtime.model.model import Model
 from joinery.runtime.ptxsim.device import SimulatedGpu
 
@@ -56,7 +56,7 @@ def model_on(device: SimulatedGpu) -> Model:
     w = np.arange(24, dtype=np.float32).reshape(8, 3) / 8
     g.output((x @ g.weight("w", w) + y).reshape(-1), jn.sum(jn.exp(x), 0))
     compiled = _compiled(g, gpu_target("sm_80"), "strict", False, None, constant_labels(g))
-    return Model(compiled, _constants(g, compiled, {}), "", device=GpuPlace(device))
+    return Model(compiled, _constants(g, compiled, {}), "", device=GpuBackend(device))
 
 
 def run(model: Model, n: int, y: float = 1) -> None:
@@ -172,7 +172,7 @@ def test_tensor_maps_are_made_of_what_expressions_say() -> None:
         source = replace(first.source, extents=(ArgumentExpression(steps), first.source.extents[1]))
         kernel = replace(code, tensor_maps=(replace(first, source=source), *others))
         changed = replace(compiled, gpu=replace(compiled.gpu, kernels=(kernel,)))
-        return Model(changed, [], "", device=GpuPlace(SimulatedGpu("sm_90a")))
+        return Model(changed, [], "", device=GpuBackend(SimulatedGpu("sm_90a")))
 
     ones = np.ones((64, 64), np.float16)
     found = model_with(("constant", 64, 80), ("constant", 64, 2), ("divsi", 64, 0))(ones, ones)

@@ -27,7 +27,7 @@ from .line_syntax import (
     NAME,
     PIECE,
     RESULTS,
-    Unusual,
+    FallBackToParser,
     argument_type,
     give_hint,
     split_commas,
@@ -43,14 +43,14 @@ _FUNCTION = "tt.func "
 _MAX_LEARNED = 1 << 10  # learning costs more than reading strictly
 
 
-def read_lines(text: str, made: dict[Operation, Template] | None = None) -> ModuleOp | None:
+def read_lines(text: str, origins: dict[Operation, Template] | None = None) -> ModuleOp | None:
     """The module of a text, equal to what the strict parser makes of it; None for texts that only the strict parser can
     judge. made: gets what each of its operations was made of."""
     if len(text) > MAX_TEXT or HOLE in text:
         return None
     try:
-        return _LineReader(text, {} if made is None else made).module()
-    except (Unusual, KeyError):
+        return _LineReader(text, {} if origins is None else origins).module()
+    except (FallBackToParser, KeyError):
         return None
 
 
@@ -84,8 +84,8 @@ class _Frame:
 
 
 class _LineReader:
-    def __init__(self, text: str, made: dict[Operation, Template]) -> None:
-        self._made = made
+    def __init__(self, text: str, origins: dict[Operation, Template]) -> None:
+        self._origins = origins
         self._locations = Locations(text, self._read_location)
         self._values: dict[str, SSAValue] = {}
         self._frames: list[_Frame] = []
@@ -110,14 +110,14 @@ class _LineReader:
                 if ending in _LETTERS:
                     ending = "a"
                 elif ending not in _ENDS:
-                    raise Unusual
+                    raise FallBackToParser
             if first == "^":
                 self._label(line)
             elif first == "}":
                 self._close(body, location, ending)
             elif body[-1] == "{":
                 if location is not None:
-                    raise Unusual
+                    raise FallBackToParser
                 self._open(body)
             else:
                 results = ""
@@ -129,10 +129,10 @@ class _LineReader:
                     found = self._learn(template, ending)
                 regions = [Region() for given in found.arguments if given is None]
                 if len(regions) != len(found.arguments):
-                    raise Unusual
+                    raise FallBackToParser
                 self._add(self._make(found, names, location, regions), results)
         if self._frames or not self._top:
-            raise Unusual
+            raise FallBackToParser
         first_op = self._top[0]
         return first_op if isinstance(first_op, ModuleOp) and len(self._top) == 1 else ModuleOp(self._top)
 
@@ -141,7 +141,7 @@ class _LineReader:
     def _learn(self, template: str, ending: str) -> Template:
         self._learned += 1
         if self._learned > _MAX_LEARNED:
-            raise Unusual
+            raise FallBackToParser
         return TEMPLATES.learn(template, ending)
 
     def _make(
@@ -151,11 +151,11 @@ class _LineReader:
         operands = [values[names[place]] for place in found.operands]
         for operand, type_ in zip(operands, found.operand_types, strict=True):
             if operand.type is not type_ and operand.type != type_:
-                raise Unusual
+                raise FallBackToParser
         if found.constant_bytes:
             self._constant_bytes += found.constant_bytes
             if self._constant_bytes > MAX_CONSTANT_BYTES:
-                raise Unusual
+                raise FallBackToParser
         op = found.op_class.create(
             operands=operands,
             result_types=found.result_types,
@@ -165,7 +165,7 @@ class _LineReader:
             successors=[self._block(name) for name in found.successors] if found.successors else (),
             regions=regions,
         )
-        self._made[op] = found
+        self._origins[op] = found
         return op
 
     def _add(self, op: Operation, results: str) -> None:
@@ -185,7 +185,7 @@ class _LineReader:
 
     def _define(self, name: str, value: SSAValue) -> None:
         if name in self._values:
-            raise Unusual
+            raise FallBackToParser
         self._values[name] = value
         give_hint(name, value)
 
@@ -194,11 +194,11 @@ class _LineReader:
         while at < len(text):
             match = RESULTS.match(text, at)
             if match is None:
-                raise Unusual
+                raise FallBackToParser
             name, _, count = match[1].partition(":")
             values = op.results[taken : taken + int(count or 1)]
             if name in self._values or len(values) != int(count or 1):
-                raise Unusual
+                raise FallBackToParser
             self._define(name, values[0])
             for index, value in enumerate(values):
                 self._values[f"{name}#{index}"] = value
@@ -206,7 +206,7 @@ class _LineReader:
             taken += len(values)
             at = match.end()
         if taken != len(op.results):
-            raise Unusual
+            raise FallBackToParser
 
     # Regions
 
@@ -237,7 +237,7 @@ class _LineReader:
         locations: Sequence[LocationAttr | None] = (),
     ) -> None:
         if len(self._frames) > MAX_NESTED_REGIONS - 2:
-            raise Unusual
+            raise FallBackToParser
         frame.regions.append(Region())
         frame.blocks, frame.defined, frame.block = {}, set(), None
         frame.visible = len(self._values)
@@ -247,7 +247,7 @@ class _LineReader:
             block = frame.block = self._begin_block(frame, Block(arg_types=[type_ for _, type_ in arguments]))
             for (place, _), argument in zip(arguments, block.args, strict=True):
                 if "#" in frame.names[place]:
-                    raise Unusual
+                    raise FallBackToParser
                 self._define(frame.names[place], argument)
             for argument, location in zip(block.args, locations, strict=False):
                 if location is not None:
@@ -259,7 +259,7 @@ class _LineReader:
 
     def _end_region(self, frame: _Frame) -> None:
         if len(frame.defined) != len(frame.blocks) or len(frame.blocks) >= MAX_BLOCKS:
-            raise Unusual
+            raise FallBackToParser
         values = self._values
         while len(values) > frame.visible:
             values.popitem()
@@ -267,7 +267,7 @@ class _LineReader:
     def _close(self, line: str, location: LocationAttr | None, ending: str) -> None:
         """A line that ends a region, and begins the next one or ends the operation."""
         if not self._frames:
-            raise Unusual
+            raise FallBackToParser
         frame = self._frames[-1]
         self._end_region(frame)
         names, template = split_names(line)
@@ -283,7 +283,7 @@ class _LineReader:
         # The whole operation gives its regions the blocks that its first line promised.
         given = (frame.given, *[None] * (len(found.arguments) - 1))
         if found.arguments != given and (frame.form is None or frame.form.gives_block):
-            raise Unusual
+            raise FallBackToParser
         written = len(frame.regions)
         frame.regions += [Region() for _ in range(len(found.arguments) - len(frame.regions))]
         op = self._make(found, frame.names, location, frame.regions)
@@ -291,7 +291,7 @@ class _LineReader:
             try:
                 frame.form.finish(op, written)
             except Exception as error:  # the strict parser meets it again, and reports it
-                raise Unusual from error
+                raise FallBackToParser from error
         self._add(op, frame.results)
 
     # Blocks
@@ -299,14 +299,14 @@ class _LineReader:
     def _block(self, name: str) -> Block:
         """The block of a name, which may come later."""
         if not self._frames:
-            raise Unusual
+            raise FallBackToParser
         blocks = self._frames[-1].blocks
         found = blocks.get(name)
         if found is None:
             found = blocks[name] = Block()
             if not Block.is_default_block_name(name):
                 if not Block.is_valid_name(name):
-                    raise Unusual
+                    raise FallBackToParser
                 found.name_hint = name
                 drop_unprintable_name(found)
         return found
@@ -314,18 +314,18 @@ class _LineReader:
     def _label(self, line: str) -> None:
         match = LABEL.fullmatch(line)
         if match is None or not self._frames:
-            raise Unusual
+            raise FallBackToParser
         frame, name = self._frames[-1], match[1]
         # The block that an operation gives to its region has no label.
         hides = frame.block is not None and frame.block.is_empty and not frame.defined
         if hides or name in frame.defined or "//" in (match[2] or ""):
-            raise Unusual
+            raise FallBackToParser
         block = self._block(name)
         frame.defined.add(name)
         for piece in split_commas(match[2]) if match[2] is not None else ():
             value, separator, rest = piece.partition(": ")
             if not separator or not NAME.fullmatch(value):
-                raise Unusual
+                raise FallBackToParser
             rest, location = self._take_location(rest)
             self._define(value, block.insert_arg(argument_type(rest), len(block.args), location))
         frame.block = self._begin_block(frame, block)
@@ -336,14 +336,14 @@ class _LineReader:
         try:
             found = self._locations.parse(text)
         except Exception as error:  # the strict parser meets it again, and reports it
-            raise Unusual from error
+            raise FallBackToParser from error
         if found.size > MAX_LOCATION_SIZE // 2 or found.depth > MAX_DEPTH // 2:
-            raise Unusual
+            raise FallBackToParser
         return found.location
 
     def _read_location(self, text: str, start: int, end: int) -> Located:
         if "//" in text[start:end]:  # a comment would hide the end
-            raise Unusual
+            raise FallBackToParser
         return BlockParser("", locations=self._locations)._read_location(text, start, end)
 
     def _take_location(self, text: str) -> tuple[str, LocationAttr | None]:
@@ -352,7 +352,7 @@ class _LineReader:
         if at < 0:
             return text, None
         if text[-1] != ")":
-            raise Unusual
+            raise FallBackToParser
         return text[:at], self._location(text[at + 5 : -1])
 
     def _take_parameter_locations(self, line: str) -> tuple[str, list[LocationAttr | None]]:
@@ -366,6 +366,6 @@ class _LineReader:
                     end = match.start()
                     break
         if not start or depth:
-            raise Unusual
+            raise FallBackToParser
         taken = [self._take_location(piece) for piece in split_commas(line[start:end])]
         return line[:start] + ", ".join(piece for piece, _ in taken) + line[end:], [each for _, each in taken]

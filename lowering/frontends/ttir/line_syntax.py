@@ -21,9 +21,8 @@ LABEL = re.compile(rf"\^({_ID})(?:\((.*)\))?:(?:[ \t]*//.*)?", re.ASCII)
 PIECE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|->|[<({\[]|[>)}\]]|,')
 
 
-
-class Unusual(Exception):
-    """The text is not for the line reader; the strict parser decides what it is."""
+class FallBackToParser(Exception):
+    """Raised by the fast line reader for a text that it does not recognize; the strict parser reads it instead."""
 
 
 _ATTRIBUTES: dict[str, Attribute] = {}
@@ -46,11 +45,11 @@ def _parsed(text: str) -> Attribute:
         parser = BlockParser(text)
         found = parser.parse_attribute()
         if parser.pos != len(text) or "//" in text:
-            raise Unusual
-    except Unusual:
+            raise FallBackToParser
+    except FallBackToParser:
         raise
     except Exception as error:  # the strict parser meets it again, and reports it
-        raise Unusual from error
+        raise FallBackToParser from error
     return found
 
 

@@ -37,10 +37,10 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 from ...tt import types as t
 from ...tt.dialect.functions import CalleeExists
 from .line_families import Families
-from .line_syntax import HOLE, Unusual
+from .line_syntax import HOLE, FallBackToParser
 from .parser import BlockParser
 
-_LOOKING_AROUND = (IsTerminator, HasParent, CalleeExists)
+_CONTEXT_TRAITS = (IsTerminator, HasParent, CalleeExists)
 """Traits whose verifiers look at more than the operation."""
 
 _LOCATION = NameLoc(StringAttr("line"), NoneAttr())
@@ -90,8 +90,8 @@ class Template:
     def passed(self) -> None:
         """An operation made of it has passed its verifier."""
         traits = self.op_class.traits.traits
-        looks_around = self.arguments or self.successors or any(isinstance(each, _LOOKING_AROUND) for each in traits)
-        self.is_sound = not looks_around
+        depends_on_context = self.arguments or self.successors or any(isinstance(each, _CONTEXT_TRAITS) for each in traits)
+        self.is_sound = not depends_on_context
 
 
 class Templates:
@@ -108,16 +108,16 @@ class Templates:
         return self._known[ending]
 
     def learn(self, template: str, ending: str) -> Template:
-        """Read a template by the strict parser. Raises `Unusual` when it is not one whole operation for certain."""
+        """Read a template by the strict parser. Raises `FallBackToParser` when it is not one whole operation for certain."""
         try:
             found = self._families.find(template, ending)
             if found is None:
                 found = self._with_shapes(template, ending) or _read(template, ending)
                 self._families.remember(template, ending, found)
-        except Unusual:
+        except FallBackToParser:
             raise
         except Exception as error:  # the strict parser meets the text again, and reports it
-            raise Unusual from error
+            raise FallBackToParser from error
         if len(template) <= _LENGTH:
             self._bytes += found.constant_bytes
             if len(self._known[ending]) >= _LIMIT or self._bytes > _BYTES:
@@ -175,7 +175,7 @@ class _Learner(BlockParser):
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
         super()._register_ssa_definition(name, values, span)
         if len(values) != 1:
-            raise Unusual
+            raise FallBackToParser
         self.defined[values[0]] = name
 
 
@@ -188,22 +188,22 @@ def _read(template: str, ending: str) -> Template:
     op = parser.parse_operation()
     if ending == "loc":
         if op.location != _LOCATION or parser._current_token.kind != MLIRTokenKind.EOF:
-            raise Unusual
+            raise FallBackToParser
     elif parser.pos != len(text) + 1:
-        raise Unusual
+        raise FallBackToParser
     if parser.region_starts != _line_ends(text) or not _begins_with(op.regions, parser.regions):
-        raise Unusual
+        raise FallBackToParser
 
     places: dict[SSAValue, int] = {value: int(name) for value, name in parser.defined.items()}
     for name, values in parser.forward_ssa_references.items():
         if set(values) != {0}:
-            raise Unusual
+            raise FallBackToParser
         places[values[0]] = int(name)
     arguments = tuple(_arguments(region, places) for region in op.regions)
     used = {places[operand] for operand in op.operands}
     used.update(place for given in arguments for place, _ in given or ())
     if len(used) != len(pieces) - 1:
-        raise Unusual
+        raise FallBackToParser
     names: dict[Block, str] = {block: name for name, (block, _) in parser.blocks.items()}
     return Template(
         type(op),
@@ -242,7 +242,7 @@ def _arguments(region: Region, places: Mapping[SSAValue, int]) -> tuple[tuple[in
     if not blocks:
         return None
     if len(blocks) > 1:
-        raise Unusual
+        raise FallBackToParser
     return tuple((places[argument], argument.type) for argument in blocks[0].args)
 
 
@@ -284,7 +284,7 @@ def _specialized(template: Template, shapes: Mapping[int, tuple[int, ...]]) -> T
             return type_
         wanted = shapes[shape[0]]
         if prod(wanted) > t.MAX_BLOCK_ELEMENTS:
-            raise Unusual
+            raise FallBackToParser
         return t.tensor(t.elem(type_), wanted)
 
     def put_constant(attribute: Attribute) -> Attribute:

@@ -40,7 +40,7 @@ from ....promotion.errors import UserError
 from ...tt import types as t
 from ...tt.constants import constant_attr
 from ...tt.dialect.context import context
-from ...tt.dialect_versions import NEWER
+from ...tt.dialect_versions import NEW_NAMES
 from ...tt.limits import (
     MAX_ALIAS_SIZE,
     MAX_BLOCKS,
@@ -411,7 +411,7 @@ class BlockParser(Parser):
     def _get_op_by_name(self, name: str) -> type[Operation]:
         if name == "scf.while" and self._current_token.text == ":":
             return _BareWhile
-        return super()._get_op_by_name(NEWER.get(name, name))
+        return super()._get_op_by_name(NEW_NAMES.get(name, name))
 
 
 class _BitPattern(Parser._TensorLiteralElement):

@@ -21,9 +21,9 @@ def parse(text: str, source: str = "<text>") -> ModuleOp:
     Raises:
         UserError: the text cannot be read, or an operation is wrong; the message shows the operation.
     """
-    made: dict[Operation, Template] = {}
-    module = read_lines(text, made) or read_module(text, source)
-    if first_problem(module, made) is None:
+    origins: dict[Operation, Template] = {}
+    module = read_lines(text, origins) or read_module(text, source)
+    if first_problem(module, origins) is None:
         return module
     return _read_and_checked_strictly(text, source)
 

@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
-from ...tt.analysis.aliasing import Provenance
+from ...tt.analysis.aliasing import AliasAnalysis
 from .. import division
 from ..elementwise import constant, emit_map, memory_element, register_element
 from ..ir import Function, Module, V
@@ -79,7 +79,7 @@ class KernelLowering:
         self.from_text = launch is not None
         self._launch = launch
         self.status: Status | None = None
-        self.ordering = None if launch is None else Ordering(self, Provenance(func, dict(launch.groups)))
+        self.ordering = None if launch is None else Ordering(self, AliasAnalysis(func, dict(launch.groups)))
         self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
         self.ev = Evaluator(self.f, target)
         self.roots = Roots(self.ev, self._again, self._unread)

@@ -1,9 +1,9 @@
-"""What is known of the elements of integer and pointer blocks along each dim: contiguity, divisibility, constancy.
+"""Axis info of integer and pointer blocks: contiguity, divisibility and constancy along each dim.
 
 Along a dim, aligned groups of `contiguity` elements rise by one (pointers: by one element), the first of each such group is a
 multiple of `divisibility` (pointers: in bytes), and aligned groups of `constancy` elements are equal. All are powers of two.
-Numbers may wrap around inside a group, unless it starts at a multiple of its length: that ends before they do, and whoever
-needs neighbours asks for such groups (`aligned`). Widened, the others are no longer in a row.
+Numbers may wrap around inside a group, unless it starts at a multiple of its length: whoever needs elements that are also
+consecutive after widening asks for such groups (`aligned`).
 The analysis runs forward over a function; values carried by loops are met with what the loop yields until nothing changes.
 """
 
@@ -19,15 +19,15 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from ...tt.transforms.cleanups import constant_of
 from ..elementwise import memory_size
 from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
-from .known_non_negative import is_natural
+from .known_non_negative import is_known_non_negative
 
-MOST = 1 << 30
-"""Stands for every power of two: the divisibility of 0."""
+MAX_DIVISIBILITY = 1 << 30
+"""The largest divisibility, and that of 0, which every power of two divides."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisInfo:
-    """One number per dim of each; `constant` is the value of a block of one known number."""
+    """Contiguity, divisibility and constancy per dim; `constant` is the value of a block that is known to be uniform."""
 
     contiguity: tuple[int, ...]
     divisibility: tuple[int, ...]
@@ -35,13 +35,13 @@ class AxisInfo:
     constant: int | None = None
 
     def aligned(self, dim: int) -> int:
-        """How many numbers rise by one from a multiple of their count on, which is where none of them wraps around."""
+        """Length of the groups of consecutive numbers that start at a multiple of it, so that none of them wraps around."""
         return min(self.contiguity[dim], self.divisibility[dim])
 
 
 def _power(value: int) -> int:
     """The largest power of two that divides a number."""
-    return MOST if value == 0 else min(MOST, value & -value)
+    return MAX_DIVISIBILITY if value == 0 else min(MAX_DIVISIBILITY, value & -value)
 
 
 def _scalar(divisibility: int, constant: int | None = None) -> AxisInfo:
@@ -88,9 +88,9 @@ class AxisAnalysis:
         self._infos: dict[Any, AxisInfo] = {}
         details = attribute(function, "arg_attrs")
         for i, argument in enumerate(function.body.blocks[0].args):
-            facts = attributes(details.data[i]) if details is not None else {}
+            attrs = attributes(details.data[i]) if details is not None else {}
             least = memory_size(pointee_name(argument.type)) if element_name(argument.type) == "ptr" else 1
-            known = max(int(facts.get("tt.divisibility", 1)), (multiples or {}).get(i, 1), least)
+            known = max(int(attrs.get("tt.divisibility", 1)), (multiples or {}).get(i, 1), least)
             self._infos[argument] = _scalar(_power(known))
         changed = True
         while changed:
@@ -151,7 +151,7 @@ class AxisAnalysis:
 
         return AxisInfo(
             more(info.contiguity, said["contiguity"], shape),
-            more(info.divisibility, said["divisibility"], (MOST,) * len(shape)),
+            more(info.divisibility, said["divisibility"], (MAX_DIVISIBILITY,) * len(shape)),
             more(info.constancy, said["constancy"], shape), info.constant,
         )  # fmt: skip
 
@@ -236,7 +236,7 @@ def _add(analysis: AxisAnalysis, op: Any) -> AxisInfo:
 def _address(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     pointer, offset = analysis.numbers(op)
     unit = memory_size(pointee_name(op.operands[0].type))
-    scaled = AxisInfo(offset.contiguity, tuple(min(MOST, d * unit) for d in offset.divisibility), offset.constancy)
+    scaled = AxisInfo(offset.contiguity, tuple(min(MAX_DIVISIBILITY, d * unit) for d in offset.divisibility), offset.constancy)
     return _sum(pointer, scaled, unit)
 
 
@@ -268,7 +268,7 @@ def _multiply(analysis: AxisAnalysis, op: Any) -> AxisInfo:
         a.contiguity[d] if b.constant == 1 else b.contiguity[d] if a.constant == 1 else 1 for d in rank
     )
     divisibility = tuple(
-        min(MOST, _of_groups(a, d, contiguity[d]) * _of_groups(b, d, contiguity[d])) for d in rank
+        min(MAX_DIVISIBILITY, _of_groups(a, d, contiguity[d]) * _of_groups(b, d, contiguity[d])) for d in rank
     )
     constancy = tuple(min(a.constancy[d], b.constancy[d]) for d in rank)
     constant = a.constant * b.constant if a.constant is not None and b.constant is not None else None
@@ -283,7 +283,7 @@ def _of_remainder(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
     """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
     remainders, unless they are negative."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
-    counts = op.name == "arith.remui" or is_natural(op)
+    counts = op.name == "arith.remui" or is_known_non_negative(op)
     contiguity, divisibility, constancy = [], [], []
     for d in range(len(a.contiguity)):
         same = b.constancy[d]
@@ -302,7 +302,7 @@ def _of_quotient(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
     """Consecutive numbers between two multiples of the divisor have one quotient; multiples of more than a divisor that is a
     power of two leave something of it."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
-    counts = op.name == "arith.divui" or is_natural(op)
+    counts = op.name == "arith.divui" or is_known_non_negative(op)
     constancy = []
     for d in range(len(a.contiguity)):
         runs = min(a.aligned(d), b.divisibility[d], b.constancy[d]) if counts else 1
@@ -315,8 +315,9 @@ def _of_quotient(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
 
 
 def _guarded_division(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
-    """What `make_total` writes for x mod y and x / y: `select y == 0, x, x mod (select (y is 0 or -1), 1, y)`, and `select y ==
-    0, 0, …`, where signed quotients by -1 have a select of their own. Nothing is claimed for a y of -1, which is not even."""
+    """What `legalize_division` writes for x mod y and x / y: `select y == 0, x, x mod (select (y is 0 or -1), 1, y)`, and
+    `select y == 0, 0, …`, where signed quotients by -1 have a select of their own. Nothing is claimed for a y of -1, which is
+    not even."""
     by_zero, otherwise, rest = op.operands
     division = rest.owner
     if getattr(division, "name", "") == "arith.select":

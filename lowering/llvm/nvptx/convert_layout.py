@@ -1,4 +1,4 @@
-"""Elements from one layout to another: prints the plans of `linear_layouts` as instructions."""
+"""Layout conversion: emits the plans of `linear_layouts` as instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .threads import Threads, bits_of, i32
 
 
 class Moves:
-    """Emits moves between the threads of a block."""
+    """Emits layout conversions between the threads of a block."""
 
     def __init__(self, threads: Threads, shared: SharedMemory) -> None:
         self.t = threads
@@ -24,7 +24,7 @@ class Moves:
         self.shared = shared
 
     def convert(self, values: Sequence[V], elem: str, src: LinearLayout, dst: LinearLayout) -> tuple[V, ...]:
-        """Registers of `dst` from those of `src`."""
+        """Convert registers from layout `src` to `dst`."""
         plan = plan_conversion(src, dst, bits_of(elem))
         match plan:
             case Equal():
@@ -44,18 +44,18 @@ class Moves:
     def _shuffled(self, values: Sequence[V], elem: str, plan: ShufflePlan) -> tuple[V, ...]:
         t, size = self.t, 1 << plan.packed
         bits = [t.to_bits(values[register], elem) for register in plan.source_registers]
-        words = [t.pack(bits[start : start + size]) for start in range(0, len(bits), size)]
+        registers = [t.pack(bits[start : start + size]) for start in range(0, len(bits), size)]
         count = max(plan.destination_registers) + 1
         found: list[V | None] = [None] * max(1, count // size)
         for each in plan.rounds:
-            self._round(each, words, found)
+            self._round(each, registers, found)
         width = bits_of(elem)
-        fetched = [piece for word in found if word is not None for piece in t.unpack(word, size, width)]
+        fetched = [piece for packed in found if packed is not None for piece in t.unpack(packed, size, width)]
         return tuple(t.from_bits(fetched[each], elem) for each in plan.destination_registers)
 
-    def _round(self, step: ShuffleRound, words: Sequence[V], found: list[V | None]) -> None:
+    def _round(self, step: ShuffleRound, packed: Sequence[V], found: list[V | None]) -> None:
         t, f = self.t, self.f
-        offered = t.choose(words, step.offered.lane, step.offered.warp, step.offered.constant)
+        offered = t.choose(packed, step.offered.lane, step.offered.warp, step.offered.constant)
         if step.kind == "xor":
             got = t.shuffle("bfly", offered, i32(step.source_lane.constant))
         elif step.kind == "idx":
@@ -66,28 +66,28 @@ class Moves:
         for condition in step.keep:
             holds = t.condition(condition, 0)
             wanted = holds if wanted is None else f.binary("and", wanted, holds)
-        for place in self._reached(step.kept):
-            here = self._equals(step.kept, place)
+        for index in self._reached(step.kept):
+            here = self._equals(step.kept, index)
             keep = here if wanted is None else wanted if here is None else f.binary("and", here, wanted)
-            old = found[place]
-            found[place] = got if keep is None or old is None else f.select(keep, got, old)
+            old = found[index]
+            found[index] = got if keep is None or old is None else f.select(keep, got, old)
 
     def _reached(self, function: ThreadMap) -> list[int]:
-        places = {function.constant}
+        indices = {function.constant}
         for each in (*function.lane, *(function.warp if self.t.warps > 1 else ())):
-            places |= {place ^ each for place in places}
-        return sorted(places)
+            indices |= {index ^ each for index in indices}
+        return sorted(indices)
 
-    def _equals(self, function: ThreadMap, place: int) -> V | None:
-        """Whether the function gives this place; None when it always does."""
+    def _equals(self, function: ThreadMap, index: int) -> V | None:
+        """Whether the function gives this place; None if it always does."""
         if not function.thread_bits:
             return None
-        return self.f.icmp("eq", self.t.map(function), i32(place))
+        return self.f.icmp("eq", self.t.map(function), i32(index))
 
     # -- shared memory ---------------------------------------------------------------
 
     def exchange(self, values: Sequence[V], elem: str, plan: SharedExchange) -> tuple[V, ...]:
-        """Store, barrier, load."""
+        """Convert through shared memory: store, barrier, load."""
         width = bits_of(elem)
         bits: dict[int, V] = {}
         for access in plan.store.accesses:
@@ -107,24 +107,24 @@ class Moves:
         return tuple(self.t.from_bits(fetched[each], elem) for each in plan.destination_registers)
 
     def store(self, base: V, accesses: Accesses, values: Mapping[int, V]) -> None:
-        """The stores of a plan; `values` are the bits of registers."""
+        """Emit the stores of a plan; `values` are the bits of registers."""
         f = self.f
         address = self._thread_address(base, accesses)
-        elected = self.t.elected(accesses.elected)
+        predicate = self.t.predicate(accesses.predicate)
         packed = [
-            (self._place(base, address, accesses, access.offset), self.t.pack([values[r] for r in access.registers]))
+            (self._address(base, address, accesses, access.offset), self.t.pack([values[r] for r in access.registers]))
             for access in accesses.accesses
         ]
 
         def store() -> None:
-            for place, word in packed:
-                size = _bytes(word.type)
-                f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {place.ref}, align {size}")
+            for index, bits in packed:
+                size = _bytes(bits.type)
+                f.emit(f"store {bits.type} {bits.ref}, ptr addrspace(3) {index.ref}, align {size}")
 
-        if elected is None:
+        if predicate is None:
             store()
         else:
-            with f.when(elected):
+            with f.when(predicate):
                 store()
 
     def _load(self, base: V, accesses: Accesses, width: int) -> dict[int, V]:
@@ -134,21 +134,21 @@ class Moves:
         type_ = f"i{total}" if total <= 32 or count == 1 else f"<{total // 32} x i32>"
         found: dict[int, V] = {}
         for access in accesses.accesses:
-            place = self._place(base, address, accesses, access.offset)
-            word = f.op(f"load {type_}, ptr addrspace(3) {place.ref}, align {total // 8}", type_)
-            found.update(zip(access.registers, self.t.unpack(word, count, width), strict=True))
+            index = self._address(base, address, accesses, access.offset)
+            packed = f.op(f"load {type_}, ptr addrspace(3) {index.ref}, align {total // 8}", type_)
+            found.update(zip(access.registers, self.t.unpack(packed, count, width), strict=True))
         return found
 
     def _thread_address(self, base: V, accesses: Accesses) -> V:
         """The thread's part of the offsets, in bytes (i32)."""
         return self.t.map(accesses.address)
 
-    def _place(self, base: V, address: V, accesses: Accesses, offset: int) -> V:
-        return self.shared.place(base, address, offset, accesses.address.thread_bits)
+    def _address(self, base: V, address: V, accesses: Accesses, offset: int) -> V:
+        return self.shared.address(base, address, offset, accesses.address.thread_bits)
 
 
 def _touched(plan: SharedExchange, width: int) -> tuple[list[int], Sequence[int]]:
-    """Of a move within warps: what offsets of one warp are combined of, in bytes, and what its number adds."""
+    """For an exchange within warps: the basis of a warp's byte offsets, and the columns by which they depend on the warp."""
     inside = [own ^ other for own, other in zip(plan.store.address.warp, plan.load.address.warp, strict=True)]
     for accesses in (plan.store, plan.load):
         inside += [accesses.address.constant, *accesses.address.lane, *[each.offset for each in accesses.accesses]]

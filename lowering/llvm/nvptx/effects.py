@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ...linear_layouts.linear import Elected
-from ...tt.sources import source_place
+from ...linear_layouts.linear import ThreadPredicate
+from ...tt.source_locations import source_location
 from ..elementwise import emit_map
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
@@ -40,7 +40,7 @@ class Assertion:
     (the next thread had the next one)."""
 
     message: str
-    place: tuple[str, int] | None
+    location: tuple[str, int] | None
     shape: Shape
     first: int
 
@@ -50,33 +50,33 @@ class Assertion:
 
 def _assert(k: KernelLowering, op: Any) -> None:
     """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
-    facts = attributes(op)
-    message = _checked(op, str(facts["message"] if "message" in facts else facts["msg"]))
-    place, condition = source_place(op), op.operands[0]
+    attrs = attributes(op)
+    message = _checked(op, str(attrs["message"] if "message" in attrs else attrs["msg"]))
+    location, condition = source_location(op), op.operands[0]
     if k.is_alone:
-        _fail_unless(k, k.scalar(condition), k.guard, Assertion(message, place, (), 0), "")
+        _fail_unless(k, k.scalar(condition), k.guard, Assertion(message, location, (), 0), "")
         return
     shape = shape_of(condition.type)
     layout = _in_order(k, shape)
-    holds = k.held(condition, layout) if shape else (k.scalar(condition),)
-    elected = _one_of_copies(k, layout)
-    for register, value in enumerate(holds):
+    conditions = k.registers(condition, layout) if shape else (k.scalar(condition),)
+    predicate = _one_of_copies(k, layout)
+    for register, value in enumerate(conditions):
         first = layout.apply_flat(register=register)
         last = min(first + k.warps * WARP_SIZE, prod(shape)) - 1
-        where = f", elements {first} to {last}" if len(holds) > 1 else ""
-        _fail_unless(k, value, elected, Assertion(message, place, shape, first), where)
+        where = f", elements {first} to {last}" if len(conditions) > 1 else ""
+        _fail_unless(k, value, predicate, Assertion(message, location, shape, first), where)
     k.shared.barrier()
 
 
-def _fail_unless(k: KernelLowering, holds: V, elected: V | None, what: Assertion, where: str) -> None:
-    file, line = what.place or UNKNOWN
+def _fail_unless(k: KernelLowering, condition: V, predicate: V | None, what: Assertion, where: str) -> None:
+    file, line = what.location or UNKNOWN
     file = file.replace("\0", "")
     function = f"{k.name}{where}"
     k.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
-    fails = k.f.binary("xor", holds, V("true", "i1"))
+    fails = k.f.binary("xor", condition, V("true", "i1"))
     texts = [text(k, each) for each in (what.message, file, function)]
     k.f.module.declare(ASSERT, "void", ["ptr", "ptr", "i32", "ptr", "i64"])
-    with k.t.where(k.t.both(fails, elected)):
+    with k.t.where(k.t.both(fails, predicate)):
         k.f.call(ASSERT, "void", [texts[0], texts[1], i32(line), texts[2], V("1", "i64")])
 
 
@@ -84,17 +84,17 @@ def _fail_unless(k: KernelLowering, holds: V, elected: V | None, what: Assertion
 
 
 def _print(k: KernelLowering, op: Any) -> None:
-    facts = attributes(op)
+    attrs = attributes(op)
     program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
-    prefix, place = _checked(op, str(facts["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
+    prefix, location = _checked(op, str(attrs["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
     if not op.operands:
         with k.t.where(_one_of_copies(k, _in_order(k, ()))):
-            _vprintf(k, f"{place}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))
+            _vprintf(k, f"{location}{prefix}\n", program, k.f.alloca("i8", 4 * len(program), 8))
         return
     for number, operand in enumerate(op.operands):
         elem, shape = element_name(operand.type), shape_of(operand.type)
         layout = _in_order(k, shape)
-        values = k.held(operand, layout) if is_tensor(operand.type) else (k.scalar(operand),)
+        values = k.registers(operand, layout) if is_tensor(operand.type) else (k.scalar(operand),)
         all_ = range(layout.size(REGISTER))
         places = list(zip(*(k.t.indices(layout, axis, all_) for axis in range(len(shape))), strict=True)) or [()]
         index = ", ".join(f"%{len(str(extent - 1))}d" for extent in shape)
@@ -102,8 +102,8 @@ def _print(k: KernelLowering, op: Any) -> None:
         buffer = k.f.alloca("i8", 4 * (len(program) + len(shape)) + 12, 8)
         with k.t.where(_one_of_copies(k, layout)):
             for at, value in zip(places, values, strict=True):
-                form, word = _printed(k, value, elem, bool(facts["hex"]), bool(facts["isSigned"][number]))
-                _vprintf(k, f"{place} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
+                form, word = _printed(k, value, elem, bool(attrs["hex"]), bool(attrs["isSigned"][number]))
+                _vprintf(k, f"{location} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
 
 
 def _printed(k: KernelLowering, value: V, elem: str, hexadecimal: bool, signed: bool) -> tuple[str, V]:
@@ -116,10 +116,10 @@ def _printed(k: KernelLowering, value: V, elem: str, hexadecimal: bool, signed: 
     if elem == "ptr":
         return "0x%llx", value
     bits = int(value.type[1:])
-    length, held = ("ll", "i64") if bits > 32 else ("", "i32")
+    length, container = ("ll", "i64") if bits > 32 else ("", "i32")
     if hexadecimal:
-        return f"0x%0{max(1, bits // 4)}{length}x", f.cast("zext", value, held)
-    return (f"%{length}d", f.cast("sext", value, held)) if signed else (f"%{length}u", f.cast("zext", value, held))
+        return f"0x%0{max(1, bits // 4)}{length}x", f.cast("zext", value, container)
+    return (f"%{length}d", f.cast("sext", value, container)) if signed else (f"%{length}u", f.cast("zext", value, container))
 
 
 def _vprintf(k: KernelLowering, form: str, values: Sequence[V], buffer: V) -> None:
@@ -147,14 +147,14 @@ def _in_order(k: KernelLowering, shape: Shape) -> LinearLayout:
 def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
     assert not free[REGISTER]
-    return k.t.elected(Elected(free[LANE], free[WARP]))
+    return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
 def _checked(op: Any, value: str) -> str:
     """A text of the user's, of which the run-time system sees what comes before a zero byte."""
     if "\0" in value:
-        place = source_place(op)
-        where = f"{place[0]}:{place[1]}: " if place is not None else ""
+        location = source_location(op)
+        where = f"{location[0]}:{location[1]}: " if location is not None else ""
         raise UnsupportedError(f"{where}{op.name}: {value!r} has a zero byte, where texts end on a GPU; fix: leave it out")
     return value
 

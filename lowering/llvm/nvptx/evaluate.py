@@ -10,7 +10,7 @@ from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ...tt.transforms.fast_math import APPROXIMATE, CONTRACT, TAME, allows
+from ...tt.transforms.fast_math import APPROXIMATE, CONTRACT, IN_RANGE, allows
 from ..division import divide_all
 from ..elementwise import (
     INSTRUCTION,
@@ -28,7 +28,19 @@ from ..ir import V, const
 from ..math import approximate
 from .convert_layout import Moves
 from .functions import called
-from .nodes import Held, Map, Node, Range, Splat, View, depth_of, holds, is_slow, own_layout, source_layout
+from .nodes import (
+    Distributed,
+    Map,
+    Node,
+    Range,
+    Splat,
+    View,
+    depth_of,
+    is_materialized,
+    is_slow,
+    own_layout,
+    source_layout,
+)
 from .threads import Threads
 
 Registers = tuple[V, ...]
@@ -127,16 +139,16 @@ class Evaluator:
         return (words <= _KEPT and node.elem != "i1") or (node.is_slow and node.elem != "ptr")
 
     def at(self, node: Node, layout: LinearLayout) -> Registers:
-        """The node's elements in a layout of its shape."""
-        return self.some(node, layout, range(layout.size(REGISTER)))
+        """Evaluate all elements of the node in a layout of its shape."""
+        return self.elements(node, layout, range(layout.size(REGISTER)))
 
-    def some(self, node: Node, layout: LinearLayout, registers: Sequence[int]) -> Registers:
-        """The elements of some registers only."""
+    def elements(self, node: Node, layout: LinearLayout, registers: Sequence[int]) -> Registers:
+        """Evaluate the elements that these registers hold in a layout of the node's shape."""
         if isinstance(node, Splat):
             return (node.value,) * len(registers)
         if self.only_layouts:
             return self.any(node.elem, len(registers))
-        if isinstance(node, Held) and node.layout == layout:
+        if isinstance(node, Distributed) and node.layout == layout:
             return tuple(node.registers[register] for register in registers)
         unique = layout.unique_registers()
         if unique is not layout and len(unique[REGISTER]) < len(layout[REGISTER]):
@@ -154,23 +166,23 @@ class Evaluator:
         if missing:
             if isinstance(node, Map) and self._is_kept(node, len(missing)):
                 with self._before(node.loops):
-                    return self.some(node, layout, registers)
-            found = self._some(node, layout, missing)
+                    return self.elements(node, layout, registers)
+            found = self._elements(node, layout, missing)
             # what an inner scope adds does not hold outside
             known = self._scopes[-1][key] = {**known, **dict(zip(missing, found, strict=True))}
         return tuple(known[register] for register in registers)
 
-    def _some(self, node: Node, layout: LinearLayout, registers: Sequence[int]) -> Registers:
+    def _elements(self, node: Node, layout: LinearLayout, registers: Sequence[int]) -> Registers:
         match node:
             case Range():
                 start = const(node.start, "i32")
                 return tuple(self.f.add(index, start) for index in self.t.indices(layout, 0, registers))
-            case Held():
+            case Distributed():
                 converted = self.moves.convert(node.registers, node.elem, node.layout, layout)
                 self._scopes[-1][id(node), layout] = dict(enumerate(converted))
                 return tuple(converted[register] for register in registers)
             case View():
-                return self.some(node.source, source_layout(node, layout), registers)
+                return self.elements(node.source, source_layout(node, layout), registers)
             case Map():
                 return self.map(node.op, node.elem, node.operands, node.attrs, layout, registers)
         raise AssertionError
@@ -206,7 +218,7 @@ class Evaluator:
             return (self.element(op, elem, values, [o.elem for o in operands], attrs),) * len(registers)
         if op == "tt.addptr" and not later:
             return self._addresses(operands, attrs, layout, registers)
-        columns = [self.some(operand, layout, registers) for operand in operands]
+        columns = [self.elements(operand, layout, registers) for operand in operands]
         elems = [operand.elem for operand in operands]
         if op == "tt.addptr":
             each_later = later and not isinstance(operands[1], Splat)
@@ -234,15 +246,15 @@ class Evaluator:
         def take(offset: Node, attrs: Mapping[str, Any], layout: LinearLayout) -> None:
             bits = constant_bits(layout, attrs.get("runs", ()))
             steps = {bit: sum(layout.coordinates(layout[REGISTER][bit.bit_length() - 1])) for bit in bits}
-            for place, register in enumerate(registers):
-                constants[place] += int(attrs["size"]) * sum(step for bit, step in steps.items() if register & bit)
-            own = self.some(offset, layout, [register & ~sum(bits) for register in registers])
+            for index, register in enumerate(registers):
+                constants[index] += int(attrs["size"]) * sum(step for bit, step in steps.items() if register & bit)
+            own = self.elements(offset, layout, [register & ~sum(bits) for register in registers])
             columns.append(tuple(self._offset(value, attrs) for value in own))
 
         pointer: Node
         pointer, offset = operands
         take(offset, attrs, layout)
-        while not isinstance(pointer, Splat | Held):
+        while not isinstance(pointer, Splat | Distributed):
             if isinstance(pointer, View):  # registers keep their numbers
                 layout = source_layout(pointer, layout)
                 pointer = pointer.source
@@ -251,7 +263,7 @@ class Evaluator:
                 take(offset, attrs, layout)
             else:
                 break
-        columns.append(self.some(pointer, layout, registers))
+        columns.append(self.elements(pointer, layout, registers))
         total, *more = sorted(reversed(columns), key=lambda column: len(set(column)))
         for column in more:
             total = tuple(self.f.add(*pair) for pair in zip(total, column, strict=True))
@@ -263,7 +275,7 @@ class Evaluator:
         """Quotients of several registers by one number, by the operands."""
         if op not in _DIVISIONS or elem not in ("f32", "f16", "bf16"):
             return {}
-        if TAME in attrs and not allows(attrs, APPROXIMATE):
+        if IN_RANGE in attrs and not allows(attrs, APPROXIMATE):
             return {}
         by_divisor: dict[V, dict[V, None]] = {}
         for dividend, divisor in zip(*columns, strict=True):
@@ -308,8 +320,8 @@ class Evaluator:
         own, f = list(dict.fromkeys(values)), self.f
         for pair in zip(own[::2], own[1::2], strict=False):
             both = f.deferred(f"<2 x {NARROW[elem]}>", partial(self.t.rounded, *pair, NARROW[elem]), of=pair)
-            for place, value in enumerate(pair):
-                half = f.deferred(NARROW[elem], partial(f.extract, both, place), Rounded(value), [both])
+            for index, value in enumerate(pair):
+                half = f.deferred(NARROW[elem], partial(f.extract, both, index), Rounded(value), [both])
                 found[(value,)] = widened(f, half)
         return found
 
@@ -368,24 +380,24 @@ class Evaluator:
         return weak
 
     def compute(self, op: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node], attrs: Mapping[str, Any]) -> Node:
-        """The value of an operation on elements: an expression where nothing is held, else held where it is computed."""
+        """The value of an operation on elements: an expression unless an operand is distributed."""
         if all(isinstance(operand, Splat) for operand in operands):
             values = [operand.value for operand in operands if isinstance(operand, Splat)]
             return Splat(shape, elem, self.element(op, elem, values, [o.elem for o in operands], attrs))
-        if not any(holds(operand) for operand in operands):
+        if not any(is_materialized(operand) for operand in operands):
             slow = any(map(is_slow, operands)) or (op in _SLOW and not _is_power_of_two(operands[-1]))
             depth = 1 + max(map(depth_of, operands))
             return Map(shape, elem, op, tuple(operands), attrs, len(self._loops), slow, depth)
         layout = self.choose_layout(operands)
         assert layout is not None
-        weak = all(operand.weak for operand in operands if isinstance(operand, Held))
+        weak = all(operand.weak for operand in operands if isinstance(operand, Distributed))
         registers = self.map(op, elem, operands, attrs, layout, range(layout.size(REGISTER)), elem in _CHEAP)
-        return Held(shape, elem, layout, registers, weak and _any_held(operands))
+        return Distributed(shape, elem, layout, registers, weak and _any_distributed(operands))
 
-    def held(self, node: Node, layout: LinearLayout) -> Held:
-        if isinstance(node, Held) and node.layout == layout:
+    def distributed(self, node: Node, layout: LinearLayout) -> Distributed:
+        if isinstance(node, Distributed) and node.layout == layout:
             return node
-        return Held(node.shape, node.elem, layout, self.at(node, layout))
+        return Distributed(node.shape, node.elem, layout, self.at(node, layout))
 
     def zero(self, elem: str) -> V:
         return const(0, register_element(elem)) if elem != "ptr" else const(0, "i64")
@@ -415,5 +427,5 @@ def _is_power_of_two(divisor: Node) -> bool:
     return text.isdigit() and int(text).bit_count() == 1
 
 
-def _any_held(nodes: Sequence[Node]) -> bool:
-    return any(isinstance(node, Held) for node in nodes)
+def _any_distributed(nodes: Sequence[Node]) -> bool:
+    return any(isinstance(node, Distributed) for node in nodes)

@@ -1,8 +1,7 @@
 """Lowers a block function to the code of one thread: LLVM IR for NVPTX.
 
-A program is a block of `warps` warps. Operations are lowered in order; what each needs of layouts it says itself, conversions
-are inserted where they differ. Control flow is that of the program: all threads take the same way, so barriers may stand
-anywhere.
+A program is a block of `warps` warps. Operations are lowered in order; each chooses the layouts of its operands, and layout
+conversions are inserted where they differ. Control flow is uniform over the block, so barriers are allowed anywhere.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from .axis_info import AxisAnalysis, has_promises
 from .control.branches import CONTROL, lower_body
 from .control.loop_carried import CarriedPointers
 from .control.map_elementwise import MAPS
-from .control.pipelined_loads import MOST_STAGES
+from .control.pipelined_loads import MAX_STAGES
 from .control.warp_specialization import Producer, may_have_a_producer
 from .convert_layout import Moves
 from .effects import EFFECTS, Assertion
 from .evaluate import Evaluator
-from .known_non_negative import Dividends, with_natural
+from .known_non_negative import Dividends, with_known_non_negative
 from .matmul.mma_dot import DOTS, product_of_warpgroups
 from .matmul.wgmma import Placed, WarpgroupProduct, group_number
 from .memory.atomics import ATOMICS
 from .memory.gathers import GATHERS
 from .memory.global_memory import (
     LINE,
-    Facts,
+    AccessInfo,
     GlobalMemory,
     access_groups,
     coalesced,
@@ -50,12 +49,24 @@ from .memory.joins import JOINS
 from .memory.ordering import MemoryOrder
 from .memory.shared_memory import ALIGNMENT, SharedMemory
 from .memory.tma import DESCRIPTORS, MAP_TYPE, tensor_maps
-from .nodes import DEEPEST, Held, Node, Range, Shape, Splat, Staged, depth_of, holds, own_layout, viewed
+from .nodes import (
+    MAX_DEPTH,
+    Distributed,
+    Node,
+    Range,
+    Shape,
+    Splat,
+    Staged,
+    depth_of,
+    is_materialized,
+    own_layout,
+    viewed,
+)
 from .occupancy import holds_many_elements
 from .reduce.reductions import REDUCTIONS
 from .reduce.scans import SCANS
 from .symbols import symbol_of
-from .targets import MOST_WARPS, WARP_SIZE, GpuTarget
+from .targets import MAX_WARPS, WARP_SIZE, GpuTarget
 from .threads import Threads, bits_of
 
 ELEMENTWISE = frozenset(
@@ -70,12 +81,12 @@ ELEMENTWISE = frozenset(
 class GpuKernel:
     """LLVM IR of a block function for a GPU, and what a launch has to know.
 
-    name: that of the function, for messages.
+    name: name of the function, for messages.
     parameters: LLVM types of the parameters, in order.
-    tensor_maps: what the last parameters are.
+    tensor_maps: the tensor maps that the last parameters point to.
     producers: warps that only copy, besides those that compute.
-    assertions: what a failed assertion reports → which one it was.
-    functions: those of libdevice that it calls.
+    assertions: the text that a failed assertion reports → the assertion.
+    functions: the libdevice functions that the kernel calls.
     """
 
     name: str
@@ -91,7 +102,7 @@ class GpuKernel:
 
     @property
     def symbol(self) -> str:
-        """What the code calls it."""
+        """The name of the kernel in the generated code."""
         return symbol_of(self.name)
 
     @property
@@ -104,22 +115,23 @@ def lower_to_threads(
     target: GpuTarget,
     warps: int = 4,
     multiples: Mapping[int, int] | None = None,
-    natural: Collection[int] | None = None,
+    non_negative: Collection[int] | None = None,
 ) -> GpuKernel:
-    """The code of one thread of `warps` warps that run one program together.
+    """Lower a block function to the LLVM IR of one thread, for programs of `warps` warps.
 
     multiples: parameter number → what its address or its value is known to be a multiple of, beyond what the text says.
-    natural: the divisions whose dividends are never negative (`natural_numbers.Dividends`); None: those of which that holds
-        in any launch.
+    non_negative: the numbers of the divisions whose dividends are never negative (`known_non_negative.Dividends`); None: those
+        that are never negative in any launch.
 
     The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
     that need more shared memory than the target has.
     """
     try:
         with no_collection():
-            function = with_natural(function, Dividends(function).always if natural is None else natural)
+            numbers = Dividends(function).always if non_negative is None else non_negative
+            function = with_known_non_negative(function, numbers)
             function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
-            has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
+            has_producer = target.has_wgmma and warps < MAX_WARPS and may_have_a_producer(function)
             kernel = _lowered(function, target, warps, multiples, has_producer)
             if kernel.producer is not None and not kernel.producer.is_busy:
                 kernel = _lowered(function, target, warps, multiples, False)
@@ -146,16 +158,16 @@ def _lowered(
     function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, has_producer: bool
 ) -> KernelLowering:
     """With as many stages as are wanted and there is room for."""
-    most = MOST_STAGES
+    max_stages = MAX_STAGES
     while True:
-        kernel = KernelLowering(function, target, warps, multiples, most, has_producer)
+        kernel = KernelLowering(function, target, warps, multiples, max_stages, has_producer)
         kernel.run()
         if kernel.producer is not None and kernel.producer.wanted:
-            kernel = KernelLowering(function, target, warps, multiples, most, has_producer, kernel.producer.reserved)
+            kernel = KernelLowering(function, target, warps, multiples, max_stages, has_producer, kernel.producer.reserved)
             kernel.run()
-        if kernel.shared.bytes <= target.shared_bytes or most == 1 or not kernel.stages:
+        if kernel.shared.bytes <= target.shared_bytes or max_stages == 1 or not kernel.stages:
             return kernel
-        most = kernel.stages - 1
+        max_stages = kernel.stages - 1
 
 
 def parameter_type(type_: Any) -> str:
@@ -171,7 +183,7 @@ class KernelLowering:
     """State of the lowering of one function."""
 
     def __init__(
-        self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, most_stages: int,
+        self, function: Any, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, max_stages: int,
         has_producer: bool = False, reserved: int = 0,
     ) -> None:  # fmt: skip
         self.function = function
@@ -192,15 +204,15 @@ class KernelLowering:
         self.scalars: dict[Any, V] = {}
         self.loop_bounds: dict[Any, tuple[IntegerRange, ...]] = {}
         self.single_combines: dict[Any, Callable[[V, V], V] | None] = {}
-        self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has done ahead
+        self.staged: dict[Any, Staged] = {}  # loads that a pipelined loop has copied to shared memory
         self.resident: dict[Any, tuple[Placed | tuple[V, ...], ...]] = {}  # operands that a loop has stored before it starts
-        self.on_their_way: set[Any] = set()  # products that are not waited for at once
+        self.in_flight: set[Any] = set()  # products (wgmma) that are not waited for at once
         self._products: dict[Any, WarpgroupProduct | None] = {}
-        self.most_stages = most_stages
+        self.max_stages = max_stages
         self.producer: Producer | None = None
         self._has_producer = has_producer
         self.reserved = reserved  # bytes of shared memory that only the producer's stages use
-        self.stages = 0  # the most of a loop that loads ahead
+        self.stages = 0  # the most that a pipelined loop has
         self.nodes: dict[Any, Node] = {}
         self.assertions: dict[str, Assertion] = {}
         self.texts: dict[str, str] = {}  # of the kernel's messages, → names
@@ -220,32 +232,33 @@ class KernelLowering:
 
     @property
     def room(self) -> int:
-        """Bytes of shared memory that a loop may keep."""
+        """Free bytes of shared memory, which a loop may keep to itself."""
         return self.shared.room(self.target.shared_bytes)
 
     @property
     def is_persistent(self) -> bool:
-        """Whether programs go on to further parts of the work, so that no more of them are started than run side by side."""
+        """Whether the kernel is persistent: it reads the grid size, so each program loops over several tiles."""
         return any(op.name == "tt.get_num_programs" for op in self.function.walk())
 
     # -- preparation -----------------------------------------------------------------
 
     def _elements_per_thread(self) -> dict[tuple[Shape, tuple[int, ...]], int]:
-        """Accesses of blocks of one shape agree on how many elements a thread has in a row: the most that one of them wants."""
+        """Consecutive elements per thread by block shape and dim order: the most that any access to such a block wants."""
         found: dict[tuple[Shape, tuple[int, ...]], int] = {}
         threads = self.warps * WARP_SIZE
         for op in self.function.walk():
             if op.name in ("tt.load", "tt.store") and is_tensor(op.operands[0].type):
-                shape, facts = shape_of(op.operands[0].type), self.facts(op)
-                key = (shape, facts.order())
+                shape, info = shape_of(op.operands[0].type), self.access_info(op)
+                key = (shape, info.order())
                 bits = 8 * memory_size(pointee_name(op.operands[0].type))
-                found[key] = max(found.get(key, 1), widest(facts, shape, bits, threads))
+                found[key] = max(found.get(key, 1), widest(info, shape, bits, threads))
         return found
 
-    def facts(self, op: Any) -> Facts:
+    def access_info(self, op: Any) -> AccessInfo:
+        """The axis info of a load's or store's pointers and mask."""
         mask = getattr(op, "mask", None)
         known = None if mask is None or not is_tensor(mask.type) else self.axes.of(mask)
-        return Facts(self.promised.of(op.operands[0]), known)
+        return AccessInfo(self.promised.of(op.operands[0]), known)
 
     def coalesced(self, shape: Shape, order: Sequence[int] | None = None) -> LinearLayout:
         """The layout of accesses to blocks of this shape."""
@@ -267,39 +280,39 @@ class KernelLowering:
         raise InternalError(f"nvptx lowering: value of type {value.type} has no definition yet")
 
     def define(self, value: Any, node: Node) -> None:
-        if depth_of(node) >= DEEPEST:  # evaluation descends through all of it
+        if depth_of(node) >= MAX_DEPTH:  # evaluation descends through all of it
             own = own_layout(node)
-            node = self.ev.held(node, self.preferred(value) if own is None else own[0])
+            node = self.ev.distributed(node, self.preferred(value) if own is None else own[0])
         self.nodes[value] = node
 
-    def held(self, value: Any, layout: LinearLayout) -> tuple[V, ...]:
+    def registers(self, value: Any, layout: LinearLayout) -> tuple[V, ...]:
         return self.ev.at(self.node(value), layout)
 
-    def some(self, value: Any, layout: LinearLayout, registers: Sequence[int]) -> dict[int, V]:
-        """Register → element, of these registers."""
-        return dict(zip(registers, self.ev.some(self.node(value), layout, registers), strict=True))
+    def elements(self, value: Any, layout: LinearLayout, registers: Sequence[int]) -> dict[int, V]:
+        """The elements of these registers, by register."""
+        return dict(zip(registers, self.ev.elements(self.node(value), layout, registers), strict=True))
 
     def natural_layout(self, value: Any) -> LinearLayout:
-        """Where a block's elements lie, or had best be computed."""
+        """The layout that a block has, or else the preferred one."""
         node = self.node(value)
         found = self.ev.choose_layout([node])
         return found if found is not None else self.preferred(value)
 
     def preferred(self, value: Any) -> LinearLayout:
-        """For a block that lies nowhere yet: as accesses through it, or to blocks of its shape, want it."""
+        """The layout for a block that has none yet: the coalesced one of accesses through it, or to blocks of its shape."""
         shape = shape_of(value.type)
         if element_name(value.type) == "ptr":
-            return self.coalesced(shape, Facts(self.promised.of(value)).order())
+            return self.coalesced(shape, AccessInfo(self.promised.of(value)).order())
         known = [order for (own, order) in self._elements if own == shape]
         return self.coalesced(shape, known[0] if known else None)
 
     def access_layout(self, op: Any) -> LinearLayout:
-        """Pointers that are expressions are computed where the access is best; others stay where they are."""
+        """The layout of an access: coalesced for pointers that are expressions, else the pointers' own."""
         own = self.ev.choose_layout([self.node(op.ptr)])
-        return own if own is not None else self.coalesced(shape_of(op.ptr.type), self.facts(op).order())
+        return own if own is not None else self.coalesced(shape_of(op.ptr.type), self.access_info(op).order())
 
     def product(self, op: Any) -> WarpgroupProduct | None:
-        """How wgmma computes a tt.dot; None where it does not."""
+        """The wgmma plan of a tt.dot; None if wgmma does not compute it."""
         if op not in self._products:
             self._products[op] = product_of_warpgroups(self, op)
         return self._products[op]
@@ -367,22 +380,22 @@ class KernelLowering:
             raise self.unsupported(op)
         result = op.results[0]
         elem, shape = element_name(result.type), shape_of(result.type)
-        facts = attributes(op)
+        attrs = attributes(op)
         if op.name == "tt.addptr":
-            facts["size"] = memory_size(pointee_name(op.operands[0].type))
+            attrs["size"] = memory_size(pointee_name(op.operands[0].type))
             if is_tensor(result.type):
                 offset = self.axes.of(op.operands[1])
-                facts["runs"] = tuple(map(offset.aligned, range(len(offset.contiguity))))
+                attrs["runs"] = tuple(map(offset.aligned, range(len(offset.contiguity))))
         elif elem == "i1" and is_tensor(result.type):
-            facts["equal"] = self.axes.of(result).constancy
+            attrs["equal"] = self.axes.of(result).constancy
         if is_tensor(result.type):
-            self.define(result, self.ev.compute(op.name, shape, elem, [self.node(o) for o in op.operands], facts))
+            self.define(result, self.ev.compute(op.name, shape, elem, [self.node(o) for o in op.operands], attrs))
             return
         if any(is_tensor(operand.type) for operand in op.operands):
             raise self.unsupported(op)
         values = [self.scalar(operand) for operand in op.operands]
         elems = [element_name(operand.type) for operand in op.operands]
-        self.scalars[result] = self.ev.element(op.name, elem, values, elems, facts)
+        self.scalars[result] = self.ev.element(op.name, elem, values, elems, attrs)
 
 
 Handler = Callable[[KernelLowering, Any], None]
@@ -412,7 +425,7 @@ def _splat(k: KernelLowering, op: Any) -> None:
 
 
 def _unsplat(k: KernelLowering, op: Any) -> None:
-    k.scalars[op.results[0]] = k.held(op.operands[0], k.natural_layout(op.operands[0]))[0]
+    k.scalars[op.results[0]] = k.registers(op.operands[0], k.natural_layout(op.operands[0]))[0]
 
 
 def _view(kind: str) -> Handler:
@@ -428,31 +441,31 @@ def _load(k: KernelLowering, op: Any) -> None:
     if op in k.staged:
         k.define(result, k.staged[op])
         return
-    facts = attributes(op)
+    attrs = attributes(op)
     elem = element_name(result.type)
-    cache, volatile = _cache(facts), bool(facts.get("isVolatile"))
+    cache, volatile = _cache(attrs), bool(attrs.get("isVolatile"))
     if not is_tensor(result.type):
         k.order.before(op, None)
         guard = None if op.mask is None else k.scalar(op.mask)
         fill = None if op.other is None else k.t.to_bits(k.scalar(op.other), elem)
         if guard is not None and fill is None:
             fill = k.t.to_bits(k.ev.zero(elem), elem)
-        word = k.memory.load_word(k.scalar(op.ptr), bits_of(elem), guard, fill, cache, volatile)
-        k.scalars[result] = k.t.from_bits(k.t.unpack(word, 1, bits_of(elem))[0], elem)
+        packed = k.memory.load_bits(k.scalar(op.ptr), bits_of(elem), guard, fill, cache, volatile)
+        k.scalars[result] = k.t.from_bits(k.t.unpack(packed, 1, bits_of(elem))[0], elem)
         return
     layout = k.access_layout(op)
     if k.ev.only_layouts:
-        k.define(result, Held(shape_of(result.type), elem, layout, k.ev.any(elem, layout.size(REGISTER))))
+        k.define(result, Distributed(shape_of(result.type), elem, layout, k.ev.any(elem, layout.size(REGISTER))))
         return
     k.order.before(op, layout)
-    known = k.facts(op)
+    known = k.access_info(op)
     vector, axis = known.width(shape_of(result.type), bits_of(elem), layout)
     groups = access_groups(layout, vector, axis)
     firsts = [registers[0] for registers in groups]
-    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
-    other = None if op.other is None else k.held(op.other, layout)
-    values = k.memory.load(elem, layout, groups, k.some(op.ptr, layout, firsts), mask, other, cache, volatile)
-    k.define(result, Held(shape_of(result.type), elem, layout, values))
+    mask = None if op.mask is None else k.elements(op.mask, layout, firsts)
+    other = None if op.other is None else k.registers(op.other, layout)
+    values = k.memory.load(elem, layout, groups, k.elements(op.ptr, layout, firsts), mask, other, cache, volatile)
+    k.define(result, Distributed(shape_of(result.type), elem, layout, values))
 
 
 def _store(k: KernelLowering, op: Any) -> None:
@@ -463,39 +476,41 @@ def _store(k: KernelLowering, op: Any) -> None:
     if not is_tensor(op.ptr.type):
         k.order.before(op, None)
         guard = k.t.is_first() if op.mask is None else k.f.binary("and", k.t.is_first(), k.scalar(op.mask))
-        k.memory.store_word(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
+        k.memory.store_bits(k.scalar(op.ptr), k.t.to_bits(k.scalar(op.value), elem), guard, cache)
         return
     layout = _written_layout(k, op, bits_of(elem))
     k.order.before(op, layout)
-    vector, axis = k.facts(op).width(shape_of(op.ptr.type), bits_of(elem), layout)
+    vector, axis = k.access_info(op).width(shape_of(op.ptr.type), bits_of(elem), layout)
     groups = written_groups(layout, vector, axis)
     firsts = [registers[0] for registers in groups]
-    mask = None if op.mask is None else k.some(op.mask, layout, firsts)
-    k.memory.store(elem, layout, groups, k.some(op.ptr, layout, firsts), k.held(op.value, layout), mask, cache)
+    mask = None if op.mask is None else k.elements(op.mask, layout, firsts)
+    k.memory.store(elem, layout, groups, k.elements(op.ptr, layout, firsts), k.registers(op.value, layout), mask, cache)
 
 
 def _written_layout(k: KernelLowering, op: Any, bits: int) -> LinearLayout:
-    """That of the value, where all its lanes write lines of memory as they would after an exchange."""
+    """The layout of a store: the value's own, if its lanes fill lines of memory as well as after a conversion."""
     best, found = k.access_layout(op), own_layout(k.node(op.value))
-    places = [k.node(op.ptr), *([] if op.mask is None else [k.node(op.mask)])]
-    if found is None or not found[1] or any(holds(each) for each in places) or any(found[0].free_masks((LANE, WARP)).values()):
+    operands = [k.node(op.ptr), *([] if op.mask is None else [k.node(op.mask)])]
+    if found is None or not found[1] or any(map(is_materialized, operands)):
         return best
-    shape, facts = shape_of(op.ptr.type), k.facts(op)
-    rows = [row_bytes(layout, bits, *facts.width(shape, bits, layout)) for layout in (found[0], best)]
+    if any(found[0].free_masks((LANE, WARP)).values()):
+        return best
+    shape, info = shape_of(op.ptr.type), k.access_info(op)
+    rows = [row_bytes(layout, bits, *info.width(shape, bits, layout)) for layout in (found[0], best)]
     return found[0] if rows[0] >= min(rows[1], LINE) else best
 
 
-def _cache(facts: dict[str, Any]) -> str:
-    found = facts.get("cachePolicy") or facts.get("cache") or ""
+def _cache(attrs: dict[str, Any]) -> str:
+    found = attrs.get("cachePolicy") or attrs.get("cache") or ""
     return str(found) if found not in ("none", 1) else ""
 
 
 def _nothing(k: KernelLowering, op: Any) -> None:
-    """Hints, and orders that a grid of one launch has anyway."""
+    """Emit nothing: hints, and orderings that a single launch has anyway."""
 
 
 def _poison(k: KernelLowering, op: Any) -> None:
-    """Any value will do."""
+    """Lower ub.poison to zero; any value would do."""
     result = op.results[0]
     zero = k.ev.zero(element_name(result.type))
     if is_tensor(result.type):

@@ -1,4 +1,4 @@
-"""Blocks that are divided and proven never to be negative.
+"""Range analysis of the dividends of blocks: which are proven never to be negative.
 
 Consecutive numbers have consecutive remainders, and equal quotients, only where they are not negative: -16, -15, … mod 16 are
 0, -15, …, and -16, -15, … / 16 are -1, 0, …. Sums and products wrap, so whether a block is negative may depend on the arguments
@@ -18,18 +18,18 @@ from ..syntax import is_tensor
 _MARK = "joinery.natural"
 _DIVISIONS = frozenset({"arith.divsi", "arith.remsi"})
 _EXAMPLES = (1, 1024)
-"""What all numbers are in launches of one program that stand for easy ones: what is proven for none of them never is."""
-_MOST_KNOWN = 1024
-"""Different launches that are kept."""
+"""Sizes of two sample launches of one program: what is proven in neither is taken to be unprovable."""
+_MAX_KNOWN = 1024
+"""Launches whose answers are kept."""
 
 
-def is_natural(op: Any) -> bool:
-    """Whether a block that is divided is known never to be negative."""
+def is_known_non_negative(op: Any) -> bool:
+    """Whether the dividend of a division of blocks is known never to be negative."""
     return _MARK in op.attributes
 
 
-def with_natural(function: Any, numbers: Collection[int]) -> Any:
-    """The function with a note at the divisions of these numbers that what they divide is never negative."""
+def with_known_non_negative(function: Any, numbers: Collection[int]) -> Any:
+    """A copy of the function in which the divisions of these numbers are marked to have non-negative dividends."""
     if not numbers:
         return function
     noted = function.clone()
@@ -40,11 +40,11 @@ def with_natural(function: Any, numbers: Collection[int]) -> Any:
 
 
 class Dividends:
-    """What the signed divisions of blocks of a function divide, by number, in the order of the text.
+    """The dividends of a function's signed divisions of blocks, numbered in the order of the text.
 
     Attributes:
-        always: those that are never negative.
-        possible: those that are not in some launches.
+        always: dividends that are never negative.
+        possible: dividends that are not negative in some launches.
     """
 
     def __init__(self, function: Any) -> None:
@@ -62,11 +62,11 @@ class Dividends:
         self._axes = sorted(-1 - each for each in looked_at if each < 0)
         self._known: dict[tuple[Range | None, ...], tuple[int, ...]] = {}
 
-    def at(self, grid: tuple[int, int, int], words: Sequence[Any]) -> tuple[int, ...]:
-        """The numbers of those that are never negative in a launch."""
+    def at(self, grid: tuple[int, int, int], arguments: Sequence[Any]) -> tuple[int, ...]:
+        """The numbers of the dividends that are never negative in a launch."""
         if not self._open:
             return self.always
-        numbers = [word if isinstance(word := words[each], int) else None for each in self._parameters]
+        numbers = [value if isinstance(value := arguments[each], int) else None for each in self._parameters]
         extents = [grid[axis] for axis in self._axes]
         # By the length of numbers first: few different ones are looked at, however many launches there are.
         found = self._of([*map(_as_long, numbers)], [*map(_as_long, extents)])
@@ -82,15 +82,15 @@ class Dividends:
             for axis, extent in zip(self._axes, extents, strict=True):
                 assert extent is not None
                 grid[axis] = extent
-            sizes = {place: size for place, size in zip(self._parameters, numbers, strict=True) if size is not None}
-            if len(self._known) >= _MOST_KNOWN:
+            sizes = {parameter: size for parameter, size in zip(self._parameters, numbers, strict=True) if size is not None}
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             found = (*self.always, *self._proven(LaunchRanges((grid[0], grid[1], grid[2]), sizes), self._open)[0])
             self._known[key] = found
         return found
 
     def _proven(self, launch: LaunchRanges, among: Collection[int]) -> tuple[tuple[int, ...], set[int]]:
-        """Those of some divisions that are, and the parameters and axes that decide about the others."""
+        """The divisions proven to have non-negative dividends, and the parameters and axes that the others depend on."""
         found, looked_at = [], set[int]()
         for number in among:
             ranges = IntegerRanges(launch)
@@ -102,7 +102,7 @@ class Dividends:
 
 
 def _as_long(number: int | None) -> Range | None:
-    """Numbers of the same length in bits; None for negative ones."""
+    """The range of all numbers with as many bits; None for negative ones."""
     if number is None or number < 0:
         return None
     bits = number.bit_length()

@@ -1,8 +1,8 @@
 """Block values while a block function is lowered to threads.
 
-What depends on nothing but scalars and positions stays an expression, which every thread evaluates for the elements it wants,
-in any layout; it costs no memory and no communication. What was loaded or computed from loaded values is `Held`: it lies in
-the registers of threads as its layout says.
+A value that depends on scalars and indices alone stays an expression: every thread evaluates the elements it needs, in any
+layout, without memory or communication. A value that was loaded, or computed from loaded ones, is `Distributed` over the
+registers of the threads by a linear layout.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ...linear_layouts.layout import LinearLayout
 from ..ir import V
 
 Shape = tuple[int, ...]
-DEEPEST = 96
-"""Operations one after the other that may be one expression."""
+MAX_DEPTH = 96
+"""Longest chain of operations that one expression may have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Splat:
-    """The same scalar everywhere."""
+    """A block whose elements are all the same scalar."""
 
     shape: Shape
     elem: str
@@ -30,7 +30,7 @@ class Splat:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Range:
-    """start, start + 1, … as i32."""
+    """A block of the consecutive i32 numbers start, start + 1, …."""
 
     shape: Shape
     elem: str
@@ -39,10 +39,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """An operation on elements with equal places; its operands hold nothing.
+    """An elementwise operation whose operands are expressions.
 
-    loops: how many loops are around the operation. is_slow: whether it, or what it takes, is worth keeping through a loop that
-    does not change it however many registers that needs.  depth: operations one after the other.
+    loops: how many loops enclose the operation.  is_slow: whether it, or an operand, is so expensive that a loop that does not
+    change it keeps it in registers, however many that takes.  depth: length of the longest chain of operations.
     """
 
     shape: Shape
@@ -57,8 +57,8 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Another arrangement of the source's elements: "reshape" (also of dims of size 1), "transpose" with the permutation, or
-    "broadcast" of dims of size 1."""
+    """A view of the source's elements: "reshape" (which also adds and drops dims of size 1), "transpose" with the permutation,
+    or "broadcast" of dims of size 1."""
 
     shape: Shape
     elem: str
@@ -68,10 +68,10 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """Elements in registers: `registers[r]` of a thread is the element at `layout` of (r, lane, warp).
+class Distributed:
+    """A distributed block: `registers[r]` of a thread is the element at the coordinates `layout(r, lane, warp)`.
 
-    weak: the layout is a guess, which nothing need be converted to.
+    weak: the layout is a guess that other operands need not be converted to.
     """
 
     shape: Shape
@@ -83,8 +83,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
-    """A block in shared memory, for a product to read: `operand` says how, `base` is where it starts: a pointer, or what wgmma
-    counts addresses in."""
+    """An operand of a tt.dot in shared memory. `operand` describes its layout; `base` is its start, either a pointer or, for
+    wgmma, an address in units of 16 bytes."""
 
     shape: Shape
     elem: str
@@ -92,11 +92,11 @@ class Staged:
     base: V
 
 
-Node = Splat | Range | Map | View | Held | Staged
+Node = Splat | Range | Map | View | Distributed | Staged
 
 
 def viewed(source: Node, shape: Shape, elem: str, kind: str, permutation: tuple[int, ...] = ()) -> Node:
-    """See `View`."""
+    """Build a `View`; a splat or a staged operand just takes the new shape."""
     if isinstance(source, Splat):
         return Splat(shape, elem, source.value)
     if isinstance(source, Staged):  # its operand is as the product takes it
@@ -104,15 +104,15 @@ def viewed(source: Node, shape: Shape, elem: str, kind: str, permutation: tuple[
     return View(shape, elem, source, kind, permutation)
 
 
-def holds(node: Node) -> bool:
-    """Whether the node is more than an expression of scalars and positions."""
+def is_materialized(node: Node) -> bool:
+    """Whether the node occupies registers or shared memory, instead of being an expression of scalars and indices."""
     while isinstance(node, View):
         node = node.source
-    return isinstance(node, Held | Staged)
+    return isinstance(node, Distributed | Staged)
 
 
 def depth_of(node: Node) -> int:
-    """Through how many nodes evaluation descends."""
+    """Number of nodes that evaluation descends through."""
     views = 0
     while isinstance(node, View):
         node, views = node.source, views + 1
@@ -126,7 +126,7 @@ def is_slow(node: Node) -> bool:
 
 
 def source_layout(view: View, layout: LinearLayout) -> LinearLayout:
-    """Where the source's elements have to lie for the view to lie as in `layout`."""
+    """The layout of the source that gives the view this layout."""
     source = view.source.shape
     if view.kind == "reshape":
         return layout.reshape(source)
@@ -140,11 +140,11 @@ def source_layout(view: View, layout: LinearLayout) -> LinearLayout:
 
 
 def own_layout(node: Node) -> tuple[LinearLayout, bool] | None:
-    """The layout in which a node's elements lie without moving any, and whether it holds each of them; None for expressions.
+    """The layout that a node has without data movement, and whether it is the only one; None for expressions.
 
-    A broadcast block could lie in many layouts: the answer is one of them, and not `True`.
+    A broadcast block could have many layouts: the answer is one of them, with False.
     """
-    if isinstance(node, Held):
+    if isinstance(node, Distributed):
         return node.layout, not node.weak
     if not isinstance(node, View):
         return None

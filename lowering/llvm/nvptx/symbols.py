@@ -13,13 +13,13 @@ import re
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$][A-Za-z0-9_$]+")
 _TAKEN = re.compile(r"jn_.*|__.*|WARP_SZ|v?printf|malloc|free|main|abort|mem(cpy|move|set|cmp)")
-_MOST = 200
+_MAX_LENGTH = 200
 """Letters of a name."""
 
 
 def symbol_of(name: str) -> str:
     """The symbol of a function; its own name where that can be one."""
-    if len(name) <= _MOST and _IDENTIFIER.fullmatch(name) and not _TAKEN.fullmatch(name):
+    if len(name) <= _MAX_LENGTH and _IDENTIFIER.fullmatch(name) and not _TAKEN.fullmatch(name):
         return name
-    letters = re.sub(r"[^A-Za-z0-9_$]+", "_", name)[:_MOST]
+    letters = re.sub(r"[^A-Za-z0-9_$]+", "_", name)[:_MAX_LENGTH]
     return f"jn_named_{letters}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"

@@ -12,13 +12,13 @@ from difflib import get_close_matches
 from ....promotion.errors import UserError
 
 WARP_SIZE = 32
-MOST_WARPS = 32
-"""Of a block of threads."""
+MAX_WARPS = 32
+"""The most warps of a thread block."""
 REGISTERS = 1 << 16
-"""Of a multiprocessor, of 32 bits."""
+"""32-bit registers of a multiprocessor."""
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
-"""Of kernels from texts: the GPU that PTX is made for, and how many warps run one program."""
+"""Defaults for kernels from texts: the GPU that PTX is compiled for, and the warps per program."""
 _KIB = 1 << 10
 
 

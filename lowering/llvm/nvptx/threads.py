@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...linear_layouts.arithmetic import IndexExpression, index_arithmetic
 from ...linear_layouts.layout import LANE, LinearLayout
-from ...linear_layouts.linear import Condition, Elected, ThreadMap
+from ...linear_layouts.linear import Condition, ThreadMap, ThreadPredicate
 from ..elementwise import Bits, Rounded, from_memory, memory_element, memory_size, reinterpreted, to_memory
 from ..ir import Deferred, Function, V, const
 from .targets import WARP_SIZE
@@ -30,10 +30,10 @@ def bits_of(elem: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Origin of an element that lies beside others: number `place` of `count` in a word."""
+    """Origin of an element that lies beside others: element `index` of `count` packed into `whole`."""
 
-    word: V
-    place: int
+    whole: V
+    index: int
     count: int
 
 
@@ -203,9 +203,9 @@ class Threads:
         flipped = bin(condition.register & register).count("1") & 1
         return self.parity(condition.lane, condition.warp, condition.value ^ flipped)
 
-    def elected(self, elected: Elected) -> V | None:
+    def predicate(self, predicate: ThreadPredicate) -> V | None:
         """Whether this thread acts; None when all do."""
-        lane, warp = elected.lane, elected.warp if self.warps > 1 else 0
+        lane, warp = predicate.lane, predicate.warp if self.warps > 1 else 0
         tests = [
             self.f.icmp("eq", self.f.binary("and", source, i32(mask)), i32(0))
             for source, mask in ((self.lane, lane), (self.warp, warp))
@@ -249,8 +249,8 @@ class Threads:
             pair = f.insert(f.insert(V("poison", "<2 x i32>"), moved[0], 0), moved[1], 1)
             return f.bitcast(pair, "i64")
         word = f.cast("zext", value, "i32")
-        moved_word = self.call(f"shfl.sync.{kind}.i32", [ALL_LANES, word, operand, i32(clamp)], "i32")
-        return f.cast("trunc", moved_word, value.type)
+        shuffled = self.call(f"shfl.sync.{kind}.i32", [ALL_LANES, word, operand, i32(clamp)], "i32")
+        return f.cast("trunc", shuffled, value.type)
 
     def pack(self, values: Sequence[V]) -> V:
         """Integers side by side, the first in the low bits, as one integer or a vector of 32-bit words when they are more."""
@@ -266,8 +266,8 @@ class Threads:
         found = self._rounded_pair(values)
         if found is None:
             found = V("poison", f"<{count} x i{width}>")
-            for place, value in enumerate(values):
-                found = self.f.insert(found, value, place)
+            for index, value in enumerate(values):
+                found = self.f.insert(found, value, index)
         total = width * count
         return self.f.bitcast(found, f"i{total}" if total <= 32 else f"<{total // 32} x i32>")
 
@@ -295,10 +295,10 @@ class Threads:
         f, type_ = self.f, f"<{count} x i{width}>"
         whole = value if value.type == type_ else f.deferred(type_, lambda: f.bitcast(value, type_), of=[value])
 
-        def piece(place: int) -> V:
-            return f.deferred(f"i{width}", lambda: f.extract(whole, place), Piece(value, place, count), [whole])
+        def piece(index: int) -> V:
+            return f.deferred(f"i{width}", lambda: f.extract(whole, index), Piece(value, index, count), [whole])
 
-        return [piece(place) for place in range(count)]
+        return [piece(index) for index in range(count)]
 
     def choose(self, values: Sequence[V], lane: Sequence[int], warp: Sequence[int], constant: int = 0) -> V:
         """values[constant ^ linear(lane, warp)]: a tree of selects over the index bits that depend on the thread."""
@@ -321,12 +321,12 @@ class Threads:
 
 
 def _whole(values: Sequence[V]) -> V | None:
-    """The word that these are all the pieces of, in order."""
+    """The value that these are all the pieces of, in order; None if they are not."""
     first = values[0].origin if isinstance(values[0], Deferred) else None
     if not isinstance(first, Piece) or first.count != len(values):
         return None
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         origin = value.origin if isinstance(value, Deferred) else None
-        if not isinstance(origin, Piece) or origin.word is not first.word or origin.place != place:
+        if not isinstance(origin, Piece) or origin.whole is not first.whole or origin.index != position:
             return None
-    return first.word
+    return first.whole

@@ -1,8 +1,8 @@
-"""Where pointers come from: which parameters of a function a pointer, or a block of pointers, may point behind.
+"""Alias analysis: which parameters of a function a pointer, or a block of pointers, may be based on.
 
-The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point; so it
-does descriptors and block pointers, which point where their bases do. What was made from an integer or loaded from memory may
-point anywhere.
+The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point; and
+descriptors and block pointers through their bases. A pointer that was made from an integer or loaded from memory is `UNKNOWN`:
+it may alias any other.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ from xdsl.ir import Block, Operation, SSAValue
 from .. import types as t
 from ..dialect.descriptor_types import is_composite
 
-ANYWHERE = -1
-Places = frozenset[int]
-"""Groups of parameters (by default every parameter is one of its own), or `ANYWHERE`."""
+UNKNOWN = -1
+AliasSet = frozenset[int]
+"""The alias set of a pointer: the groups of parameters that it may be based on (by default each parameter is a group of its
+own), or `UNKNOWN` among them."""
 
 WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store"})
 ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"})
 
 
-def overlap(left: Places, right: Places) -> bool:
-    """Whether two pointers may point behind the same parameter."""
+def may_alias(left: AliasSet, right: AliasSet) -> bool:
+    """Whether two pointers may be based on the same group of parameters."""
     if not left or not right:
         return False
-    return ANYWHERE in left or ANYWHERE in right or bool(left & right)
+    return UNKNOWN in left or UNKNOWN in right or bool(left & right)
 
 
 Groups = tuple[tuple[int, int], ...]
 """(parameter, group) pairs of parameters that share memory with others."""
 
 
-def shared_memory(spans: Sequence[tuple[int, int, int]], written: Places) -> Groups:
-    """Which parameters share memory that the kernel may write. Spans: (parameter, first byte, end)."""
+def shared_memory(spans: Sequence[tuple[int, int, int]], written: AliasSet) -> Groups:
+    """The parameters that share memory which the kernel may write, by group. spans: (parameter, first byte, end)."""
     groups: dict[int, int] = {}
     cluster: list[int] = []
     last = 0
 
     def close() -> None:
-        if len(cluster) > 1 and overlap(frozenset(cluster), written):
+        if len(cluster) > 1 and may_alias(frozenset(cluster), written):
             groups.update(dict.fromkeys(cluster, min(cluster)))
 
     for parameter, first, end in sorted(spans, key=lambda span: span[1:]):
@@ -53,34 +54,34 @@ def shared_memory(spans: Sequence[tuple[int, int, int]], written: Places) -> Gro
     return tuple(sorted(groups.items()))
 
 
-class Provenance:
-    """The places of every pointer of a function without calls.
+class AliasAnalysis:
+    """The alias sets of all pointers of a function without calls.
 
     `groups`: parameter → group, for parameters that are known to share memory.
     """
 
     def __init__(self, function: Operation, groups: Mapping[int, int] | None = None) -> None:
-        self._places: dict[SSAValue, Places] = {}
+        self._sets: dict[SSAValue, AliasSet] = {}
         self._flows: list[tuple[SSAValue, SSAValue]] = []  # from, to
         groups = groups or {}
         for region in function.regions:
             if region.blocks:
                 for position, argument in enumerate(region.blocks[0].args):
-                    self._places[argument] = frozenset({groups.get(position, position)})
+                    self._sets[argument] = frozenset({groups.get(position, position)})
             for block in region.blocks:
                 self._block(block)
         self._settle()
-        self.written: Places = frozenset().union(*(self.writes(op) for op in function.walk() if op is not function))
+        self.written: AliasSet = frozenset().union(*(self.writes(op) for op in function.walk() if op is not function))
 
-    def of(self, pointer: SSAValue) -> Places:
-        return self._places.get(pointer, frozenset())
+    def of(self, pointer: SSAValue) -> AliasSet:
+        return self._sets.get(pointer, frozenset())
 
-    def writes(self, op: Operation) -> Places:
-        """Where the operation itself, regions left out, may write."""
+    def writes(self, op: Operation) -> AliasSet:
+        """The alias set that the operation itself, without its regions, may write."""
         return self.of(op.operands[0]) if op.name in WRITES else frozenset()
 
-    def writes_inside(self, op: Operation) -> Places:
-        """Where the operation and those in its regions may write."""
+    def writes_inside(self, op: Operation) -> AliasSet:
+        """The alias set that the operation and those in its regions may write."""
         return frozenset().union(*(self.writes(inner) for inner in op.walk()))
 
     def _settle(self) -> None:
@@ -88,10 +89,10 @@ class Provenance:
         while changed:
             changed = False
             for source, target in self._flows:
-                before = self._places.get(target, frozenset())
-                after = before | self._places.get(source, frozenset())
+                before = self._sets.get(target, frozenset())
+                after = before | self._sets.get(source, frozenset())
                 if after != before:
-                    self._places[target] = after
+                    self._sets[target] = after
                     changed = True
 
     def _block(self, block: Block) -> None:
@@ -104,7 +105,7 @@ class Provenance:
             reached = {target for _, target in flows}
             for result in op.results:
                 if _points(result) and result not in reached:
-                    self._places[result] = frozenset({ANYWHERE})
+                    self._sets[result] = frozenset({UNKNOWN})
 
 
 def _points(value: SSAValue) -> bool:
@@ -112,7 +113,7 @@ def _points(value: SSAValue) -> bool:
 
 
 def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
-    """(from, to): values that an operation hands on, unchanged as far as their origin goes."""
+    """(from, to): values that the operation forwards with the same base."""
     match op.name:
         case "scf.for":
             body = op.regions[0].block

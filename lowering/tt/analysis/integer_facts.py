@@ -1,4 +1,4 @@
-"""What is known about scalar integers of a block function: their sign, and powers of two that divide them.
+"""Sign and trailing zeros of scalar integers of a block function.
 
 Both answers hold under wrapping arithmetic. A question looks at a bounded number of operations; beyond them nothing is known.
 """
@@ -29,12 +29,12 @@ class _Question:
 
 
 def trailing_zeros(value: SSAValue) -> int:
-    """How often two divides the integer, at least; MANY for zero."""
+    """Trailing zero bits that the integer has at least; MANY for zero."""
     return _zeros(value, _Question())
 
 
 def never_negative(value: SSAValue) -> bool:
-    """Whether the integer, read with sign, is 0 or more."""
+    """Whether the integer, read as signed, is known to be non-negative."""
     return IntegerRanges(budget=_BUDGET).of(value)[0] >= 0
 
 
@@ -44,7 +44,7 @@ def zeros_of(number: int) -> int:
 
 
 def carried(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
-    """(before the loop, after a turn) of a value that an `scf.for` carries: of its body's argument, or of its result."""
+    """(initial, after an iteration) of a value that an `scf.for` carries: of its body's argument, or of its result."""
     if isinstance(value, BlockArgument):
         loop, index = value.block.parent_op(), value.index - 1
     else:

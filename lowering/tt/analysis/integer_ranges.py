@@ -23,12 +23,12 @@ from ..dialect.attributes import property_number
 Range = tuple[int, int]
 """(lowest, highest), both included, of numbers read with sign."""
 
-MOST_PROGRAMS = (1 << 31) - 1
-"""Along an axis of a grid."""
+MAX_PROGRAMS = (1 << 31) - 1
+"""The most programs along an axis of a grid."""
 _BUDGET = 4096
 _DEPTH = 60
-_MOST_CONDITIONS = 64
-"""Of one condition that are looked at."""
+_MAX_CONDITIONS = 64
+"""The most comparisons of one condition that are analysed."""
 _SAME = frozenset(
     {"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "arith.extsi", "arith.trunci",
      "arith.index_cast"}
@@ -40,7 +40,7 @@ _ANY_OF = frozenset({"tt.join", "tt.cat"})
 class LaunchRanges:
     """What is known of launches. grid: programs along each axis, at least and at most.  numbers: by parameter."""
 
-    grid: tuple[Range, Range, Range] = ((1, MOST_PROGRAMS),) * 3
+    grid: tuple[Range, Range, Range] = ((1, MAX_PROGRAMS),) * 3
     numbers: Mapping[int, Range] = field(default_factory=dict)
 
 
@@ -123,7 +123,7 @@ class IntegerRanges:
         return low, max(low, high)
 
     def _carried(self, loop: Operation, number: int) -> Range | None:
-        """What a loop carries: what it starts with, and what its turns make of any such number."""
+        """What a loop carries: what it starts with, and what its iterations make of any such number."""
         following = _yielded(loop.regions[0], number)
         if following is None or 3 + number >= len(loop.operands):
             return None
@@ -131,9 +131,9 @@ class IntegerRanges:
         first = self.of(loop.operands[3 + number])
         step = _added(argument, following)
         if step is not None:
-            turns = self._turns(loop)
+            iterations = self._iterations(loop)
             low, high = self.of(step)
-            return first[0] + turns * min(low, 0), first[1] + turns * max(high, 0)
+            return first[0] + iterations * min(low, 0), first[1] + iterations * max(high, 0)
         is_open = argument in self._open
         self._open.add(argument)
         known, self._known = self._known, dict(self._known)  # what is found while it may be any number is no more than that
@@ -143,7 +143,7 @@ class IntegerRanges:
             self._open.discard(argument)
         return _union([first, found])
 
-    def _turns(self, loop: Operation) -> int:
+    def _iterations(self, loop: Operation) -> int:
         """The most that there can be; any number where that is not known."""
         low, high, step = (self.of(bound) for bound in loop.operands[:3])
         if "unsignedCmp" in loop.properties or "unsignedCmp" in loop.attributes or step[0] < 1:
@@ -186,7 +186,7 @@ def _yielded(region: Region, number: int) -> SSAValue | None:
 
 
 def _added(argument: SSAValue, following: SSAValue) -> SSAValue | None:
-    """What a turn adds to a carried number, if that is all it does."""
+    """The value that an iteration adds to a carried number; None if it does anything else."""
     op = following.owner
     if not isinstance(op, Operation) or op.name != "arith.addi" or argument not in op.operands:
         return None
@@ -233,7 +233,7 @@ def _facts(condition: SSAValue) -> Iterator[tuple[SSAValue, str, SSAValue]]:
 def _joined(condition: SSAValue, by: str) -> Iterator[Operation]:
     """The operations that a condition is made of by `andi` or `ori`, each of them once, and not more than count."""
     pending, seen = [condition], {condition}
-    while pending and len(seen) <= _MOST_CONDITIONS:
+    while pending and len(seen) <= _MAX_CONDITIONS:
         op = pending.pop().owner
         if not isinstance(op, Operation):
             continue
@@ -350,29 +350,29 @@ def _unsigned_remainder(ranges: IntegerRanges, op: Operation) -> Range | None:
     return (0, a[1]) if a[0] >= 0 else None
 
 
-def _least(ranges: IntegerRanges, op: Operation) -> Range:
+def _min(ranges: IntegerRanges, op: Operation) -> Range:
     a, b = _pair(ranges, op)
     return min(a[0], b[0]), min(a[1], b[1])
 
 
-def _most(ranges: IntegerRanges, op: Operation) -> Range:
+def _max(ranges: IntegerRanges, op: Operation) -> Range:
     a, b = _pair(ranges, op)
     return max(a[0], b[0]), max(a[1], b[1])
 
 
-def _unsigned_least(ranges: IntegerRanges, op: Operation) -> Range | None:
+def _unsigned_min(ranges: IntegerRanges, op: Operation) -> Range | None:
     """Negative numbers are the highest ones without sign."""
     counts = [each for each in _pair(ranges, op) if each[0] >= 0]
     return (0, min(high for _, high in counts)) if counts else None
 
 
-def _unsigned_most(ranges: IntegerRanges, op: Operation) -> Range | None:
+def _unsigned_max(ranges: IntegerRanges, op: Operation) -> Range | None:
     a, b = _pair(ranges, op)
     return (max(a[0], b[0]), max(a[1], b[1])) if a[0] >= 0 and b[0] >= 0 else None
 
 
 def _and(ranges: IntegerRanges, op: Operation) -> Range | None:
-    return _unsigned_least(ranges, op)  # it has no bit that one of them lacks
+    return _unsigned_min(ranges, op)  # it has no bit that one of them lacks
 
 
 def _or(ranges: IntegerRanges, op: Operation) -> Range | None:
@@ -428,7 +428,7 @@ def _decided(ranges: IntegerRanges, condition: SSAValue) -> bool | None:
 def _decision(ranges: IntegerRanges, condition: SSAValue, known: dict[SSAValue, bool | None]) -> bool | None:
     if condition not in known:
         known[condition] = None  # what is nested too deeply is left open
-        if len(known) <= _MOST_CONDITIONS:
+        if len(known) <= _MAX_CONDITIONS:
             known[condition] = _decide(ranges, condition, known)
     return known[condition]
 
@@ -473,7 +473,7 @@ _RULES: dict[str, Callable[[IntegerRanges, Any], Range | None]] = {
     "arith.constant": _constant, "tt.make_range": _make_range, "tt.get_program_id": _program_id,
     "tt.get_num_programs": IntegerRanges.programs, "arith.extui": _widened, "arith.addi": _sum, "arith.subi": _difference,
     "arith.muli": _product, "arith.divsi": _quotient, "arith.remsi": _remainder, "arith.divui": _unsigned_quotient,
-    "arith.remui": _unsigned_remainder, "arith.minsi": _least, "arith.maxsi": _most, "arith.minui": _unsigned_least,
-    "arith.maxui": _unsigned_most, "arith.andi": _and, "arith.ori": _or, "arith.xori": _or, "arith.shli": _shifted_left,
+    "arith.remui": _unsigned_remainder, "arith.minsi": _min, "arith.maxsi": _max, "arith.minui": _unsigned_min,
+    "arith.maxui": _unsigned_max, "arith.andi": _and, "arith.ori": _or, "arith.xori": _or, "arith.shli": _shifted_left,
     "arith.shrsi": _shifted_right, "arith.shrui": _shifted_right_unsigned, "arith.select": _select,
 }  # fmt: skip

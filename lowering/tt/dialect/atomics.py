@@ -32,18 +32,18 @@ HOST_RMW_OPERATIONS = {**RMW_OPERATIONS, "inc": 11, "dec": 12, "fmax": 13, "fmin
 MEMORY_ORDERS = {"relaxed": 1, "acquire": 2, "release": 3, "acq_rel": 4}
 MEMORY_SCOPES = {"gpu": 1, "cta": 2, "sys": 3}
 
-_Words = tuple[tuple[str, Mapping[str, int]], ...]
+_Keywords = tuple[tuple[str, Mapping[str, int]], ...]
 
 
 class _AtomicOp(IRDLOperation):
     """Keywords, operands, and a function type: what both operations write."""
 
-    WORDS: ClassVar[_Words] = ()
+    KEYWORDS: ClassVar[_Keywords] = ()
 
     @classmethod
-    def _read_words(cls, parser: Parser) -> tuple[dict[str, Attribute], list[UnresolvedOperand]]:
+    def _parse_keywords(cls, parser: Parser) -> tuple[dict[str, Attribute], list[UnresolvedOperand]]:
         properties: dict[str, Attribute] = {}
-        for name, cases in cls.WORDS:
+        for name, cases in cls.KEYWORDS:
             properties[name] = enum_attr(cases[parse_case(parser, name, tuple(cases))])
             parser.parse_punctuation(",")
         operands = [parser.parse_unresolved_operand()]
@@ -53,7 +53,7 @@ class _AtomicOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Any:
-        properties, operands = cls._read_words(parser)
+        properties, operands = cls._parse_keywords(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         start = parser.pos
@@ -66,8 +66,8 @@ class _AtomicOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        words = [str(enum_name(cases, self.properties[name])) for name, cases in self.WORDS]
-        printer.print_string(f" {', '.join(words)}, ")
+        keywords = [str(enum_name(cases, self.properties[name])) for name, cases in self.KEYWORDS]
+        printer.print_string(f" {', '.join(keywords)}, ")
         self._print_operands(printer)
         if self.attributes:
             printer.print_string(" ")
@@ -81,8 +81,8 @@ class _AtomicOp(IRDLOperation):
     def _print_types(self, printer: Printer) -> None:
         printer.print_attribute(FunctionType.from_lists(list(self.operand_types), list(self.result_types)))
 
-    def _verify_words(self) -> Attribute:
-        for name, cases in self.WORDS:
+    def _verify_keywords(self) -> Attribute:
+        for name, cases in self.KEYWORDS:
             if enum_name(cases, self.properties[name]) is None:
                 fail(self, f"unknown {name}; known: {', '.join(cases)}")
         expect_kind(self, "ptr", self.operands[0].type, "pointer")
@@ -95,7 +95,7 @@ class AtomicRMWOp(_AtomicOp):
     mask is false touch no memory, and their results are undefined."""
 
     name = "tt.atomic_rmw"
-    WORDS: ClassVar[_Words] = (("atomic_rmw_op", RMW_OPERATIONS), ("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+    KEYWORDS: ClassVar[_Keywords] = (("atomic_rmw_op", RMW_OPERATIONS), ("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
 
     ptr = operand_def()
     val = operand_def()
@@ -108,13 +108,13 @@ class AtomicRMWOp(_AtomicOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
 
     def verify_(self) -> None:
-        held = self._verify_words()
-        expect_type(self, "val", self.val.type, held, "what ptr points to")
-        expect_type(self, "result", self.result.type, held, "what ptr points to")
-        _expect_mask(self, self.mask, held)
+        value_type = self._verify_keywords()
+        expect_type(self, "val", self.val.type, value_type, "what ptr points to")
+        expect_type(self, "result", self.result.type, value_type, "what ptr points to")
+        _expect_mask(self, self.mask, value_type)
         kind = enum_name(RMW_OPERATIONS, self.atomic_rmw_op)
-        if t.is_float(held) != (kind == "fadd") and kind != "exch":
-            fail(self, f"{kind} of {held}; floats are added by fadd and exchanged, integers everything but fadd")
+        if t.is_float(value_type) != (kind == "fadd") and kind != "exch":
+            fail(self, f"{kind} of {value_type}; floats are added by fadd and exchanged, integers everything but fadd")
 
 
 @irdl_op_definition
@@ -122,7 +122,7 @@ class AtomicCASOp(_AtomicOp):
     """Writes `val` where `cmp` is what the pointer points to; the result is what was there before."""
 
     name = "tt.atomic_cas"
-    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+    KEYWORDS: ClassVar[_Keywords] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
 
     ptr = operand_def()
     cmp = operand_def()
@@ -134,9 +134,9 @@ class AtomicCASOp(_AtomicOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
 
     def verify_(self) -> None:
-        held = self._verify_words()
+        value_type = self._verify_keywords()
         for name, type_ in (("cmp", self.cmp.type), ("val", self.val.type), ("result", self.result.type)):
-            expect_type(self, name, type_, held, "what ptr points to")
+            expect_type(self, name, type_, value_type, "what ptr points to")
 
 
 @irdl_op_definition
@@ -144,7 +144,7 @@ class AtomicLoadOp(_AtomicOp):
     """Reads with an order: relaxed or acquire. Lanes whose mask is false touch no memory, and read nothing defined."""
 
     name = "tt.atomic_load"
-    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+    KEYWORDS: ClassVar[_Keywords] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
 
     ptr = operand_def()
     mask = opt_operand_def()
@@ -155,10 +155,10 @@ class AtomicLoadOp(_AtomicOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
 
     def verify_(self) -> None:
-        held = self._verify_words()
+        value_type = self._verify_keywords()
         _expect_order(self, "relaxed", "acquire")
-        expect_type(self, "result", self.result.type, held, "what ptr points to")
-        _expect_mask(self, self.mask, held)
+        expect_type(self, "result", self.result.type, value_type, "what ptr points to")
+        _expect_mask(self, self.mask, value_type)
 
 
 @irdl_op_definition
@@ -166,7 +166,7 @@ class AtomicStoreOp(_AtomicOp):
     """Writes with an order: relaxed or release. Lanes whose mask is false touch no memory."""
 
     name = "tt.atomic_store"
-    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+    KEYWORDS: ClassVar[_Keywords] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
 
     ptr = operand_def()
     val = operand_def()
@@ -177,19 +177,19 @@ class AtomicStoreOp(_AtomicOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
 
     def verify_(self) -> None:
-        held = self._verify_words()
+        value_type = self._verify_keywords()
         _expect_order(self, "relaxed", "release")
-        expect_type(self, "val", self.val.type, held, "what ptr points to")
-        _expect_mask(self, self.mask, held)
+        expect_type(self, "val", self.val.type, value_type, "what ptr points to")
+        _expect_mask(self, self.mask, value_type)
 
     @classmethod
     def parse(cls, parser: Parser) -> AtomicStoreOp:
-        properties, operands = cls._read_words(parser)
+        properties, operands = cls._parse_keywords(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         pointer_type = parser.parse_type()
-        held = t.value_type(pointer_type) if t.is_pointer(pointer_type) else pointer_type
-        types = (pointer_type, held, t.mask_type(held))
+        value_type = t.value_type(pointer_type) if t.is_pointer(pointer_type) else pointer_type
+        types = (pointer_type, value_type, t.mask_type(value_type))
         if not 2 <= len(operands) <= 3:
             parser.raise_error("expected a pointer, a value, and a mask at most")
         values = [parser.resolve_operand(o, each) for o, each in zip(operands, types, strict=False)]
@@ -199,9 +199,9 @@ class AtomicStoreOp(_AtomicOp):
         printer.print_attribute(self.ptr.type)
 
 
-def _expect_mask(op: Operation, mask: SSAValue | None, held: Attribute) -> None:
+def _expect_mask(op: Operation, mask: SSAValue | None, value_type: Attribute) -> None:
     if mask is not None:
-        expect_type(op, "mask", mask.type, t.mask_type(held), "i1 of the pointer's shape")
+        expect_type(op, "mask", mask.type, t.mask_type(value_type), "i1 of the pointer's shape")
 
 
 def _expect_order(op: Operation, *allowed: str) -> None:
@@ -218,7 +218,7 @@ class AtomicPollOp(_AtomicOp):
     """
 
     name = "tt.atomic_poll"
-    WORDS: ClassVar[_Words] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
+    KEYWORDS: ClassVar[_Keywords] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
     WIDTHS: ClassVar[tuple[int, ...]] = (16, 32, 64)
 
     ptr = operand_def()
@@ -231,18 +231,18 @@ class AtomicPollOp(_AtomicOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), BlockSizes())
 
     def verify_(self) -> None:
-        held = self._verify_words()
+        value_type = self._verify_keywords()
         _expect_order(self, "relaxed", "acquire")
-        expect_type(self, "expected", self.expected.type, held, "what ptr points to")
-        if not t.is_integer(held) or t.bit_width(held) not in self.WIDTHS:
-            fail(self, f"expected is {held}; polls read integers of 16, 32 or 64 bits")
-        expect_type(self, "result", self.result.type, t.mask_type(held), "i1 of the pointer's shape")
+        expect_type(self, "expected", self.expected.type, value_type, "what ptr points to")
+        if not t.is_integer(value_type) or t.bit_width(value_type) not in self.WIDTHS:
+            fail(self, f"expected is {value_type}; polls read integers of 16, 32 or 64 bits")
+        expect_type(self, "result", self.result.type, t.mask_type(value_type), "i1 of the pointer's shape")
         if self.timeout is not None:
             expect_type(self, "timeout", self.timeout.type, t.I64, "nanoseconds")
 
     @classmethod
     def parse(cls, parser: Parser) -> AtomicPollOp:
-        properties, operands = cls._read_words(parser)
+        properties, operands = cls._parse_keywords(parser)
         if len(operands) != 2:
             parser.raise_error("expected a pointer and a value")
         timeout = parser.parse_unresolved_operand() if parser.parse_optional_keyword("timeout") else None

@@ -136,12 +136,12 @@ def _verify_access(op: Operation, desc: SSAValue, indices: Sequence[SSAValue], v
     return described
 
 
-def _parse_place(parser: Parser) -> list[UnresolvedOperand]:
+def _parse_coordinates(parser: Parser) -> list[UnresolvedOperand]:
     """`%desc[%i, %j]`"""
     return [parser.parse_unresolved_operand(), *parse_list(parser)]
 
 
-def _print_place(printer: Printer, desc: SSAValue, indices: Sequence[SSAValue]) -> None:
+def _print_coordinates(printer: Printer, desc: SSAValue, indices: Sequence[SSAValue]) -> None:
     printer.print_ssa_value(desc)
     with printer.in_square_brackets():
         printer.print_list(indices, printer.print_ssa_value)
@@ -166,7 +166,7 @@ class DescriptorLoadOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> DescriptorLoadOp:
-        desc, *indices = _parse_place(parser)
+        desc, *indices = _parse_coordinates(parser)
         properties, attributes = read_hints(cls, parser)
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
@@ -178,7 +178,7 @@ class DescriptorLoadOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
-        _print_place(printer, self.desc, self.indices)
+        _print_coordinates(printer, self.desc, self.indices)
         print_hints(printer, self, {})
         printer.print_string(" : ")
         printer.print_attribute(self.desc.type)
@@ -203,7 +203,7 @@ class _DescriptorWriteOp(IRDLOperation):
 
     @classmethod
     def _parse_operands(cls, parser: Parser) -> tuple[list[SSAValue], dict[str, Attribute], dict[str, Attribute]]:
-        desc, *indices = _parse_place(parser)
+        desc, *indices = _parse_coordinates(parser)
         parser.parse_punctuation(",")
         source = parser.parse_unresolved_operand()
         properties, attributes = read_hints(cls, parser)
@@ -214,7 +214,7 @@ class _DescriptorWriteOp(IRDLOperation):
         return [*values, *resolve(parser, indices, t.I32)], properties, attributes
 
     def _print_operands(self, printer: Printer) -> None:
-        _print_place(printer, self.desc, self.indices)
+        _print_coordinates(printer, self.desc, self.indices)
         printer.print_string(", ")
         printer.print_ssa_value(self.src)
         print_hints(printer, self, {"kind": None})
@@ -287,8 +287,8 @@ class _RowsOp(IRDLOperation):
         expect_type(self, self.ROWS, rows, expected, "a row of the block for every row number")
 
     @staticmethod
-    def _parse_place(parser: Parser) -> list[UnresolvedOperand]:
-        operands = _parse_place(parser)
+    def _parse_coordinates(parser: Parser) -> list[UnresolvedOperand]:
+        operands = _parse_coordinates(parser)
         if len(operands) != 3:
             parser.raise_error(f"{len(operands) - 1} indices, expected row numbers and a column")
         return operands
@@ -313,7 +313,7 @@ class DescriptorGatherOp(_RowsOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> DescriptorGatherOp:
-        operands = cls._parse_place(parser)
+        operands = cls._parse_coordinates(parser)
         properties, attributes = read_hints(cls, parser)
         parser.parse_punctuation(":")
         start = parser.pos
@@ -325,7 +325,7 @@ class DescriptorGatherOp(_RowsOp):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
-        _print_place(printer, self.desc, (self.x_offsets, self.y_offset))
+        _print_coordinates(printer, self.desc, (self.x_offsets, self.y_offset))
         print_hints(printer, self, {})
         printer.print_string(" : ")
         printer.print_attribute(FunctionType.from_lists(list(self.operand_types), list(self.result_types)))
@@ -350,7 +350,7 @@ class DescriptorScatterOp(_RowsOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> DescriptorScatterOp:
-        operands = cls._parse_place(parser)
+        operands = cls._parse_coordinates(parser)
         parser.parse_punctuation(",")
         operands.append(parser.parse_unresolved_operand())
         properties, attributes = read_hints(cls, parser)
@@ -364,7 +364,7 @@ class DescriptorScatterOp(_RowsOp):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
-        _print_place(printer, self.desc, (self.x_offsets, self.y_offset))
+        _print_coordinates(printer, self.desc, (self.x_offsets, self.y_offset))
         printer.print_string(", ")
         printer.print_ssa_value(self.src)
         print_hints(printer, self, {})

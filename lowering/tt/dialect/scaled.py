@@ -49,7 +49,7 @@ TRUE, FALSE = BoolAttr.from_bool(True), BoolAttr.from_bool(False)
 
 
 class ScaledOperand(NamedTuple):
-    """One side of the product, without its place in it."""
+    """One operand of the product with its scale."""
 
     value: SSAValue
     scale: SSAValue | None
@@ -58,7 +58,7 @@ class ScaledOperand(NamedTuple):
     packed_axis: int | None
     """The axis along which bytes hold two elements; None where elements have a byte or more of their own."""
     shape: tuple[int, ...]
-    """Of the elements: (…, M, K) or (…, K, N)."""
+    """Shape in elements: (…, M, K) or (…, K, N)."""
     group: int
     """Elements per scale; 0 without a scale."""
 

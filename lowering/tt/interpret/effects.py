@@ -17,7 +17,7 @@ from xdsl.ir import Operation
 from ....promotion.errors import KernelAssertionError, UnsupportedError
 from .. import types as t
 from ..dialect.attributes import property_number
-from ..sources import source_place
+from ..source_locations import source_location
 from ..transforms.cleanups import is_pure
 from .memory import Memory
 from .numerics import numpy_dtype
@@ -36,12 +36,12 @@ def _text(op: Operation, name: str) -> str:
 
 
 def assertion_error(
-    message: str, place: tuple[str, int] | None, program: Sequence[int], lane: tuple[int, ...]
+    message: str, location: tuple[str, int] | None, program: Sequence[int], lane: tuple[int, ...]
 ) -> KernelAssertionError:
     """The error of a failed assertion."""
     x, y, z = (int(axis) for axis in program)
-    file, line = place if place is not None else (None, None)
-    at = f" at {file}:{line}" if place is not None else ""
+    file, line = location if location is not None else (None, None)
+    at = f" at {file}:{line}" if location is not None else ""
     element = f", element {lane}" if lane else ""
     text = f"the kernel's assertion{at} fails in program ({x}, {y}, {z}){element}: {message}"
     return KernelAssertionError(text, message, file, line, (x, y, z), lane)
@@ -49,13 +49,13 @@ def assertion_error(
 
 def _assert(translation: Translation, op: Operation, message: str) -> Step:
     (condition,) = [translation.slot(value) for value in op.operands]
-    place, machine = source_place(op), translation.machine
+    location, machine = source_location(op), translation.machine
 
     def step(env: Environment) -> None:
         holds = np.asarray(env[condition])
         if not holds.all():
             lane = tuple(int(index) for index in np.argwhere(~holds)[0])
-            raise assertion_error(message, place, machine.program, lane)
+            raise assertion_error(message, location, machine.program, lane)
 
     return step
 
@@ -69,7 +69,7 @@ def _cf_assert(translation: Translation, op: Operation) -> Step:
 
 
 def _tt_print(translation: Translation, op: Operation) -> Step:
-    places = [translation.slot(value) for value in op.operands]
+    slots = [translation.slot(value) for value in op.operands]
     prefix, hexadecimal = _text(op, "prefix"), bool(property_number(op, "hex"))
     signs = op.properties["isSigned"]
     assert isinstance(signs, DenseArrayBase)
@@ -78,7 +78,7 @@ def _tt_print(translation: Translation, op: Operation) -> Step:
     machine = translation.machine
 
     def step(env: Environment) -> None:
-        values = [env[place] for place in places]
+        values = [env[slot] for slot in slots]
         lines = print_lines(prefix, hexadecimal, signed, machine.program, values, pointers)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
 
@@ -103,7 +103,7 @@ def atomic_poll(op: Operation, memory: Memory) -> Callable[..., Any]:
 
 
 def _tt_map_elementwise(translation: Translation, op: Operation) -> Step:
-    places = [translation.slot(value) for value in op.operands]
+    slots = [translation.slot(value) for value in op.operands]
     results = [translation.slot(value) for value in op.results]
     dtypes = [numpy_dtype(value.type) for value in op.results]
     shape, pack = t.shape_of(op.operands[0].type), property_number(op, "pack")
@@ -111,19 +111,19 @@ def _tt_map_elementwise(translation: Translation, op: Operation) -> Step:
     body = translation.flow(region)
 
     def whole(env: Environment) -> None:
-        values = body(env, [env[place] for place in places])
-        for place, value in zip(results, values, strict=True):
-            env[place] = np.broadcast_to(value, shape)
+        values = body(env, [env[slot] for slot in slots])
+        for slot, value in zip(results, values, strict=True):
+            env[slot] = np.broadcast_to(value, shape)
 
     def by_groups(env: Environment) -> None:
-        groups = [np.asarray(env[place]).reshape(-1, pack) for place in places]
+        groups = [np.asarray(env[slot]).reshape(-1, pack) for slot in slots]
         outs = [np.empty((len(groups[0]), pack), dtype) for dtype in dtypes]
         for index in range(len(groups[0])):
             values = body(env, [element for group in groups for element in group[index]])
             for number, out in enumerate(outs):
                 out[index] = values[number * pack : (number + 1) * pack]
-        for place, out in zip(results, outs, strict=True):
-            env[place] = out.reshape(shape)
+        for slot, out in zip(results, outs, strict=True):
+            env[slot] = out.reshape(shape)
 
     straight = len(region.blocks) == 1 and all(is_pure(type(inner)) and not inner.regions for inner in region.walk())
     return whole if straight and pack == 1 else by_groups

@@ -71,12 +71,12 @@ def inline_asm(op: Operation) -> Callable[..., Any]:
 
 def _spread(inputs: dict[str, Array], slots: tuple[Slot, ...], elements: Array) -> None:
     """Elements (groups, packed) into registers."""
-    place = 0
+    index = 0
     for slot in slots:
         word = np.zeros(len(elements), np.uint64)
         for i in range(slot.count):
-            word |= elements[:, place] << np.uint64(slot.bits * i)
-            place += 1
+            word |= elements[:, index] << np.uint64(slot.bits * i)
+            index += 1
         inputs[slot.name] = word != 0 if slot.type == "pred" else word
 
 

@@ -40,9 +40,9 @@ def print_lines(
         values: arrays (one line per element) and NumPy scalars; integers have a signed dtype, i1 is bool.
         pointers: for each value, whether its integers are addresses.
     """
-    place = f"pid ({', '.join(str(int(axis)) for axis in program)})"
+    position = f"pid ({', '.join(str(int(axis)) for axis in program)})"
     if not values:
-        return [f"{place}{prefix}"]
+        return [f"{position}{prefix}"]
     arrays = [np.asarray(value) for value in values]
     lines: list[str] = []
     for number, array in enumerate(arrays):
@@ -50,10 +50,11 @@ def print_lines(
         is_pointer = number < len(pointers) and pointers[number]
         texts = map(_writer(array, hexadecimal, signed[number], is_pointer), _elements(array, MAX_LINES - len(lines)))
         lines += [
-            f"{place} idx ({index}){prefix}{operand}{text}" for index, text in zip(_indices(array.shape), texts, strict=False)
+            f"{position} idx ({index}){prefix}{operand}{text}" for index, text in zip(_indices(array.shape), texts,
+            strict=False)
         ]
     left = sum(array.size for array in arrays) - len(lines)
-    return lines if not left else [*lines, f"{place}{prefix}… {left} more elements"]
+    return lines if not left else [*lines, f"{position}{prefix}… {left} more elements"]
 
 
 def _elements(array: NDArray[Any], count: int) -> list[Any]:
@@ -65,7 +66,7 @@ def _elements(array: NDArray[Any], count: int) -> list[Any]:
 def _indices(shape: tuple[int, ...]) -> Iterator[str]:
     widths = [len(str(extent - 1)) for extent in shape]
     for index in islice(product(*map(range, shape)), MAX_LINES):
-        yield ", ".join(f"{place:{width}}" for place, width in zip(index, widths, strict=True))
+        yield ", ".join(f"{position:{width}}" for position, width in zip(index, widths, strict=True))
 
 
 def _writer(array: NDArray[Any], hexadecimal: bool, is_signed: bool, is_pointer: bool) -> Callable[[Any], str]:

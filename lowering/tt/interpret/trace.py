@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.ir import Block, Operation
 
-from ..places import Places
+from ..op_locations import OpLocations
 from .translation import Environment, Translation
 from .translation import Step as Run
 
@@ -46,7 +46,7 @@ class TracingTranslation(Translation):
     def __init__(self, machine: Machine, callback: Callable[[Step], object]) -> None:
         super().__init__(machine)
         self._callback = callback
-        self._places: Places | None = None
+        self._locations: OpLocations | None = None
 
     def operation(self, op: Operation) -> Run:
         return self._traced(op, super().operation(op))
@@ -59,18 +59,18 @@ class TracingTranslation(Translation):
         operands = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         machine, callback = self.machine, self._callback
-        if self._places is None:
+        if self._locations is None:
             root = op
             while (parent := root.parent_op()) is not None:
                 root = parent
-            self._places = Places(root)
-        line, text = self._places.line(op), self._places.text(op)
+            self._locations = OpLocations(root)
+        line, text = self._locations.line(op), self._locations.text(op)
 
         def step(env: Environment) -> None:
-            taken = tuple([_frozen(env[place]) for place in operands])
+            taken = tuple([_frozen(env[slot]) for slot in operands])
             if run is not None:
                 run(env)
-            given = tuple([_frozen(env[place]) for place in results])
+            given = tuple([_frozen(env[slot]) for slot in results])
             x, y, z = machine.program
             callback(Step((int(x), int(y), int(z)), op.name, text, line, taken, given))
 

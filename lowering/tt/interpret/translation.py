@@ -102,12 +102,12 @@ class Translation:
             block: Block | None = entry
             values = list(args)
             while block is not None:
-                for place, value in zip(arguments[block], values, strict=True):
-                    env[place] = value
+                for slot, value in zip(arguments[block], values, strict=True):
+                    env[slot] = value
                 for step in blocks[block]:
                     step(env)
-                block, places = ends[block](env)
-                values = [env[place] for place in places]
+                block, slots = ends[block](env)
+                values = [env[slot] for slot in slots]
             return values
 
         return run
@@ -117,19 +117,19 @@ class Translation:
         last = block.last_op
         if last is None:
             raise UserError("a block of the function is empty")
-        places = [self.slot(value) for value in last.operands]
+        slots = [self.slot(value) for value in last.operands]
         if last.name in ("tt.return", "tt.map_elementwise.return", "scf.yield"):
-            return lambda env: (None, places)
+            return lambda env: (None, slots)
         if last.name == "cf.br":
             (target,) = last.successors
-            return lambda env: (target, places)
+            return lambda env: (target, slots)
         if last.name == "cf.cond_br":
-            condition, yes, no = places[0], *last.successors
+            condition, yes, no = slots[0], *last.successors
             count = len(yes.args)
-            taken, other = (yes, places[1 : 1 + count]), (no, places[1 + count :])
+            taken, other = (yes, slots[1 : 1 + count]), (no, slots[1 + count :])
             return lambda env: taken if env[condition] else other
         if isinstance(last, SwitchOp):
-            flag = places[0]
+            flag = slots[0]
             numbers, edges = switch_edges(last)
             ways = [(target, [self.slot(value) for value in values]) for target, values in edges]
 
@@ -149,11 +149,11 @@ class Translation:
         results = [self.slot(value) for value in block.last_op.operands]
 
         def run(env: Environment, args: Sequence[Value]) -> list[Value]:
-            for place, value in zip(arguments, args, strict=True):
-                env[place] = value
+            for slot, value in zip(arguments, args, strict=True):
+                env[slot] = value
             for step in steps:
                 step(env)
-            return [env[place] for place in results]
+            return [env[slot] for slot in results]
 
         return run
 
@@ -185,18 +185,18 @@ class Translation:
         return self._step(op, function)
 
     def _step(self, op: Operation, function: Evaluator) -> Step:
-        places = [self.slot(value) for value in op.operands]
+        slots = [self.slot(value) for value in op.operands]
         if len(op.results) == 1:
             result = self.slot(op.results[0])
-            if len(places) == 1:
-                (one,) = places
+            if len(slots) == 1:
+                (one,) = slots
 
                 def unary(env: Environment) -> None:
                     env[result] = function(env[one])
 
                 return unary
-            if len(places) == 2:
-                left, right = places
+            if len(slots) == 2:
+                left, right = slots
 
                 def binary(env: Environment) -> None:
                     env[result] = function(env[left], env[right])
@@ -204,15 +204,15 @@ class Translation:
                 return binary
 
             def several(env: Environment) -> None:
-                env[result] = function(*[env[place] for place in places])
+                env[result] = function(*[env[slot] for slot in slots])
 
             return several
         results = [self.slot(value) for value in op.results]
 
         def general(env: Environment) -> None:
-            values = function(*[env[place] for place in places])
-            for place, value in zip(results, values or (), strict=True):
-                env[place] = value
+            values = function(*[env[slot] for slot in slots])
+            for slot, value in zip(results, values or (), strict=True):
+                env[slot] = value
 
         return general
 
@@ -245,12 +245,12 @@ class Translation:
         if module is None:
             raise UserError(f"tt.call @{callee}: the function stands in no module")
         run = self.machine.callee(module, callee)
-        places = [self.slot(value) for value in op.operands]
+        slots = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
 
         def step(env: Environment) -> None:
-            for place, value in zip(results, run([env[place] for place in places]), strict=True):
-                env[place] = value
+            for slot, value in zip(results, run([env[slot] for slot in slots]), strict=True):
+                env[slot] = value
 
         return step
 
@@ -261,13 +261,13 @@ class Translation:
         body = self.region(op.regions[0])
 
         def step(env: Environment) -> None:
-            values = [env[place] for place in inits]
+            values = [env[slot] for slot in inits]
             if env[stride] <= 0:
                 raise UserError(f"scf.for with step {env[stride]}; steps are positive")
             for index in range(int(env[low]), int(env[high]), int(env[stride])):
                 values = body(env, [number(index), *values])
-            for place, value in zip(results, values, strict=True):
-                env[place] = value
+            for slot, value in zip(results, values, strict=True):
+                env[slot] = value
 
         return step
 
@@ -279,8 +279,8 @@ class Translation:
         def step(env: Environment) -> None:
             branch = branches[0] if env[condition] else branches[1]
             if branch is not None:
-                for place, value in zip(results, branch(env, ()), strict=True):
-                    env[place] = value
+                for slot, value in zip(results, branch(env, ()), strict=True):
+                    env[slot] = value
 
         return step
 
@@ -289,8 +289,8 @@ class Translation:
         run = self.flow(op.regions[0])
 
         def step(env: Environment) -> None:
-            for place, value in zip(results, run(env, ()), strict=True):
-                env[place] = value
+            for slot, value in zip(results, run(env, ()), strict=True):
+                env[slot] = value
 
         return step
 
@@ -305,8 +305,8 @@ class Translation:
 
         def step(env: Environment) -> None:
             chosen = cases.get(int(env[number]), default)
-            for place, value in zip(results, chosen(env, ()), strict=True):
-                env[place] = value
+            for slot, value in zip(results, chosen(env, ()), strict=True):
+                env[slot] = value
 
         return step
 
@@ -316,14 +316,14 @@ class Translation:
         before, after = (self.region(region) for region in op.regions)
 
         def step(env: Environment) -> None:
-            values = [env[place] for place in inits]
+            values = [env[slot] for slot in inits]
             while True:
                 going_on, *values = before(env, values)
                 if not going_on:
                     break
                 values = after(env, values)
-            for place, value in zip(results, values, strict=True):
-                env[place] = value
+            for slot, value in zip(results, values, strict=True):
+                env[slot] = value
 
         return step
 
@@ -349,29 +349,29 @@ class Translation:
         return single if chooses(op.regions[0]) else whole
 
     def _tt_reduce(self, op: Operation) -> Step:
-        places = [self.slot(value) for value in op.operands]
+        slots = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         axis = property_number(op, "axis")
         combine = self._combine(op)
 
         def step(env: Environment) -> None:
-            values = [np.moveaxis(env[place], axis, 0) for place in places]
+            values = [np.moveaxis(env[slot], axis, 0) for slot in slots]
             while len(values[0]) > 1:
                 values = combine(env, [value[0::2] for value in values], [value[1::2] for value in values])
-            for place, value in zip(results, values, strict=True):
-                env[place] = value[0]
+            for slot, value in zip(results, values, strict=True):
+                env[slot] = value[0]
 
         return step
 
     def _tt_scan(self, op: Operation) -> Step:
-        places = [self.slot(value) for value in op.operands]
+        slots = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         axis = property_number(op, "axis")
         reverse = bool(property_number(op, "reverse"))
         combine = self._combine(op)
 
         def step(env: Environment) -> None:
-            values = [np.moveaxis(env[place], axis, 0) for place in places]
+            values = [np.moveaxis(env[slot], axis, 0) for slot in slots]
             if reverse:
                 values = [value[::-1] for value in values]
             length = 1
@@ -384,7 +384,7 @@ class Translation:
                 length *= 2
             if reverse:
                 values = [value[::-1] for value in values]
-            for place, value in zip(results, values, strict=True):
-                env[place] = np.moveaxis(value, 0, axis)
+            for slot, value in zip(results, values, strict=True):
+                env[slot] = np.moveaxis(value, 0, axis)
 
         return step

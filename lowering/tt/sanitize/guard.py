@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from ..interpret.memory import SEGMENT_BITS, Memory
-from ..places import Places
+from ..op_locations import OpLocations
 from .findings import Collector, Finding, Program
 from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
 from .shadow import Shadow
@@ -26,11 +26,11 @@ class Guard(Memory):
     checked in `load` and `store`, by the addresses alone, on behalf of the operation `watched`.
     """
 
-    def __init__(self, places: Places, extents: tuple[int, int, int]) -> None:
+    def __init__(self, locations: OpLocations, extents: tuple[int, int, int]) -> None:
         super().__init__()
         self.collector = Collector()
         self.watched: Operation | None = None
-        self._places = places
+        self._locations = locations
         self._extents = extents
         self._program: Program | None = None
         self._races = RaceDetector()
@@ -46,7 +46,7 @@ class Guard(Memory):
     def add(self, array: Array, name: str) -> int:
         self._arrays.append(array)
         if self._placed:
-            self._races.place([array], len(self._arrays) - 1)
+            self._races.register([array], len(self._arrays) - 1)
         base = super().add(array, name)
         self._starts = np.array([buffer.base for buffer in self._buffers], np.int64)
         self._lengths = np.array([len(buffer.raw) for buffer in self._buffers], np.int64)
@@ -58,7 +58,7 @@ class Guard(Memory):
     def enter(self, index: int, program: Program) -> None:
         """Program number `index` begins."""
         if not self._placed:
-            self._races.place(self._arrays)
+            self._races.register(self._arrays)
             self._placed = True
         self._program = program
         self._races.enter(index)
@@ -80,12 +80,12 @@ class Guard(Memory):
         """Add a finding of `op`, or count lanes of an earlier one; `key` tells findings of one kind and operation apart."""
 
         def make() -> Finding:
-            line = self._places.line(self._operations[origin - 1]) if origin else ""
+            line = self._locations.line(self._operations[origin - 1]) if origin else ""
             return Finding(
                 kind,
                 message,
-                self._places.text(op),
-                self._places.line(op),
+                self._locations.text(op),
+                self._locations.line(op),
                 self._program,
                 lane,
                 address,
@@ -110,7 +110,7 @@ class Guard(Memory):
         lane, origin = int(found[0]), int(poison[found[0]])
         born = self._operations[origin - 1]
         message = (
-            f"{what} is undefined: it comes from a lane that {self._places.text(born)!r} at {self._places.line(born)} "
+            f"{what} is undefined: it comes from a lane that {self._locations.text(born)!r} at {self._locations.line(born)} "
             f"left undefined"
         )
         if address:
@@ -243,7 +243,7 @@ class Guard(Memory):
                 address = where(lane)
                 message = f"only the mask keeps the access inside the array: {address}"
                 return Finding(
-                    "masked-out-of-bounds", message, self._places.text(op), self._places.line(op), self._program,
+                    "masked-out-of-bounds", message, self._locations.text(op), self._locations.line(op), self._program,
                     _index(lane, shape), address,
                 )  # fmt: skip
 
@@ -256,7 +256,7 @@ class Guard(Memory):
         origin = int(wrap[lane])
         guilty = self._operations[origin - 1]
         message = (
-            f"the offset wrapped around in {self._places.text(guilty)!r} at {self._places.line(guilty)}: {address}; "
+            f"the offset wrapped around in {self._locations.text(guilty)!r} at {self._locations.line(guilty)}: {address}; "
             f"fix: compute it in i64"
         )
         self.report("overflow", op, len(found), message, None, _index(lane, shape), address, origin)
@@ -325,7 +325,7 @@ class Guard(Memory):
         other = self._place(earlier.program)
         kind = f"{'write' if earlier.is_write else 'read'}-{'write' if access.writes else 'read'}"
         what = "wrote" if earlier.is_write else "read"
-        line = self._places.line(self._operations[earlier.op - 1])
+        line = self._locations.line(self._operations[earlier.op - 1])
         message = f"{kind} race on {address}: program {other} {what} it at {line}, and nothing orders the two"
         if same:
             message += " (both write the same value)"

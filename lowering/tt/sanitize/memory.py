@@ -137,10 +137,10 @@ def _update(values: int) -> Callable[[Any, Operation], Step]:
             table = env.shadow
             where, shadow = env[pointer], table.get(pointer)
             chosen = None if mask is None else env[mask]
-            uses = [("an operand of the atomic", table.get(place)) for place in operands]
+            uses = [("an operand of the atomic", table.get(slot)) for slot in operands]
             known = None if mask is None else table.get(mask)
             live, off = guard.lanes(op, where, shadow, chosen, known, size, access, uses)
-            old = evaluate(where, *[env[place] for place in operands], live)
+            old = evaluate(where, *[env[slot] for slot in operands], live)
             if values == 2:  # where the comparison fails, a compare-and-swap only reads
                 hit = live & np.asarray(_bits(old) == _bits(env[operands[0]]))
                 guard.touch(op, where, shadow, live & ~hit, size, failed)
@@ -160,11 +160,11 @@ def _bits(value: Any) -> Any:
     return array.view(f"u{array.dtype.itemsize}").reshape(np.shape(value))
 
 
-def _set(table: dict[int, Shadow], place: int, shadow: Shadow | None) -> None:
+def _set(table: dict[int, Shadow], slot: int, shadow: Shadow | None) -> None:
     if shadow is None:
-        table.pop(place, None)
+        table.pop(slot, None)
     else:
-        table[place] = shadow
+        table[slot] = shadow
 
 
 ACCESSES: dict[str, Callable[[Any, Operation], Step]] = {

@@ -85,7 +85,7 @@ class RaceDetector:
 
     # Memory
 
-    def place(self, arrays: Sequence[Array], first: int = 0) -> None:
+    def register(self, arrays: Sequence[Array], first: int = 0) -> None:
         """Give arrays, numbered from `first`, their shadow. Arrays whose memory overlaps share it."""
         spans = sorted(
             (int(a.__array_interface__["data"][0]), a.nbytes, number)
@@ -216,8 +216,8 @@ class RaceDetector:
         if (heads == heads[0]).all():
             table[at] = self._extended(int(heads[0]), op, kind)
             return
-        distinct, place = np.unique(heads, return_inverse=True)
-        table[at] = np.array([self._extended(int(head), op, kind) for head in distinct], np.int32)[place]
+        distinct, inverse = np.unique(heads, return_inverse=True)
+        table[at] = np.array([self._extended(int(head), op, kind) for head in distinct], np.int32)[inverse]
 
     def _extended(self, head: int, op: int, kind: Access) -> int:
         """The set with this access in it. Accesses leave it that can race with nothing this one does not race with."""

@@ -110,9 +110,9 @@ def scanned(
     return _picked(now, lambda x: np.moveaxis(x, 0, axis))
 
 
-def _placed(places: Array, x: Array, y: Array) -> Array:
+def _placed(positions: Array, x: Array, y: Array) -> Array:
     found = np.array(x)
-    found[places] = y
+    found[positions] = y
     return found
 
 

@@ -19,7 +19,7 @@ from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
 from ..interpret.interpreter import Machine, find_function
 from ..interpret.memory import SEGMENT_BITS
-from ..places import Places
+from ..op_locations import OpLocations
 from .findings import Report
 from .guard import Guard
 from .shadow import Shadow
@@ -48,7 +48,7 @@ def sanitize(
     root: Operation = function
     while (parent := root.parent_op()) is not None:
         root = parent
-    guard = Guard(Places(root), extents)
+    guard = Guard(OpLocations(root), extents)
     machine = SanitizedMachine(extents, guard)
     values = machine.bind(function, args)
     shadows = _promises(function, args, values, guard)

@@ -78,17 +78,17 @@ class SanitizedTranslation(Translation):
         return self._unknown(op, step)
 
     def _ruled(self, op: Operation, step: Step, rule: Any, always: bool) -> Step:
-        places = [self.slot(value) for value in op.operands]
+        slots = [self.slot(value) for value in op.operands]
         result = self.slot(op.results[0])
 
         def run(env: Any) -> None:
             step(env)
             table = env.shadow
-            shadows = [table.get(place) for place in places]
+            shadows = [table.get(slot) for slot in slots]
             if not always and not any(shadow is not None for shadow in shadows):
                 table.pop(result, None)
                 return
-            _put(table, result, rule([env[place] for place in places], shadows, env[result]))
+            _put(table, result, rule([env[slot] for slot in slots], shadows, env[result]))
 
         return run
 
@@ -99,8 +99,8 @@ class SanitizedTranslation(Translation):
         condition = self.slot(op.operands[0]) if op.name in _ASSERTS else None
 
         def run(env: Any) -> None:
-            for place in results:
-                env.shadow.pop(place, None)
+            for slot in results:
+                env.shadow.pop(slot, None)
             if condition is not None and guard.undefined(
                 op, "the condition of the assertion", env.shadow.get(condition)
             ):
@@ -130,12 +130,12 @@ class SanitizedTranslation(Translation):
     def _gather(self, op: Operation) -> Step:
         """Reports indices outside the axis, and goes on with the nearest ones."""
         guard, evaluate = self.guard, EVALUATORS["tt.gather"](op, self.machine.memory)
-        source, place = [self.slot(value) for value in op.operands]
+        source, slot = [self.slot(value) for value in op.operands]
         result = self.slot(op.results[0])
         axis = op.properties["axis"].value.data  # type: ignore[attr-defined]
 
         def run(env: Any) -> None:
-            indices = np.asarray(env[place])
+            indices = np.asarray(env[slot])
             extent = env[source].shape[axis]
             outside = np.argwhere((indices < 0) | (indices >= extent))
             if len(outside):
@@ -165,7 +165,7 @@ class SanitizedTranslation(Translation):
             _put_all(env, arguments, args, shadows)
             for step in steps:
                 step(env)
-            return [env[place] for place in results], [env.shadow.get(place) for place in results]
+            return [env[slot] for slot in results], [env.shadow.get(slot) for slot in results]
 
         return run
 
@@ -192,8 +192,8 @@ class SanitizedTranslation(Translation):
                 _put_all(env, arguments[block], values, shadows)
                 for step in blocks[block]:
                     step(env)
-                block, places = ends[block](env)
-                values, shadows = [env[place] for place in places], [env.shadow.get(place) for place in places]
+                block, slots = ends[block](env)
+                values, shadows = [env[slot] for slot in slots], [env.shadow.get(slot) for slot in slots]
             return values, shadows
 
         return run
@@ -214,16 +214,16 @@ class SanitizedTranslation(Translation):
 
     def _tt_call(self, op: Operation) -> Step:
         step, machine = super()._tt_call(op), self.machine
-        places, results = (
+        slots, results = (
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
         )
 
         def run(env: Any) -> None:
-            machine.passed = [env.shadow.get(place) for place in places]
+            machine.passed = [env.shadow.get(slot) for slot in slots]
             step(env)
-            for place, shadow in zip(results, machine.passed, strict=True):
-                _put(env.shadow, place, shadow)
+            for slot, shadow in zip(results, machine.passed, strict=True):
+                _put(env.shadow, slot, shadow)
 
         return run
 
@@ -238,10 +238,10 @@ class SanitizedTranslation(Translation):
 
         def step(env: Any) -> None:
             table = env.shadow
-            values, shadows = [env[place] for place in inits], [table.get(place) for place in inits]
-            low, high, stride = (env[place] for place in bounds)
-            if any([guard.undefined(op, "a bound of the loop", table.get(place)) for place in bounds]):
-                low = high  # an undefined number of turns: none
+            values, shadows = [env[slot] for slot in inits], [table.get(slot) for slot in inits]
+            low, high, stride = (env[slot] for slot in bounds)
+            if any([guard.undefined(op, "a bound of the loop", table.get(slot)) for slot in bounds]):
+                low = high  # an undefined number of iterations: none
             elif stride <= 0:
                 raise UserError(f"scf.for with step {stride}; steps are positive")
             for index in range(int(low), int(high), max(int(stride), 1)):
@@ -289,7 +289,7 @@ class SanitizedTranslation(Translation):
         guard = self.guard
 
         def step(env: Any) -> None:
-            values, shadows = [env[place] for place in inits], [env.shadow.get(place) for place in inits]
+            values, shadows = [env[slot] for slot in inits], [env.shadow.get(slot) for slot in inits]
             while True:
                 (going_on, *values), (known, *shadows) = before(env, values, shadows)
                 if guard.undefined(op, "the condition of the loop", known) or not going_on:
@@ -306,14 +306,14 @@ class SanitizedTranslation(Translation):
         return self._along_axis(op, scanned)
 
     def _along_axis(self, op: Operation, run: Any) -> Step:
-        places, results = (
+        slots, results = (
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
         )
         combine = combined(self.carried(op.regions[0]), chooses(op.regions[0]))
 
         def step(env: Any) -> None:
-            values, shadows = [env[place] for place in places], [env.shadow.get(place) for place in places]
+            values, shadows = [env[slot] for slot in slots], [env.shadow.get(slot) for slot in slots]
             _put_all(env, results, *run(op, env, combine, values, shadows))
 
         return step
@@ -325,19 +325,19 @@ def _is_address(type_: Attribute) -> bool:
     return isinstance(element, t.PointerType) and not t.is_tensor(element.pointee)
 
 
-def _put(table: dict[int, Shadow], place: int, shadow: Shadow | None) -> None:
+def _put(table: dict[int, Shadow], slot: int, shadow: Shadow | None) -> None:
     if shadow is None:
-        table.pop(place, None)
+        table.pop(slot, None)
     else:
-        table[place] = shadow
+        table[slot] = shadow
 
 
 def _put_all(
-    env: Any, places: Sequence[int], values: Sequence[Value], shadows: Sequence[Shadow | None]
+    env: Any, slots: Sequence[int], values: Sequence[Value], shadows: Sequence[Shadow | None]
 ) -> None:
-    for place, value, shadow in zip(places, values, shadows, strict=True):
-        env[place] = value
-        _put(env.shadow, place, shadow)
+    for slot, value, shadow in zip(slots, values, shadows, strict=True):
+        env[slot] = value
+        _put(env.shadow, slot, shadow)
 
 
 __all__ = ["ProgramEnds", "SanitizedTranslation"]

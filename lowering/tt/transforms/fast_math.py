@@ -27,7 +27,7 @@ SHORT = "joinery.short"
 WEIGHT = "joinery.weight"
 """Unit attribute beside it of exponentials that weight a sum and are divided out again: their absolute error counts."""
 
-TAME = "joinery.tame"
+IN_RANGE = "joinery.tame"
 """Unit attribute of quotients of numbers from 0 to 2 by numbers from 1 to 2^24, and of 1 by numbers from 2^-40 to 2^120 (or of
 and by NaN)."""
 
@@ -44,9 +44,9 @@ _PASSED_ON = frozenset(
 """Operations behind which an error of a difference is as large as before, relative to the exponent it becomes."""
 
 
-def allows(facts: Mapping[str, Any], flag: FastMathFlag) -> bool:
+def allows(attrs: Mapping[str, Any], flag: FastMathFlag) -> bool:
     """Whether an operation with these attributes (`syntax.attributes`) has a flag."""
-    return flag in facts.get("fastmath", ())
+    return flag in attrs.get("fastmath", ())
 
 
 def _has(op: Operation, flag: FastMathFlag) -> bool:
@@ -160,6 +160,6 @@ def _negative(b: BlockBuilder, value: SSAValue) -> SSAValue:
 
 
 __all__ = [
-    "APPROXIMATE", "CONTRACT", "FAST", "RECIPROCAL", "REDUCED", "SHORT", "TAME", "WEIGHT", "allow_fast_math", "allows",
+    "APPROXIMATE", "CONTRACT", "FAST", "IN_RANGE", "RECIPROCAL", "REDUCED", "SHORT", "WEIGHT", "allow_fast_math", "allows",
     "contract_products",
 ]  # fmt: skip

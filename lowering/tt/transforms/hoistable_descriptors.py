@@ -1,9 +1,9 @@
-"""Descriptors that a kernel makes and that a launch could make in its place: which they are, and of what.
+"""Hoistable descriptors: those that a kernel creates and that its launch could create instead.
 
-A `tt.make_tensor_descriptor` is one if it describes the memory of a pointer parameter, with extents and strides that are the
-same in all programs: constants, integer parameters, and arithmetic on these (`EXPRESSION_OPERATIONS`). Copies by tensor maps go
-another way to memory than all other accesses, and nothing keeps the two in order. So all that is done with the descriptor is
-loads, and nothing in the kernel may write the parameter's memory; or stores, and nothing else in the kernel may access it.
+A `tt.make_tensor_descriptor` is hoistable if it describes the memory of a pointer parameter, with extents and strides that are
+the same in all programs: constants, integer parameters, and arithmetic on these (`EXPRESSION_OPERATIONS`). Copies by tensor
+maps go through the async proxy, and nothing orders them with other accesses. So either all uses of the descriptor are loads,
+and nothing in the kernel writes the parameter's memory; or all are stores, and nothing else in the kernel accesses it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
 from ...artifact import EXPRESSION_OPERATIONS, MAX_EXPRESSION_STEPS, ArgumentExpression, TensorSource
 from .. import types as t
-from ..analysis.aliasing import ANYWHERE, Places, Provenance, overlap
+from ..analysis.aliasing import UNKNOWN, AliasAnalysis, AliasSet, may_alias
 from ..dialect.descriptor_types import TensorDescType, is_composite, part_types
 from ..dialect.descriptors import MakeTensorDescriptorOp
 from ..dialect.functions import FuncOp
 from .cleanups import constant_of
 
 SOURCE = "tt.tensor_source"
-"""Of a parameter that is a tensor map: what a launch makes it of (`source_attribute`)."""
+"""Attribute of a tensor map parameter: what a launch creates it from (`source_attribute`)."""
 
 _READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descriptor_load", "tt.descriptor_gather"})
 _WRITES = frozenset(
@@ -34,15 +34,15 @@ _HANDED_ON = frozenset(
     {"tt.addptr", "tt.advance", "tt.bitcast", "tt.broadcast", "tt.expand_dims", "tt.make_tensor_descriptor",
      "tt.make_tensor_ptr", "tt.reshape", "tt.splat", "tt.trans", "arith.select"}
 )  # fmt: skip
-"""Besides control flow: what `Provenance` follows pointers through. Whatever else takes a pointer may do anything with it."""
+"""Besides control flow: what `AliasAnalysis` follows pointers through. Any other operation lets a pointer escape."""
 
 
 @dataclass(frozen=True, slots=True)
-class MadeDescriptor:
-    """A tensor that a kernel describes, as a launch could: its type, and what it is made of.
+class HoistableDescriptor:
+    """A descriptor that a launch could create: its type, and what to create it from.
 
-    parameter: number of the pointer that it is based on, among the function's parameters; `source` counts the words that these
-    come to (`part_types`).
+    parameter: number of the pointer that it is based on, among the function's parameters; `source` counts launch arguments
+    instead, of which a composite parameter has several (`part_types`).
     """
 
     type: TensorDescType
@@ -50,21 +50,21 @@ class MadeDescriptor:
     source: TensorSource
 
 
-def made_descriptors(function: FuncOp) -> dict[MadeDescriptor, list[MakeTensorDescriptorOp]]:
-    """Those of a function without calls, in the order of the text, with the operations that make each."""
-    words = first_words(function.function_type.inputs.data)
-    found: dict[MadeDescriptor, list[MakeTensorDescriptorOp]] = {}
+def hoistable_descriptors(function: FuncOp) -> dict[HoistableDescriptor, list[MakeTensorDescriptorOp]]:
+    """The hoistable descriptors of a function without calls, in the order of the text, with the operations that create each."""
+    offsets = argument_offsets(function.function_type.inputs.data)
+    found: dict[HoistableDescriptor, list[MakeTensorDescriptorOp]] = {}
     for op in function.walk():
-        if isinstance(op, MakeTensorDescriptorOp) and (made := _described(op, function, words)) is not None:
-            found.setdefault(made, []).append(op)
+        if isinstance(op, MakeTensorDescriptorOp) and (descriptor := _hoistable(op, function, offsets)) is not None:
+            found.setdefault(descriptor, []).append(op)
     if not found:
         return {}
     accesses = _Accesses(function)
-    return {made: makers for made, makers in found.items() if accesses.allow(made, makers)}
+    return {descriptor: makers for descriptor, makers in found.items() if accesses.allow(descriptor, makers)}
 
 
-def first_words(types: Sequence[Attribute]) -> list[int]:
-    """By parameter, given their types: the first of the words that a launch hands over for it."""
+def argument_offsets(types: Sequence[Attribute]) -> list[int]:
+    """The number of the first launch argument of each parameter, given the parameters' types."""
     found, end = [], 0
     for type_ in types:
         found.append(end)
@@ -72,23 +72,23 @@ def first_words(types: Sequence[Attribute]) -> list[int]:
     return found
 
 
-def _described(op: MakeTensorDescriptorOp, function: FuncOp, words: list[int]) -> MadeDescriptor | None:
+def _hoistable(op: MakeTensorDescriptorOp, function: FuncOp, offsets: list[int]) -> HoistableDescriptor | None:
     entry, type_ = function.body.blocks[0], op.result.type
     base = op.base
     if not isinstance(base, BlockArgument) or base.block is not entry or not isinstance(type_, TensorDescType):
         return None
-    arguments = dict(zip(entry.args, words, strict=True))
+    arguments = dict(zip(entry.args, offsets, strict=True))
     sizes = [_expression(value, arguments) for value in (*op.shape, *op.strides)]
     known = tuple([each for each in sizes if each is not None])
     if len(known) < len(sizes):
         return None
     rank, nan = len(op.shape), ArgumentExpression.constant(int(op.pads_with_nan))
-    source = TensorSource(words[base.index], known[:rank], known[rank:], nan)
-    return MadeDescriptor(type_, base.index, source)
+    source = TensorSource(offsets[base.index], known[:rank], known[rank:], nan)
+    return HoistableDescriptor(type_, base.index, source)
 
 
 def _expression(value: SSAValue, arguments: dict[BlockArgument, int]) -> ArgumentExpression | None:
-    """The integer as a launch computes it, if it can. arguments: the function's → words."""
+    """The integer as an expression of launch arguments; None if it is none. arguments: those of the function → numbers."""
     steps: list[tuple[str, int, int]] = []
     waiting: list[SSAValue | Operation] = [value]
     while waiting:
@@ -119,40 +119,40 @@ def _is_arithmetic(op: Operation) -> bool:
 
 
 class _Accesses:
-    """What a function does with the memory behind its pointers."""
+    """The accesses of a function, by alias set, and the pointers that escape."""
 
     def __init__(self, function: FuncOp) -> None:
-        provenance = Provenance(function)
+        aliases = AliasAnalysis(function)
 
-        def places(value: SSAValue) -> Places:
-            return provenance.of(value) or frozenset({ANYWHERE})
+        def alias_set(value: SSAValue) -> AliasSet:
+            return aliases.of(value) or frozenset({UNKNOWN})
 
-        self._reads: list[tuple[Operation, Places]] = []
-        self._writes: list[tuple[Operation, Places]] = []
-        self._escaped: Places = frozenset()
+        self._reads: list[tuple[Operation, AliasSet]] = []
+        self._writes: list[tuple[Operation, AliasSet]] = []
+        self._escaped: AliasSet = frozenset()
         for op in function.walk():
             others = list(op.operands)
             if op.name in _READS or op.name in _WRITES:
-                (self._writes if op.name in _WRITES else self._reads).append((op, places(op.operands[0])))
+                (self._writes if op.name in _WRITES else self._reads).append((op, alias_set(op.operands[0])))
                 others = others[1:]
             elif op.name in _HANDED_ON or op.name.startswith(("scf.", "cf.")):
                 continue
             for value in others:
                 if t.is_pointer(value.type) or is_composite(value.type):
-                    self._escaped |= places(value)
+                    self._escaped |= alias_set(value)
 
-    def allow(self, made: MadeDescriptor, makers: Sequence[MakeTensorDescriptorOp]) -> bool:
-        """Whether its accesses may go another way to memory."""
+    def allow(self, descriptor: HoistableDescriptor, makers: Sequence[MakeTensorDescriptorOp]) -> bool:
+        """Whether the descriptor's accesses may go through a tensor map."""
         uses = [use.operation for maker in makers for use in maker.result.uses]
         names = {op.name for op in uses}
-        memory = frozenset({made.parameter})
-        if made.parameter in self._escaped or len(names) != 1:
+        memory = frozenset({descriptor.parameter})
+        if descriptor.parameter in self._escaped or len(names) != 1:
             return False
         if names == {"tt.descriptor_load"}:
-            return not any(overlap(memory, places) for _, places in self._writes)
+            return not any(may_alias(memory, alias_set) for _, alias_set in self._writes)
         own = set(uses)
-        others = (places for op, places in (*self._reads, *self._writes) if op not in own)
-        return names == {"tt.descriptor_store"} and not any(overlap(memory, places) for places in others)
+        others = (alias_set for op, alias_set in (*self._reads, *self._writes) if op not in own)
+        return names == {"tt.descriptor_store"} and not any(may_alias(memory, alias_set) for alias_set in others)
 
 
 # -- sources as attributes

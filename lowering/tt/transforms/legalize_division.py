@@ -1,9 +1,9 @@
-"""Integer operations that can never trap.
+"""Legalization of integer divisions and shifts, which then never trap.
 
 LLVM's divisions trap (or worse) on a divisor of zero and on the lowest number by -1, its shifts give anything from the width
 on. The block IR defines all of them: x / 0 is 0 and x mod 0 is x, the lowest number by -1 wraps, shifts past the width shift
-everything out. `make_total` writes that definition out with selects, unless the divisor or amount is a harmless constant, so
-that no back end has to know it. Rounding divisions are written out as well.
+everything out. `legalize_division` writes that definition out with selects, unless the divisor or amount is a harmless
+constant, so that no back end has to know it. Rounding divisions are written out as well.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class _Writer(Rewriter):
         return self.const(value, t.elem(self.type), t.shape_of(self.type))
 
 
-def make_total(func: Operation) -> None:
-    """Rewrites every integer operation of a function that could trap or give anything; changed in place."""
+def legalize_division(func: Operation) -> None:
+    """Rewrite every integer division and shift of a function that could trap or be undefined; changed in place."""
     for op in list(func.walk()):
         rule = _RULES.get(op.name)
         if rule is None:

@@ -24,7 +24,7 @@ from .expand.libdevice import expand_libdevice
 from .expand.map_elementwise import expand_map_elementwise
 from .fast_math import allow_fast_math, contract_products
 from .inlining import inline_calls
-from .legalize_division import make_total
+from .legalize_division import legalize_division
 from .licm import hoist_invariants
 from .pipelining import mark_loads
 from .reproducible import fix_order
@@ -53,7 +53,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("cse", reuse_common, "equal values are computed once"),
     Pass("dce", remove_dead, "what nobody uses is removed"),
     Pass("expand-descriptors", expand_descriptors, "descriptors and block pointers become pointers, sizes and masks"),
-    Pass("total", make_total, "integer operations that could trap are guarded"),
+    Pass("total", legalize_division, "integer operations that could trap are guarded"),
     Pass("canonicalize-expanded", canonicalize, "as canonicalize, for what the expansions wrote"),
     Pass("cse-expanded", reuse_common, "as cse"),
     Pass("dce-expanded", remove_dead, "as dce"),
@@ -78,7 +78,7 @@ def _applies(each: Pass, numerics: str) -> bool:
 
 
 BEFORE_DESCRIPTORS = "dce"
-"""The pass after which `made_descriptors` finds what `expand-descriptors` may keep."""
+"""The pass after which `hoistable_descriptors` finds what `expand-descriptors` may keep."""
 
 
 @no_collection()

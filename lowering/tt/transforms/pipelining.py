@@ -1,10 +1,10 @@
-"""Software pipelining, the part that the text decides: which loads of a loop can be done turns before what reads them.
+"""Software pipelining, the part that the text decides: which loads of a loop can be done iterations before their uses.
 
 A block that feeds nothing but matrix products may lie in memory where the products read it, and be copied there while earlier
-turns are computed, as long as nothing that the loop writes can change it and its addresses and masks take only arithmetic to
-find. `mark_loads` gives such loads `joinery.ahead`; what a turn to come needs of the body is its `address_slice`. A back end
-that copies without waiting decides in how many stages, and by which instructions (Lam, "Software pipelining", PLDI 1988, for
-loops of which only loads run ahead). Hosts have nothing to do with the mark.
+iterations are computed, as long as nothing that the loop writes can change it and its addresses and masks take only arithmetic
+to find. `mark_loads` gives such loads `joinery.ahead`; what a later iteration needs of the body is its `address_slice`. A back
+end that copies without waiting decides in how many stages, and by which instructions (Lam, "Software pipelining", PLDI 1988,
+for loops of which only loads run ahead). Hosts have nothing to do with the mark.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from ..dialect.descriptors import DescriptorLoadOp
 from ..dialect.memory import LoadOp
 from ..dialect.shapes import TransOp
 
-AHEAD = "joinery.ahead"
+PIPELINED = "joinery.ahead"
 _PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "tt.make_range", "tt.reshape", "tt.trans")
 _SWAPPED = (1, 0)
 
 
 def mark_loads(func: Operation) -> None:
-    """Give `joinery.ahead` to the loads of scf.for loops that can be done ahead, and to no others; changed in place."""
+    """Mark, in place, exactly those loads of scf.for loops with `joinery.ahead` that can be software-pipelined."""
     for op in func.walk():
-        op.attributes.pop(AHEAD, None)  # a text that has been through here, or says so
+        op.attributes.pop(PIPELINED, None)  # from a text that went through this pass before, or claims to
     for loop in func.walk():
         if loop.name == "scf.for":
             for load in _candidates(loop):
-                load.attributes[AHEAD] = UnitAttr()
+                load.attributes[PIPELINED] = UnitAttr()
 
 
-def loads_ahead(loop: Operation) -> list[Operation]:
+def marked_loads(loop: Operation) -> list[Operation]:
     """The loads of an scf.for, outside of loops in it, that have the mark, in order."""
-    return [op for op in loop.regions[0].block.ops if AHEAD in op.attributes]
+    return [op for op in loop.regions[0].block.ops if PIPELINED in op.attributes]
 
 
 def address_slice(loop: Operation, loads: Sequence[Operation]) -> tuple[list[Operation], list[int]]:
@@ -82,8 +82,8 @@ def _candidates(loop: Operation) -> list[Operation]:
 
 
 def _feeds_products(load: Operation, body: Block) -> bool:
-    """Whether products of the same turn read the block and nothing else does, and masked elements are zeros, as copies leave
-    them."""
+    """Whether products of the same iteration read the block and nothing else does, and masked elements are zeros, as copies
+    leave them."""
     if len(t.shape_of(load.results[0].type)) != 2:
         return False
     if isinstance(load, LoadOp) and (load.isVolatile.value.data or not _fills_with_zeros(load)):
@@ -107,7 +107,7 @@ def _is_arithmetic(load: Operation, body: Block) -> bool:
 
 def _origins(load: Operation, body: Block) -> tuple[set[Operation], set[int]]:
     """The operations of the body, and the carried values by number, that address and mask of a load come from. A value that the
-    loop carries comes from what the turn before left for it."""
+    loop carries comes from what the previous iteration yielded."""
     operations: set[Operation] = set()
     carried: set[int] = set()
     waiting = [*load.indices] if isinstance(load, DescriptorLoadOp) else [*load.operands[:2]]
@@ -116,7 +116,7 @@ def _origins(load: Operation, body: Block) -> tuple[set[Operation], set[int]]:
     while waiting:
         value = waiting.pop()
         if isinstance(value, BlockArgument) and value.owner is body:
-            number = value.index - 1  # the first is the index of the turn
+            number = value.index - 1  # the first is the induction variable
             if number >= 0 and number not in carried:
                 carried.add(number)
                 waiting.append(terminator.operands[number])

@@ -1,5 +1,5 @@
-"""Blocks of pointers or integers that a loop moves by the same distance everywhere: the loop carries the distance, and the
-block is an expression of it and of what it was before the loop.
+"""Pointer induction (strength reduction): a block of pointers or integers that a loop advances uniformly becomes its initial
+value plus a scalar distance, and the loop carries the distance.
 
     for (p = start; …) { … p …; p += splat(s) }     →     for (d = 0; …) { … start + splat(d) …; d += s }
 
@@ -28,32 +28,34 @@ _REPEATS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims"})
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """advance: the operation that a turn ends with, "tt.addptr" or "arith.addi".  by: a scalar, or a number."""
+    """The uniform step of a carried block. advance: "tt.addptr" or "arith.addi".  by: the step, a scalar value or a number."""
 
     advance: str
     by: SSAValue | int
 
     def distance(self, b: Rewriter, type_: Attribute) -> SSAValue:
-        """Of a turn; i64 for pointers."""
+        """The distance of one iteration; i64 for pointers."""
         if isinstance(self.by, int):
             return b.const(self.by, type_)
         return self.by if self.by.type == type_ else b.cast("arith.extsi", self.by, type_)
 
 
 def with_distances(function: FuncOp, is_small: Callable[[BlockArgument], bool] = lambda _: False) -> FuncOp:
-    """The function with distances in the place of such blocks; itself where it has none. is_small: of a carried value of the
-    function, whether it is carried as it is."""
+    """A copy of the function that carries distances instead of such blocks; the function itself if it has none.
+
+    is_small: whether a carried value stays as it is.
+    """
     small: set[tuple[int, int]] = set()
     found = 0
-    for place, op in enumerate(_loops(function)):
+    for index, op in enumerate(_loops(function)):
         own = _moves(op)
         found += len(own)
-        small |= {(place, number) for number in own if is_small(op.body.blocks[0].args[1 + number])}
+        small |= {(index, number) for number in own if is_small(op.body.blocks[0].args[1 + number])}
     if found == len(small):
         return function
     changed = function.clone()
-    for place, op in enumerate(_loops(changed)):
-        moves = {number: move for number, move in _moves(op).items() if (place, number) not in small}
+    for index, op in enumerate(_loops(changed)):
+        moves = {number: move for number, move in _moves(op).items() if (index, number) not in small}
         if moves:
             _rewrite(op, moves)
     hoist_invariants(changed)

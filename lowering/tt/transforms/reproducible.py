@@ -27,8 +27,8 @@ from ....promotion.errors import UnsupportedError
 from .. import types as t
 from ..dialect.atomics import RMW_OPERATIONS
 from ..dialect.attributes import enum_name
-from ..sources import line_of
-from .fast_math import REDUCED, SHORT, TAME, WEIGHT
+from ..source_locations import line_of
+from .fast_math import IN_RANGE, REDUCED, SHORT, WEIGHT
 
 ORDERED = "joinery.ordered"
 """Unit attribute of reductions, scans and products whose order is the one above."""
@@ -54,7 +54,7 @@ def fix_order(func: Operation) -> None:
     for op in func.walk():
         if "fastmath" in op.properties:
             op.properties["fastmath"] = _NO_FLAGS
-        for mark in (REDUCED, SHORT, WEIGHT, TAME):
+        for mark in (REDUCED, SHORT, WEIGHT, IN_RANGE):
             op.attributes.pop(mark, None)
         if op.name.startswith("math.") and op.name not in _SINGLE_ROUNDING:
             op.attributes[PORTABLE] = UnitAttr()
@@ -93,9 +93,9 @@ def _adds_floats(op: Operation) -> bool:
 
 def _refuse(op: Operation) -> NoReturn:
     line = line_of(op)
-    place = f" ({line})" if line else ""
+    location = f" ({line})" if line else ""
     raise UnsupportedError(
-        f"tt.atomic_rmw fadd{place} with numerics='reproducible': programs add in the order in which they run; fix: store "
+        f"tt.atomic_rmw fadd{location} with numerics='reproducible': programs add in the order in which they run; fix: store "
         "partial sums and add them in a second kernel, or numerics='strict'"
     )
 

@@ -2,10 +2,10 @@
 
     m' = max(m, rowmax(s))    p = exp(s - m')    c = exp(m - m')    l' = c l + rowsum(p)    acc' = c acc + p V
 
-is a turn of the online softmax (Milakov and Gimelshein, arXiv:1805.02867), as attention has it; without a loop there are only
-m' = rowmax(s) and p. What it makes of p and c is divided by l in the end, or may be. Two facts hold for every row:
+is an iteration of the online softmax (Milakov and Gimelshein, arXiv:1805.02867), as attention has it; without a loop there are
+only m' = rowmax(s) and p. What it makes of p and c is divided by l in the end, or may be. Two facts hold for every row:
 
-* In each turn either p has an element exp(0), or m' is m and c is exp(0).
+* In each iteration either p has an element exp(0), or m' is m and c is exp(0).
 * l is about 1 at least, from the first finite score on, if it starts as a constant that is not negative and m as one that no
   score is below (-inf, or so large that every float below it is further away than any exponent, also when scaled, by
   constants), or if l starts at 1 or more.
@@ -32,7 +32,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from .. import types as t
 from ..constants import splat_value
 from ..dialect.attributes import property_number
-from .fast_math import TAME, WEIGHT
+from .fast_math import IN_RANGE, WEIGHT
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
 _ADDITION = frozenset({"arith.addf"})
@@ -48,7 +48,7 @@ _HIGH = 2.0**24
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    """The greatest scores of rows: of this turn's alone, or with those of the turns before, which `before` carries.
+    """The greatest scores of rows: of this iteration's alone, or with those of the iterations before, which `before` carries.
 
     is_above: whether no score is greater, as far as it is scaled: by nothing, or by a number that is known to be positive.
     scale: what distances from it are multiplied by; None where that is not a constant.
@@ -62,8 +62,8 @@ class _Top:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """What a loop carries for an online softmax: places of m and l among its results."""
+class _Iteration:
+    """What a loop carries for an online softmax: the numbers of m and l among its results."""
 
     loop: Operation
     top: int
@@ -73,7 +73,7 @@ class _Turn:
 def mark_weights(func: Operation) -> None:
     """Give `joinery.weight` to the exponentials (float32) that are weights as described above; `func` is changed in place."""
     exponentials = [op for op in func.walk() if op.name in _EXPONENTIALS and t.elem(op.results[0].type) == t.F32]
-    turns: set[_Turn] = set()
+    iterations: set[_Iteration] = set()
     marked: set[tuple[Operation, int]] = set()
     for op in exponentials:
         top = _weighs(op)
@@ -82,13 +82,13 @@ def mark_weights(func: Operation) -> None:
         uses = _uses(op.results[0], top.axis) if top is not None else None
         if top is None or uses is None:
             continue
-        turn = _turn(uses.sums, top, turns) if top.before is not None else None
-        if turn is not None:
-            turns.add(turn)
-        if (turn is not None or top.before is None) and (op.name == "math.exp2" or (uses.narrow and top.is_above)):
+        iteration = _iteration(uses.sums, top, iterations) if top.before is not None else None
+        if iteration is not None:
+            iterations.add(iteration)
+        if (iteration is not None or top.before is None) and (op.name == "math.exp2" or (uses.narrow and top.is_above)):
             op.attributes[WEIGHT] = UnitAttr()
-            if turn is not None:
-                marked.add((turn.loop, turn.top))
+            if iteration is not None:
+                marked.add((iteration.loop, iteration.top))
     for op in exponentials:
         carried = _decays(op)
         if carried in marked and _only_rescales(op, carried[0]):
@@ -104,7 +104,7 @@ def _mark_quotients(weights: SSAValue, axis: int) -> None:
         total, axes = _spread(use.operation.operands[1])
         op = _made_by(total, "tt.reduce")
         if op is not None and op.operands[0] is weights and _combines(op, _ADDITION) and _lies_along(op, total, axes, axis):
-            use.operation.attributes[TAME] = UnitAttr()
+            use.operation.attributes[IN_RANGE] = UnitAttr()
 
 
 # Scores and the greatest of them
@@ -225,17 +225,17 @@ def _uses(weights: SSAValue, axis: int) -> _Uses | None:
     return _Uses(tuple(sums), max(widths) <= 16) if sums and widths else None
 
 
-def _turn(sums: Sequence[Operation], top: _Top, known: Collection[_Turn]) -> _Turn | None:
-    """The turn of the online softmax that sums of weights belong to, if l is kept as it should be."""
+def _iteration(sums: Sequence[Operation], top: _Top, known: Collection[_Iteration]) -> _Iteration | None:
+    """The iteration of the online softmax that sums of weights belong to, if l is updated as it should be."""
     loop = top.before.owner.parent_op() if top.before is not None else None
     if top.before is None or loop is None:
         return None
     places = {
         _kept(_through_moves(use.operation), loop, top.before) for total in sums for use in total.results[0].uses
     }
-    place = places.pop() if len(places) == 1 else None
-    turn = _Turn(loop, top.before.index - 1, place) if place is not None else None
-    return turn if turn is not None and _starts_well(turn, known, top.scale) else None
+    number = places.pop() if len(places) == 1 else None
+    iteration = _Iteration(loop, top.before.index - 1, number) if number is not None else None
+    return iteration if iteration is not None and _starts_well(iteration, known, top.scale) else None
 
 
 def _through_moves(op: Operation) -> Operation:
@@ -246,7 +246,7 @@ def _through_moves(op: Operation) -> Operation:
 
 
 def _kept(op: Operation, loop: Operation, before: BlockArgument) -> int | None:
-    """The place of l among what the loop carries, if `op` is its sum l exp(m - m') + rowsum(p)."""
+    """The number of l among what the loop carries, if `op` is its sum l exp(m - m') + rowsum(p)."""
     if op.name != "arith.addf":
         return None
     for operand in op.operands:
@@ -260,7 +260,7 @@ def _kept(op: Operation, loop: Operation, before: BlockArgument) -> int | None:
 
 
 def _decays(op: Operation) -> tuple[Operation, int] | None:
-    """(loop, place of m) if the operation is an exponential of m - max(m, …), which the loop carries on."""
+    """(loop, number of m) if the operation is an exponential of m - max(m, …), which the loop carries on."""
     if op.name not in _EXPONENTIALS:
         return None
     for before, value, axes, _ in _differences(op.operands[0]):
@@ -299,16 +299,16 @@ def _goes_on(old: SSAValue, scaled: Operation, loop: Operation) -> bool:
     return True
 
 
-def _starts_well(turn: _Turn, known: Collection[_Turn], scale: float | None) -> bool:
+def _starts_well(iteration: _Iteration, known: Collection[_Iteration], scale: float | None) -> bool:
     """Whether l is about 1 at least when the first finite score was seen, as distances are scaled."""
-    tops, totals = (turn.loop.operands[3 + place] for place in (turn.top, turn.total))
+    tops, totals = (iteration.loop.operands[3 + number] for number in (iteration.top, iteration.total))
     top, total = _constant(tops), _constant(totals)
     if top is not None and total is not None:
         is_low = top == float("-inf") or (scale is not None and top < 0 and top * abs(scale) <= _LOW)
         return (is_low and 0 <= total <= _HIGH) or (abs(top) < float("inf") and 1 <= total <= _HIGH)
     if isinstance(tops, OpResult) and isinstance(totals, OpResult) and tops.op is totals.op:
-        before = _Turn(tops.op, tops.index, totals.index)
-        return before in known and _starts_well(before, known, scale)  # that loop may have no turn
+        before = _Iteration(tops.op, tops.index, totals.index)
+        return before in known and _starts_well(before, known, scale)  # that loop may have no iteration
     return False
 
 
@@ -320,7 +320,7 @@ def _made_by(value: SSAValue, name: str) -> Operation | None:
 
 
 def _next(carried: BlockArgument) -> SSAValue | None:
-    """What an scf.for carries on in the place of this argument."""
+    """What an scf.for yields for this argument."""
     block = carried.owner
     loop = block.parent_op()
     if loop is None or loop.name != "scf.for" or carried.index == 0 or block.last_op is None:

@@ -183,8 +183,8 @@ def _find(k: Binding, d: Decoded) -> Step | None:
 
     def value() -> Array:
         seen = np.where(x < 0, ~x, x) if d.types[0][0] == "s" else x
-        place = bit_length(np.asarray(seen).view(word)).astype(np.int32) - 1
-        return np.where(place < 0, place, width - 1 - place) if "shiftamt" in d.flags else place
+        first = bit_length(np.asarray(seen).view(word)).astype(np.int32) - 1
+        return np.where(first < 0, first, width - 1 - first) if "shiftamt" in d.flags else first
 
     return computed(value, out)
 
@@ -205,11 +205,11 @@ def _reverse(k: Binding, d: Decoded) -> Step | None:
 
 
 def _extract(k: Binding, d: Decoded) -> Step | None:
-    place, length = d.sources[1], d.sources[2]
-    if not (isinstance(place, Integer) and isinstance(length, Integer)):
+    first, length = d.sources[1], d.sources[2]
+    if not (isinstance(first, Integer) and isinstance(length, Integer)):
         return None
     width = WIDTHS[d.types[0]]
-    at, count = place.value & 255, length.value & 255
+    at, count = first.value & 255, length.value & 255
     if count == 0 or at + count > width:
         return None
     x = k.source(d.sources[0], d.types[0])
@@ -221,11 +221,11 @@ def _extract(k: Binding, d: Decoded) -> Step | None:
 
 
 def _insert(k: Binding, d: Decoded) -> Step | None:
-    place, length = d.sources[2], d.sources[3]
-    if not (isinstance(place, Integer) and isinstance(length, Integer)):
+    first, length = d.sources[2], d.sources[3]
+    if not (isinstance(first, Integer) and isinstance(length, Integer)):
         return None
     width = WIDTHS[d.types[0]]
-    at, count = place.value & 255, length.value & 255
+    at, count = first.value & 255, length.value & 255
     if at >= width:
         return None
     x, y = k.source(d.sources[0], d.types[0]), k.source(d.sources[1], d.types[0])

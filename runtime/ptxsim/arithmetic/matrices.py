@@ -21,7 +21,7 @@ from ....promotion.errors import UnsupportedError
 from ..checks.findings import Fault
 from ..core.binding import Binding
 from ..core.control import collective
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.scheduler import Control
 from ..core.types import Array, Mask, number_type
 from ..memory.access import Router, address_of
@@ -41,20 +41,20 @@ def _whole_warps(mask: Mask, lanes: int) -> Array:
     return np.arange(lanes // 32) if mask is None else np.flatnonzero(mask.reshape(-1, 32).any(1))
 
 
-def _matrix_words(i: Instruction) -> tuple[int, bool]:
+def _matrix_modifiers(i: Instruction) -> tuple[int, bool]:
     """(number of matrices, transposed) of ldmatrix and stmatrix."""
-    words = Words(i)
-    words.require("sync", "aligned", "m8n8", "b16")
-    count = int(words.choice(("x1", "x2", "x4"))[1:])
-    transposed = words.has("trans")
-    words.choice(("shared", "shared::cta"), "")
-    words.done()
-    words.operands(2)
+    modifiers = Modifiers(i)
+    modifiers.require("sync", "aligned", "m8n8", "b16")
+    count = int(modifiers.choice(("x1", "x2", "x4"))[1:])
+    transposed = modifiers.has("trans")
+    modifiers.choice(("shared", "shared::cta"), "")
+    modifiers.done()
+    modifiers.operands(2)
     return count, transposed
 
 
 def load_matrix(k: Binding, i: Instruction) -> Control:
-    count, trans = _matrix_words(i)
+    count, trans = _matrix_modifiers(i)
     targets = _registers(k, i.operands[0], count, "the matrices")
     outs = [k.destination(o, "b32") for o in targets]
     rows = _RowAccess(k, i, i.operands[1], count, False)
@@ -92,7 +92,7 @@ def load_matrix(k: Binding, i: Instruction) -> Control:
 
 
 def store_matrix(k: Binding, i: Instruction) -> Control:
-    count, trans = _matrix_words(i)
+    count, trans = _matrix_modifiers(i)
     operands = _registers(k, i.operands[1], count, "the matrices")
     values = [k.full(o, "b32") for o in operands]
     undefined = [k.undefined(o) for o in operands]
@@ -105,18 +105,18 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
         found = np.empty((halves[0].shape[0], count, 8, 8), dtype)
         for index, part in enumerate(halves):
             for e in range(2):
-                place = (across + e, down) if trans else (down, across + e)
-                found[:, index, place[0], place[1]] = part[:, :, e]
+                offset = (across + e, down) if trans else (down, across + e)
+                found[:, index, offset[0], offset[1]] = part[:, :, e]
         return found
 
     def step(mask: Mask) -> None:
         warps = _whole_warps(mask, k.lanes)
-        words_ = [np.ascontiguousarray(value()).reshape(-1, 32, 1)[warps] for value in values]
+        loaded = [np.ascontiguousarray(value()).reshape(-1, 32, 1)[warps] for value in values]
         defined = None
         if k.machine.watch is not None:
             halves = np.array([3, 12], np.uint8)
             defined = spread([(bad().reshape(-1, 32, 1)[warps] & halves) == 0 for bad in undefined], np.bool_)
-        rows.write(warps, spread([word.view(np.uint16) for word in words_], np.uint16), defined)
+        rows.write(warps, spread([word.view(np.uint16) for word in loaded], np.uint16), defined)
 
     return collective(k, i, step)
 
@@ -138,8 +138,8 @@ class _RowAccess:
         parts = list(self.router.parts(address, lanes))
         if len(parts) != 1 or parts[0][0] is not self.k.machine.cta.shared:
             raise Fault("bounds", "a matrix row outside the block's shared memory", lanes[:1])
-        space, _, place, _ = parts[0]
-        offset = space.offsets(place, 16, lanes, self.writing, self.router.site)
+        space, _, start, _ = parts[0]
+        offset = space.offsets(start, 16, lanes, self.writing, self.router.site)
         if self.watch is not None:
             self.watch(space, offset, lanes)
         return space, offset, lanes
@@ -148,10 +148,10 @@ class _RowAccess:
         """Which elements are defined, like `read`."""
         lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)
         shared = self.k.machine.cta.shared
-        place = self.address(None)[lanes].astype(np.int64) & ((1 << RANK_SHIFT) - 1)
-        if shared.defined is None or place.max() + 16 > shared.octets.size:
+        offset = self.address(None)[lanes].astype(np.int64) & ((1 << RANK_SHIFT) - 1)
+        if shared.defined is None or offset.max() + 16 > shared.octets.size:
             return np.ones((warps.size, self.count, 8, 8), np.bool_)
-        octets = shared.defined[place[:, None] + np.arange(16)].reshape(warps.size, self.count, 8, 8, 2)
+        octets = shared.defined[offset[:, None] + np.arange(16)].reshape(warps.size, self.count, 8, 8, 2)
         return np.asarray(octets.all(-1))
 
     def read(self, warps: Array) -> Array:
@@ -196,14 +196,14 @@ SHAPES: dict[str, frozenset[str]] = {
 }  # fmt: skip
 
 
-def decoded(words: Array, type_: str) -> Array:
+def decoded(registers: Array, type_: str) -> Array:
     """Registers (…) as elements (…, E): float64 for floats, int64 for integers."""
     element = ELEMENTS[type_]
     if element.kind == "d":
-        return words.view(np.float64)[..., None]
+        return registers.view(np.float64)[..., None]
     if type_ == "tf32":
-        return (words & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)[..., None]
-    parts = np.ascontiguousarray(words)[..., None].view(f"u{element.bits // 8}")
+        return (registers & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)[..., None]
+    parts = np.ascontiguousarray(registers)[..., None].view(f"u{element.bits // 8}")
     if type_ == "f16":
         return parts.view(np.float16).astype(np.float64)
     if type_ == "bf16":
@@ -239,23 +239,23 @@ def rounded(total: Array, type_: str) -> Array:
 
 
 def multiply(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("sync", "aligned", "row", "col")
-    words.drop("kind::f8f6f4")
-    saturate = words.has("satfinite")
-    shape = words.choice(SHAPES)
-    types = words.left
-    words.left = []
+    modifiers = Modifiers(i)
+    modifiers.require("sync", "aligned", "row", "col")
+    modifiers.drop("kind::f8f6f4")
+    saturate = modifiers.has("satfinite")
+    shape = modifiers.choice(SHAPES)
+    types = modifiers.left
+    modifiers.left = []
     if len(types) != 4 or types[1] not in SHAPES[shape] or types[2] not in SHAPES[shape]:
-        raise UnsupportedError(f"{words.where}: this combination of shape and types is not known")
+        raise UnsupportedError(f"{modifiers.where}: this combination of shape and types is not known")
     d_type, a_type, b_type, c_type = types
     a_element = ELEMENTS[a_type]
     outputs = {"i": ("s32",), "d": ("f64",), "f": ("f32", "f16")}[a_element.kind]
     mixed = a_type != b_type and {a_type, b_type} not in ({"s8", "u8"}, {"e4m3", "e5m2"})
     only_f32 = a_type in ("bf16", "tf32") and d_type != "f32"
     if d_type not in outputs or c_type != d_type or mixed or only_f32 or (saturate and a_element.kind != "i"):
-        raise UnsupportedError(f"{words.where}: this combination of types is not known")
-    words.operands(4)
+        raise UnsupportedError(f"{modifiers.where}: this combination of types is not known")
+    modifiers.operands(4)
     m, n, depth = (int(number) for number in re.findall(r"\d+", shape))
     per = a_element.per_register
     row_blocks = m // 8
@@ -301,9 +301,9 @@ class _Fragment:
         per, count, lanes = element.per_register, len(operands), k.lanes
         word = "b64" if element.bits == 64 else "b32"
         self.registers = [k.full(o, word) for o in operands]
-        self.words = np.empty((lanes, count), number_type(word))
+        self.bits = np.empty((lanes, count), number_type(word))
         self.type = type_
-        narrow = self.words.view(f"u{element.bits // 8}")
+        narrow = self.bits.view(f"u{element.bits // 8}")
         self.narrow = narrow
         if type_ in ("bf16", "tf32", "e4m3", "e5m2"):
             self.wide = np.empty(narrow.shape, np.float32)
@@ -317,11 +317,11 @@ class _Fragment:
 
     def load(self) -> None:
         for index, register in enumerate(self.registers):
-            self.words[:, index] = register()
+            self.bits[:, index] = register()
         if self.type == "bf16":
             np.left_shift(self.narrow, _HALF, out=self.wide.view(np.uint32), dtype=np.uint32)
         elif self.type == "tf32":
-            np.bitwise_and(self.words, _TF32, out=self.wide.view(np.uint32))
+            np.bitwise_and(self.bits, _TF32, out=self.wide.view(np.uint32))
         elif self.type in _TABLES:
             np.take(_TABLES[self.type], self.narrow, out=self.wide)
         np.copyto(self.elements, self.spread)
@@ -346,8 +346,8 @@ class _Accumulator:
         sources = _registers(k, source, count, "C")
         self.bad = [k.undefined(o) for o in sources]
         self.sources = [k.full(o, word) for o in sources]
-        self.words = np.empty((k.lanes, count), number_type(word))
-        self.values = self.words.view(_OUTPUTS[type_])
+        self.bits = np.empty((k.lanes, count), number_type(word))
+        self.values = self.bits.view(_OUTPUTS[type_])
         # lane = 4 g + q; number = 4 j + 2 (row block) + column bit, with one row block for m 8
         shape = (-1, 8, 4, n // 8, m // 8, 2)
         self.spread = self.values.reshape(shape).transpose(0, 4, 1, 3, 2, 5)
@@ -357,7 +357,7 @@ class _Accumulator:
     def load(self) -> Array:
         """(warps, m, n) as float64."""
         for index, source in enumerate(self.sources):
-            self.words[:, index] = source()
+            self.bits[:, index] = source()
         np.copyto(self.elements, self.spread)
         return self.matrix
 
@@ -373,9 +373,9 @@ class _Accumulator:
                 self.values[nan] = finish(self.values[nan], self.type, frozenset())
         for index, out in enumerate(self.outs):
             if mask is None:
-                np.copyto(out, self.words[:, index])
+                np.copyto(out, self.bits[:, index])
             else:
-                np.copyto(out, self.words[:, index], where=mask)
+                np.copyto(out, self.bits[:, index], where=mask)
 
     def shadow(self, spoiled: Array) -> list[Array]:
         """Which lanes of D are undefined, when these elements of the product are."""

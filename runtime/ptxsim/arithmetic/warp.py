@@ -13,7 +13,7 @@ import numpy as np
 from ....lowering.ptx.syntax import Instruction, Operand, Pair, Sink
 from ..core.binding import Binding
 from ..core.control import collective
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.scheduler import Control
 from ..core.types import Array, Mask, Step, number_type
 
@@ -27,11 +27,11 @@ def executing(mask: Mask, lanes: int) -> Array:
 
 
 def shuffle(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("sync", "b32")
-    mode = words.choice(("up", "down", "bfly", "idx"))
-    words.done()
-    words.operands(5)
+    modifiers = Modifiers(i)
+    modifiers.require("sync", "b32")
+    mode = modifiers.choice(("up", "down", "bfly", "idx"))
+    modifiers.done()
+    modifiers.operands(5)
     value_out, ok_out = _pair(i.operands[0])
     out, ok = k.destination(value_out, "b32"), k.destination(ok_out, "pred")
     wants_ok = not isinstance(ok_out, Sink)
@@ -59,16 +59,16 @@ def shuffle(k: Binding, i: Instruction) -> Control:
     fixed = sources() if np.ndim(b) == 0 and np.ndim(c) == 0 else None
 
     def step(mask: Mask) -> None:
-        places, inside = fixed if fixed is not None else sources()
+        targets, inside = fixed if fixed is not None else sources()
         if mask is None:
-            np.copyto(out, a()[places])
+            np.copyto(out, a()[targets])
             if wants_ok:
                 np.copyto(ok, inside)
             return
-        absent = mask & inside & ~mask[places]
+        absent = mask & inside & ~mask[targets]
         if np.count_nonzero(absent):
             k.machine.warn("shuffle", "a read from a lane that does not take part", np.flatnonzero(absent))
-        np.copyto(out, a()[places], where=mask)
+        np.copyto(out, a()[targets], where=mask)
         if wants_ok:
             np.copyto(ok, inside, where=mask)
 
@@ -96,12 +96,12 @@ def _warps(k: Binding, values: Array, mask: Mask, members: Array) -> tuple[Array
 
 
 def vote(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("sync")
-    kind = words.choice(("any", "all", "uni", "ballot"))
-    words.require("b32" if kind == "ballot" else "pred")
-    words.done()
-    words.operands(3)
+    modifiers = Modifiers(i)
+    modifiers.require("sync")
+    kind = modifiers.choice(("any", "all", "uni", "ballot"))
+    modifiers.require("b32" if kind == "ballot" else "pred")
+    modifiers.done()
+    modifiers.operands(3)
     out = k.destination(i.operands[0], "b32" if kind == "ballot" else "pred")
     source, members = k.predicate(i.operands[1]), _members(k, i.operands[2])
     weights = np.uint32(1) << np.arange(32, dtype=np.uint32)
@@ -123,12 +123,12 @@ def vote(k: Binding, i: Instruction) -> Control:
 
 
 def match(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("sync")
-    kind = words.choice(("any", "all"))
-    type_ = words.choice(("b32", "b64"))
-    words.done()
-    words.operands(3)
+    modifiers = Modifiers(i)
+    modifiers.require("sync")
+    kind = modifiers.choice(("any", "all"))
+    type_ = modifiers.choice(("b32", "b64"))
+    modifiers.done()
+    modifiers.operands(3)
     value_out, ok_out = _pair(i.operands[0])
     if kind == "any" and not isinstance(ok_out, Sink):
         raise k.refuse(i.operands[0], "one destination")
@@ -153,12 +153,12 @@ def match(k: Binding, i: Instruction) -> Control:
 
 
 def reduce(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("sync")
-    name = words.choice(("add", "min", "max", "and", "or", "xor"))
-    type_ = words.choice(("b32",) if name in ("and", "or", "xor") else ("u32", "s32"))
-    words.done()
-    words.operands(3)
+    modifiers = Modifiers(i)
+    modifiers.require("sync")
+    name = modifiers.choice(("add", "min", "max", "and", "or", "xor"))
+    type_ = modifiers.choice(("b32",) if name in ("and", "or", "xor") else ("u32", "s32"))
+    modifiers.done()
+    modifiers.operands(3)
     out = k.destination(i.operands[0], type_)
     values, members = k.full(i.operands[1], type_), _members(k, i.operands[2])
     dtype = number_type(type_)
@@ -179,10 +179,10 @@ def reduce(k: Binding, i: Instruction) -> Control:
 
 def elect(k: Binding, i: Instruction) -> Control:
     """The lowest lane of the member mask is elected."""
-    words = Words(i)
-    words.require("sync")
-    words.done()
-    words.operands(2)
+    modifiers = Modifiers(i)
+    modifiers.require("sync")
+    modifiers.done()
+    modifiers.operands(2)
     value_out, ok_out = _pair(i.operands[0])
     out, ok = k.destination(value_out, "b32"), k.destination(ok_out, "pred")
     members = _members(k, i.operands[1])
@@ -200,10 +200,10 @@ def elect(k: Binding, i: Instruction) -> Control:
 
 def warp_barrier(k: Binding, i: Instruction) -> Control:
     """bar.warp.sync."""
-    words = Words(i)
-    words.require("warp", "sync")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.require("warp", "sync")
+    modifiers.done()
+    modifiers.operands(1)
     machine = k.machine
     members = k.full(i.operands[0], "b32")
     return collective(k, i, lambda mask: machine.warp_synchronised(mask, members()), i.operands[0])
@@ -211,10 +211,10 @@ def warp_barrier(k: Binding, i: Instruction) -> Control:
 
 def active_mask(k: Binding, i: Instruction) -> Step:
     """The lanes that execute together: unstable, as on a device."""
-    words = Words(i)
-    words.require("b32")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.require("b32")
+    modifiers.done()
+    modifiers.operands(1)
     out = k.destination(i.operands[0], "b32")
 
     def step(mask: Mask) -> None:

@@ -18,7 +18,7 @@ from ....promotion.errors import UnsupportedError
 from ..arithmetic.floats import from_bf16, nearest_bf16
 from ..checks.findings import Fault
 from ..core.binding import Binding
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
@@ -86,49 +86,49 @@ def finish(machine: Machine, cta: Cta) -> None:
     queue.stores.clear()
 
 
-def _mark(machine: Machine, shared: SharedMemory, places: Array, mark: int) -> None:
+def _mark(machine: Machine, shared: SharedMemory, offsets: Array, mark: int) -> None:
     """Note that a pending copy writes or reads bytes."""
     if shared.flight is None:
         return
-    busy = shared.flight[places]
+    busy = shared.flight[offsets]
     if np.count_nonzero(busy == WRITING) or (mark == WRITING and np.count_nonzero(busy)):
         machine.violation(
             "in flight", "a bulk copy of shared bytes that another pending copy writes or reads"
         )
-    shared.flight[places] = mark
+    shared.flight[offsets] = mark
 
 
 def asynchronous_read(
-    machine: Machine, shared: SharedMemory, places: Array, warpgroup: int
+    machine: Machine, shared: SharedMemory, offsets: Array, warpgroup: int
 ) -> list[Wait]:
     """Checks on bytes that a product of a warpgroup reads."""
-    _proxy(machine, shared, places)
-    if shared.flight is not None and np.count_nonzero(shared.flight[places] == WRITING):
+    _proxy(machine, shared, offsets)
+    if shared.flight is not None and np.count_nonzero(shared.flight[offsets] == WRITING):
         machine.violation("in flight", "an asynchronous read of shared bytes that a pending copy writes")
     if machine.races is None:
         return []
-    return machine.races.product(machine.cta, warpgroup, places)
+    return machine.races.product(machine.cta, warpgroup, offsets)
 
 
-def _proxy(machine: Machine, shared: SharedMemory, places: Array) -> None:
+def _proxy(machine: Machine, shared: SharedMemory, offsets: Array) -> None:
     """Bytes written through the generic proxy need a fence before the asynchronous one reads them."""
-    check_not_opaque(machine, shared, places)
-    if shared.dirty is not None and np.count_nonzero(shared.dirty[places]):
+    check_not_opaque(machine, shared, offsets)
+    if shared.dirty is not None and np.count_nonzero(shared.dirty[offsets]):
         machine.violation(
             "proxy",
             "an asynchronous read of shared bytes that ordinary stores wrote, without fence.proxy.async",
         )
-    if shared.defined is not None and not shared.defined[places].all():
+    if shared.defined is not None and not shared.defined[offsets].all():
         machine.violation("uninitialised", "an asynchronous read of shared bytes that nothing has written")
 
 
-def _write(machine: Machine, shared: SharedMemory, places: Array, octets: Array) -> None:
-    shared.octets[places] = octets
+def _write(machine: Machine, shared: SharedMemory, offsets: Array, octets: Array) -> None:
+    shared.octets[offsets] = octets
     if shared.defined is not None and shared.flight is not None:
-        shared.defined[places] = True
-        shared.flight[places] = 0
+        shared.defined[offsets] = True
+        shared.flight[offsets] = 0
     if shared.dirty is not None:
-        shared.dirty[places] = False
+        shared.dirty[offsets] = False
 
 
 # -- loads
@@ -144,21 +144,21 @@ def load_into(
     """Copy to shared memory."""
     cta = machine.cta
     phases = []
-    for shared, at, places in targets:
+    for shared, at, offsets in targets:
         if machine.delivery != "early":
-            _mark(machine, shared, places, WRITING)
-            shared.octets[places] = _IN_FLIGHT
-        check_not_opaque(machine, shared, places)
+            _mark(machine, shared, offsets, WRITING)
+            shared.octets[offsets] = _IN_FLIGHT
+        check_not_opaque(machine, shared, offsets)
         barrier = barrier_at(shared, at, lane)
         phases.append(barrier.phase)
         check_shown(machine, barrier, lane)
         if machine.races is not None:
-            machine.races.copy_in(cta, lane, places, barrier)
+            machine.races.copy_in(cta, lane, offsets, barrier)
 
     def land() -> None:
         octets = data()
-        for (shared, at, places), phase in zip(targets, phases, strict=True):
-            _write(machine, shared, places, octets)
+        for (shared, at, offsets), phase in zip(targets, phases, strict=True):
+            _write(machine, shared, offsets, octets)
             found = barrier_at(shared, at, lane)
             if found.phase != phase:
                 text = "an mbarrier's phase ended before all bytes were there that copies started in it bring"
@@ -183,15 +183,15 @@ def check_shared(shared: SharedMemory, start: int, size: int, align: int, lane: 
         )
 
 
-def shared_places(router: Router, address: Array, lanes: Array) -> list[tuple[int, SharedMemory, int]]:
+def shared_offsets(router: Router, address: Array, lanes: Array) -> list[tuple[int, SharedMemory, int]]:
     """Every lane's address in shared memory: (lane, memory, offset)."""
     found = []
-    for space, _, place, who in router.parts(address, lanes):
+    for space, _, offset, who in router.parts(address, lanes):
         if not isinstance(space, SharedMemory):
             raise Fault("bounds", "an address outside shared memory", lanes)
         found += [
             (int(lane), space, int(at))
-            for lane, at in zip(who if who is not None else lanes, place, strict=True)
+            for lane, at in zip(who if who is not None else lanes, offset, strict=True)
         ]
     return found
 
@@ -207,33 +207,33 @@ def multicast_targets(machine: Machine, shared: SharedMemory, mask: int | None) 
 
 def copy(k: Binding, i: Instruction) -> Step:
     """cp.async.bulk without a tensor."""
-    words = Words(i)
-    reduce_ = i.opcode == "cp" and words.has("reduce")
-    words.require("async", "bulk")
-    if words.has("prefetch"):
-        return _prefetch(words)
-    spaces = [w for w in words.left if w in ("global", "shared::cta", "shared::cluster")]
+    modifiers = Modifiers(i)
+    reduce_ = i.opcode == "cp" and modifiers.has("reduce")
+    modifiers.require("async", "bulk")
+    if modifiers.has("prefetch"):
+        return _prefetch(modifiers)
+    spaces = [w for w in modifiers.left if w in ("global", "shared::cta", "shared::cluster")]
     if len(spaces) != 2:
-        raise UnsupportedError(f"{words.where}: expected two state spaces")
-    words.left = [w for w in words.left if w not in spaces]
+        raise UnsupportedError(f"{modifiers.where}: expected two state spaces")
+    modifiers.left = [w for w in modifiers.left if w not in spaces]
     to, source = spaces
-    policy = hints(words)
-    multicast = words.has("multicast::cluster")
-    grouped = words.has("bulk_group")
-    barrier = not grouped and words.has("mbarrier::complete_tx::bytes")
+    policy = hints(modifiers)
+    multicast = modifiers.has("multicast::cluster")
+    grouped = modifiers.has("bulk_group")
+    barrier = not grouped and modifiers.has("mbarrier::complete_tx::bytes")
     operation, type_ = "", ""
     if reduce_:
-        operation, type_ = words.choice(REDUCTIONS), words.choice(_REDUCED)
-        words.drop("noftz")
-    words.done()
+        operation, type_ = modifiers.choice(REDUCTIONS), modifiers.choice(_REDUCED)
+        modifiers.drop("noftz")
+    modifiers.done()
     loading = barrier and source == "global" and to.startswith("shared")
     between = barrier and source == "shared::cta" and to == "shared::cluster"
     storing = grouped and to == "global" and source == "shared::cta"
     if not (loading or between or storing):
-        raise UnsupportedError(f"{words.where}: this combination of spaces and completion is not known")
-    words.operands(3 + barrier + multicast + policy)
+        raise UnsupportedError(f"{modifiers.where}: this combination of spaces and completion is not known")
+    modifiers.operands(3 + barrier + multicast + policy)
     if reduce_ and not grouped:
-        raise UnsupportedError(f"{words.where}: only reductions to global memory are known")
+        raise UnsupportedError(f"{modifiers.where}: only reductions to global memory are known")
     size = k.full(i.operands[2], "u32")
     target_address, source_address = address_of(k, i.operands[0]), address_of(k, i.operands[1])
     target_router, source_router = Router(k, to), Router(k, source)
@@ -255,7 +255,7 @@ def copy(k: Binding, i: Instruction) -> Step:
             span = np.arange(count)
             if barrier:
                 assert objects is not None
-                ((_, shared, start),) = shared_places(target_router, target_address(own), own)
+                ((_, shared, start),) = shared_offsets(target_router, target_address(own), own)
                 ((_, _, at),) = objects.each(own)
                 data = _source(machine, source_router, source_address(own), own, count)
                 homes = multicast_targets(
@@ -265,7 +265,7 @@ def copy(k: Binding, i: Instruction) -> Step:
                     check_shared(home, start, count, 16, lane)
                 load_into(machine, [(home, at, start + span) for home in homes], data, count, lane)
                 continue
-            ((_, shared, start),) = shared_places(source_router, source_address(own), own)
+            ((_, shared, start),) = shared_offsets(source_router, source_address(own), own)
             check_shared(shared, start, count, 16, lane)
             address = int(target_address(own)[0])
             if address % 16:
@@ -284,21 +284,21 @@ def copy(k: Binding, i: Instruction) -> Step:
 
 def _source(machine: Machine, router: Router, address: Array, own: Array, count: int) -> Callable[[], Array]:
     if router.space == "global":
-        place = int(address[0])
-        if place % 16:
-            raise Fault("alignment", f"global address {place:#x} is no multiple of 16", own)
-        offset = machine.memory.one(place, count, False)
+        position = int(address[0])
+        if position % 16:
+            raise Fault("alignment", f"global address {position:#x} is no multiple of 16", own)
+        offset = machine.memory.one(position, count, False)
         return lambda: machine.memory.octets[offset : offset + count].copy()
-    ((_, shared, start),) = shared_places(router, address, own)
+    ((_, shared, start),) = shared_offsets(router, address, own)
     check_shared(shared, start, count, 16, int(own[0]))
     _proxy(machine, shared, start + np.arange(count))
     return lambda: shared.octets[start : start + count].copy()
 
 
-def _prefetch(words: Words) -> Step:
-    words.drop("tensor", "1d", "2d", "3d", "4d", "5d", "L2", "global", "tile")
-    words.drop_prefixed("L2::")
-    words.done()
+def _prefetch(modifiers: Modifiers) -> Step:
+    modifiers.drop("tensor", "1d", "2d", "3d", "4d", "5d", "L2", "global", "tile")
+    modifiers.drop_prefixed("L2::")
+    modifiers.done()
     return lambda mask: None
 
 
@@ -311,17 +311,17 @@ _WORDS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.ui
 
 
 def store_from(
-    machine: Machine, lane: int, shared: SharedMemory, places: Array, action: Callable[[], None]
+    machine: Machine, lane: int, shared: SharedMemory, offsets: Array, action: Callable[[], None]
 ) -> None:
     """A copy out of shared memory, in the bulk group that the lane commits next."""
-    _proxy(machine, shared, places)
+    _proxy(machine, shared, offsets)
     cta, races = machine.cta, machine.races
-    wait = races.copy_out(cta, lane, places) if races is not None else (0, 0)
+    wait = races.copy_out(cta, lane, offsets) if races is not None else (0, 0)
     early = machine.delivery == "early"
 
     def perform() -> None:
         if shared.flight is not None:
-            shared.flight[places] = 0
+            shared.flight[offsets] = 0
         action()
         machine.changes += 1
 
@@ -334,7 +334,7 @@ def store_from(
     if early:
         perform()
     else:
-        _mark(machine, shared, places, READING)
+        _mark(machine, shared, offsets, READING)
     queue = bulk_of(machine, cta)
     queue.stores.append((lane, int(queue.committed[lane]), waited))
 
@@ -368,10 +368,10 @@ def _combined(old: Array, new: Array, operation: str, type_: str) -> Array:
 
 
 def commit(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    words.require("async", "bulk", "commit_group")
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.require("async", "bulk", "commit_group")
+    modifiers.done()
+    modifiers.operands(0)
     machine = k.machine
 
     def step(mask: Mask) -> None:
@@ -382,11 +382,11 @@ def commit(k: Binding, i: Instruction) -> Step:
 
 def wait(k: Binding, i: Instruction) -> Step:
     """wait_group{.read} N: the stores of all but the newest N groups of the lane read their source and write."""
-    words = Words(i)
-    words.require("async", "bulk", "wait_group")
-    words.drop("read")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.require("async", "bulk", "wait_group")
+    modifiers.drop("read")
+    modifiers.done()
+    modifiers.operands(1)
     newest = k.constant(i.operands[0], "a number of groups")
     machine = k.machine
 

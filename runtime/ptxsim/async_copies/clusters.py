@@ -14,7 +14,7 @@ from ....promotion.errors import UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
 from ..core.control import guard_of, guarded
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.scheduler import Control, Group
 from ..core.types import Array, Mask, Step
 from ..memory.access import address_of
@@ -56,13 +56,13 @@ def cluster_barrier(machine: Machine, cta: Cta) -> ClusterBarrier:
 
 def barrier(k: Binding, i: Instruction) -> Control:
     """barrier.cluster.arrive and .wait."""
-    words = Words(i)
-    words.require("cluster")
-    waiting = words.choice(("arrive", "wait")) == "wait"
-    words.drop("release", "relaxed", "acquire")
-    aligned = words.has("aligned")
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.require("cluster")
+    waiting = modifiers.choice(("arrive", "wait")) == "wait"
+    modifiers.drop("release", "relaxed", "acquire")
+    aligned = modifiers.has("aligned")
+    modifiers.done()
+    modifiers.operands(0)
     machine = k.machine
     scheduler = machine.scheduler
 
@@ -99,16 +99,16 @@ def barrier(k: Binding, i: Instruction) -> Control:
 
 def map_address(k: Binding, i: Instruction) -> Step:
     """mapa: the same variable in another block of the cluster."""
-    words = Words(i)
-    generic = not words.has("shared::cluster")
-    type_ = words.choice(("u32", "u64"))
-    words.done()
-    words.operands(3)
+    modifiers = Modifiers(i)
+    generic = not modifiers.has("shared::cluster")
+    type_ = modifiers.choice(("u32", "u64"))
+    modifiers.done()
+    modifiers.operands(3)
     out = k.destination(i.operands[0], type_)
     address = address_of(k, i.operands[1])
     rank = k.full(i.operands[2], "u32")
     machine = k.machine
-    place = np.uint64((1 << RANK_SHIFT) - 1)
+    offset = np.uint64((1 << RANK_SHIFT) - 1)
     window = np.uint64(0xFF << 56 if generic else 0)
 
     def step(mask: Mask) -> None:
@@ -119,7 +119,7 @@ def map_address(k: Binding, i: Instruction) -> Step:
             text = f"mapa for a block that the cluster of {machine.cluster_size} does not have"
             raise Fault("cluster", text, np.flatnonzero(outside))
         own = address(None)
-        found = (own & place) | ((ranks + np.uint64(1)) << np.uint64(RANK_SHIFT)) | (own & window)
+        found = (own & offset) | ((ranks + np.uint64(1)) << np.uint64(RANK_SHIFT)) | (own & window)
         np.copyto(out, found, casting="unsafe", where=where)
 
     return step
@@ -127,11 +127,11 @@ def map_address(k: Binding, i: Instruction) -> Step:
 
 def rank_of(k: Binding, i: Instruction) -> Step:
     """getctarank: which block's shared memory an address is in."""
-    words = Words(i)
-    words.drop("shared::cluster")
-    words.choice(("u32", "u64"))
-    words.done()
-    words.operands(2)
+    modifiers = Modifiers(i)
+    modifiers.drop("shared::cluster")
+    modifiers.choice(("u32", "u64"))
+    modifiers.done()
+    modifiers.operands(2)
     out = k.destination(i.operands[0], "u32")
     address = address_of(k, i.operands[1])
     machine = k.machine
@@ -165,15 +165,15 @@ def _pool(machine: Machine, cta: Cta) -> Array:
 
 def set_registers(k: Binding, i: Instruction) -> Control:
     """setmaxnreg: values of registers stay; an increase waits until the pool has enough."""
-    words = Words(i)
-    words.require("sync", "aligned", "u32")
-    increase = words.choice(("inc", "dec")) == "inc"
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.require("sync", "aligned", "u32")
+    increase = modifiers.choice(("inc", "dec")) == "inc"
+    modifiers.done()
+    modifiers.operands(1)
     count = k.constant(i.operands[0], "a number of registers")
     machine = k.machine
     if not 24 <= count <= 256 or count % 8:
-        raise UserError(f"{words.where}: {count} registers; expected a multiple of 8 from 24 to 256")
+        raise UserError(f"{modifiers.where}: {count} registers; expected a multiple of 8 from 24 to 256")
 
     def control(group: Group) -> bool:
         cta = machine.cta
@@ -203,8 +203,8 @@ def set_registers(k: Binding, i: Instruction) -> Control:
 
 def grid_control(k: Binding, i: Instruction) -> Step:
     """Grids run one after the other here."""
-    words = Words(i)
-    words.choice(("wait", "launch_dependents"))
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.choice(("wait", "launch_dependents"))
+    modifiers.done()
+    modifiers.operands(0)
     return lambda mask: None

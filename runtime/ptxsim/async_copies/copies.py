@@ -15,7 +15,7 @@ import numpy as np
 from ....lowering.ptx.syntax import Instruction, Integer, Register
 from ....promotion.errors import UserError
 from ..core.binding import Binding
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
@@ -76,21 +76,21 @@ def land(machine: Machine, copy: Copy, chosen: Array) -> None:
         return
     source, target, take = copy.source[chosen], copy.target[chosen], copy.take[chosen]
     step = np.arange(copy.size)
-    places = target.astype(np.int64)[:, None] + step
-    from_places = source.astype(np.int64)[:, None] + step
+    offsets = target.astype(np.int64)[:, None] + step
+    source_offsets = source.astype(np.int64)[:, None] + step
     wanted = step < take[:, None]
-    octets = np.where(wanted, machine.memory.octets[np.where(wanted, from_places, 0)], 0)
-    copy.shared.octets[places] = octets
+    octets = np.where(wanted, machine.memory.octets[np.where(wanted, source_offsets, 0)], 0)
+    copy.shared.octets[offsets] = octets
     if copy.shared.dirty is not None:
-        copy.shared.dirty[places] = True
+        copy.shared.dirty[offsets] = True
     if machine.races is not None:
         lanes = np.repeat(copy.lanes[chosen], copy.size)
-        machine.races.landed(machine.cta, copy.shared, places.reshape(-1), lanes)
+        machine.races.landed(machine.cta, copy.shared, offsets.reshape(-1), lanes)
     if copy.shared.flight is not None and copy.shared.defined is not None:
-        copy.shared.flight[places] = 0
+        copy.shared.flight[offsets] = 0
         known = machine.memory.defined
-        copy.shared.defined[places] = (
-            True if known is None else known[np.where(wanted, from_places, 0)] | ~wanted
+        copy.shared.defined[offsets] = (
+            True if known is None else known[np.where(wanted, source_offsets, 0)] | ~wanted
         )
 
 
@@ -108,21 +108,21 @@ def deliver(machine: Machine, cta: Cta, ready: Array) -> None:
 
 def issue(k: Binding, i: Instruction) -> Step:
     """cp.async.{ca,cg}.shared.global [target], [source], size{, bytes to read | ignored when}{, policy}."""
-    words = Words(i)
-    words.require("async")
-    cache = words.choice(("ca", "cg"))
-    words.choice(("shared", "shared::cta"))
-    words.require("global")
-    policy = hints(words)
-    words.done()
+    modifiers = Modifiers(i)
+    modifiers.require("async")
+    cache = modifiers.choice(("ca", "cg"))
+    modifiers.choice(("shared", "shared::cta"))
+    modifiers.require("global")
+    policy = hints(modifiers)
+    modifiers.done()
     operands = list(i.operands)
     if policy:
         operands.pop()
     if not 3 <= len(operands) <= 4:
-        raise UserError(f"{words.where}: {len(i.operands)} operands")
+        raise UserError(f"{modifiers.where}: {len(i.operands)} operands")
     size = k.constant(operands[2], "a size")
     if size not in ((16,) if cache == "cg" else (4, 8, 16)):
-        raise UserError(f"{words.where}: {size} bytes")
+        raise UserError(f"{modifiers.where}: {size} bytes")
     to, source = address_of(k, operands[0]), address_of(k, operands[1])
     take, ignore = None, None
     if len(operands) == 4:
@@ -148,9 +148,9 @@ def issue(k: Binding, i: Instruction) -> Step:
                 counts = np.minimum(counts, size)
         elif ignore is not None:
             counts = np.where(ignore()[lanes], 0, size)
-        space, _, place, _ = next(shared.parts(to(lanes), lanes))
+        space, _, start, _ = next(shared.parts(to(lanes), lanes))
         assert isinstance(space, SharedMemory)
-        target = space.offsets(place, size, lanes, True, shared.site)
+        target = space.offsets(start, size, lanes, True, shared.site)
         address = source(lanes)
         reading = np.ones(lanes.size, np.bool_) if whole else counts > 0
         offset = np.zeros(lanes.size, np.uint64)
@@ -164,15 +164,15 @@ def issue(k: Binding, i: Instruction) -> Step:
         queue = queue_of(machine, machine.cta)
         copy = Copy(lanes, offset, target, space, size, counts, queue.issued)
         queue.issued += 1
-        places = target.astype(np.int64)[:, None] + np.arange(size)
+        offsets = target.astype(np.int64)[:, None] + np.arange(size)
         if machine.races is not None:
-            machine.races.lanes_copy(machine.cta, space, places.reshape(-1), np.repeat(lanes, size))
+            machine.races.lanes_copy(machine.cta, space, offsets.reshape(-1), np.repeat(lanes, size))
         if machine.delivery == "early":
             land(machine, copy, np.ones(lanes.size, np.bool_))
             return
-        space.octets[places] = _IN_FLIGHT
+        space.octets[offsets] = _IN_FLIGHT
         if space.flight is not None:
-            space.flight[places] = 1
+            space.flight[offsets] = 1
         queue.pending.append((copy, queue.committed[lanes].copy()))
         if machine.delivery == "random":
             _sometimes(machine)
@@ -206,10 +206,10 @@ def _sometimes(machine: Machine) -> None:
 
 
 def commit(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    words.require("async", "commit_group")
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.require("async", "commit_group")
+    modifiers.done()
+    modifiers.operands(0)
     machine = k.machine
 
     def step(mask: Mask) -> None:
@@ -224,11 +224,11 @@ def commit(k: Binding, i: Instruction) -> Step:
 
 def wait(k: Binding, i: Instruction) -> Step:
     """wait_group N: all but the newest N groups of the lane; wait_all: everything, committed or not."""
-    words = Words(i)
-    words.require("async")
-    everything = words.choice(("wait_group", "wait_all")) == "wait_all"
-    words.done()
-    words.operands(0 if everything else 1)
+    modifiers = Modifiers(i)
+    modifiers.require("async")
+    everything = modifiers.choice(("wait_group", "wait_all")) == "wait_all"
+    modifiers.done()
+    modifiers.operands(0 if everything else 1)
     newest = 0 if everything else k.constant(i.operands[0], "a number of groups")
     machine = k.machine
 
@@ -246,12 +246,12 @@ def wait(k: Binding, i: Instruction) -> Step:
 
 def arrive(k: Binding, i: Instruction) -> Step:
     """cp.async.mbarrier.arrive: an arrival once the lane's copies so far have landed; without .noinc it adds to the count."""
-    words = Words(i)
-    words.require("async", "mbarrier", "arrive", "b64")
-    expected = words.has("noinc")
-    space = words.choice(("shared", "shared::cta"), "")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.require("async", "mbarrier", "arrive", "b64")
+    expected = modifiers.has("noinc")
+    space = modifiers.choice(("shared", "shared::cta"), "")
+    modifiers.done()
+    modifiers.operands(1)
     objects = Objects(k, i, i.operands[0], space)
     machine = k.machine
 

@@ -14,7 +14,7 @@ from ....lowering.ptx.syntax import Address, Instruction, Sink
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of
 from ..memory.spaces import SharedMemory
@@ -96,12 +96,12 @@ class Objects:
         """(lane, shared memory, offset)."""
         found = []
         where = self.address(lanes)
-        for space, _, place, who in self.router.parts(where, lanes):
+        for space, _, start, who in self.router.parts(where, lanes):
             if not isinstance(space, SharedMemory):
                 raise Fault(
                     "mbarrier", "an mbarrier outside shared memory", who if who is not None else lanes
                 )
-            offset = space.offsets(place, 8, who, True, self.router.site)
+            offset = space.offsets(start, 8, who, True, self.router.site)
             found += [
                 (int(lane), space, int(at))
                 for lane, at in zip(who if who is not None else lanes, offset, strict=True)
@@ -109,17 +109,17 @@ class Objects:
         return found
 
 
-def check_not_opaque(machine: Machine, shared: SharedMemory, places: Array, lanes: Array | None = None) -> None:
+def check_not_opaque(machine: Machine, shared: SharedMemory, offsets: Array, lanes: Array | None = None) -> None:
     """Bytes of an mbarrier are for mbarrier instructions only, until mbarrier.inval. `lanes`: whose the places are, row by row.
 
     PTX ISA, "mbarrier.inval": an mbarrier object must be invalidated before its memory is used for anything else.
     """
     if not shared.mbarriers or shared.opaque is None:
         return
-    bad = shared.opaque[places >> 3]
+    bad = shared.opaque[offsets >> 3]
     if np.count_nonzero(bad):
-        place = int(places[bad][0]) & ~7
-        text = f"the bytes of the mbarrier at {place:#x} are accessed like others, without mbarrier.inval before"
+        offset = int(offsets[bad][0]) & ~7
+        text = f"the bytes of the mbarrier at {offset:#x} are accessed like others, without mbarrier.inval before"
         rows = np.flatnonzero(bad.reshape(bad.shape[0], -1).any(1))
         machine.violation("mbarrier", text, () if lanes is None else lanes[rows])
 
@@ -161,24 +161,24 @@ def lanes_of(mask: Mask, lanes: int) -> Array:
 
 
 def mbarrier(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    kind = words.choice((
+    modifiers = Modifiers(i)
+    kind = modifiers.choice((
         "init", "inval", "expect_tx", "complete_tx", "arrive", "arrive_drop", "test_wait", "try_wait", "pending_count",
-    )) if not {"arrive", "arrive_drop"} & set(i.modifiers) else words.choice(("arrive", "arrive_drop"))  # fmt: skip
-    expect = kind.startswith("arrive") and words.has("expect_tx")
-    no_complete = kind.startswith("arrive") and words.has("noComplete")
-    parity = kind.endswith("_wait") and words.has("parity")
-    words.drop(*_ORDERS, *_SCOPES)
-    space = words.choice(("shared::cta", "shared::cluster", "shared"), "")
-    words.require("b64")
-    words.done()
+    )) if not {"arrive", "arrive_drop"} & set(i.modifiers) else modifiers.choice(("arrive", "arrive_drop"))  # fmt: skip
+    expect = kind.startswith("arrive") and modifiers.has("expect_tx")
+    no_complete = kind.startswith("arrive") and modifiers.has("noComplete")
+    parity = kind.endswith("_wait") and modifiers.has("parity")
+    modifiers.drop(*_ORDERS, *_SCOPES)
+    space = modifiers.choice(("shared::cta", "shared::cluster", "shared"), "")
+    modifiers.require("b64")
+    modifiers.done()
     if kind == "pending_count":
-        return _pending_count(k, i, words)
+        return _pending_count(k, i, modifiers)
     if kind.endswith("_wait"):
-        return _wait(k, i, words, space, parity)
+        return _wait(k, i, modifiers, space, parity)
     if kind.startswith("arrive"):
-        return _arrive(k, i, words, space, kind == "arrive_drop", expect, no_complete)
-    words.operands(1 if kind == "inval" else 2)
+        return _arrive(k, i, modifiers, space, kind == "arrive_drop", expect, no_complete)
+    modifiers.operands(1 if kind == "inval" else 2)
     objects = Objects(k, i, i.operands[0], space)
     amount = k.full(i.operands[1], "u32") if kind != "inval" else None
     machine = k.machine
@@ -220,8 +220,8 @@ def _initialise(machine: Machine, shared: SharedMemory, offset: int, count: int,
     machine.changes += 1
 
 
-def _pending_count(k: Binding, i: Instruction, words: Words) -> Step:
-    words.operands(2)
+def _pending_count(k: Binding, i: Instruction, modifiers: Modifiers) -> Step:
+    modifiers.operands(2)
     out = k.destination(i.operands[0], "b32")
     state = k.full(i.operands[1], "b64")
 
@@ -232,14 +232,14 @@ def _pending_count(k: Binding, i: Instruction, words: Words) -> Step:
 
 
 def _arrive(
-    k: Binding, i: Instruction, words: Words, space: str, drop: bool, expect: bool, no_complete: bool
+    k: Binding, i: Instruction, modifiers: Modifiers, space: str, drop: bool, expect: bool, no_complete: bool
 ) -> Step:
-    count = words.operands(2, 3)
+    count = modifiers.operands(2, 3)
     wants_state = not isinstance(i.operands[0], Sink)
     if wants_state and space == "shared::cluster":
-        raise UserError(f"{words.where}: an arrival at a remote mbarrier gives no state; write _")
+        raise UserError(f"{modifiers.where}: an arrival at a remote mbarrier gives no state; write _")
     if (expect or no_complete) and count != 3:
-        raise UserError(f"{words.where}: expected a count")
+        raise UserError(f"{modifiers.where}: expected a count")
     out = k.destination(i.operands[0], "b64")
     objects = Objects(k, i, i.operands[1], space)
     amount = k.full(i.operands[2], "u32") if count == 3 else None
@@ -264,11 +264,11 @@ def _arrive(
     return step
 
 
-def _wait(k: Binding, i: Instruction, words: Words, space: str, parity: bool) -> Step:
+def _wait(k: Binding, i: Instruction, modifiers: Modifiers, space: str, parity: bool) -> Step:
     """test_wait, and try_wait, which here never suspends."""
-    words.operands(3, 4)
+    modifiers.operands(3, 4)
     if space == "shared::cluster":
-        raise UnsupportedError(f"{words.where}: waiting is for mbarriers of the own block")
+        raise UnsupportedError(f"{modifiers.where}: waiting is for mbarriers of the own block")
     out = k.destination(i.operands[0], "pred")
     objects = Objects(k, i, i.operands[1], space)
     state = k.full(i.operands[2], "u32" if parity else "b64")

@@ -37,16 +37,16 @@ FIELDS: dict[str, tuple[int, str, int]] = {
     "fill_mode": (11, "B", 1), "interleave_layout": (12, "B", 1), "box_dim": (16, "I", 5), "global_dim": (36, "I", 5),
     "global_stride": (56, "Q", 4), "element_stride": (88, "I", 5),
 }  # fmt: skip
-"""Field → place, struct code, how many."""
+"""Field → byte offset, struct code, count."""
 
 
 def set_field(octets: Array, name: str, index: int, value: int) -> None:
-    place, code, count = FIELDS[name]
+    offset, code, count = FIELDS[name]
     if not 0 <= index < count:
         raise Fault("tensor map", f"{name} has no element {index}")
     size = struct.calcsize(code)
     data = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
-    octets[place + index * size : place + (index + 1) * size] = np.frombuffer(data, np.uint8)
+    octets[offset + index * size : offset + (index + 1) * size] = np.frombuffer(data, np.uint8)
 
 
 def swizzled(address: Array, mode: int) -> Array:
@@ -80,7 +80,7 @@ class TensorView:
     def box_bytes(self) -> int:
         return int(np.prod(self.counts)) * self.size
 
-    def places(self, coordinates: Sequence[int]) -> tuple[Array, Array]:
+    def offsets(self, coordinates: Sequence[int]) -> tuple[Array, Array]:
         """Byte offsets from `address` of all elements of a box, innermost first, and which are inside the tensor."""
         offset = np.zeros((1,), np.int64)
         inside = np.ones((1,), np.bool_)
@@ -92,7 +92,7 @@ class TensorView:
             inside = (((index >= 0) & (index < extent))[:, None] & inside[None, :]).reshape(-1)
         return offset, inside
 
-    def shared_places(self, start: int) -> Array:
+    def shared_offsets(self, start: int) -> Array:
         """Addresses in shared memory of the elements of a box, in the same order."""
         dense = start + np.arange(int(np.prod(self.counts)), dtype=np.int64) * self.size
         return swizzled(dense, self.swizzle)
@@ -111,8 +111,8 @@ def read_map(octets: Array, rank: int) -> TensorView:
     data = bytes(octets)
 
     def field(name: str) -> tuple[int, ...]:
-        place, code, count = FIELDS[name]
-        return struct.unpack_from(f"<{count}{code}", data, place)
+        offset, code, count = FIELDS[name]
+        return struct.unpack_from(f"<{count}{code}", data, offset)
 
     if field("rank")[0] + 1 != rank:
         raise Fault("tensor map", f"a map of {field('rank')[0] + 1} dimensions in an instruction of {rank}")

@@ -16,11 +16,11 @@ from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
 from ..core.control import collective
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.scheduler import Control
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of, hints
-from .bulk import REDUCTIONS, check_shared, load_into, multicast_targets, shared_places, store_from, writer
+from .bulk import REDUCTIONS, check_shared, load_into, multicast_targets, shared_offsets, store_from, writer
 from .mbarriers import Objects, lanes_of, show_to_copies
 from .tensor_maps import FIELDS, MAP_BYTES, TensorView, read_map, set_field
 
@@ -28,40 +28,40 @@ if TYPE_CHECKING:
     from ..core.machine import Machine
 
 
-def _octets(places: Array, size: int) -> Array:
+def _octets(offsets: Array, size: int) -> Array:
     """Element places → places of their bytes."""
-    return np.asarray((places[:, None] + np.arange(size)).reshape(-1))
+    return np.asarray((offsets[:, None] + np.arange(size)).reshape(-1))
 
 
 def tensor(k: Binding, i: Instruction) -> Step:
     """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, tiled."""
-    words = Words(i)
-    reduce_ = words.has("reduce")
-    words.require("async", "bulk", "tensor")
-    rank = int(words.choice(("1d", "2d", "3d", "4d", "5d"))[0])
-    storing = words.has("bulk_group")
-    space = words.choice(("shared::cta",) if storing else ("shared::cta", "shared::cluster"))
-    words.require("global")
-    words.drop("tile")
-    policy = hints(words)
-    multicast = words.has("multicast::cluster")
+    modifiers = Modifiers(i)
+    reduce_ = modifiers.has("reduce")
+    modifiers.require("async", "bulk", "tensor")
+    rank = int(modifiers.choice(("1d", "2d", "3d", "4d", "5d"))[0])
+    storing = modifiers.has("bulk_group")
+    space = modifiers.choice(("shared::cta",) if storing else ("shared::cta", "shared::cluster"))
+    modifiers.require("global")
+    modifiers.drop("tile")
+    policy = hints(modifiers)
+    multicast = modifiers.has("multicast::cluster")
     if not storing:
-        words.require("mbarrier::complete_tx::bytes")
-    operation = words.choice(REDUCTIONS) if reduce_ else ""
-    words.done()
+        modifiers.require("mbarrier::complete_tx::bytes")
+    operation = modifiers.choice(REDUCTIONS) if reduce_ else ""
+    modifiers.done()
     if (storing == multicast and storing) or (reduce_ and not storing):
-        raise UnsupportedError(f"{words.where}: this combination of modifiers is not known")
-    words.operands(2 + (not storing) + multicast + policy)
+        raise UnsupportedError(f"{modifiers.where}: this combination of modifiers is not known")
+    modifiers.operands(2 + (not storing) + multicast + policy)
     described, plain = (i.operands[0], i.operands[1]) if storing else (i.operands[1], i.operands[0])
     if (
         not isinstance(described, Address)
         or len(described.parts) != 1
         or not isinstance(described.parts[0], Vector)
     ):
-        raise UserError(f"{words.where}: expected a tensor map and coordinates in braces")
+        raise UserError(f"{modifiers.where}: expected a tensor map and coordinates in braces")
     coordinates = [k.full(o, "s32") for o in described.parts[0].elements]
     if len(coordinates) != rank:
-        raise UserError(f"{words.where}: {len(coordinates)} coordinates for {rank} dimensions")
+        raise UserError(f"{modifiers.where}: {len(coordinates)} coordinates for {rank} dimensions")
     map_address = address_of(k, Address(described.base, described.offset, ()))
     shared_address, router = address_of(k, plain), Router(k, space)
     objects = (
@@ -76,16 +76,16 @@ def tensor(k: Binding, i: Instruction) -> Step:
         for lane in lanes_of(mask, k.lanes).tolist():
             own = np.array([lane])
             view = map_at(machine, int(map_address(own)[0]), rank, lane)
-            ((_, shared, start),) = shared_places(router, shared_address(own), own)
-            place, inside = view.places([int(c()[lane]) for c in coordinates])
-            origin = _origin(machine, view, place[inside], storing)
-            places = _octets(view.shared_places(start), view.size)
+            ((_, shared, start),) = shared_offsets(router, shared_address(own), own)
+            offset, inside = view.offsets([int(c()[lane]) for c in coordinates])
+            origin = _origin(machine, view, offset[inside], storing)
+            offsets = _octets(view.shared_offsets(start), view.size)
             check_shared(shared, start, view.box_bytes, 128, lane)
             if storing:
                 kept = np.repeat(inside, view.size)
-                target = _octets(origin + place[inside], view.size)
-                action = writer(machine, target, shared, places[kept], operation, view.type)
-                store_from(machine, lane, shared, places[kept], action)
+                target = _octets(origin + offset[inside], view.size)
+                action = writer(machine, target, shared, offsets[kept], operation, view.type)
+                store_from(machine, lane, shared, offsets[kept], action)
                 continue
             assert objects is not None
             ((_, _, at),) = objects.each(own)
@@ -94,18 +94,18 @@ def tensor(k: Binding, i: Instruction) -> Step:
             )
             for home in homes:
                 check_shared(home, start, view.box_bytes, 128, lane)
-            data = _tile(machine, view, origin, place, inside)
-            load_into(machine, [(home, at, places) for home in homes], data, view.box_bytes, lane)
+            data = _tile(machine, view, origin, offset, inside)
+            load_into(machine, [(home, at, offsets) for home in homes], data, view.box_bytes, lane)
 
     return step
 
 
 def _tile(
-    machine: Machine, view: TensorView, origin: int, place: Array, inside: Array
+    machine: Machine, view: TensorView, origin: int, offset: Array, inside: Array
 ) -> Callable[[], Array]:
     def read() -> Array:
-        found = np.broadcast_to(view.fill, (place.size, view.size)).copy()
-        found[inside] = machine.memory.octets[_octets(origin + place[inside], view.size)].reshape(
+        found = np.broadcast_to(view.fill, (offset.size, view.size)).copy()
+        found[inside] = machine.memory.octets[_octets(origin + offset[inside], view.size)].reshape(
             -1, view.size
         )
         return found.reshape(-1)
@@ -113,11 +113,11 @@ def _tile(
     return read
 
 
-def _origin(machine: Machine, view: TensorView, places: Array, write: bool) -> int:
+def _origin(machine: Machine, view: TensorView, offsets: Array, write: bool) -> int:
     """The tensor's offset in the arena; all elements that are touched lie in one allocation."""
-    if not places.size:
+    if not offsets.size:
         return 0
-    low, high = int(places.min()), int(places.max())
+    low, high = int(offsets.min()), int(offsets.max())
     return machine.memory.one(view.address + low, high - low + view.size, write) - low
 
 
@@ -143,15 +143,15 @@ def map_at(machine: Machine, address: int, rank: int, lane: int) -> TensorView:
 
 def replace_field(k: Binding, i: Instruction) -> Step:
     """tensormap.replace: one field of a map in memory."""
-    words = Words(i)
-    words.require("replace", "tile")
-    name = words.choice(FIELDS)
-    space = words.choice(("shared::cta", "global"), "")
-    words.require("b1024")
-    type_ = words.choice(("b64",) if FIELDS[name][1] == "Q" else ("b32",))
-    words.done()
+    modifiers = Modifiers(i)
+    modifiers.require("replace", "tile")
+    name = modifiers.choice(FIELDS)
+    space = modifiers.choice(("shared::cta", "global"), "")
+    modifiers.require("b1024")
+    type_ = modifiers.choice(("b64",) if FIELDS[name][1] == "Q" else ("b32",))
+    modifiers.done()
     many = FIELDS[name][2] > 1
-    words.operands(3 if many else 2)
+    modifiers.operands(3 if many else 2)
     index = k.full(i.operands[1], "u32") if many else None
     value = k.full(i.operands[-1], type_)
     address, router = address_of(k, i.operands[0]), Router(k, "shared" if space == "shared::cta" else space)
@@ -159,8 +159,8 @@ def replace_field(k: Binding, i: Instruction) -> Step:
     def step(mask: Mask) -> None:
         for lane in lanes_of(mask, k.lanes).tolist():
             own = np.array([lane])
-            ((memory, _, place, _),) = router.parts(address(own), own)
-            offset = memory.offsets(place, 32, own, True, router.site)
+            ((memory, _, position, _),) = router.parts(address(own), own)
+            offset = memory.offsets(position, 32, own, True, router.site)
             start = int(offset[0])
             if start % MAP_BYTES:
                 raise Fault("alignment", "a tensor map at an address that is no multiple of 128", own)
@@ -176,15 +176,15 @@ def replace_field(k: Binding, i: Instruction) -> Step:
 
 def copy_map(k: Binding, i: Instruction) -> Control:
     """tensormap.cp_fenceproxy: a warp copies a map from shared to global memory and releases it."""
-    words = Words(i)
-    words.require(
+    modifiers = Modifiers(i)
+    modifiers.require(
         "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"
     )
-    words.choice(("cta", "cluster", "gpu", "sys"))
-    words.done()
-    words.operands(3)
+    modifiers.choice(("cta", "cluster", "gpu", "sys"))
+    modifiers.done()
+    modifiers.operands(3)
     if k.constant(i.operands[2], "a size") != MAP_BYTES:
-        raise UserError(f"{words.where}: a tensor map has {MAP_BYTES} bytes")
+        raise UserError(f"{modifiers.where}: a tensor map has {MAP_BYTES} bytes")
     target, source = address_of(k, i.operands[0]), address_of(k, i.operands[1])
     router = Router(k, "shared")
     machine = k.machine
@@ -193,8 +193,8 @@ def copy_map(k: Binding, i: Instruction) -> Control:
         lanes = lanes_of(mask, k.lanes)
         for lane in lanes[np.unique(lanes // 32, return_index=True)[1]].tolist():
             own = np.array([lane])
-            ((memory, _, place, _),) = router.parts(source(own), own)
-            start = int(memory.offsets(place, 16, own, False, router.site)[0])
+            ((memory, _, position, _),) = router.parts(source(own), own)
+            start = int(memory.offsets(position, 16, own, False, router.site)[0])
             address = int(target(own)[0])
             if address % MAP_BYTES or start % MAP_BYTES:
                 raise Fault("alignment", "a tensor map at an address that is no multiple of 128", own)
@@ -211,12 +211,12 @@ def fence(k: Binding, i: Instruction, nothing: Callable[[Binding, Instruction], 
     a map."""
     machine = k.machine
     if "tensormap::generic" in i.modifiers:
-        words = Words(i)
-        words.require("proxy", "tensormap::generic")
-        order = words.choice(("acquire", "release"))
-        words.choice(("cta", "cluster", "gpu", "sys"))
-        words.done()
-        words.operands(2 if order == "acquire" else 0)
+        modifiers = Modifiers(i)
+        modifiers.require("proxy", "tensormap::generic")
+        order = modifiers.choice(("acquire", "release"))
+        modifiers.choice(("cta", "cluster", "gpu", "sys"))
+        modifiers.done()
+        modifiers.operands(2 if order == "acquire" else 0)
         if order == "release":
             return lambda mask: None
         address = address_of(k, i.operands[0])
@@ -226,10 +226,10 @@ def fence(k: Binding, i: Instruction, nothing: Callable[[Binding, Instruction], 
 
         return acquire
     plain = nothing(k, i)
-    words_ = set(i.modifiers)
-    if {"mbarrier_init", "release", "cluster"} <= words_:
+    given = set(i.modifiers)
+    if {"mbarrier_init", "release", "cluster"} <= given:
         return lambda mask: show_to_copies(machine, mask)
-    if "proxy" not in words_ or not words_ & {"async", "async.shared::cta"} or "global" in words_:
+    if "proxy" not in given or not given & {"async", "async.shared::cta"} or "global" in given:
         return plain
 
     def clean(mask: Mask) -> None:

@@ -19,7 +19,7 @@ from ..arithmetic.matrices import ELEMENTS, accumulate, decoded, fragment, round
 from ..checks.findings import Fault
 from ..core.binding import Binding
 from ..core.control import collective
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.scheduler import Control
 from ..core.types import Array, Mask
 from ..memory.spaces import SharedMemory
@@ -40,17 +40,17 @@ _SWIZZLES = {128: 3, 64: 2, 32: 1, 0: 0}
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An operand in shared memory: `places` of its elements as rows × k."""
+    """An operand in shared memory: byte offsets of its elements, as rows × k."""
 
     shared: SharedMemory
-    places: Array
+    offsets: Array
     type: str
 
     def read(self) -> Array:
         size = max(ELEMENTS[self.type].bits // 8, 1)
-        octets = self.shared.octets[self.places[..., None] + np.arange(size)]
-        words = np.ascontiguousarray(octets).view(f"u{size}")
-        return decoded(words, self.type).reshape(self.places.shape)
+        octets = self.shared.octets[self.offsets[..., None] + np.arange(size)]
+        registers = np.ascontiguousarray(octets).view(f"u{size}")
+        return decoded(registers, self.type).reshape(self.offsets.shape)
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Product:
     line: int
     waits: list[list[Wait]]
     reading: list[Array]
-    """Of each register of A: how many pending products read it, over the lanes; at level 2."""
+    """Per register of A: the number of pending products that read it in each lane; at level 2."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Chain:
 
 @dataclass(slots=True)
 class Groups:
-    """Of one warpgroup: committed groups and pending chains, by the first register of D."""
+    """The wgmma groups of one warpgroup: how many are committed, and pending chains by the first register of D."""
 
     committed: int = 0
     chains: dict[tuple[str, ...], Chain] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def _warpgroups(machine: Machine, mask: Mask) -> list[int]:
     return [int(index) for index in np.flatnonzero(padded.any(1))]
 
 
-def tile_places(descriptor: int, rows: int, depth: int, bits: int, transposed: bool) -> Array:
+def tile_offsets(descriptor: int, rows: int, depth: int, bits: int, transposed: bool) -> Array:
     """Addresses in shared memory of a tile's elements, rows × k, as a matrix descriptor says."""
     start, leading = (descriptor & 0x3FFF) << 4, (descriptor >> 16 & 0x3FFF) << 4
     stride, span = (descriptor >> 32 & 0x3FFF) << 4, _SPANS[descriptor >> 62 & 3]
@@ -127,14 +127,14 @@ def tile_places(descriptor: int, rows: int, depth: int, bits: int, transposed: b
 
 def multiply(k: Binding, i: Instruction) -> Control:
     """wgmma.mma_async D, a, b, scale-d{, imm-a, imm-b{, trans-a, trans-b}}."""
-    words = Words(i)
-    words.require("mma_async", "sync", "aligned")
-    shape = next((w for w in words.left if re.fullmatch(r"m64n\d+k\d+", w)), "")
+    modifiers = Modifiers(i)
+    modifiers.require("mma_async", "sync", "aligned")
+    shape = next((w for w in modifiers.left if re.fullmatch(r"m64n\d+k\d+", w)), "")
     if not shape:
-        raise UnsupportedError(f"{words.where}: expected a shape m64nNkK")
-    words.has(shape)
-    words.drop("satfinite")
-    types, words.left = words.left, []
+        raise UnsupportedError(f"{modifiers.where}: expected a shape m64nNkK")
+    modifiers.has(shape)
+    modifiers.drop("satfinite")
+    types, modifiers.left = modifiers.left, []
     columns, depth = (int(v) for v in re.findall(r"\d+", shape)[1:])
     if (
         len(types) != 3
@@ -143,7 +143,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
         or not 8 <= columns <= 256
         or columns % 8
     ):
-        raise UnsupportedError(f"{words.where}: this combination of shape and types is not known")
+        raise UnsupportedError(f"{modifiers.where}: this combination of shape and types is not known")
     d_type, a_type, b_type = types
     element = ELEMENTS[a_type]
     outputs = {"i": ("s32",), "f": ("f32",) if a_type in ("bf16", "tf32") else ("f32", "f16")}.get(
@@ -155,10 +155,10 @@ def multiply(k: Binding, i: Instruction) -> Control:
         or ELEMENTS[b_type] != element
         or "satfinite" in i.modifiers
     ):
-        raise UnsupportedError(f"{words.where}: this combination of shape and types is not known")
+        raise UnsupportedError(f"{modifiers.where}: this combination of shape and types is not known")
     operands = i.operands
     if not isinstance(operands[0], Vector) or len(operands) < 4:
-        raise UserError(f"{words.where}: expected D, a, b and scale-d")
+        raise UserError(f"{modifiers.where}: expected D, a, b and scale-d")
     targets = operands[0].elements
     expected = 64 * columns // 128 // (2 if d_type == "f16" else 1)
     if len(targets) != expected:
@@ -179,9 +179,9 @@ def multiply(k: Binding, i: Instruction) -> Control:
     trans_a, trans_b = (0 if in_registers else (trans[0] if trans else 0)), (trans[-1] if trans else 0)
     immediates = 0 if element.kind == "i" else 2 + (2 - in_registers if element.bits == 16 else 0)
     if len(rest) != immediates:
-        raise UserError(f"{words.where}: {len(rest)} immediates do not fit these types")
+        raise UserError(f"{modifiers.where}: {len(rest)} immediates do not fit these types")
     if not {*signs} <= {-1, 1}:
-        raise UserError(f"{words.where}: the operands' signs are 1 or -1")
+        raise UserError(f"{modifiers.where}: the operands' signs are 1 or -1")
     names = tuple(o.name for o in targets if isinstance(o, Register))
     machine = k.machine
     a_names = [
@@ -257,23 +257,23 @@ def _tile(
     if np.count_nonzero(descriptors != descriptors[0]):
         raise Fault("wgmma", "a matrix descriptor that differs between the lanes of a warpgroup")
     bits = ELEMENTS[type_].bits
-    places = tile_places(int(descriptors[0]), rows, depth, bits, transposed)
+    offsets = tile_offsets(int(descriptors[0]), rows, depth, bits, transposed)
     shared = machine.cta.shared
-    if int(places.max()) + bits // 8 > shared.size:
+    if int(offsets.max()) + bits // 8 > shared.size:
         raise Fault(
             "bounds",
-            f"a matrix up to shared address {int(places.max()):#x}; {shared.size} bytes of shared memory",
+            f"a matrix up to shared address {int(offsets.max()):#x}; {shared.size} bytes of shared memory",
         )
-    octets = places.reshape(-1)[:, None] + np.arange(bits // 8)
+    octets = offsets.reshape(-1)[:, None] + np.arange(bits // 8)
     waits.append(asynchronous_read(machine, shared, octets.reshape(-1), warpgroup))
-    return Tile(shared, places, type_)
+    return Tile(shared, offsets, type_)
 
 
 def commit(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("commit_group", "sync", "aligned")
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.require("commit_group", "sync", "aligned")
+    modifiers.done()
+    modifiers.operands(0)
     machine = k.machine
 
     def step(mask: Mask) -> None:
@@ -285,10 +285,10 @@ def commit(k: Binding, i: Instruction) -> Control:
 
 def fence(k: Binding, i: Instruction) -> Control:
     """wgmma.fence orders accesses to registers; here they are in order, which level 2 does not rely on."""
-    words = Words(i)
-    words.require("fence", "sync", "aligned")
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.require("fence", "sync", "aligned")
+    modifiers.done()
+    modifiers.operands(0)
     machine = k.machine
 
     def step(mask: Mask) -> None:
@@ -301,10 +301,10 @@ def fence(k: Binding, i: Instruction) -> Control:
 
 
 def wait(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("wait_group", "sync", "aligned")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.require("wait_group", "sync", "aligned")
+    modifiers.done()
+    modifiers.operands(1)
     newest = k.constant(i.operands[0], "a number of groups")
     machine = k.machine
 
@@ -335,14 +335,14 @@ def wait(k: Binding, i: Instruction) -> Control:
 def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Product]]) -> Array:
     """D of a chain after products: lanes × registers of words."""
     numbers = chain.columns // 8 * 4
-    words = np.ascontiguousarray(chain.start)
+    registers = np.ascontiguousarray(chain.start)
     if chain.type == "f16":
-        values: Array = words.view(np.float16).astype(np.float64)
+        values: Array = registers.view(np.float16).astype(np.float64)
     else:
         values = (
-            words.view(np.float32).astype(np.float64)
+            registers.view(np.float32).astype(np.float64)
             if chain.type == "f32"
-            else words.view(np.int32).astype(np.int64)
+            else registers.view(np.int32).astype(np.int64)
         )
     # lane = 32 w + 4 g + q, number = 4 j + 2 (row block) + column bit
     matrix = (
@@ -374,12 +374,12 @@ def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Produ
 
 
 def _finish(machine: Machine, chain: Chain, products: list[tuple[int, Product]]) -> None:
-    words = _accumulated(machine, chain, products)
+    registers = _accumulated(machine, chain, products)
     if products and not products[0][1].scale.all():
         for row in chain.undefined:  # what D held does not matter
             row[...] = 0
     for index, out in enumerate(chain.outs):
-        out[...] = words[:, index]
+        out[...] = registers[:, index]
 
 
 def warpgroup(k: Binding, i: Instruction) -> Control:

@@ -35,14 +35,14 @@ class Finding:
 
     def __str__(self) -> str:
         text = self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …"
-        place = f"PTX line {self.line}: {text}: " if self.line else ""
+        offset = f"PTX line {self.line}: {text}: " if self.line else ""
         source = f" [{self.source[0]}:{self.source[1]}]" if self.source else ""
         lanes = (
             f", lane{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}"
             if self.lanes
             else ""
         )
-        return f"{place}{self.kind}: {self.message} (CTA {self.cta}{lanes}){source}"
+        return f"{offset}{self.kind}: {self.message} (CTA {self.cta}{lanes}){source}"
 
 
 class PtxCheckError(UserError):

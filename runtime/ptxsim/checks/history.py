@@ -36,7 +36,7 @@ OBJECTS = 64
 
 
 class History:
-    """Of one block. `lanes`: of it; `size`: bytes of its shared memory."""
+    """The access history of one block with `lanes` threads and `size` bytes of shared memory."""
 
     def __init__(self, lanes: int, size: int) -> None:
         warps = lanes // 32
@@ -104,43 +104,43 @@ class History:
 
     # -- accesses
 
-    def race_with_write(self, places: Array, known: Array) -> Array:
+    def race_with_write(self, offsets: Array, known: Array) -> Array:
         """Which of these bytes were written by what is not `known`; something asynchronous accesses them."""
-        return np.flatnonzero(self.written[places] > known[self.writer[places]])
+        return np.flatnonzero(self.written[offsets] > known[self.writer[offsets]])
 
-    def race_with_read(self, places: Array, lane: int) -> tuple[Array, Array]:
+    def race_with_read(self, offsets: Array, lane: int) -> tuple[Array, Array]:
         """`lanes_race_with_read` of something asynchronous that a lane starts."""
-        return self.lanes_race_with_read(places, np.full(places.size, lane))
+        return self.lanes_race_with_read(offsets, np.full(offsets.size, lane))
 
-    def lanes_race_with_write(self, places: Array, lanes: Array) -> Array:
+    def lanes_race_with_write(self, offsets: Array, lanes: Array) -> Array:
         """Which of these bytes, one for each of the lanes, were written by what that lane does not know of."""
-        return np.flatnonzero(self.written[places] > self.known[lanes, self.writer[places]])
+        return np.flatnonzero(self.written[offsets] > self.known[lanes, self.writer[offsets]])
 
-    def lanes_race_with_read(self, places: Array, lanes: Array) -> tuple[Array, Array]:
+    def lanes_race_with_read(self, offsets: Array, lanes: Array) -> tuple[Array, Array]:
         """(which of these bytes were read by what that lane does not know of, the readers)."""
-        late = self.read[places] > self.least[lanes]
+        late = self.read[offsets] > self.least[lanes]
         if not np.count_nonzero(late):
             return _NOTHING, _NOTHING
         which, reader = np.nonzero(late)
-        place, lane = places[which], lanes[which]
-        one = self.read_lane[place, reader]
+        offset, lane = offsets[which], lanes[which]
+        one = self.read_lane[offset, reader]
         single = (reader < self.warps) & (one != MANY)
         other = np.where(single, 32 * reader + one, 0)
-        harmless = single & (self.read[place, reader] <= self.known[lane, other])
+        harmless = single & (self.read[offset, reader] <= self.known[lane, other])
         return which[~harmless], reader[~harmless]
 
-    def wrote(self, places: Array, agents: Array | int, stamps: Array | int, line: int, fenced: bool) -> None:
-        self.writer[places] = agents
-        self.written[places] = stamps
-        self.visible[places] = 0 if fenced else UNFENCED
-        self.write_line[places] = line
+    def wrote(self, offsets: Array, agents: Array | int, stamps: Array | int, line: int, fenced: bool) -> None:
+        self.writer[offsets] = agents
+        self.written[offsets] = stamps
+        self.visible[offsets] = 0 if fenced else UNFENCED
+        self.write_line[offsets] = line
 
-    def lanes_wrote(self, places: Array, lanes: Array, line: int) -> None:
-        self.wrote(places, lanes, self.stamp[self.warp[lanes]], line, False)
+    def lanes_wrote(self, offsets: Array, lanes: Array, line: int) -> None:
+        self.wrote(offsets, lanes, self.stamp[self.warp[lanes]], line, False)
 
-    def lanes_read(self, places: Array, lanes: Array, line: int) -> None:
+    def lanes_read(self, offsets: Array, lanes: Array, line: int) -> None:
         warp = self.warp[lanes]
-        at, lane = places * self.readers + warp, (lanes & 31).astype(np.int16)
+        at, lane = offsets * self.readers + warp, (lanes & 31).astype(np.int16)
         stamps, readers = self.read.reshape(-1), self.read_lane.reshape(-1)
         now = self.stamp[warp]
         many = (stamps[at] == now) & (readers[at] != lane)
@@ -148,33 +148,33 @@ class History:
         readers[at] = lane
         many |= readers[at] != lane
         readers[at[many]] = MANY
-        self.read_line[places] = line
+        self.read_line[offsets] = line
 
-    def agent_read(self, places: Array, agent: int, line: int) -> int:
+    def agent_read(self, offsets: Array, agent: int, line: int) -> int:
         """Something asynchronous starts to read; gives the stamp that one knows who has waited for it."""
         self.started[agent] += 1
-        self.read[places, agent - self.products + self.warps] = self.started[agent]
-        self.read_line[places] = line
+        self.read[offsets, agent - self.products + self.warps] = self.started[agent]
+        self.read_line[offsets] = line
         return int(self.started[agent])
 
-    def landed(self, places: Array, lanes: Array) -> None:
+    def landed(self, offsets: Array, lanes: Array) -> None:
         """cp.async has written what lanes were waiting for: it is as if they wrote it now."""
-        here = (self.writer[places] == lanes) & (self.written[places] == PENDING)
-        self.written[places[here]] = self.stamp[self.warp[lanes[here]]]
+        here = (self.writer[offsets] == lanes) & (self.written[offsets] == PENDING)
+        self.written[offsets[here]] = self.stamp[self.warp[lanes[here]]]
 
     # -- the asynchronous proxy
 
     def fence(self, lanes: Array) -> None:
         """fence.proxy.async: what these lanes have written is visible to the asynchronous proxy for who knows of the fence."""
-        places = np.flatnonzero(self.visible == UNFENCED)
+        offsets = np.flatnonzero(self.visible == UNFENCED)
         fencing = np.zeros(self.objects + OBJECTS, np.bool_)
         fencing[lanes] = True
-        places = places[fencing[self.writer[places]] & (self.written[places] != PENDING)]
-        self.visible[places] = self.stamp[self.warp[self.writer[places]]]
+        offsets = offsets[fencing[self.writer[offsets]] & (self.written[offsets] != PENDING)]
+        self.visible[offsets] = self.stamp[self.warp[self.writer[offsets]]]
 
-    def invisible(self, places: Array, known: Array) -> Array:
+    def invisible(self, offsets: Array, known: Array) -> Array:
         """Which of these bytes were written by ordinary means, without a fence that is known of."""
-        return np.flatnonzero(self.visible[places] > known[self.writer[places]])
+        return np.flatnonzero(self.visible[offsets] > known[self.writer[offsets]])
 
 
 _NOTHING = np.zeros(0, np.int64)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Wait = tuple[int, int]
 """An agent, and its stamp when it did something."""
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 """Accesses are looked at in parts of so many bytes."""
 
 
@@ -93,8 +93,8 @@ class Races:
             bad = lanes[history.known[lanes, barrier.lane] < barrier.made]
             text = f"lane {bad[0]} uses the mbarrier at {offset:#x}, made by lane {barrier.lane}"
             self.machine.violation("race", f"{text}; no barrier orders them", bad)
-        places = offset + np.arange(8)
-        history.lanes_read(np.tile(places, lanes.size), np.repeat(lanes, 8), self._line())
+        offsets = offset + np.arange(8)
+        history.lanes_read(np.tile(offsets, lanes.size), np.repeat(lanes, 8), self._line())
 
     def release(self, cta: Cta, lane: int, barrier: MBarrier) -> None:
         """A lane arrives at an mbarrier."""
@@ -110,19 +110,19 @@ class Races:
 
     # -- what lanes start
 
-    def copy_in(self, cta: Cta, lane: int, places: Array, barrier: MBarrier) -> None:
+    def copy_in(self, cta: Cta, lane: int, offsets: Array, barrier: MBarrier) -> None:
         """A bulk copy into shared memory starts, whose bytes an mbarrier counts in its current phase."""
         if not self.follows:
             return
         history = self.history(cta)
         known = history.known[lane]
-        self._report_writes(cta, "a bulk copy writes", places, history.race_with_write(places, known))
-        self._report_reads(cta, "a bulk copy writes", places, *history.race_with_read(places, lane))
-        bad = places[history.invisible(places, known)]
+        self._report_writes(cta, "a bulk copy writes", offsets, history.race_with_write(offsets, known))
+        self._report_reads(cta, "a bulk copy writes", offsets, *history.race_with_read(offsets, lane))
+        bad = offsets[history.invisible(offsets, known)]
         if bad.size:
             text = f"a bulk copy to shared byte {bad[0]}, which ordinary stores wrote, without fence.proxy.async by the writer"
             self.machine.violation("proxy", f"{text} before the barrier between them", [lane])
-        history.wrote(places, barrier.agent, barrier.base + barrier.phase + 1, self._line(), True)
+        history.wrote(offsets, barrier.agent, barrier.base + barrier.phase + 1, self._line(), True)
 
     def knows_fence(self, cta: Cta, lane: int, barrier: MBarrier) -> bool:
         """Whether the fence behind an mbarrier's making happens before what a lane does."""
@@ -131,31 +131,31 @@ class Races:
     def fence_stamp(self, cta: Cta, lane: int) -> int:
         return int(self.history(cta).stamp[lane // 32])
 
-    def copy_out(self, cta: Cta, lane: int, places: Array) -> Wait:
+    def copy_out(self, cta: Cta, lane: int, offsets: Array) -> Wait:
         """A bulk copy out of shared memory starts. Gives what waiting for it teaches."""
         if not self.follows:
             return 0, 0
         history = self.history(cta)
         known = history.known[lane]
         agent = history.store_agent(lane)
-        self._asynchronous_read(cta, "a bulk copy", places, known, [lane])
-        return agent, history.agent_read(places, agent, self._line())
+        self._asynchronous_read(cta, "a bulk copy", offsets, known, [lane])
+        return agent, history.agent_read(offsets, agent, self._line())
 
-    def product(self, cta: Cta, warpgroup: int, places: Array) -> list[Wait]:
+    def product(self, cta: Cta, warpgroup: int, offsets: Array) -> list[Wait]:
         """A product of a warpgroup starts to read shared memory. Gives what waiting for it teaches each warp."""
         if not self.follows:
             return []
         history = self.history(cta)
         lanes = self.lanes[128 * warpgroup : 128 * warpgroup + 128]
-        self._asynchronous_read(cta, "a product", places, history.known[lanes].min(0), lanes.tolist())
+        self._asynchronous_read(cta, "a product", offsets, history.known[lanes].min(0), lanes.tolist())
         line = self._line()
         agents = range(history.products + 4 * warpgroup, history.products + 4 * warpgroup + 4)
-        return [(agent, history.agent_read(places, agent, line)) for agent in agents]
+        return [(agent, history.agent_read(offsets, agent, line)) for agent in agents]
 
-    def _asynchronous_read(self, cta: Cta, who: str, places: Array, known: Array, lanes: list[int]) -> None:
+    def _asynchronous_read(self, cta: Cta, who: str, offsets: Array, known: Array, lanes: list[int]) -> None:
         history = self.history(cta)
-        self._report_writes(cta, f"{who} reads", places, history.race_with_write(places, known))
-        bad = places[history.invisible(places, known)]
+        self._report_writes(cta, f"{who} reads", offsets, history.race_with_write(offsets, known))
+        bad = offsets[history.invisible(offsets, known)]
         if bad.size:
             text = f"{who} reads shared byte {bad[0]}, written by ordinary stores at PTX line {history.write_line[bad[0]]}"
             self.machine.violation("proxy", f"{text}; the writer made no fence.proxy.async before a barrier between", lanes)
@@ -172,15 +172,15 @@ class Races:
         if self.follows:
             self.history(cta).learn_one(np.array([lane]), *wait)
 
-    def lanes_copy(self, cta: Cta, shared: SharedMemory, places: Array, lanes: Array) -> None:
+    def lanes_copy(self, cta: Cta, shared: SharedMemory, offsets: Array, lanes: Array) -> None:
         """cp.async, an access of lanes at first, goes on to write bytes, one for each of the lanes."""
         if self.follows and shared is cta.shared:
-            self.history(cta).wrote(places, lanes, PENDING, self._line(), False)
+            self.history(cta).wrote(offsets, lanes, PENDING, self._line(), False)
 
-    def landed(self, cta: Cta, shared: SharedMemory, places: Array, lanes: Array) -> None:
+    def landed(self, cta: Cta, shared: SharedMemory, offsets: Array, lanes: Array) -> None:
         """cp.async has written bytes of lanes that waited."""
         if self.follows and shared is cta.shared:
-            self.history(cta).landed(places, lanes)
+            self.history(cta).landed(offsets, lanes)
 
     def fence(self, cta: Cta, lanes: Array) -> None:
         if self.follows:
@@ -203,7 +203,7 @@ class Races:
         self.traffic.count_banks(self._line(), offset, size, who // 32)
         cta = self.machine.cta
         if space is cta.shared and not ordered and self.follows:
-            step = max(_MOST_BYTES // size, 1)
+            step = max(_MAX_BYTES // size, 1)
             for start in range(0, offset.size, step):
                 part = offset[start : start + step].astype(np.int64)[:, None] + np.arange(size)
                 agents = np.repeat(who[start : start + step], size)
@@ -212,29 +212,29 @@ class Races:
     def _order(self, space: Space, offset: Array, lanes: Array) -> None:
         """Lanes that access an address this way, one after the other, know what those before them knew."""
         history = self.history(self.machine.cta)
-        for place in np.unique(offset).tolist():
-            here = np.unique(lanes[offset == place])
-            known = history.addresses.get((space.kind, place))
+        for start in np.unique(offset).tolist():
+            here = np.unique(lanes[offset == start])
+            known = history.addresses.get((space.kind, start))
             if known is not None:
                 history.learn(here, known)
-            history.addresses[space.kind, place] = history.publish(here)
+            history.addresses[space.kind, start] = history.publish(here)
 
-    def _read(self, cta: Cta, places: Array, lanes: Array) -> None:
+    def _read(self, cta: Cta, offsets: Array, lanes: Array) -> None:
         history = self.history(cta)
-        bad = history.lanes_race_with_write(places, lanes)
+        bad = history.lanes_race_with_write(offsets, lanes)
         if bad.size:
-            self._report_writes(cta, f"lane {lanes[bad[0]]} reads", places, bad, lanes[bad])
-        history.lanes_read(places, lanes, self._line())
+            self._report_writes(cta, f"lane {lanes[bad[0]]} reads", offsets, bad, lanes[bad])
+        history.lanes_read(offsets, lanes, self._line())
 
-    def _write(self, cta: Cta, places: Array, lanes: Array) -> None:
+    def _write(self, cta: Cta, offsets: Array, lanes: Array) -> None:
         history = self.history(cta)
-        bad = history.lanes_race_with_write(places, lanes)
+        bad = history.lanes_race_with_write(offsets, lanes)
         if bad.size:
-            self._report_writes(cta, f"lane {lanes[bad[0]]} writes", places, bad, lanes[bad])
-        bad, readers = history.lanes_race_with_read(places, lanes)
+            self._report_writes(cta, f"lane {lanes[bad[0]]} writes", offsets, bad, lanes[bad])
+        bad, readers = history.lanes_race_with_read(offsets, lanes)
         if bad.size:
-            self._report_reads(cta, f"lane {lanes[bad[0]]} writes", places, bad, readers, lanes[bad])
-        history.lanes_wrote(places, lanes, self._line())
+            self._report_reads(cta, f"lane {lanes[bad[0]]} writes", offsets, bad, readers, lanes[bad])
+        history.lanes_wrote(offsets, lanes, self._line())
 
     # -- reports
 
@@ -242,27 +242,27 @@ class Races:
         return self.machine.instruction_at(self.machine.scheduler.pc).line
 
     def _report_writes(
-        self, cta: Cta, what: str, places: Array, bad: Array, lanes: Array | None = None
+        self, cta: Cta, what: str, offsets: Array, bad: Array, lanes: Array | None = None
     ) -> None:
         if not bad.size:
             return
-        history, place = self.history(cta), int(places[bad[0]])
-        writer = int(history.writer[place])
+        history, offset = self.history(cta), int(offsets[bad[0]])
+        writer = int(history.writer[offset])
         who = f"lane {writer}" if writer < history.lanes else "a bulk copy"
-        self._report(what, place, f"written by {who}", int(history.write_line[place]), lanes)
+        self._report(what, offset, f"written by {who}", int(history.write_line[offset]), lanes)
 
     def _report_reads(
-        self, cta: Cta, what: str, places: Array, bad: Array, readers: Array, lanes: Array | None = None
+        self, cta: Cta, what: str, offsets: Array, bad: Array, readers: Array, lanes: Array | None = None
     ) -> None:
         if not bad.size:
             return
-        history, place, reader = self.history(cta), int(places[bad[0]]), int(readers[0])
+        history, offset, reader = self.history(cta), int(offsets[bad[0]]), int(readers[0])
         kinds = [f"warp {reader}", f"the part of warp {reader - history.warps} of a product", "a bulk copy"]
         who = kinds[min(reader // history.warps, 2)]
-        self._report(what, place, f"read by {who}", int(history.read_line[place]), lanes)
+        self._report(what, offset, f"read by {who}", int(history.read_line[offset]), lanes)
 
-    def _report(self, what: str, place: int, other: str, line: int, lanes: Array | None) -> None:
-        text = f"{what} shared byte {place}, {other} at PTX line {line}; no barrier orders them"
+    def _report(self, what: str, offset: int, other: str, line: int, lanes: Array | None) -> None:
+        text = f"{what} shared byte {offset}, {other} at PTX line {line}; no barrier orders them"
         self.machine.violation("race", text, () if lanes is None else np.unique(lanes))
 
 

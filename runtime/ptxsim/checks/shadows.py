@@ -145,13 +145,13 @@ def _shifted(left: bool, type_: str, width: int, amount: int, bits: Bits) -> Bit
 
 
 def _permuted(selector: int, low: Bits, high: Bits) -> Bits:
-    places = [selector >> (4 * i) & 7 for i in range(4)]
+    offsets = [selector >> (4 * i) & 7 for i in range(4)]
 
     def value() -> Any:
         both = low() | (high() << np.uint8(4))
         total: Any = _NONE
-        for index, place in enumerate(places):
-            total = total | (((both >> np.uint8(place)) & np.uint8(1)) << np.uint8(index))
+        for index, offset in enumerate(offsets):
+            total = total | (((both >> np.uint8(offset)) & np.uint8(1)) << np.uint8(index))
         return total
 
     return value

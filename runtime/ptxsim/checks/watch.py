@@ -114,7 +114,7 @@ class Watch:
     def _arithmetic(self, k: Binding, step: Step) -> Step:
         assert k.decoded is not None
         bits = result_bits(k, k.decoded)
-        targets = [(self.row(k, name), np.uint8(place), size) for name, place, size in targets_of(k.decoded)]
+        targets = [(self.row(k, name), np.uint8(offset), size) for name, offset, size in targets_of(k.decoded)]
         if len(targets) == 1 and targets[0][1] == 0:
             row = targets[0][0]
 
@@ -128,8 +128,8 @@ class Watch:
         def several(mask: Mask) -> None:
             found = np.array(bits())
             step(mask)
-            for row, place, size in targets:
-                part = (found >> place) & np.uint8((1 << size) - 1)
+            for row, offset, size in targets:
+                part = (found >> offset) & np.uint8((1 << size) - 1)
                 np.copyto(row, part, where=True if mask is None else mask)
 
         return several
@@ -180,7 +180,7 @@ class Watch:
                 who = np.arange(machine.lanes) if lanes is None else lanes
                 check_not_opaque(machine, space, offset.astype(np.int64)[:, None] + np.arange(0, size, min(size, 8)), who)
             if (write or atomic) and isinstance(space, SharedMemory) and space.dirty is not None:
-                space.dirty[self._places(offset, size)] = True
+                space.dirty[self._offsets(offset, size)] = True
             if isinstance(space, GlobalMemory) and self.read_only is not None:
                 self._coherence(space, offset, size, lanes, write or atomic, cached)
             if atomic:
@@ -200,13 +200,13 @@ class Watch:
         assert self.written is not None
         if not (write or cached):
             return
-        places = self._places(offset, size)
+        offsets = self._offsets(offset, size)
         other = self.read_only if write else self.written
-        if np.count_nonzero(other[places]):
-            bad = np.flatnonzero(other[places].any(1))
+        if np.count_nonzero(other[offsets]):
+            bad = np.flatnonzero(other[offsets].any(1))
             text = "global bytes that the grid writes are loaded with .nc"
             self.machine.violation("non-coherent", text, bad if lanes is None else lanes[bad])
-        (self.written if write else self.read_only)[places] = True
+        (self.written if write else self.read_only)[offsets] = True
 
     def _used_bytes(self, k: Binding, size: int) -> Array:
         """The compiler's word for which bytes of a widened load matter."""
@@ -238,7 +238,7 @@ class Watch:
             message = f"{space.kind} bytes are {what} while an asynchronous copy into them is pending"
             self.machine.violation("in flight", message, bad if lanes is None else lanes[bad])
 
-    def _places(self, offset: Array, size: int) -> Array:
+    def _offsets(self, offset: Array, size: int) -> Array:
         return np.asarray(offset.astype(np.int64)[:, None] + np.arange(size))
 
     def _read(
@@ -256,7 +256,7 @@ class Watch:
         each = size // len(rows)
         known: Array | None = None
         if defined is not None and not isinstance(space, GlobalMemory):
-            known = defined[self._places(offset, size)] | ~used
+            known = defined[self._offsets(offset, size)] | ~used
         weights = np.uint8(1) << np.arange(each, dtype=np.uint8)
         for index, row in enumerate(rows):
             if row is None:
@@ -283,8 +283,8 @@ class Watch:
                 if undefined is not None and np.count_nonzero(undefined):
                     self._report("an undefined value is stored to global memory", undefined.any(1), lanes)
             elif space.defined is not None:
-                places = self._places(offset, each) + index * each
-                space.defined[places] = True if undefined is None else ~undefined
+                offsets = self._offsets(offset, each) + index * each
+                space.defined[offsets] = True if undefined is None else ~undefined
 
     def _atomic(
         self, space: Space, offset: Array, size: int, lanes: Array | None, rows: list[Array | None]
@@ -295,7 +295,7 @@ class Watch:
                 if np.count_nonzero(bad):
                     self._report("an atomic with an undefined operand", bad, lanes)
         if space.defined is not None and not isinstance(space, GlobalMemory):
-            known = np.asarray(space.defined[self._places(offset, size)].all(1))
+            known = np.asarray(space.defined[self._offsets(offset, size)].all(1))
             if not known.all():
                 self._report("an atomic on bytes that nothing has written", ~known, lanes)
 

@@ -43,12 +43,12 @@ class _Buffer:
 
 @dataclass(slots=True)
 class Arena:
-    """Global memory and the parameters of a launch. `places`: offsets of the parameters by name."""
+    """Global memory and the parameters of a launch. `offsets`: those of the parameters by name."""
 
     memory: GlobalMemory
     addresses: dict[str, int]
     parameters: ParameterMemory
-    places: dict[str, int]
+    offsets: dict[str, int]
     copies: list[tuple[NDArray[Any], int]]
     pending: list[tuple[int, SymbolValue]] = field(default_factory=list)
 
@@ -60,9 +60,9 @@ class Arena:
 
     def point_to_functions(self, address: Callable[[str], int]) -> None:
         """Fill in the addresses of functions that variables hold."""
-        for place, value in self.pending:
+        for offset, value in self.pending:
             word = address(value.name) + value.offset
-            self.memory.octets[place : place + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
+            self.memory.octets[offset : offset + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
 
 
 def _check_array(array: NDArray[Any], what: str) -> None:
@@ -114,28 +114,28 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
             _check_array(value.array, what)
             arrays.append((what, value.array))
     buffers = _buffers(arrays)
-    place = _ALIGN
+    position = _ALIGN
     allocations: list[Allocation] = []
     for buffer in buffers:
         skew = (buffer.low - _root(buffer.members[0][1])) % _ALIGN
-        buffer.start = place + skew
+        buffer.start = position + skew
         size = buffer.high - buffer.low
         writable = any(array.flags.writeable for _, array in buffer.members)
         allocations.append(Allocation(buffer.name, buffer.start, size, writable))
-        place = -(-(buffer.start + size + GAP) // _ALIGN) * _ALIGN
+        position = -(-(buffer.start + size + GAP) // _ALIGN) * _ALIGN
 
     def reserve(name: str, size: int, align: int, writable: bool) -> int:
-        nonlocal place
-        start = -(-place // max(align, _ALIGN)) * max(align, _ALIGN)
+        nonlocal position
+        start = -(-position // max(align, _ALIGN)) * max(align, _ALIGN)
         allocations.append(Allocation(name, start, size, writable))
-        place = -(-(start + size + GAP) // _ALIGN) * _ALIGN
+        position = -(-(start + size + GAP) // _ALIGN) * _ALIGN
         return start
 
     addresses = reserve_variables(function, module, reserve)
     tables = {
         n: reserve(f"argument {n}", 8 * len(_table(v).arrays), 8, False) for n, v in enumerate(args) if _is_table(v)
     }  # fmt: skip
-    memory = GlobalMemory(place, allocations)
+    memory = GlobalMemory(position, allocations)
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
     device: dict[int, int] = {}
     for buffer in buffers:
@@ -148,7 +148,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
     initialise_variables(arena, module)
 
     def address(array: NDArray[Any] | None) -> int:
-        return 0 if array is None else device.get(id(array), GLOBAL_BASE + place if array.nbytes == 0 else 0)
+        return 0 if array is None else device.get(id(array), GLOBAL_BASE + position if array.nbytes == 0 else 0)
 
     for number, start in tables.items():
         words = np.array([address(a) for a in _table(args[number]).arrays], np.uint64)
@@ -156,7 +156,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
     offset = 0
     for number, (parameter, value) in enumerate(zip(function.parameters, args, strict=True)):
         offset = -(-offset // parameter.align) * parameter.align
-        arena.places[parameter.name] = offset
+        arena.offsets[parameter.name] = offset
         what = f"argument {number} ({parameter.name})"
         if number in tables:
             data = _pointer(GLOBAL_BASE + tables[number], parameter, what)
@@ -194,7 +194,7 @@ def initialise_variables(arena: Arena, module: PtxModule) -> None:
         _initialise(arena, module, address - GLOBAL_BASE, SIZES[variable.type], variable.values)
 
 
-def place_words(
+def place_arguments(
     function: Function, memory: GlobalMemory, addresses: dict[str, int], words: Sequence[bytes]
 ) -> Arena:
     """The arena of a launch in memory that lives on: one word of bytes per parameter."""
@@ -202,7 +202,7 @@ def place_words(
     offset = 0
     for parameter, data in zip(function.parameters, words, strict=True):
         offset = -(-offset // parameter.align) * parameter.align
-        arena.places[parameter.name] = offset
+        arena.offsets[parameter.name] = offset
         arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(data, np.uint8)
         offset += parameter.size
     return arena

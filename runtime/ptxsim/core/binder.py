@@ -17,7 +17,7 @@ from ..memory import access, atomics
 from . import control
 from .binding import Binding
 from .machine import SPECIALS, Machine
-from .modifiers import Words
+from .modifiers import Modifiers
 from .scheduler import Control
 from .types import Mask, Step
 
@@ -46,10 +46,10 @@ _FENCES = (
 
 
 def _sleep(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    words.require("u32")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.require("u32")
+    modifiers.done()
+    modifiers.operands(1)
     k.source(i.operands[0], "u32")
     machine = k.machine
 
@@ -60,18 +60,18 @@ def _sleep(k: Binding, i: Instruction) -> Step:
 
 
 def _copy(k: Binding, i: Instruction) -> Step:
-    words = set(i.modifiers)
-    if "bulk" in words:
-        if "commit_group" in words:
+    modifiers = set(i.modifiers)
+    if "bulk" in modifiers:
+        if "commit_group" in modifiers:
             return bulk.commit(k, i)
-        if "wait_group" in words:
+        if "wait_group" in modifiers:
             return bulk.wait(k, i)
-        return tensors.tensor(k, i) if "tensor" in words and "prefetch" not in words else bulk.copy(k, i)
-    if "commit_group" in words:
+        return tensors.tensor(k, i) if "tensor" in modifiers and "prefetch" not in modifiers else bulk.copy(k, i)
+    if "commit_group" in modifiers:
         return copies.commit(k, i)
-    if words & {"wait_group", "wait_all"}:
+    if modifiers & {"wait_group", "wait_all"}:
         return copies.wait(k, i)
-    return copies.arrive(k, i) if "mbarrier" in words else copies.issue(k, i)
+    return copies.arrive(k, i) if "mbarrier" in modifiers else copies.issue(k, i)
 
 
 def _bar(k: Binding, i: Instruction) -> Control:
@@ -115,9 +115,9 @@ def bind(machine: Machine) -> None:
         _bind_function(machine, function)
     stops = [0] * len(machine.code)
     following = len(machine.code)
-    for place in range(len(machine.code) - 1, -1, -1):
-        following = place if machine.control[place] is not None else following
-        stops[place] = following
+    for offset in range(len(machine.code) - 1, -1, -1):
+        following = offset if machine.control[offset] is not None else following
+        stops[offset] = following
     machine.stops = stops
 
 
@@ -128,7 +128,7 @@ def _bind_function(machine: Machine, function: Function) -> None:
     def add(step: Step | None, flow: Control | None, index: int) -> None:
         machine.code.append(step)
         machine.control.append(flow)
-        machine.places.append((function, index))
+        machine.origins.append((function, index))
 
     for index, instruction in enumerate(function.code or ()):
         k.start(instruction, function.pragmas.get(index, ()))

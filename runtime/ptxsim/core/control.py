@@ -17,7 +17,7 @@ from ....promotion.errors import UnsupportedError, UserError
 from ..async_copies.barriers import Barrier, Finish
 from ..checks.findings import Fault
 from .binding import Binding
-from .modifiers import Words
+from .modifiers import Modifiers
 from .scheduler import Control, Group
 from .types import Array, Mask, Step
 
@@ -83,13 +83,13 @@ def collective(
 
 
 def branch(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.drop("uni")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    modifiers.drop("uni")
+    modifiers.done()
+    modifiers.operands(1)
     label = i.operands[0]
     if not isinstance(label, Name) or label.text not in k.function.labels:
-        raise UserError(f"{words.where}: there is no such label")
+        raise UserError(f"{modifiers.where}: there is no such label")
     machine = k.machine
     scheduler = machine.scheduler
     target = machine.pc_of(k.function, k.function.labels[label.text])
@@ -127,27 +127,27 @@ def scatter(k: Binding, group: Group, targets: Array) -> bool:
     """Send the lanes of a group to their own program counters."""
     machine = k.machine
     mask = machine.scheduler.mask_of(group)
-    places = np.unique(targets[mask]).tolist()
-    if len(places) == 1:
-        group.pc = int(places[0])
+    sources = np.unique(targets[mask]).tolist()
+    if len(sources) == 1:
+        group.pc = int(sources[0])
         return True
     machine.cta.groups.remove(group)
-    for place in places:
-        machine.cta.groups.append(machine.scheduler.group(int(place), mask & (targets == place), group.turn))
+    for offset in sources:
+        machine.cta.groups.append(machine.scheduler.group(int(offset), mask & (targets == offset), group.turn))
     return False
 
 
 def branch_table(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.require("idx")
-    words.drop("uni")
-    words.done()
-    words.operands(2)
+    modifiers = Modifiers(i)
+    modifiers.require("idx")
+    modifiers.drop("uni")
+    modifiers.done()
+    modifiers.operands(2)
     table = i.operands[1]
     if not isinstance(table, Name) or table.text not in k.function.tables:
-        raise UserError(f"{words.where}: there is no such branch table")
+        raise UserError(f"{modifiers.where}: there is no such branch table")
     machine = k.machine
-    places = np.array(
+    targets = np.array(
         [machine.pc_of(k.function, k.function.labels[name]) for name in k.function.tables[table.text]],
         np.int64,
     )
@@ -156,22 +156,22 @@ def branch_table(k: Binding, i: Instruction) -> Control:
     def control(group: Group) -> bool:
         value = index()
         mask = machine.scheduler.mask_of(group)
-        bad = mask & (value >= places.size)
+        bad = mask & (value >= targets.size)
         if np.count_nonzero(bad):
             raise Fault(
-                "branch", f"an index beyond the branch table's {places.size} labels", np.flatnonzero(bad)
+                "branch", f"an index beyond the branch table's {targets.size} labels", np.flatnonzero(bad)
             )
-        return scatter(k, group, places[np.minimum(value, places.size - 1)])
+        return scatter(k, group, targets[np.minimum(value, targets.size - 1)])
 
     return guarded(k, guard_of(k, i), control)
 
 
 def leave(k: Binding, i: Instruction) -> Control:
     """ret and exit."""
-    words = Words(i)
-    words.drop("uni")
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.drop("uni")
+    modifiers.done()
+    modifiers.operands(0)
     machine = k.machine
     if k.function.entry or i.opcode == "exit":
 
@@ -189,9 +189,9 @@ def leave(k: Binding, i: Instruction) -> Control:
 
 
 def trap(k: Binding, i: Instruction) -> Control:
-    words = Words(i)
-    words.done()
-    words.operands(0)
+    modifiers = Modifiers(i)
+    modifiers.done()
+    modifiers.operands(0)
 
     def control(group: Group) -> bool:
         raise Fault("trap", "the kernel trapped", np.flatnonzero(k.machine.scheduler.mask_of(group)))
@@ -219,13 +219,13 @@ CALL_SLOTS = 2
 
 
 def call(k: Binding, i: Instruction) -> tuple[Control, Step]:
-    words = Words(i)
-    words.drop("uni")
-    words.done()
+    modifiers = Modifiers(i)
+    modifiers.drop("uni")
+    modifiers.done()
     operands = list(i.operands)
     results: Operand | None = operands.pop(0) if operands and isinstance(operands[0], Operands) else None
     if not operands:
-        raise UserError(f"{words.where}: expected a function")
+        raise UserError(f"{modifiers.where}: expected a function")
     callee = operands.pop(0)
     arguments = operands.pop(0) if operands and isinstance(operands[0], Operands) else None
     given, wanted = _areas(k, arguments), _areas(k, results)
@@ -234,14 +234,14 @@ def call(k: Binding, i: Instruction) -> tuple[Control, Step]:
     if isinstance(callee, Register):
         prototype = operands[0].text if operands and isinstance(operands[0], Name) else ""
         if prototype not in k.function.prototypes:
-            raise UserError(f"{words.where}: an indirect call names a prototype of this function")
+            raise UserError(f"{modifiers.where}: an indirect call names a prototype of this function")
         control, after = _indirect(k, callee, given, wanted)
         return guarded(k, guard, control, CALL_SLOTS), after
     if not isinstance(callee, Name) or operands:
-        raise UserError(f"{words.where}: expected a function and its arguments")
+        raise UserError(f"{modifiers.where}: expected a function and its arguments")
     function = machine.module.functions.get(callee.text)
     if function is None:
-        raise UserError(f"{words.where}: there is no function {callee.text}")
+        raise UserError(f"{modifiers.where}: there is no function {callee.text}")
     builtin = machine.builtin(k, callee.text, given, wanted) if function.code is None else None
     if builtin is not None:
 
@@ -326,20 +326,20 @@ def _indirect(k: Binding, callee: Register, given: list[str], wanted: list[str])
 
 def barrier(k: Binding, i: Instruction) -> Control:
     """bar and barrier on the block's barriers."""
-    words = Words(i)
-    aligned = i.opcode == "bar" or words.has("aligned")
-    words.drop("cta")
-    kind = words.choice(("sync", "arrive", "red"))
-    reduction = words.choice(("popc", "and", "or")) if kind == "red" else ""
+    modifiers = Modifiers(i)
+    aligned = i.opcode == "bar" or modifiers.has("aligned")
+    modifiers.drop("cta")
+    kind = modifiers.choice(("sync", "arrive", "red"))
+    reduction = modifiers.choice(("popc", "and", "or")) if kind == "red" else ""
     if reduction:
-        words.choice(("u32",) if reduction == "popc" else ("pred",))
-    words.done()
+        modifiers.choice(("u32",) if reduction == "popc" else ("pred",))
+    modifiers.done()
     operands = list(i.operands)
     target = operands.pop(0) if kind == "red" else None
     source = k.predicate(operands.pop()) if kind == "red" and operands else None
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) != 2):
         raise UserError(
-            f"{words.where}: expected a barrier" + (" and a thread count" if kind == "arrive" else "")
+            f"{modifiers.where}: expected a barrier" + (" and a thread count" if kind == "arrive" else "")
         )
     number = _uniform(k, operands[0], "a barrier")
     threads = _uniform(k, operands[1], "a thread count") if len(operands) > 1 else None
@@ -415,9 +415,9 @@ def nothing(*known: str) -> Callable[[Binding, Instruction], Step]:
     """Instructions without an effect on values: fences, hints."""
 
     def build(k: Binding, i: Instruction) -> Step:
-        words = Words(i)
-        words.drop(*known)
-        words.done()
+        modifiers = Modifiers(i)
+        modifiers.drop(*known)
+        modifiers.done()
         return lambda mask: None
 
     return build

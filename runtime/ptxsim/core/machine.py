@@ -51,7 +51,7 @@ class Machine:
         module, function: the kernel.
         block, grid, cluster: extents along x, y, z.
         memory: global and constant memory, with `addresses` of the module's variables.
-        parameters: the kernel's parameters as bytes, `parameter_places` by name.
+        parameters: the kernel's parameters as bytes, `parameter_offsets` by name.
         dynamic: bytes of dynamic shared memory.
     """
 
@@ -66,7 +66,7 @@ class Machine:
         memory: GlobalMemory,
         addresses: dict[str, int],
         parameters: ParameterMemory,
-        parameter_places: dict[str, int],
+        parameter_offsets: dict[str, int],
         dynamic: int,
         level: int,
         delivery: str,
@@ -77,7 +77,7 @@ class Machine:
         self.block, self.grid, self.cluster = block, grid, cluster
         self.cluster_size = cluster[0] * cluster[1] * cluster[2]
         self.memory, self.addresses = memory, addresses
-        self.parameters, self.parameter_places = parameters, parameter_places
+        self.parameters, self.parameter_offsets = parameters, parameter_offsets
         self.level, self.delivery, self.budget = level, delivery, budget
         self.random = np.random.default_rng(seed)
         self.threads = block[0] * block[1] * block[2]
@@ -99,7 +99,7 @@ class Machine:
         self.areas: dict[tuple[str, str], tuple[int, int]] = {}
         self.locals: dict[tuple[str, str], int] = {}
         self.local = LocalMemory(self._lay_out_local(), self.lanes)
-        self.shared_places: dict[tuple[str, str], int] = {}
+        self.shared_offsets: dict[tuple[str, str], int] = {}
         self.shared_size = self._lay_out_shared(dynamic)
         self._specials: dict[str, Array] = {}
         self._make_specials(dynamic)
@@ -109,7 +109,7 @@ class Machine:
         self.code: list[Any] = []
         self.control: list[Any] = []
         self.stops: list[int] = []
-        self.places: list[tuple[Function, int]] = []
+        self.origins: list[tuple[Function, int]] = []
         self.starts: dict[str, list[int]] = {}
         self.function_being_bound = ""
 
@@ -158,12 +158,12 @@ class Machine:
         return list(found)
 
     def _lay_out_local(self) -> int:
-        place = 0
+        offset = 0
 
         def put(size: int, align: int) -> int:
-            nonlocal place
-            start = -(-place // align) * align
-            place = start + size
+            nonlocal offset
+            start = -(-offset // align) * align
+            offset = start + size
             return start
 
         for f in self.functions:
@@ -173,13 +173,13 @@ class Machine:
             for variable in f.variables.values():
                 if variable.space == "local":
                     self.locals[f.name, variable.name] = put(variable.size or 0, max(variable.align, 16))
-        if place > MAX_LOCAL or place * self.lanes > MAX_LOCAL_OF_BLOCK:
-            text = f"{place} bytes of local memory, at most {MAX_LOCAL} per thread and {MAX_LOCAL_OF_BLOCK} per block"
+        if offset > MAX_LOCAL or offset * self.lanes > MAX_LOCAL_OF_BLOCK:
+            text = f"{offset} bytes of local memory, at most {MAX_LOCAL} per thread and {MAX_LOCAL_OF_BLOCK} per block"
             raise UserError(f"kernel {self.function.name}: {text}")
-        return -(-place // 64) * 64
+        return -(-offset // 64) * 64
 
     def _lay_out_shared(self, dynamic: int) -> int:
-        place, dynamic_align = 0, 16
+        offset, dynamic_align = 0, 16
         variables: list[tuple[str, Variable]] = [
             ("", v) for v in self.module.variables.values() if v.space == "shared"
         ]
@@ -192,18 +192,18 @@ class Machine:
                 unsized.append((owner, variable.name))
                 dynamic_align = max(dynamic_align, variable.align)
                 continue
-            place = -(-place // variable.align) * variable.align
-            self.shared_places[owner, variable.name] = place
-            place += variable.size
+            offset = -(-offset // variable.align) * variable.align
+            self.shared_offsets[owner, variable.name] = offset
+            offset += variable.size
         if unsized or dynamic:
-            place = -(-place // dynamic_align) * dynamic_align
+            offset = -(-offset // dynamic_align) * dynamic_align
         for key in unsized:
-            self.shared_places[key] = place
-        if place + dynamic > MAX_SHARED:
+            self.shared_offsets[key] = offset
+        if offset + dynamic > MAX_SHARED:
             raise UserError(
-                f"kernel {self.function.name}: {place + dynamic} bytes of shared memory, at most {MAX_SHARED}"
+                f"kernel {self.function.name}: {offset + dynamic} bytes of shared memory, at most {MAX_SHARED}"
             )
-        return place + dynamic
+        return offset + dynamic
 
     def lane_array(self, dtype: Any) -> Array:
         """A per-lane array that belongs to the block."""
@@ -290,22 +290,22 @@ class Machine:
                 self.watch.clear()
         own = self._specials
         own["%cluster_ctarank"][...] = cta.rank
-        for axis, place, extent in zip("xyz", cta.place, self.cluster, strict=True):
-            own[f"%ctaid.{axis}"][...] = place
-            own[f"%clusterid.{axis}"][...] = place // extent
-            own[f"%cluster_ctaid.{axis}"][...] = place % extent
+        for axis, offset, extent in zip("xyz", cta.ctaid, self.cluster, strict=True):
+            own[f"%ctaid.{axis}"][...] = offset
+            own[f"%clusterid.{axis}"][...] = offset // extent
+            own[f"%cluster_ctaid.{axis}"][...] = offset % extent
 
     def symbol(self, function: Function, name: str, where: str) -> int:
         """The address of a variable, parameter area or function in its own space."""
         for key in ((function.name, name), ("", name)):
-            if key in self.shared_places:
-                return self.shared_places[key]
+            if key in self.shared_offsets:
+                return self.shared_offsets[key]
             if key in self.locals:
                 return self.locals[key]
             if key in self.areas:
                 return self.areas[key][0]
-        if function.entry and name in self.parameter_places:
-            return self.parameter_places[name]
+        if function.entry and name in self.parameter_offsets:
+            return self.parameter_offsets[name]
         if name in self.addresses:
             return self.addresses[name]
         if name in self.module.functions:
@@ -340,7 +340,7 @@ class Machine:
         if other.done and other is not self.cta:
             raise Fault(
                 "cluster",
-                f"block {other.place} of the cluster has ended; its shared memory is gone",
+                f"block {other.ctaid} of the cluster has ended; its shared memory is gone",
                 lanes_of(lanes),
             )
         return other.shared
@@ -395,7 +395,7 @@ class Machine:
             return
         self.findings.append(
             self.finding(
-                kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]), warning=True
+                kind, message, pc, self.cta.ctaid, tuple(int(lane) for lane in lanes[:8]), warning=True
             )
         )
 
@@ -406,13 +406,13 @@ class Machine:
         if any(f.kind == kind and f.line == line and not f.warning for f in self.findings):
             return
         self.findings.append(
-            self.finding(kind, message, pc, self.cta.place, tuple(int(lane) for lane in lanes[:8]))
+            self.finding(kind, message, pc, self.cta.ctaid, tuple(int(lane) for lane in lanes[:8]))
         )
         if sum(not f.warning for f in self.findings) >= MAX_VIOLATIONS:
             raise PtxCheckError([f for f in self.findings if not f.warning])
 
     def instruction_at(self, pc: int) -> Instruction:
-        function, index = self.places[min(pc, len(self.places) - 1)]
+        function, index = self.origins[min(pc, len(self.origins) - 1)]
         assert function.code is not None
         return function.code[min(index, len(function.code) - 1)]
 
@@ -425,10 +425,10 @@ class Machine:
         lanes: tuple[int, ...] = (),
         warning: bool = False,
     ) -> Finding:
-        function, index = self.places[min(pc, len(self.places) - 1)]
+        function, index = self.origins[min(pc, len(self.origins) - 1)]
         instruction = self.instruction_at(pc)
         text = self._statement(instruction)
-        source = function.places[index] if index < len(function.places) else None
+        source = function.locations[index] if index < len(function.locations) else None
         return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)
 
     def _statement(self, instruction: Instruction) -> str:
@@ -466,14 +466,14 @@ class Machine:
             for group, _ in barrier.waiting:
                 found.append(self.finding(
                     "deadlock", f"waits at barrier {number}, where {barrier.arrived} of "
-                    f"{barrier.expected or 'all live'} threads arrived", group.pc - 1, cta.place, self._first_lanes(group.mask),
+                    f"{barrier.expected or 'all live'} threads arrived", group.pc - 1, cta.ctaid, self._first_lanes(group.mask),
                 ))  # fmt: skip
         for group, what in groups:
             lanes = self._first_lanes(group.mask)
             found.append(
-                self.finding("deadlock", f"{what}, and nothing else moves", group.pc, cta.place, lanes)
+                self.finding("deadlock", f"{what}, and nothing else moves", group.pc, cta.ctaid, lanes)
             )
-        return found or [self.finding("deadlock", "the block waits", 0, cta.place)]
+        return found or [self.finding("deadlock", "the block waits", 0, cta.ctaid)]
 
     def _first_lanes(self, mask: Mask) -> tuple[int, ...]:
         return (0,) if mask is None else tuple(int(lane) for lane in np.flatnonzero(mask)[:8])

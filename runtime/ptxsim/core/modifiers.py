@@ -1,4 +1,4 @@
-"""The modifiers of an instruction that is not in the arithmetic table, consumed one by one: what is left over is unknown."""
+"""The modifiers of an instruction that is not in the arithmetic table, consumed one by one: what is left is unsupported."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ....lowering.ptx.syntax import Instruction
 from ....promotion.errors import UnsupportedError, UserError
 
 
-class Words:
-    """The modifiers as a bag; producers disagree about their order."""
+class Modifiers:
+    """The modifiers of an instruction as a multiset, because producers disagree about their order."""
 
     def __init__(self, instruction: Instruction) -> None:
         self.instruction = instruction
@@ -19,34 +19,34 @@ class Words:
     def where(self) -> str:
         return f"PTX line {self.instruction.line}: {self.instruction.spelling}"
 
-    def has(self, word: str) -> bool:
-        """Whether the word is there; it is used up."""
-        if word in self.left:
-            self.left.remove(word)
+    def has(self, modifier: str) -> bool:
+        """Consume the modifier; whether it was there."""
+        if modifier in self.left:
+            self.left.remove(modifier)
             return True
         return False
 
-    def choice(self, words: Iterable[str], default: str | None = None) -> str:
-        """The one of the words that is there."""
-        choices = tuple(words)
-        for word in choices:
-            if self.has(word):
-                return word
+    def choice(self, modifiers: Iterable[str], default: str | None = None) -> str:
+        """Consume the first of these modifiers that is there, and return it; without any, the default."""
+        choices = tuple(modifiers)
+        for modifier in choices:
+            if self.has(modifier):
+                return modifier
         if default is None:
             raise UnsupportedError(f"{self.where}: expected one of .{', .'.join(choices)}")
         return default
 
-    def require(self, *words: str) -> None:
-        for word in words:
-            self.choice((word,))
+    def require(self, *modifiers: str) -> None:
+        for modifier in modifiers:
+            self.choice((modifier,))
 
-    def drop(self, *words: str) -> None:
-        """Hints without an effect on values."""
-        for word in words:
-            self.has(word)
+    def drop(self, *modifiers: str) -> None:
+        """Consume hints, which have no effect on values."""
+        for modifier in modifiers:
+            self.has(modifier)
 
     def drop_prefixed(self, *prefixes: str) -> None:
-        self.left = [word for word in self.left if not word.startswith(prefixes)]
+        self.left = [modifier for modifier in self.left if not modifier.startswith(prefixes)]
 
     def done(self) -> None:
         if self.left:

@@ -55,13 +55,13 @@ class Printer:
 
     def bind_assert(self, machine: Machine, given: list[str]) -> Step:
         function = machine.function_being_bound
-        places = [machine.areas[function, name] for name in given]
+        positions = [machine.areas[function, name] for name in given]
         local = machine.local
 
         def step(mask: Mask) -> None:
             octets = local.octets[: local.size * machine.lanes].reshape(machine.lanes, -1)
             lane = 0 if mask is None else int(np.flatnonzero(mask)[0])
-            values = [int.from_bytes(octets[lane, at : at + size].tobytes(), "little") for at, size in places]
+            values = [int.from_bytes(octets[lane, at : at + size].tobytes(), "little") for at, size in positions]
             message, file = string_at(machine, lane, values[0]), string_at(machine, lane, values[1])
             where = string_at(machine, lane, values[3]) if len(values) > 3 and values[3] else ""
             raise Fault("assert", f"{message} ({file}:{values[2]}{', ' + where if where else ''})", [lane])
@@ -70,13 +70,13 @@ class Printer:
 
     def print(self, machine: Machine, lane: int, fmt: int, buffer: int) -> int:
         """One lane's output; gives the number of arguments."""
-        place, count = buffer, 0
+        offset, count = buffer, 0
 
         def argument(size: int) -> bytes:
-            nonlocal place, count
-            place = -(-place // size) * size
-            found = bytes_at(machine, lane, place, size)
-            place += size
+            nonlocal offset, count
+            offset = -(-offset // size) * size
+            found = bytes_at(machine, lane, offset, size)
+            offset += size
             count += 1
             return found
 

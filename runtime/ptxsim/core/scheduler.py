@@ -50,9 +50,9 @@ class Cta:
     """The state of one block that is not in arrays of registers."""
 
     def __init__(
-        self, place: tuple[int, int, int], rank: int, shared: SharedMemory, live: Array, entry: int
+        self, ctaid: tuple[int, int, int], rank: int, shared: SharedMemory, live: Array, entry: int
     ) -> None:
-        self.place = place
+        self.ctaid = ctaid
         self.rank = rank
         self.shared = shared
         self.live = live
@@ -180,7 +180,7 @@ class Scheduler:
             lanes = fault.lanes
             if not lanes and group.mask is not None:
                 lanes = tuple(int(lane) for lane in np.flatnonzero(group.mask)[:1])
-            finding = machine.finding(fault.kind, fault.message, self.pc, cta.place, lanes)
+            finding = machine.finding(fault.kind, fault.message, self.pc, cta.ctaid, lanes)
             raise PtxCheckError([finding, *machine.findings]) from None
 
     def backward(self, cta: Cta, group: Group) -> bool:
@@ -267,6 +267,6 @@ class Scheduler:
         )
         machine = self.machine
         finding = machine.finding(
-            "divergence", message, group.pc, cta.place, tuple(int(lane) for lane in lanes)
+            "divergence", message, group.pc, cta.ctaid, tuple(int(lane) for lane in lanes)
         )
         raise PtxCheckError([finding, *machine.findings])

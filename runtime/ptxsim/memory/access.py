@@ -15,7 +15,7 @@ from ....lowering.ptx.modules import SIZES
 from ....lowering.ptx.syntax import Address, Instruction, Integer, Name, Operand, Register, Vector
 from ....promotion.errors import UnsupportedError, UserError
 from ..core.binding import Binding
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step, number_type
 from .spaces import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, Site, Space, new_site
 
@@ -114,8 +114,8 @@ class Router:
             inner = address[chosen] & np.uint64((1 << 56) - 1) if kind else address[chosen]
             who = lanes if len(kinds) == 1 else (chosen if lanes is None else lanes[chosen])
             if kind == SHARED_WINDOW >> 56:
-                for space, sub, place, sub_lanes in self.cluster(inner, who):
-                    yield space, (sub if len(kinds) == 1 else chosen[sub]), place, sub_lanes
+                for space, sub, offset, sub_lanes in self.cluster(inner, who):
+                    yield space, (sub if len(kinds) == 1 else chosen[sub]), offset, sub_lanes
             elif kind == LOCAL_WINDOW >> 56:
                 yield self.machine.local, chosen, inner, who
             elif kind == PARAM_WINDOW >> 56:
@@ -138,31 +138,31 @@ class Router:
         return None
 
 
-def space_of(words: Words) -> str:
-    space = words.choice(_SPACES, "")
+def space_of(modifiers: Modifiers) -> str:
+    space = modifiers.choice(_SPACES, "")
     return "param" if space.startswith("param") else space
 
 
-def vector_of(words: Words) -> int:
-    return int(words.choice(("v2", "v4", "v8"), "v1")[1:])
+def vector_of(modifiers: Modifiers) -> int:
+    return int(modifiers.choice(("v2", "v4", "v8"), "v1")[1:])
 
 
-def type_of(words: Words) -> str:
-    return words.choice(SIZES)
+def type_of(modifiers: Modifiers) -> str:
+    return modifiers.choice(SIZES)
 
 
-def order_of(words: Words) -> str:
+def order_of(modifiers: Modifiers) -> str:
     """Memory is sequentially consistent here: orders matter to the checks and to the detection of polling."""
-    order = words.choice(ORDERS, "")
-    words.drop(*SCOPES)
+    order = modifiers.choice(ORDERS, "")
+    modifiers.drop(*SCOPES)
     return order
 
 
-def hints(words: Words) -> bool:
+def hints(modifiers: Modifiers) -> bool:
     """Cache hints have no effect on values. Gives whether a cache policy is an operand."""
-    words.drop(*_HINTS)
-    policy = words.has("L2::cache_hint")
-    words.drop_prefixed("L1::", "L2::")
+    modifiers.drop(*_HINTS)
+    policy = modifiers.has("L2::cache_hint")
+    modifiers.drop_prefixed("L1::", "L2::")
     return policy
 
 
@@ -183,19 +183,19 @@ def _function_area(k: Binding, operand: Operand) -> bool:
 
 
 def load(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    order = order_of(words)
-    space = space_of(words)
-    policy = hints(words)
-    count, type_ = vector_of(words), type_of(words)
-    words.has("unified")
-    words.done()
-    words.operands(3 if policy else 2)
+    modifiers = Modifiers(i)
+    order = order_of(modifiers)
+    space = space_of(modifiers)
+    policy = hints(modifiers)
+    count, type_ = vector_of(modifiers), type_of(modifiers)
+    modifiers.has("unified")
+    modifiers.done()
+    modifiers.operands(3 if policy else 2)
     if WIDTHS[type_] == 128:
-        raise UnsupportedError(f"{words.where}: accesses of 128-bit elements")
+        raise UnsupportedError(f"{modifiers.where}: accesses of 128-bit elements")
     size = SIZES[type_] * count
     if size > 32:
-        raise UserError(f"{words.where}: more than 32 bytes")
+        raise UserError(f"{modifiers.where}: more than 32 bytes")
     if space == "param" and _function_area(k, i.operands[1]):
         space = "local"
     address = address_of(k, i.operands[1])
@@ -220,8 +220,8 @@ def load(k: Binding, i: Instruction) -> Step:
                 watch(space_, offset, lanes)
             return np.asarray(space_.view(dtype, count)[offset >> index])
         value = np.empty((where.size, count) if count > 1 else where.size, dtype)
-        for space_, chosen, place, who in router.parts(where, lanes):
-            offset = space_.offsets(place, size, who, False, site)
+        for space_, chosen, start, who in router.parts(where, lanes):
+            offset = space_.offsets(start, size, who, False, site)
             if watch is not None:
                 watch(space_, offset, who if who is not None else None)
             value[chosen] = space_.view(dtype, count)[offset >> index]
@@ -252,24 +252,24 @@ def load(k: Binding, i: Instruction) -> Step:
 
 
 def store(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    order_of(words)
-    space = space_of(words)
-    policy = hints(words)
-    count, type_ = vector_of(words), type_of(words)
-    words.done()
-    words.operands(3 if policy else 2)
+    modifiers = Modifiers(i)
+    order_of(modifiers)
+    space = space_of(modifiers)
+    policy = hints(modifiers)
+    count, type_ = vector_of(modifiers), type_of(modifiers)
+    modifiers.done()
+    modifiers.operands(3 if policy else 2)
     if WIDTHS[type_] == 128:
-        raise UnsupportedError(f"{words.where}: accesses of 128-bit elements")
+        raise UnsupportedError(f"{modifiers.where}: accesses of 128-bit elements")
     if space == "const":
-        raise UserError(f"{words.where}: constant memory is read-only")
+        raise UserError(f"{modifiers.where}: constant memory is read-only")
     size = SIZES[type_] * count
     if size > 32:
-        raise UserError(f"{words.where}: more than 32 bytes")
+        raise UserError(f"{modifiers.where}: more than 32 bytes")
     if space == "param" and _function_area(k, i.operands[0]):
         space = "local"
     if space == "param":
-        raise UserError(f"{words.where}: parameters of an entry are read-only")
+        raise UserError(f"{modifiers.where}: parameters of an entry are read-only")
     address = address_of(k, i.operands[0])
     word = f"b{WIDTHS[type_]}"
     elements = elements_of(k, i.operands[1], count)
@@ -312,8 +312,8 @@ def store(k: Binding, i: Instruction) -> Step:
         found = (
             np.broadcast_to(found, (where.size, count)) if count > 1 else np.broadcast_to(found, where.shape)
         )
-        for space_, chosen, place, who in router.parts(where, lanes):
-            offset = space_.offsets(place, size, who, True, site)
+        for space_, chosen, start, who in router.parts(where, lanes):
+            offset = space_.offsets(start, size, who, True, site)
             if watch is not None:
                 watch(space_, offset, who)
             space_.view(dtype, count)[offset >> index] = found[chosen]
@@ -323,20 +323,20 @@ def store(k: Binding, i: Instruction) -> Step:
 
 def convert_address(k: Binding, i: Instruction) -> Step:
     """cvta, cvta.to: between a space and the generic addresses."""
-    words = Words(i)
-    to = words.has("to")
-    space = words.choice(
+    modifiers = Modifiers(i)
+    to = modifiers.has("to")
+    space = modifiers.choice(
         ("global", "shared::cluster", "shared::cta", "shared", "local", "const", "param::entry", "param")
     )
-    type_ = words.choice(("u64", "u32"))
-    words.done()
-    words.operands(2)
+    type_ = modifiers.choice(("u64", "u32"))
+    modifiers.done()
+    modifiers.operands(2)
     source = i.operands[1]
     address = address_of(k, source)
     out = k.destination(i.operands[0], type_)
     window = {"s": SHARED_WINDOW, "l": LOCAL_WINDOW, "p": PARAM_WINDOW}.get(space[0], 0)
     if type_ == "u32" and window:
-        raise UnsupportedError(f"{words.where}: generic addresses have 64 bits")
+        raise UnsupportedError(f"{modifiers.where}: generic addresses have 64 bits")
     step_by = np.uint64(window)
     machine = k.machine
 
@@ -358,12 +358,12 @@ def convert_address(k: Binding, i: Instruction) -> Step:
 
 
 def is_space(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    space = words.choice(
+    modifiers = Modifiers(i)
+    space = modifiers.choice(
         ("global", "shared::cluster", "shared::cta", "shared", "local", "const", "param::entry", "param")
     )
-    words.done()
-    words.operands(2)
+    modifiers.done()
+    modifiers.operands(2)
     out = k.destination(i.operands[0], "pred")
     address = address_of(k, i.operands[1])
     window = {"s": SHARED_WINDOW, "l": LOCAL_WINDOW, "p": PARAM_WINDOW}.get(space[0], 0)
@@ -380,25 +380,25 @@ def is_space(k: Binding, i: Instruction) -> Step:
 
 def prefetch(k: Binding, i: Instruction) -> Step:
     """A hint. Its address may be anything."""
-    words = Words(i)
-    space_of(words)
-    words.drop("L1", "L2", "tensormap")
-    words.drop_prefixed("L2::")
-    words.done()
-    words.operands(1)
+    modifiers = Modifiers(i)
+    space_of(modifiers)
+    modifiers.drop("L1", "L2", "tensormap")
+    modifiers.drop_prefixed("L2::")
+    modifiers.done()
+    modifiers.operands(1)
     if not isinstance(i.operands[0], Address):
-        raise UserError(f"{words.where}: {describe(i.operands[0])}, expected an address")
+        raise UserError(f"{modifiers.where}: {describe(i.operands[0])}, expected an address")
     return lambda mask: None
 
 
 def create_policy(k: Binding, i: Instruction) -> Step:
     """A cache policy has no effect on values; its register gets a mark."""
-    words = Words(i)
-    words.choice(("fractional", "range", "cvt"))
-    words.drop_prefixed("L2::")
-    words.require("b64")
-    words.drop("global")
-    words.done()
+    modifiers = Modifiers(i)
+    modifiers.choice(("fractional", "range", "cvt"))
+    modifiers.drop_prefixed("L2::")
+    modifiers.require("b64")
+    modifiers.drop("global")
+    modifiers.done()
     out = k.destination(i.operands[0], "b64")
 
     def step(mask: Mask) -> None:

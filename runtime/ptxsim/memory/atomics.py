@@ -15,7 +15,7 @@ from ....promotion.errors import UnsupportedError
 from ..arithmetic.floats import finish, flush, from_bf16, to_bf16
 from ..arithmetic.rounding import narrowed
 from ..core.binding import Binding
-from ..core.modifiers import Words
+from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step, number_type
 from .access import Router, address_of, hints, order_of, space_of
 
@@ -88,34 +88,34 @@ def _combine(name: str, type_: str, flushing: bool) -> Combine:
 
 
 def atomic(k: Binding, i: Instruction) -> Step:
-    words = Words(i)
-    order_of(words)
-    space = space_of(words)
-    policy = hints(words)
-    name = words.choice(_TYPES)
-    words.has("noftz")
-    count = int(words.choice(("v2", "v4", "v8"), "v1")[1:])
-    type_ = words.choice(_TYPES[name])
-    words.done()
+    modifiers = Modifiers(i)
+    order_of(modifiers)
+    space = space_of(modifiers)
+    policy = hints(modifiers)
+    name = modifiers.choice(_TYPES)
+    modifiers.has("noftz")
+    count = int(modifiers.choice(("v2", "v4", "v8"), "v1")[1:])
+    type_ = modifiers.choice(_TYPES[name])
+    modifiers.done()
     returns = i.opcode == "atom"
     operands = list(i.operands)
     if len(operands) != 2 + returns + (name == "cas") + policy or space in ("local", "const", "param"):
         raise k.refuse(operands[0], "the operands of an atomic in global or shared memory")
     target = operands.pop(0) if returns else None
-    place = operands.pop(0)
+    start = operands.pop(0)
     word = "b16" if type_ in ("f16", "bf16") else ("b32" if type_.endswith("x2") else type_)
     values = [k.full(o, word) for o in _elements(k, operands[0], count)]
     other = k.full(operands[1], word) if name == "cas" else None
     outs = [k.destination(o, word) for o in _elements(k, target, count)] if target is not None else []
     if count > 1 and (name != "add" or space not in ("global", "")):
-        raise UnsupportedError(f"{words.where}: only .add has vectors, in global memory")
+        raise UnsupportedError(f"{modifiers.where}: only .add has vectors, in global memory")
     dtype = number_type(word)
-    address = address_of(k, place)
+    address = address_of(k, start)
     combine = _combine(name, type_, type_ == "f32" and space in ("global", ""))
     router = Router(k, space)
     size = WIDTHS[word] // 8
     machine = k.machine
-    watch = machine.watcher(k, place, operands, size * count, True)
+    watch = machine.watcher(k, start, operands, size * count, True)
 
     def one(view: Array, index: Array, value: Array, new: Array | None) -> Array:
         """Updates elements; gives the old ones."""

@@ -92,8 +92,8 @@ def check_alignment(address: Array, size: int, lanes: Array | None, kind: str) -
 
 
 class SharedMemory(Space):
-    """Of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see yet; `opaque`:
-    which words of 8 bytes they are; `dirty`: bytes that ordinary stores wrote since the last fence."""
+    """The shared memory of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see
+    yet; `opaque`: which words of 8 bytes they are; `dirty`: bytes that ordinary stores wrote since the last fence."""
 
     kind = "shared"
 
@@ -170,10 +170,10 @@ class GlobalMemory(Space):
         if not self.allocations:
             where = _named(lanes, np.array([0]))
             raise Fault("bounds", f"global address {int(address[0]):#x}; there is no global memory", where)
-        place = np.searchsorted(self.starts, offset, side="right").astype(np.int64) - 1
-        known = np.maximum(place, 0)
+        start = np.searchsorted(self.starts, offset, side="right").astype(np.int64) - 1
+        known = np.maximum(start, 0)
         room = self.ends[known] - np.uint64(size)
-        bad = (place < 0) | (offset > room) | (self.ends[known] - self.starts[known] < size)
+        bad = (start < 0) | (offset > room) | (self.ends[known] - self.starts[known] < size)
         if np.count_nonzero(bad):
             first = int(np.flatnonzero(bad)[0])
             self._outside(int(address[first]), size, _named(lanes, np.flatnonzero(bad)))
@@ -184,10 +184,10 @@ class GlobalMemory(Space):
         return not write or all(self.allocations[i].writable for i in np.unique(known).tolist())
 
     def _read_only(self, offset: Array, lanes: Array | None) -> None:
-        place = np.searchsorted(self.starts, offset, side="right").astype(np.int64) - 1
-        for index in np.unique(place).tolist():
+        start = np.searchsorted(self.starts, offset, side="right").astype(np.int64) - 1
+        for index in np.unique(start).tolist():
             if not self.allocations[index].writable:
-                bad = np.flatnonzero(place == index)
+                bad = np.flatnonzero(start == index)
                 raise Fault(
                     "read-only",
                     f"a write to {self.allocations[index].name}, which is read-only",
@@ -198,12 +198,12 @@ class GlobalMemory(Space):
         offset = address - GLOBAL_BASE
         near = min(self.allocations, key=lambda a: min(abs(offset - a.start), abs(offset - a.start - a.size)))
         where = offset - near.start
-        place = (
+        start = (
             f"byte {where} of {near.name} with {near.size} bytes"
             if abs(where) < 1 << 32
             else "outside all buffers"
         )
-        raise Fault("bounds", f"{size} bytes at global address {address:#x}, which is {place}", lanes)
+        raise Fault("bounds", f"{size} bytes at global address {address:#x}, which is {start}", lanes)
 
     def one(self, address: int, size: int, write: bool) -> int:
         """The offset of one range of any size and alignment."""

@@ -270,7 +270,7 @@ def test_the_transpose_of_a_tile_by_one_warp() -> None:
     check(plan, across, down)
     through = plan_exchange(across, down, 32)
     assert through.store.conflicts == through.load.conflicts == 1
-    plain_order = Accesses(through.store.address, through.store.accesses, through.store.elected, 1)
+    plain_order = Accesses(through.store.address, through.store.accesses, through.store.predicate, 1)
     assert simulated_conflicts(plain_order, 4, 32) == 1
 
 
@@ -321,9 +321,9 @@ def test_each_element_is_stored_once() -> None:
     src = LinearLayout.of({"register": [1, 1, 0], "lane": [2, 2, 0], "warp": [4, 2]}, (8,))
     dst = LinearLayout.of({"register": [4], "lane": [0, 2, 0], "warp": [1, 0]}, (8,))
     plan = plan_exchange(src, dst, 32)
-    assert (plan.store.elected.lane, plan.store.elected.warp) == (0b110, 0b10)
+    assert (plan.store.predicate.lane, plan.store.predicate.warp) == (0b110, 0b10)
     check(plan, src, dst)
-    everyone = replace(plan, store=replace(plan.store, elected=replace(plan.store.elected, warp=0)))
+    everyone = replace(plan, store=replace(plan.store, predicate=replace(plan.store.predicate, warp=0)))
     with pytest.raises(PlanFault, match="two stores"):
         check(everyone, src, dst)
     missing = replace(plan, store=replace(plan.store, accesses=plan.store.accesses[:-1]))

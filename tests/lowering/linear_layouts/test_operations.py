@@ -133,7 +133,7 @@ def test_reductions_of_kernels() -> None:
     assert plan.exchange is not None
     assert len(plan.groups) == 1
     assert len(plan.exchange.load.accesses) == 1  # the four partials are one vector
-    assert plan.exchange.store.elected.lane == 31
+    assert plan.exchange.store.predicate.lane == 31
     check_reduction(whole, 0)
     c = mma_accumulator((32, 32), (2, 2))
     plan = plan_reduction(c, 1, 32)

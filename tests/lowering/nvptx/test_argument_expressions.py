@@ -6,7 +6,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.artifact import EXPRESSION_OPERATIONS, ArgumentExpression
-from joinery.lowering.tt.transforms.hoistable_descriptors import made_descriptors
+from joinery.lowering.tt.transforms.hoistable_descriptors import hoistable_descriptors
 from joinery.lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, run_passes
 
 from .described import launched, load, make, some, store, text_of
@@ -52,7 +52,7 @@ def test_a_launch_computes_what_the_kernel_does(seed: int) -> None:
         kernel = jn.kernel.from_ttir(text_of(body, parameters + ", ".join(f"%p{width}: i{width}" for width in WIDTHS)))
         function = kernel._own_function()
         run_passes(function, BEFORE_DESCRIPTORS)
-        found = next(each.source.extents[0] for each in made_descriptors(function) if each.parameter == 0)
+        found = next(each.source.extents[0] for each in hoistable_descriptors(function) if each.parameter == 0)
         for _ in range(4):
             numbers = [int(rng.integers(-(1 << (width - 1)), 1 << (width - 1))) for width in WIDTHS]
             numbers = [each if rng.random() < 0.5 else int(rng.integers(-3, 8)) for each in numbers]

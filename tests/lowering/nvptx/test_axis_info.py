@@ -6,8 +6,8 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.llvm.nvptx.axis_info import MOST, AxisAnalysis, AxisInfo
-from joinery.lowering.llvm.nvptx.known_non_negative import Dividends, with_natural
+from joinery.lowering.llvm.nvptx.axis_info import MAX_DIVISIBILITY, AxisAnalysis, AxisInfo
+from joinery.lowering.llvm.nvptx.known_non_negative import Dividends, with_known_non_negative
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
 
 from .wrapping import program
@@ -24,7 +24,7 @@ def check(info: AxisInfo, values: np.ndarray, what: str) -> None:
         runs = groups(wide, dim, min(info.contiguity[dim], values.shape[dim]))
         steps = np.diff(runs, axis=1) % (1 << min(8 * values.itemsize, 62))  # few bits may wrap around
         assert (steps == 1).all(), f"{what}: contiguity {info} along {dim}"
-        least = min(info.divisibility[dim], MOST)
+        least = min(info.divisibility[dim], MAX_DIVISIBILITY)
         assert (runs[:, 0] % least == 0).all(), f"{what}: divisibility {info} along {dim}"
         same = groups(wide, dim, min(info.constancy[dim], values.shape[dim]))
         assert (same == same[:, :1]).all(), f"{what}: constancy {info} along {dim}"
@@ -34,7 +34,7 @@ def follow(text: str, *args: int) -> int:
     """Check every integer block of a function for these arguments; how many there were."""
     module = parse(text)
     function = find_function(module, None)
-    noted = with_natural(function, Dividends(function).at((2, 1, 1), args))
+    noted = with_known_non_negative(function, Dividends(function).at((2, 1, 1), args))
     analysis = AxisAnalysis(noted)
     named = {result.name_hint: analysis.of(result) for op in noted.walk() for result in op.results}
     checked = 0
@@ -131,7 +131,7 @@ def test_the_facts_hold(n: int, m: int) -> None:
 
 def test_facts_that_make_wide_accesses() -> None:
     function = find_function(parse(TEXT), None)
-    function = with_natural(function, Dividends(function).possible)
+    function = with_known_non_negative(function, Dividends(function).possible)
     analysis = AxisAnalysis(function)
     named = {result.name_hint: analysis.of(result) for op in function.walk() for result in op.results}
     assert named["at"].contiguity == (64,)

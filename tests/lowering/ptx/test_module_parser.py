@@ -100,8 +100,8 @@ def test_everything_that_producers_write() -> None:
     address = kernel.code[2].operands[1]
     assert isinstance(address, Address)
     assert address.offset == -16
-    assert kernel.places[0] == ("k.py", 65)
-    assert kernel.places[3] == ("k.py", 70)
+    assert kernel.locations[0] == ("k.py", 65)
+    assert kernel.locations[3] == ("k.py", 70)
     loops = [i for i in kernel.code if i.spelling == "bra.uni"]
     first, second = (i.operands[0] for i in loops)
     assert isinstance(first, Name)

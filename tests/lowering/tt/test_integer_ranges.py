@@ -12,7 +12,7 @@ from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.legalize_division import make_total
+from joinery.lowering.tt.transforms.legalize_division import legalize_division
 from xdsl.dialects.builtin import UnitAttr
 
 from ..nvptx.wrapping import CONSTANTS, program
@@ -85,7 +85,7 @@ def test_every_operation(kind: str) -> None:
     array = np.array([0, 1, -1, 5, -(1 << 31), (1 << 31) - 1, 31, -7], np.int32)
     assert follow(text, 1, array) > 250
     total = parse(text)
-    make_total(find_function(total, None))
+    legalize_division(find_function(total, None))
     assert follow(re.sub(r"%(\d)", r"%v\1", print_module(total)), 1, array) > 250
 
 

@@ -93,10 +93,10 @@ class FakeDriver:
         version: int = 12040,
         memory: int = 1 << 23,
         pools: bool = True,
-        most_threads: int = 1024,
+        max_threads: int = 1024,
     ) -> None:
         self.count, self.capability, self.version, self.memory = devices, capability, version, memory
-        self.pools, self.most_threads = pools, most_threads
+        self.pools, self.max_threads = pools, max_threads
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.printed = ""
         self.violations: list[str] = []
@@ -240,7 +240,7 @@ class FakeDriver:
         self._called("cuDeviceGetAttribute", attribute, device, context=False)
         major, minor = self.capability
         return {
-            1: self.most_threads, 5: (1 << 31) - 1, 6: 65535, 7: 65535, 8: 49152, 13: 1_500_000, 16: 4, 38: 1 << 16,
+            1: self.max_threads, 5: (1 << 31) - 1, 6: 65535, 7: 65535, 8: 49152, 13: 1_500_000, 16: 4, 38: 1 << 16,
             75: major, 76: minor, 97: 232448 if major == 9 else 166912, 115: int(self.pools),
         }[attribute]  # fmt: skip
 
@@ -527,7 +527,7 @@ class FakeDriver:
         self._called("cuFuncGetAttribute", attribute, function)
         variables = self.functions[function].loaded.module.ptx.variables.values()
         static = sum(v.size or 0 for v in variables if v.space == "shared")
-        return {0: self.most_threads, 1: static, 4: 32}[attribute]
+        return {0: self.max_threads, 1: static, 4: 32}[attribute]
 
     def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> None:
         self._called("cuFuncSetAttribute", function, attribute, value)
@@ -574,7 +574,7 @@ class FakeDriver:
         offset = 0
         for parameter, value in zip(kernel.function.parameters, values, strict=True):
             offset = -(-offset // parameter.align) * parameter.align
-            arena.places[parameter.name] = offset
+            arena.offsets[parameter.name] = offset
             arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(value, np.uint8)
             offset += parameter.size
         for variable in module.ptx.variables.values():
@@ -584,7 +584,7 @@ class FakeDriver:
         loaded.is_initialised = True
         machine = Machine(
             module.ptx, kernel.function, module.lines, (threads, 1, 1), grid, tuple(cluster), memory, loaded.addresses,
-            arena.parameters, arena.places, shared, 1, "late", 0, BUDGET,
+            arena.parameters, arena.offsets, shared, 1, "late", 0, BUDGET,
         )  # fmt: skip
         bind(machine)
         try:

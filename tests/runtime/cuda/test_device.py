@@ -306,7 +306,7 @@ def test_shared_memory_above_48_kib_is_asked_for(fake: Any) -> None:
 
 
 def test_what_a_device_has_not_is_refused(install: Any) -> None:
-    install(version=12000, most_threads=512)
+    install(version=12000, max_threads=512)
     device = cuda_device()
     text = "needs 166913 bytes of shared memory, 1 more than the 166912 that a block has on cuda"
     with pytest.raises(UserError, match=text):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .....promotion.errors import UnsupportedError
 from ....tt.dialect.atomics import MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
-from ....tt.sources import source_place
+from ....tt.source_locations import source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
 from ...ir import V, const
 from ...syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
@@ -37,7 +37,7 @@ def lower_assert(k: KernelLowering, op: Any) -> None:
     facts = attributes(op)
     message = str(facts["message"] if "message" in facts else facts["msg"])
     shape = shape_of(condition.type)
-    site = Site("assert", message, source_place(op), shape)
+    site = Site("assert", message, source_location(op), shape)
     if not shape:
         k.status.stop_unless(k.scalar(condition), site, k.program, V("-1", "i64"))
         return

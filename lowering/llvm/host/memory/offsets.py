@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....tt.analysis.integer_ranges import IntegerRanges, LaunchRanges
-from ....tt.sources import source_place
+from ....tt.source_locations import source_location
 from ...ir import V
 from ..control.status import Site
 from ..nodes import Affine, Node
@@ -73,7 +73,7 @@ def is_exact(k: KernelLowering, affine: Affine, op: Any, lowest: int = LOWEST) -
     if conditions:
         holds = conditions[0] if len(conditions) == 1 else k.f.binary("and", *conditions)
         message = f"the 32-bit offsets that {op.name} uses pass 2**31; fix: compute them in i64"
-        status.stop_unless(holds, Site("overflow", message, source_place(op)), k.program, V("-1", "i64"))
+        status.stop_unless(holds, Site("overflow", message, source_location(op)), k.program, V("-1", "i64"))
     s.remember(key, V("true", "i1"))
     return True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
-from ....tt.analysis.aliasing import ANYWHERE, ATOMICS, Places, Provenance, overlap
+from ....tt.analysis.aliasing import ATOMICS, UNKNOWN, AliasAnalysis, AliasSet, may_alias
 from ....tt.dialect.atomics import MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
 from ...syntax import attribute
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Ordering:
-    """Keeps the loads of one function in order with its writes. `provenance` says what may share memory."""
+    """Keeps the loads of one function in order with its writes. `aliases` says what may share memory."""
 
-    def __init__(self, lowering: KernelLowering, provenance: Provenance) -> None:
+    def __init__(self, lowering: KernelLowering, aliases: AliasAnalysis) -> None:
         self._k = lowering
-        self._provenance = provenance
-        self._pending: list[tuple[Any, Load, Places]] = []
+        self._aliases = aliases
+        self._pending: list[tuple[Any, Load, AliasSet]] = []
 
     def loaded(self, op: Any, node: Load) -> None:
         """A block load has been defined. It matters only if the function may write what it reads."""
-        places = self._provenance.of(op.ptr)
-        if overlap(places, self._provenance.written):
-            self._pending.append((op.results[0], node, places))
+        alias_set = self._aliases.of(op.ptr)
+        if may_alias(alias_set, self._aliases.written):
+            self._pending.append((op.results[0], node, alias_set))
 
     def before(self, op: Any, index: int) -> None:
         """Keep what root number `index` would destroy."""
@@ -40,11 +40,11 @@ class Ordering:
         written = self._writes(op)
         if not written:
             return
-        for value, node, places in list(self._pending):
+        for value, node, alias_set in list(self._pending):
             last = self._k.liveness.last.get(value, -1)
             if last < index or id(node) in self._k.ev.replacement or (last == index and op.regions):
                 continue  # read before, kept already, or handed to a loop or branch, which reads it first
-            if overlap(places, written) and (last > index or not _in_step(self._k, op, node)):
+            if may_alias(alias_set, written) and (last > index or not _in_step(self._k, op, node)):
                 self._keep(value, node)
 
     def enter(self) -> int:
@@ -63,12 +63,12 @@ class Ordering:
         stored = self._k.roots.materialize(node, bounds=self._k.limits(value))
         self._k.ev.replacement[id(node)] = (node, stored, ())
 
-    def _writes(self, op: Any) -> Places:
+    def _writes(self, op: Any) -> AliasSet:
         found: set[int] = set()
         for inner in op.walk():
             if inner.name in ATOMICS and _orders(inner):  # what it synchronises with may have been written by others
-                return frozenset({ANYWHERE})
-            found |= self._provenance.writes(inner)
+                return frozenset({UNKNOWN})
+            found |= self._aliases.writes(inner)
         return frozenset(found)
 
 

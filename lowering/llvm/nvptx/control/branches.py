@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .....promotion.errors import UnsupportedError
-from ....tt.transforms.pipelining import address_slice, loads_ahead
+from ....tt.transforms.pipelining import address_slice, marked_loads
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor
@@ -21,9 +21,9 @@ from ..memory.shared_memory import ALIGNMENT
 from ..nodes import own_layout
 from .counting import counting
 from .loop_carried import Layouts, bind, flat, types
-from .pipelined_loads import Stream, make_pipeline, plan_stream
-from .pipelined_loops import Ahead
-from .warp_specialization import Rounds, loop_ahead, rounds
+from .pipelined_loads import PipelinedLoad, make_pipeline, plan_load
+from .pipelined_loops import PipelinedLoop
+from .warp_specialization import OuterConsumerLoop, outer_consumer_loop, pipelined_loop
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
@@ -119,13 +119,13 @@ def _for(k: KernelLowering, op: Any) -> None:
         start = flat(k, op.iter_args, layouts)
         k.shared.several_ways(copies)
         prepare(k, body)
-        ahead = None if k.ev.only_layouts else _ahead(k, op, layouts)
-        count = counting(k, op, 1 if ahead is None else ahead.reach)
+        pipelined = None if k.ev.only_layouts else _pipelined(k, op, layouts)
+        count = counting(k, op, 1 if pipelined is None else pipelined.lookahead)
         more: list[V] = []
-        if ahead is not None:
-            stack.enter_context(ahead)
-            more = ahead.begin(count, start)
-        around = stack.enter_context(k.ev.loop())
+        if pipelined is not None:
+            stack.enter_context(pipelined)
+            more = pipelined.begin(count, start)
+        open_loop = stack.enter_context(k.ev.loop())
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         f.branch(head)
         f.start(head, True)
@@ -137,26 +137,27 @@ def _for(k: KernelLowering, op: Any) -> None:
         f.cond_branch(count.goes_on(f, counter), inside, done)
         f.start(inside, True)
         with k.ev.scope():
-            following = [] if ahead is None else ahead.turn(counter, own)
+            following = [] if pipelined is None else pipelined.iteration(counter, own)
             k.scalars[index] = count.index(f, counter)
             bind(k, arguments, layouts, registers)
             following = [*flat(k, run(), layouts), *following]
-            following += [] if ahead is None else ahead.finish(counter, own)
+            following += [] if pipelined is None else pipelined.finish(counter, own)
             after = f.add(counter, count.step)
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
         values = zip([counter, *registers, *own], [count.low, *start, *more], [after, *following], strict=True)
-        f.join(slot, values, around.block, latch)
+        f.join(slot, values, open_loop.block, latch)
         f.start(done, True)
-        results = registers if ahead is None else ahead.end(registers)
+        results = registers if pipelined is None else pipelined.end(registers)
         bind(k, op.results, layouts, results)
         k.shared.several_ways(copies)
 
 
-def _ahead(k: KernelLowering, op: Any, layouts: Layouts) -> Ahead | Rounds | None:
-    """The loads of a loop that can be done ahead, looked at on trial."""
-    loads = loads_ahead(op)
-    streams: list[Stream] = []
+def _pipelined(k: KernelLowering, op: Any, layouts: Layouts) -> PipelinedLoop | OuterConsumerLoop | None:
+    """The software-pipelined form of a loop, planned by a trial lowering of what its loads' addresses need; None if it has
+    none."""
+    loads = marked_loads(op)
+    planned: list[PipelinedLoad] = []
     if loads:
         index, *arguments = op.body.blocks[0].args
         with trial(k):
@@ -166,12 +167,12 @@ def _ahead(k: KernelLowering, op: Any, layouts: Layouts) -> Ahead | Rounds | Non
                 k.operation(each)
             offset = 0
             for load in loads:
-                stream = plan_stream(k, load, offset)
-                if stream is not None:
-                    streams.append(stream)
-                    offset += -(-stream.operand.bytes // ALIGNMENT) * ALIGNMENT
-    pipeline = make_pipeline(k, op, streams, layouts)
-    return rounds(k, op) if pipeline is None else loop_ahead(k, op, pipeline, layouts)
+                plan = plan_load(k, load, offset)
+                if plan is not None:
+                    planned.append(plan)
+                    offset += -(-plan.operand.bytes // ALIGNMENT) * ALIGNMENT
+    pipeline = make_pipeline(k, op, planned, layouts)
+    return outer_consumer_loop(k, op) if pipeline is None else pipelined_loop(k, op, pipeline, layouts)
 
 
 def _while(k: KernelLowering, op: Any) -> None:
@@ -183,7 +184,7 @@ def _while(k: KernelLowering, op: Any) -> None:
         last = before.last_op
         return k.scalar(last.operands[0]), list(last.operands[1:])
 
-    def turn(passed: Sequence[Any], layouts: Layouts) -> Sequence[Any]:
+    def iterate(passed: Sequence[Any], layouts: Layouts) -> Sequence[Any]:
         bind(k, after.args, layouts, flat(k, passed, layouts))
         k.block(after)
         return list(after.last_op.operands)
@@ -195,14 +196,14 @@ def _while(k: KernelLowering, op: Any) -> None:
             (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
             for own, value in zip(found, after.args, strict=True)
         ]
-        return turn(passed, layouts)
+        return iterate(passed, layouts)
 
     with k.order.several_ways(op), ExitStack() as stack:
         copies = k.shared.several_ways(_starts_copies(op))
         layouts = _carried_layouts(k, op.operands, before.args, on_trial)
         carried = flat(k, op.operands, layouts)
         k.shared.several_ways(copies)
-        around = stack.enter_context(k.ev.loop())
+        open_loop = stack.enter_context(k.ev.loop())
         head, inside, done = f.label("head"), f.label("body"), f.label("done")
         f.branch(head)
         f.start(head, True)
@@ -226,7 +227,7 @@ def _while(k: KernelLowering, op: Any) -> None:
                 following = flat(k, list(after.last_op.operands), layouts)
             latch = f.block
             f.branch(head)
-        f.join(slot, zip(registers, carried, following, strict=True), around.block, latch)
+        f.join(slot, zip(registers, carried, following, strict=True), open_loop.block, latch)
         f.start(done, True)
         bind(k, op.results, results, outgoing)
         k.shared.several_ways(copies)
@@ -309,9 +310,9 @@ def _joined(k: KernelLowering, values: Sequence[Any], layouts: Layouts, ends: Se
 # -- graphs ----------------------------------------------------------------------------------
 
 
-def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[Any], None]) -> None:
-    """Blocks one after the other, in an order in which values are defined before they are used. Arguments of blocks lie where
-    accesses want them. `leave` ends the code of blocks that end the region `around` an operation."""
+def lower_graph(k: KernelLowering, region: Any, parent: Any, leave: Callable[[Any], None]) -> None:
+    """Lower the blocks of a region in reverse postorder, so that values are defined before they are used. Block arguments take
+    the layouts that accesses prefer. `leave` ends the code of blocks that leave the region of the operation `parent`."""
     f = k.f
     order = _reverse_postorder(region.blocks[0])
     labels = {block: f.label("block") for block in order}
@@ -321,7 +322,7 @@ def lower_graph(k: KernelLowering, region: Any, around: Any, leave: Callable[[An
     slots: dict[Any, tuple[int, list[V]]] = {}
     incoming: dict[Any, list[tuple[str, list[V]]]] = {block: [] for block in order}
     copies = k.shared.several_ways(any(_starts_copies(block) for block in order))
-    with k.order.several_ways(around):
+    with k.order.several_ways(parent):
         for block in order:
             if block is not order[0]:
                 f.start(labels[block])
@@ -387,7 +388,7 @@ def _reverse_postorder(entry: Any) -> list[Any]:
 
 
 def _yield(k: KernelLowering, op: Any) -> None:
-    """Read by the operation around it."""
+    """Nothing to emit: the parent operation reads the operands."""
 
 
 def _return(k: KernelLowering, op: Any) -> None:

@@ -1,8 +1,8 @@
-"""Counters of loops that do not pass the largest number of their type.
+"""Loop counters that do not overflow.
 
-The head of a loop tests the counter with a step added, and a loop that loads ahead tests numbers several steps ahead. Beyond
-the largest number these would be small again, and the loop would not end. Where the ranges of its bounds do not exclude that, a
-counter from 0 on is compared without sign: twice as many numbers. What may pass these too is counted in twice the width.
+The head of a loop tests the counter with a step added, and a pipelined loop tests numbers several steps ahead. Past the largest
+number of the type these would wrap, and the loop would not end. Where the ranges of its bounds do not exclude that, a
+non-negative counter is compared as unsigned, which doubles the range. A counter that may overflow that too has twice the width.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Counting:
         return f.cast("trunc", counter, self.type)
 
     def goes_on(self, f: Function, counter: V) -> V:
-        """Whether there is a turn for a counter."""
+        """Whether there is an iteration for a counter."""
         return f.icmp(self.less, counter, self.high)
 
 
-def counting(k: KernelLowering, op: Any, ahead: int = 1) -> Counting:
-    """How an `scf.for` counts that looks as many steps ahead, one at least."""
+def counting(k: KernelLowering, op: Any, lookahead: int = 1) -> Counting:
+    """How an `scf.for` counts whose counter is tested up to `lookahead` (at least 1) steps ahead."""
     f = k.f
     low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))
     type_ = register_element(element_name(op.lb.type))
@@ -48,7 +48,7 @@ def counting(k: KernelLowering, op: Any, ahead: int = 1) -> Counting:
         k.loop_bounds[op] = tuple(ranges.of(value) for value in (op.lb, op.ub, op.step))
     first, end, stride = k.loop_bounds[op]
     most = (1 << (int(element(type_)[1:]) - 1)) - 1
-    furthest = max(first[1] + (ahead - 1) * stride[1], end[1] - 1 + ahead * stride[1])
+    furthest = max(first[1] + (lookahead - 1) * stride[1], end[1] - 1 + lookahead * stride[1])
     if not unsigned and furthest <= most:
         return Counting(low, high, step, "slt", type_)
     if first[0] >= 0 and furthest <= 2 * most + 1 and (end[0] >= 0 or not unsigned):

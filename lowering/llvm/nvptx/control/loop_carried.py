@@ -12,8 +12,8 @@ from ...elementwise import memory_size, register_element
 from ...ir import V
 from ...syntax import element_name, pointee_name, shape_of
 from ..axis_info import AxisAnalysis, has_promises
-from ..memory.global_memory import Facts, widest
-from ..nodes import Held
+from ..memory.global_memory import AccessInfo, widest
+from ..nodes import Distributed
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
@@ -29,7 +29,7 @@ def flat(k: KernelLowering, values: Sequence[Any], layouts: Layouts) -> list[V]:
     """The registers of values in these layouts, one after the other."""
     found: list[V] = []
     for value, layout in zip(values, layouts, strict=True):
-        found += [k.scalar(value)] if layout is None else list(k.held(value, layout))
+        found += [k.scalar(value)] if layout is None else list(k.registers(value, layout))
     return found
 
 
@@ -45,7 +45,7 @@ def bind(
         weak = bool(guessed) and guessed[number]
         count = layout.size("register")
         own, rest = tuple(rest[:count]), rest[count:]
-        k.define(value, Held(shape_of(value.type), element_name(value.type), layout, own, weak))
+        k.define(value, Distributed(shape_of(value.type), element_name(value.type), layout, own, weak))
 
 
 def types(values: Sequence[Any], layouts: Layouts) -> list[str]:
@@ -74,7 +74,7 @@ class CarriedPointers:
         accesses = [use.operation for use in block.uses if use.operation.name in ("tt.load", "tt.store") and not use.index]
         shape, bits = shape_of(block.type), 8 * memory_size(pointee_name(block.type))
         for op in accesses:
-            facts = Facts(self._axes.of(block), None if op.mask is None else self._axes.of(op.mask))
-            if prod(shape) > FEW * self._threads * widest(facts, shape, bits, self._threads):
+            info = AccessInfo(self._axes.of(block), None if op.mask is None else self._axes.of(op.mask))
+            if prod(shape) > FEW * self._threads * widest(info, shape, bits, self._threads):
                 return False
         return bool(accesses)

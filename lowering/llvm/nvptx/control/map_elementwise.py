@@ -10,7 +10,7 @@ from ....linear_layouts.f2 import Span
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...ir import V
 from ...syntax import attributes, element_name, shape_of
-from ..nodes import Held
+from ..nodes import Distributed
 from .regions import each_thread_alone, region_values
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def _map(k: KernelLowering, op: Any) -> None:
     region = op.regions[0]
     pack = int(attributes(op)["pack"])
     layout = _layout(k, op, pack)
-    columns = [k.held(operand, layout) for operand in op.operands]
+    columns = [k.registers(operand, layout) for operand in op.operands]
     found: list[list[V | None]] = [[None] * layout.size(REGISTER) for _ in op.results]
     with each_thread_alone(k, op):
         for registers in _packs(layout, pack):
@@ -29,7 +29,7 @@ def _map(k: KernelLowering, op: Any) -> None:
                 found[number // pack][registers[number % pack]] = value
     for result, row in zip(op.results, found, strict=True):
         values = [value for value in row if value is not None]
-        k.define(result, Held(shape_of(result.type), element_name(result.type), layout, tuple(values)))
+        k.define(result, Distributed(shape_of(result.type), element_name(result.type), layout, tuple(values)))
 
 
 def _layout(k: KernelLowering, op: Any, pack: int) -> LinearLayout:
@@ -50,9 +50,9 @@ def _layout(k: KernelLowering, op: Any, pack: int) -> LinearLayout:
 
 def _packs(layout: LinearLayout, pack: int) -> list[list[int]]:
     """The registers of each pack, in row-major order: what a register's place adds to that of the thread says which."""
-    places = {layout.apply_flat(register=register): register for register in range(layout.size(REGISTER))}
-    starts = sorted(place for place in places if place % pack == 0)
-    return [[places[start | each] for each in range(pack)] for start in starts]
+    indices = {layout.apply_flat(register=register): register for register in range(layout.size(REGISTER))}
+    starts = sorted(index for index in indices if index % pack == 0)
+    return [[indices[start | each] for each in range(pack)] for start in starts]
 
 
 MAPS: dict[str, Any] = {"tt.map_elementwise": _map}

@@ -1,8 +1,8 @@
-"""Loops whose products read blocks that were loaded turns before: what of a loop can be loaded ahead.
+"""Planning of software pipelining: which loads of a loop are copied to shared memory iterations before products read them.
 
-Loads that the pass `load-ahead` marked (`tt.load_ahead`) are copied to where products read shared memory without passing
-through registers, several turns ahead of the products, if copies fit how they lie. What the addresses and masks depend on is
-computed for the turn to come beside what the turn itself computes; the loop carries it twice. `stages` has the code.
+Loads that the pass `load-ahead` marked are copied straight to shared memory, without passing through registers, several
+iterations ahead of the products, if a copy instruction fits their layouts. What their addresses and masks depend on is computed
+for the later iteration beside what the iteration itself computes; the loop carries it twice. `pipelined_loops` emits the code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...syntax import attributes, element_name, shape_of
 from ..matmul.fma_dot import StagedLines
 from ..matmul.mma_dot import StagedBlock, staged
 from ..memory.bounds import Bound, bound_of
-from ..memory.global_memory import Facts, coalesced, widest
+from ..memory.global_memory import AccessInfo, coalesced, widest
 from ..memory.shared_memory import ALIGNMENT
 from ..memory.tma import MappedBlock, mapped_block
 from ..nodes import Shape
@@ -31,21 +31,25 @@ from .loop_carried import Layouts
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
 
-MOST_STAGES = 8
-"""Of a loop that asks for them."""
-USUAL_STAGES, USUALLY_AT_MOST = 3, 4
-"""Of others: more than three only where no fewer blocks share a multiprocessor for that."""
-LONG_TURN = 1 << 17
-"""Multiply-adds of threads that take a multiprocessor a thousand clocks, more than loads do: two stages are enough then, and
-more blocks have room."""
+MAX_STAGES = 8
+"""The most stages that a loop may ask for (`tt.num_stages`)."""
+USUAL_STAGES, MAX_USUAL_STAGES = 3, 4
+"""Stages of loops that ask for none: more than three only if as many blocks still share a multiprocessor."""
+LONG_ITERATION = 1 << 17
+"""Multiply-adds per iteration that keep a multiprocessor busy for about a thousand clocks, longer than a load takes: two stages
+are enough then, and more blocks fit."""
 CHUNKS = (4, 8, 16)
 """Bytes of one copy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """One load: how its block lies in shared memory, as an operand and as it is loaded, which may be its transpose; in which
-    layout it is copied there, or what TMA copies; where in a stage; bytes of a thread's copies, and what ends inside them."""
+class PipelinedLoad:
+    """A load that is copied to shared memory ahead of its use.
+
+    operand: the block as a product reads it.  shared: its layout in shared memory as it is loaded, possibly transposed.
+    source: the layout in which threads copy it, or the box that TMA copies.  offset: bytes from the start of a stage.
+    chunk: bytes of one copy of a thread.  bound: where the mask ends inside a chunk.
+    """
 
     op: Any
     operand: StagedBlock
@@ -58,11 +62,14 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """streams: the loads.  addresses: the operations of the body that their addresses and masks come from, in order.
-    carried: the loop's carried values among these, by number.  stages of stage_bytes each.
-    sums: products that are not waited for in their own turn, by the number of the carried value that they add to."""
+    """The plan of a software-pipelined loop.
 
-    streams: tuple[Stream, ...]
+    addresses: the operations of the body that addresses and masks of the loads depend on, in order.
+    carried: the loop's carried values among their origins, by number.  stages: of stage_bytes each.
+    sums: products that are not waited for in their own iteration, by the number of the carried value that they add to.
+    """
+
+    loads: tuple[PipelinedLoad, ...]
     addresses: tuple[Any, ...]
     carried: tuple[int, ...]
     stages: int
@@ -70,34 +77,35 @@ class Pipeline:
     sums: dict[int, Any]
 
     @property
-    def ahead(self) -> int:
+    def prefetch_distance(self) -> int:
+        """Iterations between a copy and the products that read it."""
         return self.stages - 1
 
     @property
-    def mapped(self) -> list[tuple[Stream, MappedBlock]]:
-        """What TMA copies."""
-        return [(each, each.source) for each in self.streams if isinstance(each.source, MappedBlock)]
+    def mapped(self) -> list[tuple[PipelinedLoad, MappedBlock]]:
+        """The loads that TMA copies."""
+        return [(each, each.source) for each in self.loads if isinstance(each.source, MappedBlock)]
 
     @property
-    def copied(self) -> list[tuple[Stream, LinearLayout]]:
-        """What threads copy, each from where its elements are in this layout."""
-        return [(each, each.source) for each in self.streams if not isinstance(each.source, MappedBlock)]
+    def copied(self) -> list[tuple[PipelinedLoad, LinearLayout]]:
+        """The loads that threads copy, each with the layout of its elements over the threads."""
+        return [(each, each.source) for each in self.loads if not isinstance(each.source, MappedBlock)]
 
 
-def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
-    """How a load is copied, once values of a turn are known; None where copies do not fit."""
+def plan_load(k: KernelLowering, op: Any, offset: int) -> PipelinedLoad | None:
+    """Plan how a load is copied, once the values of an iteration are known; None if no copy instruction fits."""
     shape, bits = shape_of(op.results[0].type), bits_of(element_name(op.results[0].type))
     if op.name == "tt.descriptor_load":
         block = mapped_block(op.desc.type)
         found = staged(k, op, 1)
         if block is None or found is None or found[0].shared.transpose(_order(found[1])) != block.layout:
             return None
-        return Stream(op, found[0], block.layout, block, offset)
+        return PipelinedLoad(op, found[0], block.layout, block, offset)
     layout = k.access_layout(op)
-    wide, axis = k.facts(op).width(shape, bits, layout)
+    wide, axis = k.access_info(op).width(shape, bits, layout)
     bound, most = _bound(k, op, shape, bits)
     if most > wide:
-        layout, wide = coalesced(shape, k.facts(op).order(), most, k.warps), most
+        layout, wide = coalesced(shape, k.access_info(op).order(), most, k.warps), most
     else:
         bound = None
     found = staged(k, op, axis)
@@ -107,17 +115,17 @@ def plan_stream(k: KernelLowering, op: Any, offset: int) -> Stream | None:
     shared = operand.shared.transpose(_order(turned))
     if vector_elements(offsets(layout, shared), bits) < wide:
         return None
-    return Stream(op, operand, shared, layout, offset, wide * bits // 8, bound)
+    return PipelinedLoad(op, operand, shared, layout, offset, wide * bits // 8, bound)
 
 
 def _bound(k: KernelLowering, op: Any, shape: Shape, bits: int) -> tuple[Bound | None, int]:
-    """Where the mask ends inside an access that is as wide as the pointers allow, and elements of that; 0 where they are no
-    expressions, or the mask is another one."""
-    facts = Facts(k.facts(op).pointers)
-    wide = widest(facts, shape, bits, k.warps * WARP_SIZE)
+    """The bound that ends inside an access as wide as the pointers allow, and that width in elements; (None, 0) if pointers or
+    mask are no expressions, or the mask is no such bound."""
+    info = AccessInfo(k.access_info(op).pointers)
+    wide = widest(info, shape, bits, k.warps * WARP_SIZE)
     if op.mask is None or k.ev.choose_layout([k.node(op.ptr), k.node(op.mask)]) is not None:
         return None, 0
-    found = bound_of(k, op.mask, facts.order()[0], wide) if wide > 1 else None
+    found = bound_of(k, op.mask, info.order()[0], wide) if wide > 1 else None
     return found, 0 if found is None else wide
 
 
@@ -125,37 +133,39 @@ def _order(transposed: bool) -> tuple[int, int]:
     return (1, 0) if transposed else (0, 1)
 
 
-def make_pipeline(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> Pipeline | None:
-    """In stages, as many as the loop asks for, or seem best, and shared memory has room for; None for one only."""
-    size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in streams), default=0)
+def make_pipeline(k: KernelLowering, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
+    """Plan the pipeline with as many stages as the loop asks for, or seem best, and fit shared memory; None for fewer than
+    two."""
+    size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in loads), default=0)
     if not size:
         return None
     asked = attributes(op).get("tt.num_stages")
-    wanted = asked if isinstance(asked, int) and asked > 0 else _usual_stages(k, size, streams)
-    stages = min(k.most_stages, wanted, (k.room + k.reserved) // size)
+    wanted = asked if isinstance(asked, int) and asked > 0 else _usual_stages(k, size, loads)
+    stages = min(k.max_stages, wanted, (k.room + k.reserved) // size)
     if stages < 2:
         return None
     k.stages = max(k.stages, stages)
-    addresses, carried = address_slice(op, [stream.op for stream in streams])
-    sums = _running_sums(k, op, streams, layouts)
-    return Pipeline(tuple(streams), tuple(addresses), tuple(carried), stages, size, sums)
+    addresses, carried = address_slice(op, [load.op for load in loads])
+    sums = _running_sums(k, op, loads, layouts)
+    return Pipeline(tuple(loads), tuple(addresses), tuple(carried), stages, size, sums)
 
 
-def _usual_stages(k: KernelLowering, size: int, streams: Sequence[Stream]) -> int:
-    """A persistent kernel has a multiprocessor to itself; of others, blocks side by side wait for memory in turns too."""
-    if all(isinstance(each.operand, StagedLines) for each in streams):
-        dots = {op for each in streams for op, _, _ in uses_in_products(each.op)}
-        if sum(prod(shape_of(op.results[0].type)) * shape_of(op.operands[0].type)[-1] for op in dots) >= LONG_TURN:
+def _usual_stages(k: KernelLowering, size: int, loads: Sequence[PipelinedLoad]) -> int:
+    """Choose the number of stages. A persistent kernel has a multiprocessor to itself; resident blocks of others hide latency
+    too."""
+    if all(isinstance(each.operand, StagedLines) for each in loads):
+        dots = {op for each in loads for op, _, _ in uses_in_products(each.op)}
+        if sum(prod(shape_of(op.results[0].type)) * shape_of(op.operands[0].type)[-1] for op in dots) >= LONG_ITERATION:
             return 2
     blocks = 1 if k.is_persistent else max(1, k.target.blocks(USUAL_STAGES * size))
-    fitting = [stages for stages in range(USUAL_STAGES, USUALLY_AT_MOST + 1) if k.target.blocks(stages * size) >= blocks]
+    fitting = [stages for stages in range(USUAL_STAGES, MAX_USUAL_STAGES + 1) if k.target.blocks(stages * size) >= blocks]
     return max(fitting, default=USUAL_STAGES)
 
 
-def _running_sums(k: KernelLowering, op: Any, streams: Sequence[Stream], layouts: Layouts) -> dict[int, Any]:
-    """The products that read what was loaded ahead, if each adds to a value that the loop carries and nothing else reads."""
+def _running_sums(k: KernelLowering, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> dict[int, Any]:
+    """The products that read prefetched blocks, if each adds to a value that the loop carries and nothing else reads."""
     body, found = op.body.blocks[0], dict[int, Any]()
-    for dot, read in Counter(op for stream in streams for op, _, _ in uses_in_products(stream.op)).items():
+    for dot, read in Counter(op for load in loads for op, _, _ in uses_in_products(load.op)).items():
         product, total, result = k.product(dot), dot.operands[2], dot.results[0]
         if product is None or total not in body.args or read != 2:
             return {}

@@ -1,11 +1,11 @@
-"""Code of loops that load ahead, in stages of shared memory: software pipelining with cp.async and TMA.
+"""Software pipelining of loops through stages of shared memory, with cp.async and TMA.
 
-A turn waits for its own blocks (cp.async: its own copies, then the other threads at a barrier; TMA: the mbarrier of the stage)
-and starts the copies of a later turn into the stage that the last turn has read, when all threads have.
+An iteration waits for its own blocks (cp.async: its own copies, then the other threads at a barrier; TMA: the mbarrier of the
+stage) and starts the copies of a later iteration into the stage that the previous one has read, once all threads have.
 
-Where the products of a loop are wgmma's and a turn only adds to what the last one left, a turn does not wait for its own
-products: they are on their way while the copies of a later turn start, into the stage that the products of the last turn have
-read. For cp.async that takes a second barrier; the matrix units always have something to do.
+Where the products of a loop are wgmma's and an iteration only adds to the result of the previous one, it does not wait for its
+own products: they are in flight while the copies of a later iteration start, into the stage that the products of the previous
+iteration have read. For cp.async that takes a second barrier; the matrix units always have work.
 
 Source: NVIDIA, "PTX ISA", "cp.async", "cp.async.wait_group", "mbarrier.try_wait", "wgmma.wait_group".
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets, vector_accesses
 from ...elementwise import register_element
 from ...ir import V, const
@@ -34,63 +34,63 @@ from ..nodes import Staged
 from ..threads import bits_of, i32
 from .counting import Counting
 from .loop_carried import Layouts, bind, flat
-from .pipelined_loads import Pipeline, Stream
+from .pipelined_loads import Pipeline, PipelinedLoad
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
 
 
-def _start(k: KernelLowering, stream: Stream, layout: LinearLayout, stage: V, goes_on: V) -> None:
-    """Copy the block of the turn whose values are bound now into a stage; nothing when it is one too many."""
-    t, f, op = k.t, k.f, stream.op
+def _start(k: KernelLowering, load: PipelinedLoad, layout: LinearLayout, stage: V, goes_on: V) -> None:
+    """Copy the block of the iteration whose values are bound now into a stage; nothing past the last iteration."""
+    t, f, op = k.t, k.f, load.op
     bits = bits_of(element_name(op.results[0].type))
-    where, free = offsets(layout, stream.shared), layout.free_masks()
+    where, free = offsets(layout, load.shared), layout.free_masks()
     thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
     moving = 0
     for each in (*where[LANE], *where[WARP]):
         moving |= each * bits // 8
-    accesses = vector_accesses(where, bits, 8 * stream.chunk // bits)
+    accesses = vector_accesses(where, bits, 8 * load.chunk // bits)
     accesses = tuple([each for each in accesses if not each.registers[0] & free[REGISTER]])
     firsts = [access.registers[0] for access in accesses]
-    addresses = k.some(op.ptr, layout, firsts)
-    size_of = _sizes(k, stream, layout, firsts, goes_on)
-    elected = t.elected(Elected(free[LANE], free[WARP]))
-    base = k.shared.at(stage, i32(stream.offset))
-    cached = "cg" if stream.chunk == 16 else "ca"
+    addresses = k.elements(op.ptr, layout, firsts)
+    size_of = _sizes(k, load, layout, firsts, goes_on)
+    predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
+    base = k.shared.at(stage, i32(load.offset))
+    cached = "cg" if load.chunk == 16 else "ca"
 
     def copy() -> None:
         for access in accesses:
             first = access.registers[0]
-            target = k.shared.place(base, thread, access.offset, moving)
+            target = k.shared.address(base, thread, access.offset, moving)
             source = k.memory.pointer(addresses[first])
-            t.call(f"cp.async.{cached}.shared.global.{stream.chunk}.s", [target, source, size_of[first]], "void")
+            t.call(f"cp.async.{cached}.shared.global.{load.chunk}.s", [target, source, size_of[first]], "void")
 
-    if elected is None:
+    if predicate is None:
         copy()
     else:
-        with f.when(elected):
+        with f.when(predicate):
             copy()
 
 
 def _sizes(
-    k: KernelLowering, stream: Stream, layout: LinearLayout, registers: Sequence[int], goes_on: V
+    k: KernelLowering, load: PipelinedLoad, layout: LinearLayout, registers: Sequence[int], goes_on: V
 ) -> dict[int, V]:
-    """How many bytes a copy reads, by the first register of its elements."""
-    f, mask, nothing = k.f, stream.op.mask, i32(0)
-    if stream.bound is not None:
-        step = i32(stream.chunk // stream.bound.count)
-        found = stream.bound.elements(k, layout, registers)
+    """Bytes that each copy reads, by the first register of its elements."""
+    f, mask, nothing = k.f, load.op.mask, i32(0)
+    if load.bound is not None:
+        step = i32(load.chunk // load.bound.count)
+        found = load.bound.elements(k, layout, registers)
         return {r: f.select(f.binary("and", goes_on, some), f.mul(count, step), nothing) for r, (some, count) in found.items()}
-    whole = f.select(goes_on, i32(stream.chunk), nothing)
+    whole = f.select(goes_on, i32(load.chunk), nothing)
     if mask is None:
         return dict.fromkeys(registers, whole)
-    return {register: f.select(is_read, whole, nothing) for register, is_read in k.some(mask, layout, registers).items()}
+    return {register: f.select(is_read, whole, nothing) for register, is_read in k.elements(mask, layout, registers).items()}
 
 
-class Ahead:
-    """A pipelined loop while it is emitted. What it carries besides the loop's own values: the values of the turn to be loaded,
-    and the byte offsets of the stages to be read and to be written; with TMA also those of their mbarriers, and the parity of
-    the phase to wait for."""
+class PipelinedLoop:
+    """A software-pipelined loop while it is emitted. Besides the loop's own values it carries the values of the iteration to be
+    prefetched and the byte offsets of the stages to be read and written; with TMA also those of their mbarriers, and the parity
+    of the phase to wait for."""
 
     def __init__(self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> None:
         self.k, self.op, self.pipeline = k, op, pipeline
@@ -104,14 +104,14 @@ class Ahead:
         own_barriers = pipeline.stages if self.has_barriers else 0
         self._kept = k.shared.kept(self._bytes + BARRIER_BYTES * own_barriers)
         self._buffer = k.shared.buffer
-        self._fenced = any(isinstance(stream.operand, Matrix) for stream, _ in pipeline.copied)
+        self._fenced = any(isinstance(load.operand, Matrix) for load, _ in pipeline.copied)
 
     @property
     def has_barriers(self) -> bool:
         """Whether mbarriers are made for this loop only."""
         return bool(self.pipeline.mapped)
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> PipelinedLoop:
         self._buffer = self._kept.__enter__()
         return self
 
@@ -127,9 +127,9 @@ class Ahead:
         return [self._barrier(i32(BARRIER_BYTES * stage)) for stage in range(self.pipeline.stages)]
 
     @property
-    def reach(self) -> int:
-        """How many steps ahead it is looked whether there is a turn."""
-        return self.pipeline.ahead
+    def lookahead(self) -> int:
+        """How many steps ahead the loop tests whether there is an iteration."""
+        return self.pipeline.prefetch_distance
 
     @property
     def count(self) -> Counting:
@@ -137,34 +137,35 @@ class Ahead:
         return self._count
 
     def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
-        """Load the first turns. The first values of what is carried besides."""
+        """Emit the prologue, which starts the copies of the first iterations; returns the initial values of what is carried
+        besides."""
         k, pipeline = self.k, self.pipeline
         values = self._of(start)
         self._count, index = count, count.low
         k.shared.barrier()  # what lay in the stages has been read
         if pipeline.mapped:
             make_barriers(k, self._barriers)
-        for turn in range(pipeline.ahead):
+        for iteration in range(pipeline.prefetch_distance):
             goes_on = count.goes_on(k.f, index)
-            stage, barrier = i32(turn * pipeline.stage_bytes), self._barrier(i32(turn * BARRIER_BYTES))
+            stage, barrier = i32(iteration * pipeline.stage_bytes), self._barrier(i32(iteration * BARRIER_BYTES))
             values = self._load(values, index, goes_on, stage, barrier)
             index = k.f.add(index, count.step)
-        ring = [i32(0), i32(pipeline.ahead * pipeline.stage_bytes)]
+        ring = [i32(0), i32(pipeline.prefetch_distance * pipeline.stage_bytes)]
         if pipeline.mapped:
-            ring += [i32(0), i32(pipeline.ahead * BARRIER_BYTES), i32(0)]
+            ring += [i32(0), i32(pipeline.prefetch_distance * BARRIER_BYTES), i32(0)]
         return [*values, *ring]
 
     def _ring(self, own: Sequence[V]) -> tuple[list[V], list[V]]:
-        """(the values of the turn to be loaded, the stages and what goes with them)"""
+        """Split what is carried: (values of the iteration to be prefetched, the stages and what goes with them)."""
         size = 5 if self.pipeline.mapped else 2
         return list(own[:-size]), list(own[-size:])
 
-    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
-        """Wait for the turn's blocks, and load later ones unless `finish` does. What is carried on besides."""
+    def iteration(self, counter: V, own: Sequence[V]) -> list[V]:
+        """Wait for the iteration's blocks, and prefetch later ones unless `finish` does; returns what is carried on besides."""
         k, pipeline = self.k, self.pipeline
         _, (read, _, *barriers) = self._ring(own)
         if pipeline.copied:
-            k.t.call("cp.async.wait.group", [i32(pipeline.ahead - 1)], "void")
+            k.t.call("cp.async.wait.group", [i32(pipeline.prefetch_distance - 1)], "void")
         if self._fenced:
             k.t.call("fence.proxy.async.shared_cta", [], "void")
         if pipeline.mapped:
@@ -176,34 +177,35 @@ class Ahead:
         return following
 
     def _offer(self, start: V) -> None:
-        """The blocks of the stage at an `address` are what the loads give."""
+        """Make the blocks of the stage at an `address` the results of the loads."""
         k, pipeline = self.k, self.pipeline
-        for stream in pipeline.streams:
-            operand = stream.operand
-            place = k.f.add(start, i32(stream.offset >> 4))
+        for load in pipeline.loads:
+            operand = load.operand
+            slot = k.f.add(start, i32(load.offset >> 4))
             if not isinstance(operand, Matrix):
-                place = pointer(k, place)
-            k.staged[stream.op] = Staged(shape_of(stream.op.results[0].type), operand.elem, operand, place)
-        k.on_their_way.update(pipeline.sums.values())
+                slot = pointer(k, slot)
+            k.staged[load.op] = Staged(shape_of(load.op.results[0].type), operand.elem, operand, slot)
+        k.in_flight.update(pipeline.sums.values())
 
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
-        """At the end of a turn whose products are on their way: when those of the last turn are done, load later blocks."""
+        """At the end of an iteration with products in flight: wait for those of the previous one, then prefetch later
+        blocks."""
         if not self.pipeline.sums:
             return []
-        self._wait_for_last_turn()
+        self._wait_for_previous_iteration()
         self.k.shared.barrier()
         return self._later(counter, own)
 
-    def _wait_for_last_turn(self) -> None:
-        """Until only the products of this turn are on their way."""
+    def _wait_for_previous_iteration(self) -> None:
+        """Wait until only the products of this iteration are in flight."""
         self.k.t.call("wgmma.wait_group.sync.aligned", [V(str(len(self.pipeline.sums)), "i64")], "void")
 
     def _later(self, counter: V, own: Sequence[V]) -> list[V]:
-        """Start the copies of a later turn; what is carried on besides."""
+        """Start the copies of a later iteration; returns what is carried on besides."""
         f, size = self.k.f, self.pipeline.stage_bytes
         values, ring = self._ring(own)
         read, write, *barriers = ring
-        distance = f.mul(self.count.step, const(self.pipeline.ahead, self.count.step.type))
+        distance = f.mul(self.count.step, const(self.pipeline.prefetch_distance, self.count.step.type))
         index = f.add(counter, distance)
         barrier = self._barrier(barriers[1] if barriers else i32(0))
         following = self._load(values, index, self.count.goes_on(f, index), write, barrier)
@@ -215,13 +217,13 @@ class Ahead:
         return [*following, *found]
 
     def end(self, registers: Sequence[V]) -> list[V]:
-        """Nothing is on its way any more. The values that the loop carries, of their registers."""
+        """Emit the epilogue, after which nothing is in flight; returns the registers of the values that the loop carries."""
         k, pipeline = self.k, self.pipeline
         if pipeline.copied:
             k.t.call("cp.async.wait.group", [i32(0)], "void")
-        for stream in pipeline.streams:
-            k.staged.pop(stream.op, None)
-        k.on_their_way.difference_update(pipeline.sums.values())
+        for load in pipeline.loads:
+            k.staged.pop(load.op, None)
+        k.in_flight.difference_update(pipeline.sums.values())
         found, rest = [], list(registers)
         for number, layout in enumerate(self.all_layouts):
             count = 1 if layout is None else layout.size(REGISTER)
@@ -232,7 +234,7 @@ class Ahead:
         return found
 
     def _of(self, start: Sequence[V]) -> list[V]:
-        """Of all values that the loop carries those that addresses come from."""
+        """Those registers of the values that the loop carries which addresses depend on."""
         rest = list(start)
         found: list[V] = []
         for number, layout in enumerate(self.all_layouts):
@@ -243,8 +245,10 @@ class Ahead:
         return found
 
     def _load(self, values: Sequence[V], counter: V, goes_on: V | None, stage: V, barrier: V) -> list[V]:
-        """Start the copies of one turn; the values of the turn after it. goes_on: whether there is such a turn; None: there is,
-        and one thread is here."""
+        """Start the copies of one iteration; returns the values of the next one.
+
+        goes_on: whether there is such an iteration; None: there is, and a single thread runs this code.
+        """
         k = self.k
         nodes, scalars = dict(k.nodes), dict(k.scalars)
         with k.ev.scope(dominates=True):
@@ -252,15 +256,15 @@ class Ahead:
             bind(k, self.arguments, self.layouts, values)
             for each in self.pipeline.addresses:
                 k.operation(each)
-            place = k.shared.at(self._buffer, stage)
-            for stream, layout in self.pipeline.copied:
+            pointer = k.shared.at(self._buffer, stage)
+            for load, layout in self.pipeline.copied:
                 assert goes_on is not None  # all threads copy
-                _start(k, stream, layout, place, goes_on)
+                _start(k, load, layout, pointer, goes_on)
             if self.pipeline.copied:
                 k.t.call("cp.async.commit.group", [], "void")
             if self.pipeline.mapped:
                 with k.t.where(None if goes_on is None else k.f.binary("and", k.t.is_first(), goes_on)):
-                    self._start_mapped(place, barrier)
+                    self._start_mapped(pointer, barrier)
             yielded = self.op.body.blocks[0].last_op.operands
             following = flat(k, [yielded[number] for number in self.pipeline.carried], self.layouts)
         k.nodes, k.scalars = nodes, scalars
@@ -268,11 +272,11 @@ class Ahead:
 
     def _start_mapped(self, stage: V, barrier: V) -> None:
         expect(self.k, barrier, sum(block.bytes for _, block in self.pipeline.mapped))
-        for stream, block in self.pipeline.mapped:
-            start_copies(self.k, stream.op, block, self.k.shared.at(stage, i32(stream.offset)), barrier)
+        for load, block in self.pipeline.mapped:
+            start_copies(self.k, load.op, block, self.k.shared.at(stage, i32(load.offset)), barrier)
 
-    def _next(self, place: V, size: int) -> V:
-        """The offset of the stage after this one, the first after the last."""
+    def _next(self, pointer: V, size: int) -> V:
+        """The offset of the next stage, cyclically."""
         f = self.k.f
-        following = f.add(place, i32(size))
+        following = f.add(pointer, i32(size))
         return f.select(f.icmp("eq", following, i32(self.pipeline.stages * size)), i32(0), following)

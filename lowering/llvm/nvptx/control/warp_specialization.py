@@ -5,8 +5,8 @@ from, runs through the loop, waits for each stage to be free, and starts its cop
 arrive end a phase of the one, the arrivals of the warps that have read it end a phase of the other; no barrier of the block is
 left in the loop. Where code before the loop has used the stages' memory, the warps say first that they are through with it.
 
-The loop may stand in another one, as in persistent kernels: stages and phases go on from turn to turn of that one, so that the
-blocks of the next tile arrive while the last one is stored. The stages have memory of their own then.
+The loop may stand in another one, as in persistent kernels: stages and phases go on from iteration to iteration of that one, so
+that the blocks of the next tile arrive while the last one is stored. The stages have memory of their own then.
 
 One warp is enough. Where a multiprocessor has room for one block only, and the others gain by it, it comes as a group of four,
 as registers can be handed over by whole warpgroups (setmaxnreg): three of them end at once.
@@ -30,7 +30,7 @@ from ..memory.tma import BARRIER_BYTES, wait_for_phase
 from ..targets import REGISTERS, WARP_SIZE
 from ..threads import ALL_LANES, i32
 from .counting import Counting, counting
-from .pipelined_loops import Ahead
+from .pipelined_loops import PipelinedLoop
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from .pipelined_loads import Pipeline
 
 OWN_REGISTERS = 40
-"""Of a thread of a group that has handed over registers; addresses and coordinates need fewer."""
+"""Registers of a producer thread after setmaxnreg; addresses and coordinates need fewer."""
 
 
 def _registers(threads: int, kept: int = 0) -> int:
-    """Of each of so many threads of a multiprocessor, as they are handed out, when others keep some."""
+    """Registers that each of so many threads of a multiprocessor can have, when other threads keep `kept` of them."""
     return min(256, (REGISTERS - kept) // threads // 8 * 8)
 
 
@@ -65,7 +65,8 @@ def _inner_loop(loop: Any) -> Any:
 
 
 def may_have_a_producer(function: Any) -> bool:
-    """Whether there is a loop that loads described blocks, which the program reaches once, or in each turn of such a loop."""
+    """Whether there is a loop that loads described blocks, which the program reaches once, or in each iteration of such a
+    loop."""
     blocks = function.body.blocks
     loops = [op for op in blocks[0].ops if op.name == "scf.for"] if len(blocks) == 1 else []
     return any(_loads_blocks(loop) or _inner_loop(loop) is not None for loop in loops)
@@ -73,11 +74,11 @@ def may_have_a_producer(function: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What the producer computes: the operations before everything, those in each turn of the loop around (None: there is
+    """What the producer computes: the operations before everything, those in each iteration of the outer loop (None: there is
     none), and the values that this one carries among them, by number."""
 
     before: tuple[Any, ...]
-    around: Any
+    outer: Any
     inside: tuple[Any, ...]
     carried: tuple[int, ...]
 
@@ -85,13 +86,13 @@ class Slice:
 def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
     """The operations outside a loop that these values come from; None if they take more than arithmetic."""
     entry = k.function.body.blocks[0]
-    around = None if loop.parent is entry else loop.parent_op()
-    if around is not None and (around.name != "scf.for" or around.parent is not entry or _inner_loop(around) is not loop):
+    outer = None if loop.parent is entry else loop.parent_op()
+    if outer is not None and (outer.name != "scf.for" or outer.parent is not entry or _inner_loop(outer) is not loop):
         return None
-    body: Any = None if around is None else around.body.blocks[0]
+    body: Any = None if outer is None else outer.body.blocks[0]
     found: set[Any] = set()
     carried: set[int] = set()
-    waiting = [*roots, *(() if around is None else (around.lb, around.ub, around.step))]
+    waiting = [*roots, *(() if outer is None else (outer.lb, outer.ub, outer.step))]
     while waiting:
         value = waiting.pop()
         op = value.owner
@@ -99,11 +100,11 @@ def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
             return None
         if op is entry or op in found:
             continue
-        if around is not None and op is body:
+        if outer is not None and op is body:
             number = value.index - 1
             if number >= 0 and number not in carried:
                 carried.add(number)
-                waiting += [around.iter_args[number], body.last_op.operands[number]]
+                waiting += [outer.iter_args[number], body.last_op.operands[number]]
             continue
         pure = op.name.startswith("arith.") or op.name in ("tt.get_program_id", "tt.get_num_programs")
         if op.parent not in (entry, body) or op.regions or not pure:
@@ -111,7 +112,7 @@ def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
         found.add(op)
         waiting += op.operands
     inside = () if body is None else tuple(op for op in body.ops if op in found)
-    return Slice(tuple(op for op in entry.ops if op in found), around, inside, tuple(sorted(carried)))
+    return Slice(tuple(op for op in entry.ops if op in found), outer, inside, tuple(sorted(carried)))
 
 
 class Producer:
@@ -167,9 +168,9 @@ class Producer:
         k = self.k
         with k.f.apart() as lines, k.f.knowing({}), k.f.when(self._first):
             for stage in range(stages):
-                place = i32(stage * BARRIER_BYTES)
-                k.t.call("mbarrier.init.shared", [self.full(place), i32(1)], "void")
-                k.t.call("mbarrier.init.shared", [self.free(place), i32(k.warps)], "void")
+                pointer = i32(stage * BARRIER_BYTES)
+                k.t.call("mbarrier.init.shared", [self.full(pointer), i32(1)], "void")
+                k.t.call("mbarrier.init.shared", [self.free(pointer), i32(k.warps)], "void")
             k.t.call("fence.mbarrier_init.release.cluster", [], "void")
         k.f.lines[self._slot] = "\n".join(lines)
 
@@ -207,26 +208,26 @@ class Producer:
         return "\n".join(lines)
 
 
-class Rounds:
-    """A loop around one whose blocks the producer copies: it carries on which stage is the next."""
+class OuterConsumerLoop:
+    """A loop around a `ConsumerLoop`: it carries which stage comes next."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 
-    def __enter__(self) -> Rounds:
+    def __enter__(self) -> OuterConsumerLoop:
         return self
 
     def __exit__(self, *failure: Any) -> None:
         pass
 
     @property
-    def reach(self) -> int:
+    def lookahead(self) -> int:
         return 1
 
     def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
         return self._producer.ring
 
-    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
+    def iteration(self, counter: V, own: Sequence[V]) -> list[V]:
         self._producer.ring = list(own)
         return []
 
@@ -237,26 +238,26 @@ class Rounds:
         return list(registers)
 
 
-def rounds(k: KernelLowering, loop: Any) -> Rounds | None:
-    """For a loop around one that may have its blocks from the producer."""
+def outer_consumer_loop(k: KernelLowering, loop: Any) -> OuterConsumerLoop | None:
+    """The form of a loop around one whose blocks the producer may copy; None for any other loop."""
     free = k.producer is not None and not k.producer.is_busy and loop.parent is k.function.body.blocks[0]
-    return Rounds(k.producer) if free and k.producer is not None and _inner_loop(loop) is not None else None
+    return OuterConsumerLoop(k.producer) if free and k.producer is not None and _inner_loop(loop) is not None else None
 
 
-class Consumed(Ahead):
-    """A loop whose blocks the producer copies. It carries the `address` of the stage to be read (a number that the assembler
-    keeps in a uniform register), its mbarriers' offset, the parity of the phase to wait for, and the offset of the mbarriers of
-    the stage before."""
+class ConsumerLoop(PipelinedLoop):
+    """A loop whose blocks the producer warp copies. It carries the `address` of the stage to be read (a number that the
+    assembler keeps in a uniform register), its mbarriers' offset, the parity of the phase to wait for, and the offset of the
+    mbarriers of the stage before."""
 
     def __init__(
         self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, slice_: Slice
     ) -> None:
         assert k.producer is not None
         self._producer, self._slice = k.producer, slice_
-        self._has_room = slice_.around is not None and k.reserved > 0
+        self._has_room = slice_.outer is not None and k.reserved > 0
         if self._has_room:
             pipeline = replace(pipeline, stages=k.reserved // pipeline.stage_bytes)
-        elif slice_.around is not None:
+        elif slice_.outer is not None:
             k.producer.wanted = pipeline
         super().__init__(k, op, pipeline, layouts)
         self._own: Sequence[V] = ()
@@ -266,7 +267,7 @@ class Consumed(Ahead):
     def has_barriers(self) -> bool:
         return False
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> PipelinedLoop:
         if not self._has_room:
             return super().__enter__()
         self._buffer = self.k.shared.at(self.k.shared.buffer, i32(ALIGNMENT))  # behind the mbarriers
@@ -277,8 +278,8 @@ class Consumed(Ahead):
             super().__exit__(*failure)
 
     @property
-    def reach(self) -> int:
-        return 1  # the producer runs ahead, and counts by itself
+    def lookahead(self) -> int:
+        return 1  # the producer counts by itself
 
     def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
         k, pipeline = self.k, self.pipeline
@@ -288,10 +289,10 @@ class Consumed(Ahead):
             for each in self._slice.before:
                 k.operation(each)
             ring = [i32(0)] * 3
-            if self._slice.around is None:
-                self._copies(ring)
+            if self._slice.outer is None:
+                self._producer_loop(ring)
             else:
-                self._rounds(ring)
+                self._producer_outer_loop(ring)
             k.f.branch(end)
         if self._is_taken:
             k.shared.finish_copies(reading=True)
@@ -300,34 +301,34 @@ class Consumed(Ahead):
             with k.f.when(k.f.icmp("eq", k.t.lane, i32(0))):
                 for stage in range(pipeline.stages):
                     self._release(i32(stage * BARRIER_BYTES))
-        if self._slice.around is None:
+        if self._slice.outer is None:
             return [address(k, self._buffer), *[i32(0)] * 3]
         return self._producer.ring
 
-    def _rounds(self, ring: list[V]) -> None:
-        """The producer's part of the loop around."""
-        k, around, numbers = self.k, self._slice.around, self._slice.carried
-        index, *arguments = around.body.blocks[0].args
-        first = [*(k.scalar(around.iter_args[number]) for number in numbers), *ring]
-        with self._loop(around, first) as (counter, own, following):
+    def _producer_outer_loop(self, ring: list[V]) -> None:
+        """The producer warp's copy of the outer loop."""
+        k, outer, numbers = self.k, self._slice.outer, self._slice.carried
+        index, *arguments = outer.body.blocks[0].args
+        first = [*(k.scalar(outer.iter_args[number]) for number in numbers), *ring]
+        with self._loop(outer, first) as (counter, own, following):
             k.scalars[index] = k.f.cast("trunc", counter, register_element(element_name(index.type)))
             for number, value in zip(numbers, own, strict=False):
                 k.scalars[arguments[number]] = value
             for each in self._slice.inside:
                 k.operation(each)
-            yielded = around.body.blocks[0].last_op.operands
-            following += [*(k.scalar(yielded[number]) for number in numbers), *self._copies(own[-3:])]
+            yielded = outer.body.blocks[0].last_op.operands
+            following += [*(k.scalar(yielded[number]) for number in numbers), *self._producer_loop(own[-3:])]
 
-    def _copies(self, ring: list[V]) -> list[V]:
-        """The producer's part of the loop itself; the stage, its mbarriers' offset and the parity afterwards."""
+    def _producer_loop(self, ring: list[V]) -> list[V]:
+        """The producer warp's copy of the loop itself; returns the stage, its mbarriers' offset and the parity after it."""
         k, f, pipeline = self.k, self.k.f, self.pipeline
         first = [*(k.scalar(self.op.iter_args[number]) for number in pipeline.carried), *ring]
         with self._loop(self.op, first) as (counter, own, following):
-            *values, write, place, parity = own
+            *values, write, pointer, parity = own
             released = parity if self._is_taken else f.binary("xor", parity, i32(1))  # or free from the start
-            wait_for_phase(k, self._producer.free(place), released)
-            following += self._load(values, counter, None, write, self._producer.full(place))
-            following += [self._next(write, pipeline.stage_bytes), *self._next_phase(place, parity)]
+            wait_for_phase(k, self._producer.free(pointer), released)
+            following += self._load(values, counter, None, write, self._producer.full(pointer))
+            following += [self._next(write, pipeline.stage_bytes), *self._next_phase(pointer, parity)]
         return own[-3:]
 
     @contextmanager
@@ -356,42 +357,42 @@ class Consumed(Ahead):
         )
         f.start(done)
 
-    def _next_phase(self, place: V, parity: V) -> list[V]:
+    def _next_phase(self, pointer: V, parity: V) -> list[V]:
         """Offset and parity of the mbarriers of the next stage; the first one again is in its next phase."""
-        f, following = self.k.f, self._next(place, BARRIER_BYTES)
+        f, following = self.k.f, self._next(pointer, BARRIER_BYTES)
         again = f.cast("zext", f.icmp("eq", following, i32(0)), "i32")
         return [following, f.binary("xor", parity, again)]
 
-    def turn(self, counter: V, own: Sequence[V]) -> list[V]:
-        read, place, parity, _ = self._own = own
-        wait_for_phase(self.k, self._producer.full(place), parity)
+    def iteration(self, counter: V, own: Sequence[V]) -> list[V]:
+        read, pointer, parity, _ = self._own = own
+        wait_for_phase(self.k, self._producer.full(pointer), parity)
         self._offer(read)
         return []
 
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
-        """Say which stage may be overwritten: the last turn's when its products are done, or this one's."""
+        """Say which stage may be overwritten: the previous iteration's when its products are done, or this one's."""
         k, f = self.k, self.k.f
-        read, place, parity, last = own
-        if not all(isinstance(stream.operand, Matrix) for stream in self.pipeline.streams):
+        read, pointer, parity, last = own
+        if not all(isinstance(load.operand, Matrix) for load in self.pipeline.loads):
             self._meet()  # lanes have read the stage; what wgmma reads, the warp as a whole has waited for
         done = f.icmp("eq", k.t.lane, i32(0))
         if self.pipeline.sums:
-            self._wait_for_last_turn()
+            self._wait_for_previous_iteration()
             done = f.binary("and", done, f.icmp("ne", counter, self.count.low))
         with f.when(done):
-            self._release(last if self.pipeline.sums else place)
-        following, phase = self._next_phase(place, parity)
+            self._release(last if self.pipeline.sums else pointer)
+        following, phase = self._next_phase(pointer, parity)
         size = self.pipeline.stage_bytes >> 4
         back = f.select(f.icmp("eq", following, i32(0)), i32(size - size * self.pipeline.stages), i32(size))
-        return [f.add(read, back), following, phase, place]
+        return [f.add(read, back), following, phase, pointer]
 
     def end(self, registers: Sequence[V]) -> list[V]:
         found = super().end(registers)
         k, f = self.k, self.k.f
-        if self._slice.around is not None:
-            if self.pipeline.sums:  # the last turn's stage, if there was a turn
-                any_turn = self.count.goes_on(f, self.count.low)
-                with f.when(f.binary("and", any_turn, f.icmp("eq", k.t.lane, i32(0)))):
+        if self._slice.outer is not None:
+            if self.pipeline.sums:  # the last iteration's stage, if there was one
+                any_iteration = self.count.goes_on(f, self.count.low)
+                with f.when(f.binary("and", any_iteration, f.icmp("eq", k.t.lane, i32(0)))):
                     self._release(self._own[3])
             self._producer.ring = list(self._own)
         return found
@@ -401,22 +402,22 @@ class Consumed(Ahead):
         only (PTX ISA, "mbarrier.arrive": .release orders the accesses of the executing thread)."""
         self.k.t.call("bar.warp.sync", [ALL_LANES], "void")
 
-    def _release(self, place: V) -> None:
+    def _release(self, pointer: V) -> None:
         """The warp has read a stage, by its mbarriers' offset."""
-        self.k.t.call("mbarrier.arrive.shared", [self._producer.free(place)], "i64")
+        self.k.t.call("mbarrier.arrive.shared", [self._producer.free(pointer)], "i64")
 
 
-def loop_ahead(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> Ahead:
-    """A loop that loads ahead: with the producer's help where there is one that has nothing to do yet, else by itself."""
+def pipelined_loop(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:
+    """Choose the form of a pipelined loop: a `ConsumerLoop` if there is an idle producer, else one that copies by itself."""
     if k.producer is not None and not k.producer.is_busy and not pipeline.copied:
-        streams = [stream.op for stream, _ in pipeline.mapped]
+        copies = [load.op for load, _ in pipeline.mapped]
         values = [op.lb, op.ub, op.step, *(op.iter_args[number] for number in pipeline.carried)]
-        for each in (*pipeline.addresses, *streams):
+        for each in (*pipeline.addresses, *copies):
             values += each.operands
         inside = {value for inner in op.walk() if inner is not op for value in inner.results}
         roots = [value for value in values if value not in inside and value not in op.body.blocks[0].args]
-        described = {stream.desc for stream in streams}
+        described = {load.desc for load in copies}
         slice_ = _slice(k, op, [value for value in roots if value not in described])
         if slice_ is not None:
-            return Consumed(k, op, pipeline, layouts, slice_)
-    return Ahead(k, op, pipeline, layouts)
+            return ConsumerLoop(k, op, pipeline, layouts, slice_)
+    return PipelinedLoop(k, op, pipeline, layouts)

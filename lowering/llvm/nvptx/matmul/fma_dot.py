@@ -1,8 +1,8 @@
 """Matrix products that each thread multiplies and adds for its own elements: float32 in full precision, and what is too small
 for an instruction.
 
-Both operands lie in shared memory. What a loop has loaded ahead lies there as in global memory: steps of the contraction are
-lines of it, or its lines run along the contraction, of which a thread then reads four steps at a time. Others are stored, a
+Both operands lie in shared memory. What a pipelined loop has loaded lies there as in global memory: steps of the contraction
+are lines of it, or its lines run along the contraction, of which a thread then reads four steps at a time. Others are stored, a
 line for each step: A transposed, B as it is. A step reads the thread's rows and columns, neighbours together, and adds their
 outer product. Steps are a loop where there are many, so that code and registers stay within bounds. Every element is a chain of
 fused multiply-adds in the order of the contraction.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ....linear_layouts.distributed import blocked
 from ....linear_layouts.f2 import log2, units
 from ....linear_layouts.layout import LANE, OFFSET, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets
 from ....linear_layouts.shared import plain
 from ...elementwise import emit_map, register_element
@@ -33,8 +33,8 @@ Registers = list[V]
 
 _UNROLLED = 128
 """Multiply-adds of a thread that are printed one after the other; more are a loop."""
-_TURN = 256
-"""Multiply-adds of a turn of that loop: loads of later steps cover those of the first, whose operands a turn waits for."""
+_ITERATION = 256
+"""Multiply-adds of an iteration of that loop: they hide the latency of the loads of all but its first step."""
 _WIDEST = 16
 """Bytes of an access."""
 
@@ -127,8 +127,8 @@ class _Side:
     def _load(self, pointer: V, count: int) -> list[V]:
         k, bits = self.k, 8 * self.size * count
         type_ = f"i{bits}" if bits <= 32 or count == 1 else f"<{bits // 32} x i32>"
-        word = k.f.op(f"load {type_}, ptr addrspace(3) {pointer.ref}, align {bits // 8}", type_)
-        return [self._widened(k.t.from_bits(piece, self.elem)) for piece in k.t.unpack(word, count, 8 * self.size)]
+        packed = k.f.op(f"load {type_}, ptr addrspace(3) {pointer.ref}, align {bits // 8}", type_)
+        return [self._widened(k.t.from_bits(piece, self.elem)) for piece in k.t.unpack(packed, count, 8 * self.size)]
 
     def _widened(self, value: V) -> V:
         """An element as the sums have it."""
@@ -222,7 +222,7 @@ class _Along(_Side):
             line = 0
             for bit, start in self.lines.items():
                 line ^= start if place & bit else 0
-            pointer = k.shared.place(self.base, thread, (line ^ step) * self.size, self.moving)
+            pointer = k.shared.address(self.base, thread, (line ^ step) * self.size, self.moving)
             for each, value in zip(found, self._load(pointer, self.steps), strict=True):
                 each[place] = value
         return found
@@ -266,7 +266,7 @@ class ThreadProduct:
             result = self._steps(left, right, left.first(), right.first(), self.depth, result)
         else:
             steps = max(left.steps, right.steps)
-            while 2 * steps * len(start) <= _TURN and 2 * steps <= self.depth:
+            while 2 * steps * len(start) <= _ITERATION and 2 * steps <= self.depth:
                 steps *= 2
             begin = [*result, left.first(), right.first()]
             with f.loop(i32(0), i32(self.depth), i32(steps), begin, at_least_once=True, keep=True) as loop:
@@ -316,8 +316,8 @@ class ThreadProduct:
         registers = [register for register in range(layout.size(REGISTER)) if not register & free[REGISTER]]
         steps, along = (k.t.split_indices(layout, first + dim, registers) for dim in (contracted, 1 - contracted))
         batches = k.t.indices(layout, 0, registers) if first else []
-        elected = k.t.elected(Elected(free[LANE], free[WARP]))
-        with k.t.where(elected):
+        predicate = k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
+        with k.t.where(predicate):
             for number, register in enumerate(registers):
                 (step, step_constant), (place, constant) = steps[number], along[number]
                 thread = f.add(f.mul(step, i32(line.pitch)), f.mul(place, i32(line.size)))

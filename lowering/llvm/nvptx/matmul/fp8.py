@@ -18,14 +18,14 @@ from ....linear_layouts.layout import REGISTER, LinearLayout
 from ....linear_layouts.linear import table
 from ...ir import V
 from ...syntax import attributes, element_name, shape_of
-from ..nodes import Held, Node, Staged
+from ..nodes import Distributed, Node, Staged
 from ..threads import i32
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
 
 STEP = 32
-"""Of k in a fragment."""
+"""Extent of a fragment along k."""
 NAMES = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 _BYTES = 4
 _UPPER_BYTES = (0x1404, 0x3424)
@@ -66,7 +66,7 @@ def as_halves(k: KernelLowering, node: Node) -> Node:
     own = k.ev.choose_layout([node])
     if own is None or own.size(REGISTER) % _BYTES:
         return k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
-    return Held(node.shape, "f16", own, tuple(halves(k, k.ev.at(node, own), node.elem)))
+    return Distributed(node.shape, "f16", own, tuple(halves(k, k.ev.at(node, own), node.elem)))
 
 
 def by_instruction(layout: LinearLayout, side: str) -> tuple[LinearLayout, tuple[int, ...]]:
@@ -84,26 +84,26 @@ def halves(k: KernelLowering, values: Sequence[V], elem: str) -> list[V]:
     raw = [t.to_bits(value, elem) for value in values]
     found = []
     for start in range(0, len(raw), _BYTES):
-        word = t.pack(raw[start : start + _BYTES])
-        pairs = _of_e5m2(k, word) if elem == "f8E5M2" else _of_e4m3(k, word)
+        packed = t.pack(raw[start : start + _BYTES])
+        pairs = _of_e5m2(k, packed) if elem == "f8E5M2" else _of_e4m3(k, packed)
         found += [t.from_bits(piece, "f16") for pair in pairs for piece in t.unpack(pair, 2, 16)]
     return found
 
 
-def _of_e5m2(k: KernelLowering, word: V) -> list[V]:
+def _of_e5m2(k: KernelLowering, packed: V) -> list[V]:
     """It is the upper byte of a float16."""
-    return [k.t.call("prmt", [word, i32(0), i32(selector)], "i32") for selector in _UPPER_BYTES]
+    return [k.t.call("prmt", [packed, i32(0), i32(selector)], "i32") for selector in _UPPER_BYTES]
 
 
-def _of_e4m3(k: KernelLowering, word: V) -> list[V]:
+def _of_e4m3(k: KernelLowering, packed: V) -> list[V]:
     """The bits in the places of a float16's are the number by 2^8. 0x7f would become 480, and is NaN: times 140 it is the one
     that leaves the range of float16, and infinity by 0 is NaN."""
     f = k.f
     if k.target.capability >= 89:
-        parts = [f.cast("trunc", each, "i16") for each in (word, f.binary("lshr", word, i32(16)))]
+        parts = [f.cast("trunc", each, "i16") for each in (packed, f.binary("lshr", packed, i32(16)))]
         return [f.bitcast(k.t.call("e4m3x2.to.f16x2.rn", [part], "<2 x half>"), "i32") for part in parts]
     found = []
-    for upper in _of_e5m2(k, word):
+    for upper in _of_e5m2(k, packed):
         signs = f.binary("and", upper, i32(_SIGNS))
         rest = f.binary("and", f.binary("lshr", upper, i32(1)), i32(_REST))
         small = f.bitcast(f.binary("or", signs, rest), "<2 x half>")
@@ -119,7 +119,7 @@ def _twice(factor: float) -> str:
 
 def multiply_bytes(k: KernelLowering, elems: Sequence[str], a: Sequence[V], b: Sequence[V], c: Sequence[V]) -> list[V]:
     """mma.m16n8k32 of words of bytes, added to c."""
-    number = [f"${place}" for place in range(len(c) + len(a) + len(b) + len(c))]
+    number = [f"${index}" for index in range(len(c) + len(a) + len(b) + len(c))]
     ends = [len(c), len(c) + len(a), len(c) + len(a) + len(b), len(number)]
     groups = [number[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     text = f"mma.sync.aligned.m16n8k32.row.col.f32.{NAMES[elems[0]]}.{NAMES[elems[1]]}.f32 "
@@ -128,7 +128,7 @@ def multiply_bytes(k: KernelLowering, elems: Sequence[str], a: Sequence[V], b: S
     values = ", ".join(f"{value.type} {value.ref}" for value in (*a, *b, *c))
     type_ = "{" + ", ".join(["float"] * len(c)) + "}"
     got = k.f.op(f'call {type_} asm "{text};", "{constraints}"({values}) convergent', type_)
-    return [k.f.op(f"extractvalue {type_} {got.ref}, {place}", "float") for place in range(len(c))]
+    return [k.f.op(f"extractvalue {type_} {got.ref}, {index}", "float") for index in range(len(c))]
 
 
 __all__ = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected, to_unique
+from ....linear_layouts.linear import ThreadPredicate, to_unique
 from ....linear_layouts.matching import MatrixAccess, match_matrix, offsets, vector_accesses, vector_elements
 from ....linear_layouts.shared import matrix_swizzled
 from ...ir import V
@@ -123,17 +123,17 @@ def store_block(
         if access.registers[0] & free[REGISTER]:
             continue
         word = t.pack([t.to_bits(values[register], elem) for register in access.registers])
-        packed.append((k.shared.place(base, thread, access.offset, moving), word, len(access.registers)))
+        packed.append((k.shared.address(base, thread, access.offset, moving), word, len(access.registers)))
 
     def store() -> None:
-        for place, word, count in packed:
-            f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {place.ref}, align {count * bits // 8}")
+        for pointer, word, count in packed:
+            f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {pointer.ref}, align {count * bits // 8}")
 
-    elected = t.elected(Elected(free[LANE], free[WARP]))
-    if elected is None:
+    predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
+    if predicate is None:
         store()
     else:
-        with f.when(elected):
+        with f.when(predicate):
             store()
 
 
@@ -150,9 +150,9 @@ def read_block(k: KernelLowering, elem: str, layout: LinearLayout, shared: Linea
     width = many * bits
     type_ = f"i{width}" if width <= 32 or many == 1 else f"<{width // 32} x i32>"
     for access in vector_accesses(where, bits, many):
-        place = k.shared.place(base, thread, access.offset, moving)
-        word = f.op(f"load {type_}, ptr addrspace(3) {place.ref}, align {width // 8}", type_)
-        pieces = t.unpack(word, many, bits)
+        pointer = k.shared.address(base, thread, access.offset, moving)
+        packed = f.op(f"load {type_}, ptr addrspace(3) {pointer.ref}, align {width // 8}", type_)
+        pieces = t.unpack(packed, many, bits)
         found.update({r: t.from_bits(piece, elem) for r, piece in zip(access.registers, pieces, strict=True)})
     return tuple(found[register] for register in range(layout.size(REGISTER)))
 
@@ -166,11 +166,11 @@ def _fetch(k: KernelLowering, access: MatrixAccess, elem: str, base: V) -> dict[
     each = 32 // bits
     found: dict[int, V] = {}
     for part in access.accesses:
-        place = k.shared.place(base, row, part.offset, access.row_address.thread_bits)
-        got = t.call(name, [place], type_)
+        pointer = k.shared.address(base, row, part.offset, access.row_address.thread_bits)
+        got = t.call(name, [pointer], type_)
         for number in range(access.count):
-            word = f.op(f"extractvalue {type_} {got.ref}, {number}", "i32")
+            packed = f.op(f"extractvalue {type_} {got.ref}, {number}", "i32")
             registers = part.registers[number * each : (number + 1) * each]
-            pieces = t.unpack(word, each, bits)
+            pieces = t.unpack(packed, each, bits)
             found.update({r: t.from_bits(piece, elem) for r, piece in zip(registers, pieces, strict=True)})
     return found

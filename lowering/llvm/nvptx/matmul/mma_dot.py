@@ -34,7 +34,7 @@ from ...elementwise import emit_map
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
 from ..memory.shared_memory import ALIGNMENT
-from ..nodes import Held, Node, Shape, Staged
+from ..nodes import Distributed, Node, Shape, Staged
 from ..threads import bits_of
 from . import fp8
 from .fma_dot import StagedLines, ThreadProduct, rounded, staged_lines, thread_tiles
@@ -57,7 +57,7 @@ class Instruction:
     name: str
     shape: tuple[int, int, int]
     bits: int
-    word: str
+    register_type: str
     accumulator: str
     feeds: int = 1
 
@@ -86,7 +86,7 @@ def _dot(k: KernelLowering, op: Any) -> None:
             registers = k.ev.any(elem, layout.size(REGISTER))
         else:
             registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
-        k.define(result, Held(shape, elem, layout, registers))
+        k.define(result, Distributed(shape, elem, layout, registers))
         return
     precision = _precision(op)
     elems = (element_name(a.type), element_name(b.type))
@@ -98,9 +98,9 @@ def _dot(k: KernelLowering, op: Any) -> None:
     else:
         layout = with_batches(thread_tiles(shape[-2:], k.warps), shape)
     if k.ev.only_layouts:
-        k.define(result, Held(shape, elem, layout, k.ev.any(elem, layout.size(REGISTER))))
+        k.define(result, Distributed(shape, elem, layout, k.ev.any(elem, layout.size(REGISTER))))
         return
-    start = list(k.held(c, layout))  # 16-bit floats are float32 in registers
+    start = list(k.registers(c, layout))  # 16-bit floats are float32 in registers
     batches = 1 if len(shape) == 2 else shape[0]
     size = len(start) // batches
     total: Registers = []
@@ -120,7 +120,7 @@ def _dot(k: KernelLowering, op: Any) -> None:
             total += own
     if ORDERED in op.attributes:
         total = [k.f.binary("fadd", value, const(0.0, value.type)) for value in total]  # no -0
-    k.define(result, Held(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
+    k.define(result, Distributed(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
 
 
 def _precision(op: Any) -> str:
@@ -231,13 +231,13 @@ def _eight(
     sides = _fragments(k, ways)
     if all(in_bytes) and fp8.has_instruction(k) and fp8.may_be_imprecise(op):
         name = ".".join(node.elem for node, _ in wanted)
-        return replace(instruction, name=name, word="i32", feeds=1), [(sides[0], sides[1])]
+        return replace(instruction, name=name, register_type="i32", feeds=1), [(sides[0], sides[1])]
     found: list[Registers] = []
     for side, (node, _), order in zip(sides, wanted, orders, strict=True):
         values = fp8.halves(k, side, node.elem) if order is None else list(side)
         if order is not None:
-            for place, value in zip(order, side, strict=True):
-                values[place] = value
+            for pointer, value in zip(order, side, strict=True):
+                values[pointer] = value
         found.append(values)
     return instruction, [(found[0], found[1])]
 
@@ -294,7 +294,7 @@ def prepare(k: KernelLowering, body: Any) -> None:
             continue
         for index, operand in enumerate(op.operands[:2]):
             node = None if _is_inside(operand, body) else k.node(operand)
-            if not isinstance(node, Held) or node.elem not in ("f16", "bf16"):
+            if not isinstance(node, Distributed) or node.elem not in ("f16", "bf16"):
                 continue
             layout = _fragment(k, op, index)
             if layout is not None and layout.size(REGISTER) * bits_of(node.elem) <= 32 * _KEPT:
@@ -337,13 +337,13 @@ def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -
     if not size:
         return [list(k.ev.at(node, layout)) for node, layout in wanted]
     base = k.shared.reserve(size)
-    places = [k.shared.at(base, const(start, "i32")) for start in starts]
+    pointers = [k.shared.at(base, const(start, "i32")) for start in starts]
     k.shared.before_writing()
-    for load, place in zip(loads, places, strict=True):
+    for load, pointer in zip(loads, pointers, strict=True):
         if load is not None:
-            load.store(k, place)
+            load.store(k, pointer)
     k.shared.between()
-    fetched = [None if load is None else load.fetch(k, place) for load, place in zip(loads, places, strict=True)]
+    fetched = [None if load is None else load.fetch(k, pointer) for load, pointer in zip(loads, pointers, strict=True)]
     k.shared.after_reading()
     return [
         list(k.ev.at(node, layout)) if found is None else found
@@ -374,8 +374,8 @@ class _Instructions:
             mma_accumulator(shape, warps, element_bits=64 if bits == 64 else 32),
         )
         tiles = [fragment_tiles(layout, fragment) for layout, fragment in zip(layouts, fragments, strict=True)]
-        self.a, self.b = ({place: registers for registers, place in side} for side in tiles[:2])
-        self.c = [(registers, place) for registers, place in tiles[2]]
+        self.a, self.b = ({pointer: registers for registers, pointer in side} for side in tiles[:2])
+        self.c = [(registers, pointer) for registers, pointer in tiles[2]]
         self.depths = range(0, depth, instruction.shape[2])
         self.taken = [
             instruction_registers(fragment, bits * instruction.feeds, max(1, 32 // bits)) if instruction.feeds > 1 else None
@@ -385,8 +385,8 @@ class _Instructions:
 
     def run(self, a: Registers, b: Registers, c: Registers) -> Registers:
         result = list(c)
-        left = {place: self._words(a, registers, self.taken[0]) for place, registers in self.a.items()}
-        right = {place: self._words(b, registers, self.taken[1]) for place, registers in self.b.items()}
+        left = {pointer: self._words(a, registers, self.taken[0]) for pointer, registers in self.a.items()}
+        right = {pointer: self._words(b, registers, self.taken[1]) for pointer, registers in self.b.items()}
         for depth in self.depths:
             for registers, (row, column) in self.c:
                 own = [result[register] for register in registers]
@@ -401,7 +401,7 @@ class _Instructions:
     ) -> list[Registers]:
         """Elements packed as each instruction takes them."""
         k, bits = self.k, self.instruction.bits * self.instruction.feeds
-        elem = {"<2 x half>": "f16", "double": "f64"}.get(self.instruction.word)
+        elem = {"<2 x half>": "f16", "double": "f64"}.get(self.instruction.register_type)
         if elem is None:
             elem = {8: "i8", 16: "bf16", 32: "f32"}[bits]
         raw = [k.t.to_bits(values[register], elem) for register in registers]
@@ -409,8 +409,8 @@ class _Instructions:
         found = []
         for numbers in taken or [range(len(raw))]:
             own = [raw[number] for number in numbers]
-            words = [k.t.pack(own[start : start + each]) for start in range(0, len(own), each)]
-            found.append([k.f.bitcast(word, self.instruction.word) for word in words])
+            packed = [k.t.pack(own[start : start + each]) for start in range(0, len(own), each)]
+            found.append([k.f.bitcast(word, self.instruction.register_type) for word in packed])
         return found
 
     def _multiply(self, a: Registers, b: Registers, c: Registers) -> Registers:

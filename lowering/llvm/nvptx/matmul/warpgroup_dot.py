@@ -1,7 +1,7 @@
 """tt.dot by warpgroups: how operands get to where wgmma reads them.
 
-What was loaded ahead lies there already. A that was computed in the registers of its own warp stays in registers; other blocks
-are stored to shared memory, behind one barrier; those that a loop does not change, once before it.
+What a pipelined loop has loaded lies there already. A that was computed in the registers of its own warp stays in registers;
+other blocks are stored to shared memory, behind one barrier; those that a loop does not change, once before it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def dot_of_warpgroups(k: KernelLowering, op: Any, product: WarpgroupProduct) -> 
     """The registers of the result in the accumulator's layout, before they are rounded to its type."""
     start = k.node(op.operands[2])
     is_zero = isinstance(start, Splat) and start.value.ref in _ZEROS
-    first = None if is_zero else k.held(op.operands[2], product.accumulator)
+    first = None if is_zero else k.registers(op.operands[2], product.accumulator)
     sides = [_sides(k, op, product, number) for number in (0, 1)]
     sources = [each for side in sides for each in side if isinstance(each, _Source)]
     stored: dict[int, Placed] = {}
@@ -57,7 +57,7 @@ def dot_of_warpgroups(k: KernelLowering, op: Any, product: WarpgroupProduct) -> 
     pairs = [(lefts[0], places[0])]
     if len(lefts) > 1:  # the smallest first
         pairs = [(lefts[1], places[0]), (lefts[0], places[1]), (lefts[0], places[0])]
-    found = multiply(k, product, pairs, first, wait=op not in k.on_their_way)
+    found = multiply(k, product, pairs, first, wait=op not in k.in_flight)
     if sources:
         k.shared.after_reading()
     return found
@@ -114,9 +114,9 @@ def _store(k: KernelLowering, sources: Sequence[_Source], base: V) -> dict[int, 
     found: dict[int, Placed] = {}
     start = 0
     for each in sources:
-        place = k.shared.at(base, i32(start))
-        store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, place)
-        found[id(each)] = Placed(each.matrix, address(k, place))
+        pointer = k.shared.at(base, i32(start))
+        store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, pointer)
+        found[id(each)] = Placed(each.matrix, address(k, pointer))
         start += -(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT
     k.t.call("fence.proxy.async.shared_cta", [], "void")
     return found

@@ -37,7 +37,7 @@ GROUP = 4
 """Warps of a warpgroup."""
 ROWS = 64
 """Rows of an instruction."""
-MOST_COLUMNS = 256
+MAX_COLUMNS = 256
 _TYPES = {
     "f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
 }  # fmt: skip
@@ -127,7 +127,7 @@ def plan_product(k: KernelLowering, op: Any, kind: str | None) -> WarpgroupProdu
         return None
     groups = k.warps // GROUP
     along = min(groups, shape[0] // ROWS)
-    columns = min(MOST_COLUMNS, shape[1] * along // groups)
+    columns = min(MAX_COLUMNS, shape[1] * along // groups)
     found = WarpgroupProduct(elem, (shape[0], shape[1]), depth, (along, groups // along), columns)
     if columns < 8 or depth % found.step:
         return None
@@ -163,9 +163,9 @@ def address(k: KernelLowering, pointer: V) -> V:
     return k.f.binary("lshr", whole, i32(4))
 
 
-def pointer(k: KernelLowering, place: V) -> V:
+def pointer(k: KernelLowering, address: V) -> V:
     """The pointer for an `address`."""
-    whole = k.f.binary("shl", place, i32(4))
+    whole = k.f.binary("shl", address, i32(4))
     return k.f.op(f"inttoptr i32 {whole.ref} to ptr addrspace(3)", "ptr addrspace(3)")
 
 
@@ -179,17 +179,17 @@ class Placed:
     def descriptor(self, k: KernelLowering, bits: Sequence[int]) -> V:
         """The descriptor (i64) of a warpgroup's first tile. bits: which bits of its number say where along the rows of A or the
         columns of B that is."""
-        f, facts, place = k.f, self.matrix.descriptor, self.start
-        for bit, step in zip(bits, facts.row_steps, strict=False):
+        f, descriptor, start = k.f, self.matrix.descriptor, self.start
+        for bit, step in zip(bits, descriptor.row_steps, strict=False):
             own = f.binary("and", f.binary("lshr", group_number(k), i32(bit)), i32(1))
-            place = f.add(place, f.mul(own, i32(step >> 4)))
-        return f.binary("or", f.cast("zext", place, "i64"), const(facts.encode(0), "i64"))
+            start = f.add(start, f.mul(own, i32(step >> 4)))
+        return f.binary("or", f.cast("zext", start, "i64"), const(descriptor.encode(0), "i64"))
 
     def offset(self, row: int, depth: int) -> int:
         """What is added to a descriptor for a tile of an instruction."""
-        facts = self.matrix.descriptor
-        steps = sum(step for bit, step in enumerate(facts.row_steps) if row >> bit & 1)
-        return steps + sum(step for bit, step in enumerate(facts.k_steps) if depth >> bit & 1) >> 4
+        descriptor = self.matrix.descriptor
+        steps = sum(step for bit, step in enumerate(descriptor.row_steps) if row >> bit & 1)
+        return steps + sum(step for bit, step in enumerate(descriptor.k_steps) if depth >> bit & 1) >> 4
 
 
 def multiply(

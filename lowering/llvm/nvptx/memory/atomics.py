@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.exchange import plan_exchange
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES
 from ....tt.dialect.attributes import enum_name
 from ...elementwise import emit_map
 from ...ir import V, const
 from ...syntax import attribute, element_name, is_tensor, pointee_name, shape_of
-from ..nodes import Held
+from ..nodes import Distributed
 from ..threads import bits_of, i32
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ def _atomic(k: KernelLowering, op: Any) -> None:
     if a.releases:
         k.order.release()
     k.order.before(op, None)
-    elected = _elected(k, layout)
+    predicate = _predicate(k, layout)
     found: list[V] = []
     for register, address in enumerate(addresses):
-        guard = k.t.both(elected, None if mask is None else mask[register])
+        guard = k.t.both(predicate, None if mask is None else mask[register])
         old = _one(k, a, address, [column[register] for column in columns], guard)
         found.append(const(0, f"i{a.bits}") if old is None else old)
     _finish(k, op, a, layout, found)
@@ -126,18 +126,18 @@ def _poll(k: KernelLowering, op: Any) -> None:
     deadline = None if op.timeout is None else f.add(_nanoseconds(k), k.scalar(op.timeout))
     found = []
     for address, expected in zip(addresses, wanted, strict=True):
-        elected = _elected(k, layout)
+        predicate = _predicate(k, layout)
         before = f.block
         poll, again, done = f.label("poll"), f.label("again"), f.label("polled")
-        if elected is None:
+        if predicate is None:
             f.branch(poll)
         else:
-            f.cond_branch(elected, poll, done)
+            f.cond_branch(predicate, poll, done)
         f.start(poll)
         holds = f.icmp("eq", _read(k, a, address), k.t.to_bits(expected, a.elem))
         f.cond_branch(holds, done, again)
         f.start(again)
-        ways = [(holds, poll), *([] if elected is None else [(V("false", "i1"), before)])]
+        ways = [(holds, poll), *([] if predicate is None else [(V("false", "i1"), before)])]
         if deadline is None:
             f.branch(poll)
         else:
@@ -156,12 +156,12 @@ def _layout(k: KernelLowering, pointer: Any) -> LinearLayout:
 
 
 def _column(k: KernelLowering, value: Any, layout: LinearLayout) -> Sequence[V]:
-    return k.held(value, layout) if is_tensor(value.type) else (k.scalar(value),)
+    return k.registers(value, layout) if is_tensor(value.type) else (k.scalar(value),)
 
 
-def _elected(k: KernelLowering, layout: LinearLayout) -> V | None:
+def _predicate(k: KernelLowering, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
-    return k.t.elected(Elected(free[LANE], free[WARP]))
+    return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
 def _finish(k: KernelLowering, op: Any, a: _Atomic, layout: LinearLayout, bits: list[V]) -> None:
@@ -172,7 +172,7 @@ def _finish(k: KernelLowering, op: Any, a: _Atomic, layout: LinearLayout, bits: 
         elem = element_name(result.type)
         values = tuple(k.t.from_bits(value, elem) for value in spread(k, bits, layout))
         if is_tensor(result.type):
-            k.define(result, Held(shape_of(result.type), elem, layout, values))
+            k.define(result, Distributed(shape_of(result.type), elem, layout, values))
         else:
             k.scalars[result] = values[0]
     elif op.results and not is_tensor(op.results[0].type):
@@ -285,7 +285,7 @@ def _asm(
     f = k.f
     if guard is not None and guard.ref == "true":
         guard = None
-    held = 0 if width is None else max(16, width)
+    bits = 0 if width is None else max(16, width)
     operands = [address, *(f.cast("zext", value, f"i{max(16, int(value.type[1:]))}") for value in values)]
     letters = ["l", *(_LETTERS[int(value.type[1:])] for value in operands[1:])]
     names = [f"${number}" for number in range(0 if width is None else 1, len(operands) + 2)]
@@ -295,13 +295,13 @@ def _asm(
         operands.append(guard)
         letters.append("b")
         if width is not None:
-            text = f"mov.b{held} $0, 0; {text}"
+            text = f"mov.b{bits} $0, 0; {text}"
     given = ", ".join(f"{value.type} {value.ref}" for value in operands)
     if width is None:
         f.emit(f'call void asm sideeffect "{text}", "{",".join(letters)},~{{memory}}"({given})')
         return None
-    constraints = ",".join([f"=&{_LETTERS[held]}", *letters, "~{memory}"])
-    found = f.op(f'call i{held} asm sideeffect "{text}", "{constraints}"({given})', f"i{held}")
+    constraints = ",".join([f"=&{_LETTERS[bits]}", *letters, "~{memory}"])
+    found = f.op(f'call i{bits} asm sideeffect "{text}", "{constraints}"({given})', f"i{bits}")
     return f.cast("trunc", found, f"i{width}")
 
 

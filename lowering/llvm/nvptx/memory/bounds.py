@@ -65,9 +65,9 @@ class Bound:
         """By register, the first of a group: whether it has any elements, and how many, if it has (i32)."""
         f = k.f
         index, limit = (
-            k.ev.some(self.part.spread(k, value), layout, registers) for value in (self.index, self.limit)
+            k.ev.elements(self.part.spread(k, value), layout, registers) for value in (self.index, self.limit)
         )
-        rest = [k.ev.some(part.spread(k, part.value), layout, registers) for part in self.rest]
+        rest = [k.ev.elements(part.spread(k, part.value), layout, registers) for part in self.rest]
         found = {}
         for number, register in enumerate(registers):
             own, end = index[number], limit[number]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from .....promotion.errors import UnsupportedError
 from ....linear_layouts.gathering import SharedGather, WarpGather, plan_gather
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
-from ..nodes import Held, Splat
+from ..nodes import Distributed, Splat
 from ..threads import bits_of, i32
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def _gather(k: KernelLowering, op: Any) -> None:
     layout = k.natural_layout(indices).unique_registers()
     own = k.natural_layout(source)
     values = k.ev.at(node, own)
-    where = [_index(k, value) for value in k.held(indices, layout)]
+    where = [_index(k, value) for value in k.registers(indices, layout)]
     plan = plan_gather(own, layout, int(attributes(op)["axis"]), bits_of(elem))
     bits = [k.t.to_bits(value, elem) for value in values]
     found = _in_warp(k, plan, bits, where) if isinstance(plan, WarpGather) else _in_memory(k, plan, bits, where, bits_of(elem))
-    k.define(result, Held(shape, elem, layout, tuple(k.t.from_bits(value, elem) for value in found)))
+    k.define(result, Distributed(shape, elem, layout, tuple(k.t.from_bits(value, elem) for value in found)))
 
 
 def _index(k: KernelLowering, value: V) -> V:
@@ -117,48 +117,48 @@ def _histogram(k: KernelLowering, op: Any) -> None:
     if elem == "i1":
         raise UnsupportedError("nvptx lowering: tt.histogram with counts of i1; fix: a wider integer")
     layout = k.natural_layout(source).unique_registers()
-    values = k.held(source, layout)
-    masks = None if mask is None else k.held(mask, layout)
+    values = k.registers(source, layout)
+    masks = None if mask is None else k.registers(mask, layout)
     base = k.shared.reserve(4 * bins)
     counted = k.coalesced((bins,)).unique_registers()
     k.shared.before_writing()
     own = k.t.indices(counted, 0, range(counted.size(REGISTER)))
-    places = [k.shared.at(base, k.f.mul(index, i32(4))) for index in own]
-    _clear(k, places, counted)
+    pointers = [k.shared.at(base, k.f.mul(index, i32(4))) for index in own]
+    _clear(k, pointers, counted)
     k.shared.between()
     _count(k, base, values, masks, bins, layout)
     k.shared.between()
-    counts = [k.f.op(f"load i32, ptr addrspace(3) {place.ref}, align 4", "i32") for place in places]
+    counts = [k.f.op(f"load i32, ptr addrspace(3) {pointer.ref}, align 4", "i32") for pointer in pointers]
     found = tuple(k.f.cast("zext" if elem == "i64" else "trunc", count, elem) for count in counts)
     k.shared.after_reading()
-    k.define(result, Held((bins,), elem, counted, found))
+    k.define(result, Distributed((bins,), elem, counted, found))
 
 
-def _clear(k: KernelLowering, places: Sequence[V], layout: LinearLayout) -> None:
+def _clear(k: KernelLowering, pointers: Sequence[V], layout: LinearLayout) -> None:
     with k.t.where(_one_of_copies(k, layout)):
-        for place in places:
-            k.f.emit(f"store i32 0, ptr addrspace(3) {place.ref}, align 4")
+        for pointer in pointers:
+            k.f.emit(f"store i32 0, ptr addrspace(3) {pointer.ref}, align 4")
 
 
 def _count(
     k: KernelLowering, base: V, values: Sequence[V], masks: Sequence[V] | None, bins: int, layout: LinearLayout
 ) -> None:
     f = k.f
-    elected = _one_of_copies(k, layout)
+    predicate = _one_of_copies(k, layout)
     for register, value in enumerate(values):
         number = value if value.type in ("i32", "i64") else f.cast("zext" if value.type == "i1" else "sext", value, "i32")
         inside = f.icmp("ult", number, const(bins, number.type))  # negative numbers are large ones without a sign
-        guard = k.t.both(elected, inside)
+        guard = k.t.both(predicate, inside)
         guard = guard if masks is None else k.t.both(guard, masks[register])
         with k.t.where(guard):
-            place = k.shared.at(base, f.mul(_index(k, number), i32(4)))
-            f.op(f"atomicrmw add ptr addrspace(3) {place.ref}, i32 1 monotonic", "i32")
+            pointer = k.shared.at(base, f.mul(_index(k, number), i32(4)))
+            f.op(f"atomicrmw add ptr addrspace(3) {pointer.ref}, i32 1 monotonic", "i32")
 
 
 def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
     assert not free[REGISTER]
-    return k.t.elected(Elected(free[LANE], free[WARP]))
+    return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
 GATHERS: dict[str, Any] = {"tt.gather": _gather, "tt.histogram": _histogram}

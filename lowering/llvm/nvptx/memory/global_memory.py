@@ -14,7 +14,7 @@ from math import prod
 
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ....linear_layouts.linear import Elected
+from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import MAX_VECTOR_BITS, global_vector_elements, vector_accesses
 from ...ir import V, const
 from ..axis_info import AxisInfo
@@ -27,8 +27,8 @@ _STORE_CACHES = ("wb", "cg", "cs", "wt")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of an access: the pointers along each dim, and along how many elements the mask is equal."""
+class AccessInfo:
+    """The axis info of an access's pointers and of its mask."""
 
     pointers: AxisInfo
     mask: AxisInfo | None = None
@@ -48,22 +48,22 @@ class Facts:
         ), axis  # fmt: skip
 
 
-def widest(facts: Facts, shape: Sequence[int], element_bits: int, threads: int) -> int:
-    """Elements of one thread that an access wants next to each other."""
-    axis = facts.order()[0]
-    known = min(facts.pointers.contiguity[axis], max(1, facts.pointers.divisibility[axis] * 8 // element_bits))
-    if facts.mask is not None:
-        known = min(known, facts.mask.constancy[axis])
+def widest(info: AccessInfo, shape: Sequence[int], element_bits: int, threads: int) -> int:
+    """Consecutive elements per thread that make the widest access."""
+    axis = info.order()[0]
+    known = min(info.pointers.contiguity[axis], max(1, info.pointers.divisibility[axis] * 8 // element_bits))
+    if info.mask is not None:
+        known = min(known, info.mask.constancy[axis])
     return max(1, min(known, MAX_VECTOR_BITS // element_bits, shape[axis], prod(shape) // threads or 1))
 
 
 def coalesced(shape: Sequence[int], order: Sequence[int], elements: int, warps: int) -> LinearLayout:
-    """Lanes next to each other along order[0], each with this many elements."""
+    """The coalesced layout: adjacent lanes along order[0], each with this many consecutive elements."""
     return default_blocked(shape, warps, 8, order=order, contiguity=elements)
 
 
 def row_bytes(layout: LinearLayout, element_bits: int, vector: int, axis: int) -> int:
-    """Bytes side by side that the lanes of a warp access together, `vector` elements along an axis each."""
+    """Contiguous bytes that the lanes of a warp access together, `vector` elements along an axis each."""
     length = vector
     steps = [layout.coordinates(basis) for basis in layout[LANE]]
     while tuple([length if dim == axis else 0 for dim in range(len(layout.shape))]) in steps:
@@ -82,7 +82,7 @@ def access_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[in
 
 
 def written_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:
-    """Those that write: registers that hold copies do not."""
+    """The register groups that write: those of duplicated elements do not."""
     copies = layout.free_masks()[REGISTER]
     return [registers for registers in access_groups(layout, vector, axis) if not registers[0] & copies]
 
@@ -98,14 +98,14 @@ class GlobalMemory:
         self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
         mask: Mapping[int, V] | None, other: Sequence[V] | None, cache: str = "", volatile: bool = False,
     ) -> tuple[V, ...]:  # fmt: skip
-        """The elements of every register. Addresses and mask are those of the first register of each group."""
+        """Load the elements of every register. Addresses and mask are those of the first register of each group."""
         t, width = self.t, bits_of(elem)
         found: dict[int, V] = {}
         for registers in groups:
             guard = None if mask is None else mask[registers[0]]
             fill = None if guard is None or other is None else t.pack([t.to_bits(other[r], elem) for r in registers])
-            word = self.load_word(addresses[registers[0]], width * len(registers), guard, fill, cache, volatile)
-            pieces = t.unpack(word, len(registers), width)
+            packed = self.load_bits(addresses[registers[0]], width * len(registers), guard, fill, cache, volatile)
+            pieces = t.unpack(packed, len(registers), width)
             found.update({r: t.from_bits(piece, elem) for r, piece in zip(registers, pieces, strict=True)})
         return tuple(found[register] for register in range(layout.size(REGISTER)))
 
@@ -113,21 +113,21 @@ class GlobalMemory:
         self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
         values: Sequence[V], mask: Mapping[int, V] | None, cache: str = "",
     ) -> None:  # fmt: skip
-        """Every element once: of threads that hold copies one writes."""
+        """Store every element once: of threads with duplicates one writes."""
         t = self.t
         free = layout.free_masks()
-        elected = t.elected(Elected(free[LANE], free[WARP]))
+        predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
         for registers in groups:
-            guard = elected
+            guard = predicate
             if mask is not None:
                 own = mask[registers[0]]
                 guard = own if guard is None else own if own.ref == guard.ref else self.f.binary("and", guard, own)
-            word = t.pack([t.to_bits(values[r], elem) for r in registers])
-            self.store_word(addresses[registers[0]], word, guard, cache)
+            packed = t.pack([t.to_bits(values[r], elem) for r in registers])
+            self.store_bits(addresses[registers[0]], packed, guard, cache)
 
     # -- single accesses -------------------------------------------------------------
 
-    def load_word(
+    def load_bits(
         self, address: V, width: int, guard: V | None, fill: V | None, cache: str = "", volatile: bool = False
     ) -> V:
         """`width` bits as an integer or a vector of 32-bit words."""
@@ -139,70 +139,70 @@ class GlobalMemory:
             return self.f.op(f"load {type_}, ptr addrspace(1) {pointer.ref}, align {width // 8}", type_)
         modifier = ".volatile" if volatile else ""
         modifier += ".global" + (f".{cache}" if cache in _LOAD_CACHES and not volatile else "")
-        words, each = _words(width)
+        count, each = _registers(width)
         kind = {8: "b8", 16: "b16", 32: "b32", 64: "b64"}[each]
         letter = {8: "h", 16: "h", 32: "r", 64: "l"}[each]
-        held = {8: "i16", 16: "i16", 32: "i32", 64: "i64"}[each]
-        outs = [f"${i}" for i in range(words)]
-        list_ = outs[0] if words == 1 else "{" + ", ".join(outs) + "}"
-        vector = "" if words == 1 else f".v{words}"
-        fills = self._pieces(fill, words, held)
+        container = {8: "i16", 16: "i16", 32: "i32", 64: "i64"}[each]
+        outs = [f"${i}" for i in range(count)]
+        list_ = outs[0] if count == 1 else "{" + ", ".join(outs) + "}"
+        vector = "" if count == 1 else f".v{count}"
+        fills = self._pieces(fill, count, container)
         address, distance = base_and_distance(address)
         operands = [address]
         text = ""
-        place = f"${words}{distance:+d}" if distance else f"${words}"
+        operand = f"${count}{distance:+d}" if distance else f"${count}"
         if guard is not None:
             operands += [guard, *fills]
             move = "mov.b16" if each <= 16 else f"mov.{kind}"
-            moves = [f"{move} ${i}, ${words + 2 + i};" for i in range(words)]
-            text = " ".join(moves) + f" @${words + 1} "
-        text += f"ld{modifier}{vector}.{kind} {list_}, [{place}];"
-        outputs = ",".join([f"=&{letter}"] * words)
-        inputs = ",".join(["l", *([] if guard is None else ["b", *[letter] * words])])
-        result = held if words == 1 else "{" + ", ".join([held] * words) + "}"
+            moves = [f"{move} ${i}, ${count + 2 + i};" for i in range(count)]
+            text = " ".join(moves) + f" @${count + 1} "
+        text += f"ld{modifier}{vector}.{kind} {list_}, [{operand}];"
+        outputs = ",".join([f"=&{letter}"] * count)
+        inputs = ",".join(["l", *([] if guard is None else ["b", *[letter] * count])])
+        result = container if count == 1 else "{" + ", ".join([container] * count) + "}"
         side = "sideeffect " if volatile else ""
         given = ", ".join(f"{v.type} {v.ref}" for v in operands)
         got = self.f.op(f'call {result} asm {side}"{text}", "{outputs},{inputs},~{{memory}}"({given})', result)
-        if words == 1:
+        if count == 1:
             return self.f.cast("trunc", got, f"i{width}") if each == 8 else got
-        pieces = [self.f.op(f"extractvalue {result} {got.ref}, {i}", held) for i in range(words)]
-        whole = V("poison", f"<{words} x {held}>")
+        pieces = [self.f.op(f"extractvalue {result} {got.ref}, {i}", container) for i in range(count)]
+        whole = V("poison", f"<{count} x {container}>")
         for i, piece in enumerate(pieces):
             whole = self.f.insert(whole, piece, i)
         return whole
 
-    def _pieces(self, fill: V | None, words: int, held: str) -> list[V]:
+    def _pieces(self, fill: V | None, count: int, container: str) -> list[V]:
         if fill is None:
-            return [const(0, held)] * words
-        if words == 1:
-            return [self.f.cast("zext", self.f.bitcast(fill, f"i{_width(fill.type)}"), held)]
-        whole = self.f.bitcast(fill, f"<{words} x {held}>")
-        return [self.f.extract(whole, i) for i in range(words)]
+            return [const(0, container)] * count
+        if count == 1:
+            return [self.f.cast("zext", self.f.bitcast(fill, f"i{_width(fill.type)}"), container)]
+        whole = self.f.bitcast(fill, f"<{count} x {container}>")
+        return [self.f.extract(whole, i) for i in range(count)]
 
-    def store_word(self, address: V, word: V, guard: V | None, cache: str = "") -> None:
+    def store_bits(self, address: V, packed: V, guard: V | None, cache: str = "") -> None:
         if guard is not None and guard.ref == "true":
             guard = None
-        width = _width(word.type)
+        width = _width(packed.type)
         if guard is None and not cache:
             pointer = self.pointer(address)
-            self.f.emit(f"store {word.type} {word.ref}, ptr addrspace(1) {pointer.ref}, align {width // 8}")
+            self.f.emit(f"store {packed.type} {packed.ref}, ptr addrspace(1) {pointer.ref}, align {width // 8}")
             return
-        words, each = _words(width)
-        kind, letter, held = {
+        count, each = _registers(width)
+        kind, letter, container = {
             8: ("b8", "h", "i16"), 16: ("b16", "h", "i16"), 32: ("b32", "r", "i32"), 64: ("b64", "l", "i64"),
         }[each]  # fmt: skip
-        pieces = self._pieces(word, words, held)
-        names = [f"${1 + i}" for i in range(words)]
-        list_ = names[0] if words == 1 else "{" + ", ".join(names) + "}"
-        vector = "" if words == 1 else f".v{words}"
-        predicate = "" if guard is None else f"@${1 + words} "
+        pieces = self._pieces(packed, count, container)
+        names = [f"${1 + i}" for i in range(count)]
+        list_ = names[0] if count == 1 else "{" + ", ".join(names) + "}"
+        vector = "" if count == 1 else f".v{count}"
+        predicate = "" if guard is None else f"@${1 + count} "
         modifier = f".{cache}" if cache in _STORE_CACHES else ""
-        constraints = ",".join(["l", *[letter] * words, *([] if guard is None else ["b"])])
+        constraints = ",".join(["l", *[letter] * count, *([] if guard is None else ["b"])])
         address, distance = base_and_distance(address)
-        place = f"$0{distance:+d}" if distance else "$0"
+        operand = f"$0{distance:+d}" if distance else "$0"
         operands = [address, *pieces, *([] if guard is None else [guard])]
         given = ", ".join(f"{v.type} {v.ref}" for v in operands)
-        text = f"{predicate}st.global{modifier}{vector}.{kind} [{place}], {list_};"
+        text = f"{predicate}st.global{modifier}{vector}.{kind} [{operand}], {list_};"
         self.f.emit(f'call void asm sideeffect "{text}", "{constraints},~{{memory}}"({given})')
 
     def pointer(self, address: V) -> V:
@@ -221,7 +221,7 @@ def _width(type_: str) -> int:
     return int(type_[1:])
 
 
-def _words(width: int) -> tuple[int, int]:
+def _registers(width: int) -> tuple[int, int]:
     """(number, bits) of the words of an access."""
     if width <= 32:
         return 1, width

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir import const
 from ...syntax import element_name, shape_of
-from ..nodes import Held, Node, Range, Shape, Splat, View
+from ..nodes import Distributed, Node, Range, Shape, Splat, View
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
@@ -34,9 +34,9 @@ def _cat(k: KernelLowering, op: Any) -> None:
 def _choice(k: KernelLowering, shape: Shape, elem: str, sides: Sequence[Node], axis: int) -> Node:
     """sides[0] at 0 along an axis of size 2, sides[1] at 1."""
     alone = tuple(2 if d == axis else 1 for d in range(len(shape)))
-    place = View(shape, "i32", View(alone, "i32", Range((2,), "i32", 0), "reshape"), "broadcast")
+    index = View(shape, "i32", View(alone, "i32", Range((2,), "i32", 0), "reshape"), "broadcast")
     zero = Splat(shape, "i32", const(0, "i32"))
-    first = k.ev.compute("arith.cmpi", shape, "i1", [place, zero], {"predicate": "eq"})
+    first = k.ev.compute("arith.cmpi", shape, "i1", [index, zero], {"predicate": "eq"})
     wide = [View(shape, elem, side, "broadcast") for side in sides]
     layouts = [found for side in sides if (found := k.ev.choose_layout([side])) is not None]
     if not layouts:
@@ -47,7 +47,7 @@ def _choice(k: KernelLowering, shape: Shape, elem: str, sides: Sequence[Node], a
     order = [*range(axis), len(shape) - 1, *range(axis, len(shape) - 1)]
     target = joined.transpose(order)
     registers = k.ev.map("arith.select", elem, [first, *wide], {}, target, range(target.size("register")))
-    return Held(shape, elem, target, registers)
+    return Distributed(shape, elem, target, registers)
 
 
 def _split(k: KernelLowering, op: Any) -> None:
@@ -55,9 +55,9 @@ def _split(k: KernelLowering, op: Any) -> None:
     source = op.operands[0]
     own = k.ev.choose_layout([k.node(source)])
     layout = k.coalesced(shape) if own is None else own.slice(len(shape))
-    values = k.held(source, layout.join())
-    for place, result in enumerate(op.results):
-        k.define(result, Held(shape, element_name(result.type), layout, values[place::2]))
+    values = k.registers(source, layout.join())
+    for index, result in enumerate(op.results):
+        k.define(result, Distributed(shape, element_name(result.type), layout, values[index::2]))
 
 
 JOINS: dict[str, Any] = {"tt.join": _join, "tt.cat": _cat, "tt.split": _split}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
-from ....tt.analysis.aliasing import ANYWHERE, WRITES, Places, Provenance, overlap
+from ....tt.analysis.aliasing import UNKNOWN, WRITES, AliasAnalysis, AliasSet, may_alias
 from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
 from .shared_memory import SharedMemory
@@ -21,7 +21,7 @@ _READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descripto
 
 _COMMUTING = frozenset({"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin"})
 
-Access = tuple[bool, Places, Any, LinearLayout | None, str]
+Access = tuple[bool, AliasSet, Any, LinearLayout | None, str]
 """(writes, where to, pointer, layout, the kind of an atomic whose order among its like nobody can tell)"""
 
 
@@ -29,7 +29,7 @@ class MemoryOrder:
     """Accesses since the last barrier."""
 
     def __init__(self, function: Any, shared: SharedMemory) -> None:
-        self._places = Provenance(function)
+        self._aliases = AliasAnalysis(function)
         self._shared = shared
         self._since: list[Access] = []
         self._barriers = shared.barriers
@@ -40,7 +40,7 @@ class MemoryOrder:
         if self._apart:
             return
         self._forget_ordered()
-        own = (op.name in WRITES, self._places.of(op.operands[0]), op.operands[0], layout, _commuting(op))
+        own = (op.name in WRITES, self._aliases.of(op.operands[0]), op.operands[0], layout, _commuting(op))
         if any(_conflict(own, earlier) for earlier in self._since):
             self._shared.barrier()
             self._forget_ordered()
@@ -74,7 +74,7 @@ class MemoryOrder:
         before = list(self._since)
         for inner in op.walk():
             if inner.name in WRITES or inner.name in _READS:
-                before.append((inner.name in WRITES, self._places.of(inner.operands[0]), None, None, _commuting(inner)))
+                before.append((inner.name in WRITES, self._aliases.of(inner.operands[0]), None, None, _commuting(inner)))
         self._since = list(before)
         yield
         self._since, self._barriers = before, self._shared.barriers
@@ -98,12 +98,12 @@ def _commuting(op: Any) -> str:
 
 
 def _conflict(later: Access, earlier: Access) -> bool:
-    if not (later[0] or earlier[0]) or not overlap(later[1], earlier[1]):
+    if not (later[0] or earlier[0]) or not may_alias(later[1], earlier[1]):
         return False
     if later[4] and later[4] == earlier[4]:
         return False
     same = later[2] is not None and later[2] is earlier[2] and later[3] is not None and later[3] == earlier[3]
-    return not same or ANYWHERE in later[1] or not _is_exclusive(later[3])
+    return not same or UNKNOWN in later[1] or not _is_exclusive(later[3])
 
 
 def _is_exclusive(layout: LinearLayout | None) -> bool:

@@ -97,7 +97,7 @@ class SharedMemory:
         text = f"getelementptr i8, ptr addrspace(3) {base.ref}, i32 {offset.ref}"
         return self.f.pure(text, "ptr addrspace(3)")
 
-    def place(self, base: V, thread: V, constant: int, thread_bits: int) -> V:
+    def address(self, base: V, thread: V, constant: int, thread_bits: int) -> V:
         """base + (thread ^ constant), where `thread` has no other bits than these: what the constant has beyond them is added
         last, for accesses to take it in."""
         own = self.at(base, self.t.with_constant(thread, constant & thread_bits, thread_bits))

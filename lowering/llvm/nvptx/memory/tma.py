@@ -2,7 +2,7 @@
 
 A block lies in shared memory as wgmma and ldmatrix read it: panels as wide as the swizzle, a copy for each panel. What lies
 outside the tensor is filled in by the copy. A descriptor is a parameter of the kernel: a tensor map, passed by value, whether
-the text takes it or makes it (`made_descriptors`).
+the text takes it or makes it (`hoistable_descriptors`).
 
 Source: NVIDIA, "PTX ISA", "cp.async.bulk.tensor", "mbarrier", "fence.proxy"; "CUDA Driver API", "cuTensorMapEncodeTiled".
 """
@@ -22,14 +22,14 @@ from ....tt.transforms.hoistable_descriptors import SOURCE, source_of
 from ...ir import V
 from ...syntax import attribute, element_name, shape_of
 from ..matmul.matrix_loads import read_block, store_block
-from ..nodes import Held
+from ..nodes import Distributed
 from ..threads import bits_of, i32
 
 if TYPE_CHECKING:
     from ..kernel import KernelLowering
 
-MOST_EXTENT = 256
-"""Of a box, along each axis."""
+MAX_EXTENT = 256
+"""The largest extent of a box along an axis."""
 MAP_TYPE = 'ptr byval([16 x i64]) align 64 "nvvm.grid_constant"'
 _SWIZZLES = (128, 64, 32)
 BARRIER_BYTES = 8
@@ -58,7 +58,7 @@ class MappedBlock:
 
     @property
     def box(self) -> tuple[int, ...]:
-        return (1,) * self.leading + (min(self.rows, MOST_EXTENT), self.width)
+        return (1,) * self.leading + (min(self.rows, MAX_EXTENT), self.width)
 
     @property
     def boxes(self) -> list[tuple[int, int, int]]:
@@ -67,7 +67,7 @@ class MappedBlock:
         return [
             (row, column, (column * self.rows + row * self.width) * size)
             for column in range(0, self.columns, self.width)
-            for row in range(0, self.rows, MOST_EXTENT)
+            for row in range(0, self.rows, MAX_EXTENT)
         ]
 
 
@@ -82,7 +82,7 @@ def mapped_block(type_: TensorDescType) -> MappedBlock | None:
         return None
     swizzle = next((each for each in _SWIZZLES if row_bytes % each == 0), 0) if rows >= 8 else 0
     width = swizzle * 8 // bits_of(elem) if swizzle else columns
-    return MappedBlock(rows, columns, elem, swizzle, width, len(shape) - 2) if width <= MOST_EXTENT else None
+    return MappedBlock(rows, columns, elem, swizzle, width, len(shape) - 2) if width <= MAX_EXTENT else None
 
 
 def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
@@ -100,22 +100,22 @@ def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
 # -- barriers ---------------------------------------------------------------------------------
 
 
-def make_barriers(k: KernelLowering, places: Sequence[V]) -> None:
+def make_barriers(k: KernelLowering, pointers: Sequence[V]) -> None:
     """mbarriers of one arrival each; all threads may use them afterwards."""
     k.t.call("fence.proxy.async.shared_cta", [], "void")  # what was there has been written by ordinary stores
     with k.f.when(k.t.is_first()):
-        for place in places:
-            k.t.call("mbarrier.init.shared", [place, i32(1)], "void")
+        for pointer in pointers:
+            k.t.call("mbarrier.init.shared", [pointer, i32(1)], "void")
         k.t.call("fence.mbarrier_init.release.cluster", [], "void")
     k.shared.barrier()
 
 
-def remove_barriers(k: KernelLowering, places: Sequence[V]) -> None:
+def remove_barriers(k: KernelLowering, pointers: Sequence[V]) -> None:
     """When nobody waits at them any more their memory is free."""
     k.shared.barrier()
     with k.f.when(k.t.is_first()):
-        for place in places:
-            k.t.call("mbarrier.inval.shared", [place], "void")
+        for pointer in pointers:
+            k.t.call("mbarrier.inval.shared", [pointer], "void")
     k.shared.after_reading()
 
 
@@ -132,12 +132,12 @@ def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
     earlier than its neighbours. All of them see it, as the next phase does not end before each warp has arrived, or does not
     come; and in whatever order they leave the loop, each comes once to the `.sync` instruction behind it, where they gather.
     """
-    place = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
+    pointer = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
     text = "\\0A".join(
         ("{", ".reg .pred done;", "again:", "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
          "@!done bra again;", "}")
     )  # fmt: skip
-    operands = f"i32 {place.ref}, i32 {parity.ref}"
+    operands = f"i32 {pointer.ref}, i32 {parity.ref}"
     k.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')
 
 
@@ -154,8 +154,8 @@ def start_copies(k: KernelLowering, op: Any, block: MappedBlock, base: V, barrie
     """Copy a tt.descriptor_load's block to shared memory; one thread does it."""
     rank = len(block.box)
     for row, column, offset in block.boxes:
-        place = k.shared.at(base, i32(offset))
-        target = k.f.op(f"addrspacecast ptr addrspace(3) {place.ref} to ptr addrspace(7)", "ptr addrspace(7)")
+        pointer = k.shared.at(base, i32(offset))
+        target = k.f.op(f"addrspacecast ptr addrspace(3) {pointer.ref} to ptr addrspace(7)", "ptr addrspace(7)")
         operands = [target, barrier, k.scalar(op.desc), *_coordinates(k, op.indices, row, column)]
         rest = [V("0", "i16"), V("0", "i64"), V("false", "i1"), V("false", "i1"), V("0", "i32")]
         k.t.call(f"cp.async.bulk.tensor.g2s.tile.{rank}d", [*operands, *rest], "void")
@@ -183,7 +183,7 @@ def _load(k: KernelLowering, op: Any) -> None:
     flat = layout.reshape((block.rows, block.columns))
     values = read_block(k, elem, flat, block.layout, base)
     remove_barriers(k, [barrier])
-    k.define(result, Held(shape, elem, layout, values))
+    k.define(result, Distributed(shape, elem, layout, values))
 
 
 def _store(k: KernelLowering, op: Any) -> None:
@@ -205,8 +205,8 @@ def _store(k: KernelLowering, op: Any) -> None:
     k.shared.between()
     with k.f.when(k.t.is_first()):
         for row, column, offset in block.boxes:
-            place = k.shared.at(base, i32(offset))
-            operands = [place, k.scalar(op.desc), *_coordinates(k, op.indices, row, column), V("0", "i64"), V("false", "i1")]
+            pointer = k.shared.at(base, i32(offset))
+            operands = [pointer, k.scalar(op.desc), *_coordinates(k, op.indices, row, column), V("0", "i64"), V("false", "i1")]
             k.t.call(f"cp.async.bulk.tensor.s2g.tile.{len(block.box)}d", operands, "void")
         k.t.call("cp.async.bulk.commit.group", [], "void")
     k.shared.copies_start()
@@ -225,10 +225,10 @@ def _store_matrices(
     row = t.map(access.row_address)
     each = 32 // bits
     for part in access.accesses:
-        place = k.shared.place(base, row, part.offset, access.row_address.thread_bits)
+        pointer = k.shared.address(base, row, part.offset, access.row_address.thread_bits)
         raw = [t.to_bits(values[register], elem) for register in part.registers]
-        words = [k.f.bitcast(t.pack(raw[start : start + each]), "i32") for start in range(0, len(raw), each)]
-        t.call(f"stmatrix.sync.aligned.m8n8.x{access.count}.b16.p3", [place, *words], "void")
+        packed = [k.f.bitcast(t.pack(raw[start : start + each]), "i32") for start in range(0, len(raw), each)]
+        t.call(f"stmatrix.sync.aligned.m8n8.x{access.count}.b16.p3", [pointer, *packed], "void")
     return True
 
 

@@ -58,8 +58,8 @@ class Ordered:
 
     def _moved(self, step: Move, rows: list[Row]) -> list[Row]:
         columns = [
-            self.k.moves.convert([row[place] for row in rows], elem, step.source, step.destination)
-            for place, elem in enumerate(self.elems)
+            self.k.moves.convert([row[index] for row in rows], elem, step.source, step.destination)
+            for index, elem in enumerate(self.elems)
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 

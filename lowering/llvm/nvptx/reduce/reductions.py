@@ -12,7 +12,7 @@ from ...elementwise import constant
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of
 from ..control.regions import each_thread_alone, region_values
-from ..nodes import Held
+from ..nodes import Distributed
 from ..threads import ALL_LANES, bits_of, i32
 from .ordered import Ordered
 
@@ -55,17 +55,17 @@ def _single(k: KernelLowering, region: Any) -> Callable[[V, V], V] | None:
     inner, end = ops
     if not k.is_elementwise(inner) or set(inner.operands) != set(block.args) or list(end.operands) != list(inner.results):
         return None
-    result, facts = element_name(inner.results[0].type), attributes(inner)
+    result, attrs = element_name(inner.results[0].type), attributes(inner)
     elems = [element_name(argument.type) for argument in block.args]
     swapped = inner.operands[0] is block.args[1]
     if len(inner.operands) != 2 or inner.name == "tt.addptr":
         return None
-    return lambda a, b: k.ev.element(inner.name, result, [b, a] if swapped else [a, b], elems, facts)
+    return lambda a, b: k.ev.element(inner.name, result, [b, a] if swapped else [a, b], elems, attrs)
 
 
 def _reduce(k: KernelLowering, op: Any) -> None:
-    facts = attributes(op)
-    axis = int(facts["axis"])
+    attrs = attributes(op)
+    axis = int(attrs["axis"])
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
     if layout is None:
@@ -79,7 +79,7 @@ def _reduce(k: KernelLowering, op: Any) -> None:
     columns = [k.ev.at(node, layout) for node in nodes]
     rows: list[Tuple] = [list(each) for each in zip(*columns, strict=True)]
     with each_thread_alone(k, op):
-        if ORDERED in facts:
+        if ORDERED in attrs:
             _define(k, op, plans[0].result, Ordered(k, op, elems, combine).reduce(layout, axis, rows))
             return
         sums = _reduced(k, op, plans, rows, elems, [1 << bit for bit, image in enumerate(layout[LANE]) if not image])
@@ -149,9 +149,9 @@ def _between_warps(
     k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], sums: list[Tuple], elems: Sequence[str]
 ) -> list[Tuple]:
     columns = []
-    for place, (plan, elem) in enumerate(zip(plans, elems, strict=True)):
+    for index, (plan, elem) in enumerate(zip(plans, elems, strict=True)):
         assert plan.exchange is not None
-        columns.append(k.moves.exchange([row[place] for row in sums], elem, plan.exchange))
+        columns.append(k.moves.exchange([row[index] for row in sums], elem, plan.exchange))
     partials = [list(each) for each in zip(*columns, strict=True)]
     count = plans[0].partials
     found = []
@@ -164,10 +164,10 @@ def _between_warps(
 
 
 def _define(k: KernelLowering, op: Any, layout: LinearLayout, rows: list[Tuple]) -> None:
-    for place, result in enumerate(op.results):
-        values = tuple(row[place] for row in rows)
+    for index, result in enumerate(op.results):
+        values = tuple(row[index] for row in rows)
         if is_tensor(result.type):
-            k.define(result, Held(shape_of(result.type), element_name(result.type), layout, values))
+            k.define(result, Distributed(shape_of(result.type), element_name(result.type), layout, values))
         else:
             k.scalars[result] = values[0]
 

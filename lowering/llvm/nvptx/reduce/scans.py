@@ -23,7 +23,7 @@ from ....tt.transforms.reproducible import ORDERED
 from ...ir import V
 from ...syntax import attributes, shape_of
 from ..control.regions import each_thread_alone
-from ..nodes import Held, Node
+from ..nodes import Distributed, Node
 from ..threads import bits_of, i32
 from .ordered import Ordered
 from .reductions import combine
@@ -36,16 +36,16 @@ Row = list[V]
 
 
 def _scan(k: KernelLowering, op: Any) -> None:
-    facts = attributes(op)
+    attrs = attributes(op)
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
     if layout is None:
         layout = k.preferred(op.operands[0])
     elems = [node.elem for node in nodes]
-    if ORDERED in facts:
+    if ORDERED in attrs:
         _scan_in_order(k, op, nodes, layout.unique_registers())
         return
-    plan = plan_scan(layout, int(facts["axis"]), max(bits_of(elem) for elem in elems), reverse=bool(facts["reverse"]))
+    plan = plan_scan(layout, int(attrs["axis"]), max(bits_of(elem) for elem in elems), reverse=bool(attrs["reverse"]))
     columns = []
     for node in nodes:
         own = k.ev.at(node, layout)
@@ -60,17 +60,17 @@ def _scan(k: KernelLowering, op: Any) -> None:
         values = tuple(scan.rows[register][place] for register in plan.destination_registers)
         if plan.after is not None:
             values = k.moves.convert(values, elem, plan.working, layout)
-        k.define(result, Held(shape_of(result.type), elem, layout, values))
+        k.define(result, Distributed(shape_of(result.type), elem, layout, values))
 
 
 def _scan_in_order(k: KernelLowering, op: Any, nodes: Sequence[Node], layout: LinearLayout) -> None:
-    facts, elems = attributes(op), [node.elem for node in nodes]
+    attrs, elems = attributes(op), [node.elem for node in nodes]
     rows: list[Row] = [list(row) for row in zip(*[k.ev.at(node, layout) for node in nodes], strict=True)]
     if not k.ev.only_layouts:
         with each_thread_alone(k, op):
-            rows = Ordered(k, op, elems, combine).scan(layout, int(facts["axis"]), bool(facts["reverse"]), rows)
+            rows = Ordered(k, op, elems, combine).scan(layout, int(attrs["axis"]), bool(attrs["reverse"]), rows)
     for place, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
-        k.define(result, Held(shape_of(result.type), elem, layout, tuple([row[place] for row in rows])))
+        k.define(result, Distributed(shape_of(result.type), elem, layout, tuple([row[place] for row in rows])))
 
 
 class _Scan:
@@ -162,8 +162,8 @@ class _Scan:
             for register, constant in step.stores:
                 place = k.t.with_constant(address, constant, bits)
                 for number, (value, elem) in enumerate(zip(self.rows[register], self.elems, strict=True)):
-                    word, at = k.t.to_bits(value, elem), shared.at(base, k.f.add(place, i32(number * step.bytes)))
-                    k.f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}")
+                    packed, at = k.t.to_bits(value, elem), shared.at(base, k.f.add(place, i32(number * step.bytes)))
+                    k.f.emit(f"store {packed.type} {packed.ref}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}")
         shared.between()
         self.take_in(step, base)
         shared.after_reading()
@@ -192,8 +192,8 @@ class _Scan:
         for operand, elem in enumerate(self.elems):
             at = k.shared.at(base, k.f.add(place, i32(operand * step.bytes + number * step.element_bytes)))
             type_ = f"i{bits_of(elem)}"
-            word = k.f.op(f"load {type_}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}", type_)
-            row.append(k.t.from_bits(word, elem))
+            packed = k.f.op(f"load {type_}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}", type_)
+            row.append(k.t.from_bits(packed, elem))
         return row
 
     def before(self, parts: Sequence[Row], order: Sequence[int], index: V, reverse: bool) -> tuple[Row, V]:

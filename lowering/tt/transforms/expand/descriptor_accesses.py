@@ -209,8 +209,8 @@ def _store_through(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros
 # Tensor maps
 
 
-def _word(b: BlockBuilder, pointer: SSAValue, place: int) -> SSAValue:
-    return b.addptr(b.cast("tt.bitcast", pointer, t.ptr(t.I64)), b.const(place, t.I64))
+def _word(b: BlockBuilder, pointer: SSAValue, index: int) -> SSAValue:
+    return b.addptr(b.cast("tt.bitcast", pointer, t.ptr(t.I64)), b.const(index, t.I64))
 
 
 def _create_map(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Sequence[int]) -> Made:
@@ -229,8 +229,8 @@ def _create_map(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: S
     }
     words |= {MAP_EXTENTS + axis: extent for axis, extent in enumerate(extents)}
     words |= {MAP_STRIDES + axis: stride for axis, stride in enumerate([b.const(size, t.I64), *strides])}
-    for place, word in words.items():
-        b.store(_word(b, op.operands[0], place), word)
+    for index, word in words.items():
+        b.store(_word(b, op.operands[0], index), word)
     return []
 
 
@@ -243,8 +243,8 @@ def _read_map(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Seq
     block, elem = block_of(op.results[0].type)
     rank, size = len(block), _element_size(elem)
 
-    def word(place: int) -> SSAValue:
-        return b.load(_word(b, op.operands[0], place))
+    def word(index: int) -> SSAValue:
+        return b.load(_word(b, op.operands[0], index))
 
     is_map = b.binary(
         "arith.andi",

@@ -23,7 +23,7 @@ from ...dialect.block_pointers import MakeTensorPtrOp
 from ...dialect.descriptor_types import block_of, is_composite, part_types
 from ...dialect.descriptors import MakeTensorDescriptorOp
 from ...dialect.functions import FuncOp
-from ..hoistable_descriptors import SOURCE, first_words, made_descriptors, source_attribute
+from ..hoistable_descriptors import SOURCE, argument_offsets, hoistable_descriptors, source_attribute
 from .descriptor_accesses import ACCESSES, Parts, build_before
 
 _LONGEST_CHAIN = 64
@@ -32,9 +32,9 @@ _LONGEST_CHAIN = 64
 def expand_descriptors(function: FuncOp, keep: Collection[int] = (), along: Collection[int] = ()) -> None:
     """Rewrites a function without calls in place; nothing happens where there are no descriptors and no block pointers.
 
-    keep: numbers of descriptors whose loads, or stores, stay as they are: of parameters, if nothing else is done with them;
-    behind these numbers come those of `made_descriptors`, in order. For each there is a parameter of the descriptor's type
-    behind the others then; its attribute SOURCE says what it describes.
+    keep: numbers of descriptors whose loads, or stores, stay as they are: parameters that have no other uses, then, numbered
+        on, the `hoistable_descriptors`, in order. Each gets a parameter of the descriptor's type after the others; its
+        attribute SOURCE says what it describes.
     along: numbers of parameters whose tensor has stride 1 along its last axis, and is padded with zeros.
 
     Raises `UnsupportedError` for descriptors that go to operations other than accesses, selects and structured control flow.
@@ -43,11 +43,11 @@ def expand_descriptors(function: FuncOp, keep: Collection[int] = (), along: Coll
     kept = [each for number, each in enumerate(arguments) if number in keep and _is_plain(each)]
     if not any(is_composite(each.type) for each in arguments) and not any(map(_is_concerned, function.walk())):
         return
-    made: list[tuple[TensorSource, list[MakeTensorDescriptorOp]]] = []
+    hoisted: list[tuple[TensorSource, list[MakeTensorDescriptorOp]]] = []
     if any(number >= len(arguments) for number in keep):
-        found = enumerate(made_descriptors(function).items(), len(arguments))
-        made = [(each.source, makers) for number, (each, makers) in found if number in keep]
-    _Expansion(function, kept, made, along).run()
+        found = enumerate(hoistable_descriptors(function).items(), len(arguments))
+        hoisted = [(each.source, makers) for number, (each, makers) in found if number in keep]
+    _Expansion(function, kept, hoisted, along).run()
 
 
 def _is_concerned(op: Operation) -> bool:
@@ -65,12 +65,12 @@ class _Expansion:
         self,
         function: FuncOp,
         kept: Sequence[BlockArgument],
-        made: Sequence[tuple[TensorSource, Sequence[MakeTensorDescriptorOp]]],
+        hoisted: Sequence[tuple[TensorSource, Sequence[MakeTensorDescriptorOp]]],
         along: Collection[int],
     ) -> None:
         self.function = function
         self._kept: set[SSAValue] = set(kept)
-        self._made = made
+        self._hoisted = hoisted
         self._along = along
         self.parts: dict[SSAValue, Parts] = {}
         self._zeros: dict[tuple[SSAValue, int], int] = {}
@@ -87,9 +87,9 @@ class _Expansion:
     def _parameters(self, entry: Block) -> list[BlockArgument]:
         arguments = list(entry.args)
         composite = [argument for argument in arguments if is_composite(argument.type)]
-        if not composite and not self._made:
+        if not composite and not self._hoisted:
             return []
-        words = first_words([argument.type for argument in arguments])
+        offsets = argument_offsets([argument.type for argument in arguments])
         types, attrs = [], []
         given = self.function.arg_attrs.data if self.function.arg_attrs is not None else ()
         for index, argument in enumerate(arguments):
@@ -105,8 +105,8 @@ class _Expansion:
         for number, argument in enumerate(arguments):
             if argument in self._kept:
                 rank = len(block_of(argument.type)[0])
-                maps.append((TensorSource.of_parts(words[number], rank), [argument]))
-        maps += [(source, [maker.result for maker in makers]) for source, makers in self._made]
+                maps.append((TensorSource.of_parts(offsets[number], rank), [argument]))
+        maps += [(source, [maker.result for maker in makers]) for source, makers in self._hoisted]
         for source, described in maps:
             last = entry.insert_arg(described[0].type, len(entry.args))
             for each in described:
@@ -114,7 +114,7 @@ class _Expansion:
             self._kept.add(last)
             types.append(last.type)
             attrs.append(DictionaryAttr({SOURCE: source_attribute(source)}))
-        for maker in [maker for _, makers in self._made for maker in makers]:
+        for maker in [maker for _, makers in self._hoisted for maker in makers]:
             block = maker.parent
             assert block is not None
             block.erase_op(maker)
@@ -326,23 +326,23 @@ class _Expansion:
         inits = self._flat(op.operands[3:])
         last = _end(op.regions[0])
         constant = [part for part in parts if last.operands[part.index - 1] is part]
-        places = {part.index - 1 for part in constant}
-        kept = [place for place in range(len(inits)) if place not in places]
+        positions = {part.index - 1 for part in constant}
+        kept = [position for position in range(len(inits)) if position not in positions]
         stands_for = {part.index - 1: inits[part.index - 1] for part in constant}
         for part in constant:
             self._substitute(part, inits[part.index - 1])
-        last.operands = [last.operands[place] for place in kept]
+        last.operands = [last.operands[position] for position in kept]
         for part in constant:
             body.erase_arg(part)
         new = scf.ForOp.create(
-            operands=[*op.operands[:3], *[inits[place] for place in kept]],
-            result_types=[inits[place].type for place in kept],
+            operands=[*op.operands[:3], *[inits[position] for position in kept]],
+            result_types=[inits[position].type for position in kept],
             regions=[op.detach_region(op.regions[0])],
             attributes=op.attributes,
         )
         _insert(new, op)
         made = iter(new.results)
-        values = [stands_for[place] if place in stands_for else next(made) for place in range(len(inits))]
+        values = [stands_for[position] if position in stands_for else next(made) for position in range(len(inits))]
         self._hand_out(op, values)
         return True
 
@@ -358,10 +358,10 @@ class _Expansion:
             for argument in arguments:
                 block.erase_arg(argument)
         inits = self._flat(op.operands)
-        condition, turn = _end(op.regions[0]), _end(op.regions[1])
-        # What comes back from every turn as it was is not carried.
+        condition, yielded = _end(op.regions[0]), _end(op.regions[1])
+        # What every iteration yields unchanged is not carried.
         for argument in before.args:
-            again = turn.operands[argument.index]
+            again = yielded.operands[argument.index]
             if isinstance(again, BlockArgument) and again.block is after and condition.operands[1 + again.index] is argument:
                 self._substitute(again, inits[argument.index])
                 self._substitute(argument, inits[argument.index])

@@ -107,38 +107,41 @@ def _letters(constraints: str, outputs: int, inputs: int) -> list[str]:
     found: list[str] = []
     seen_inputs = False
     for part in constraints.split(",") if constraints.strip() else []:
-        word = part.strip()
-        if word.startswith("~{") and word.endswith("}"):
+        constraint = part.strip()
+        if constraint.startswith("~{") and constraint.endswith("}"):
             continue
-        is_output = word.startswith("=")
-        letter = word[1:].removeprefix("&") if is_output else word
+        is_output = constraint.startswith("=")
+        letter = constraint[1:].removeprefix("&") if is_output else constraint
         if is_output and seen_inputs:
-            raise UserError(f"constraints {constraints!r}: result {word!r} stands after an operand")
+            raise UserError(f"constraints {constraints!r}: result {constraint!r} stands after an operand")
         seen_inputs |= not is_output
         tied = not is_output and letter.isdecimal() and len(letter) < 5
         if not tied and (letter not in REGISTER_OF or (is_output and letter in "ni")):
             known = ", ".join(REGISTER_OF)
-            raise UserError(f"constraints {constraints!r}: {word!r} is not known; registers: {known}, with '=' for results")
-        found.append(word if is_output else letter)
-    results = sum(word.startswith("=") for word in found)
+            raise UserError(
+                f"constraints {constraints!r}: {constraint!r} is not known; registers: {known}, with '=' for results"
+            )
+        found.append(constraint if is_output else letter)
+    results = sum(constraint.startswith("=") for constraint in found)
     if results != outputs or len(found) - results != inputs:
         raise UserError(
             f"constraints {constraints!r} name {results} results and {len(found) - results} operands; "
             f"the operation has {outputs} and {inputs} registers"
         )
-    for word in found:
-        if word.isdecimal() and int(word) >= outputs:
-            raise UserError(f"constraints {constraints!r}: an operand is tied to result {word} of {outputs}")
-    if sum(word.isdecimal() for word in found) != len({word for word in found if word.isdecimal()}):
+    for constraint in found:
+        if constraint.isdecimal() and int(constraint) >= outputs:
+            raise UserError(f"constraints {constraints!r}: an operand is tied to result {constraint} of {outputs}")
+    ties = [constraint for constraint in found if constraint.isdecimal()]
+    if len(ties) != len(set(ties)):
         raise UserError(f"constraints {constraints!r}: two operands are tied to one result")
     return found
 
 
 def _slot(number: int, letters: list[str], elements: int, bits: int) -> Slot:
-    word = letters[number].lstrip("=").removeprefix("&")
-    tied = letters[int(word)].lstrip("=").removeprefix("&") if word.isdecimal() else word
+    constraint = letters[number].lstrip("=").removeprefix("&")
+    tied = letters[int(constraint)].lstrip("=").removeprefix("&") if constraint.isdecimal() else constraint
     type_ = REGISTER_OF[tied]
-    if word in ("n", "i"):
+    if constraint in ("n", "i"):
         type_ = {1: "b32", 8: "b32", 16: "b32"}.get(bits, f"b{bits}")
     if bits * elements > BITS[type_]:
         raise UserError(
@@ -150,8 +153,8 @@ def _slot(number: int, letters: list[str], elements: int, bits: int) -> Slot:
 
 def _spelled(number: int, letters: list[str]) -> str:
     """The register behind `$number`; tied operands are spelled as their result."""
-    word = letters[number]
-    return f"%${word if word.isdecimal() else number}"
+    constraint = letters[number]
+    return f"%${constraint if constraint.isdecimal() else number}"
 
 
 def _substituted(text: str, letters: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Where an operation stands in the kernel's own source."""
+"""Locations of operations in the kernel's own source."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedL
 from xdsl.ir import Attribute, Operation
 
 
-def source_place(op: Operation) -> tuple[str, int] | None:
-    """(file, line) of an operation's location; of inlined code the place in the inlined function, of fused locations the first
-    known one. None when the text does not say."""
+def source_location(op: Operation) -> tuple[str, int] | None:
+    """(file, line) of an operation's location; for inlined code the one in the callee, for fused locations the first
+    known one. None if the text has none."""
     waiting: list[Attribute] = [op.location]
     seen: set[int] = set()  # of objects: locations share their parts
     while waiting:
@@ -28,11 +28,11 @@ def source_place(op: Operation) -> tuple[str, int] | None:
 
 
 def line_of(op: Operation) -> str:
-    """`file:line` of the operation, or of the nearest one around it that has a place; "" if none has."""
+    """`file:line` of the operation or its nearest ancestor that has one; "" if none has."""
     here: Operation | None = op
     while here is not None:
-        place = source_place(here)
-        if place is not None:
-            return f"{place[0]}:{place[1]}"
+        location = source_location(here)
+        if location is not None:
+            return f"{location[0]}:{location[1]}"
         here = here.parent_op()
     return ""

@@ -1,4 +1,4 @@
-"""Where an operation stands: its source line, and its own text as `Kernel.ttir` prints it."""
+"""Locations of operations: the source line, and the operation's text as `Kernel.ttir` prints it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_DEPTH = 16
 
 
 def source_line(location: Attribute) -> str | None:
-    """`file:line:column` of a location, a call site behind it; None where the text has none."""
+    """`file:line:column` of a location, followed by its call site; None for a location without a source line."""
     return _line(location, 0, {})
 
 
@@ -45,7 +45,7 @@ def _line_of(location: Attribute, depth: int, known: dict[int, str | None]) -> s
 
 
 class _Numbering(BlockPrinter):
-    """Prints, and remembers the line on which every operation begins."""
+    """A printer that records the offset in the text at which every operation begins."""
 
     def __init__(self, stream: io.StringIO) -> None:
         super().__init__(stream)
@@ -57,8 +57,8 @@ class _Numbering(BlockPrinter):
         super().print_op(op)
 
 
-class Places:
-    """Lines and texts of the operations of one module; the module is printed when the first is asked for."""
+class OpLocations:
+    """Lines and texts of the operations of one module, which is printed on first use."""
 
     def __init__(self, root: Operation) -> None:
         self._root = root
@@ -89,4 +89,4 @@ class Places:
         return source_line(op.location) or f"ttir:{self._line(op)[0]}"
 
 
-__all__ = ["Places", "source_line"]
+__all__ = ["OpLocations", "source_line"]
