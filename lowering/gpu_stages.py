@@ -11,7 +11,7 @@ from .llvm.compile_ptx import compile_ptx
 from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
-from .program import BlockProgram, Described
+from .program import BlockProgram, DescriptorArgument
 from .state import Lowered, OwnStages
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
@@ -32,8 +32,8 @@ def _tile_plan(state: Lowered) -> None:
     assert state.plan is not None
     target = _target(state)
     fixed_order = state.numerics == "reproducible"  # matrix instructions add in orders of their own
-    describes, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
-    limits = GpuLimits(target.shared_bytes, target.processors, describes, warpgroups, not fixed_order)
+    use_descriptors, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
+    limits = GpuLimits(target.shared_bytes, target.processors, use_descriptors, warpgroups, not fixed_order)
     tiler = Tiler(limits, fixed_order)
     state.launches = tiler.tile_all(state.plan.nests, [None] * len(state.plan.nests))
     state.programs = tuple(tiler.programs)
@@ -49,7 +49,7 @@ def _lower(program: BlockProgram, target: GpuTarget, numerics: str) -> GpuKernel
     first = program.pointers + program.scalars
     # "fast" was applied to the program as it was tiled
     order = numerics if numerics == "reproducible" else "strict"
-    run_passes(function, keep=range(first, first + program.described), numerics=order)
+    run_passes(function, keep=range(first, first + program.descriptors), numerics=order)
     return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), GPU_ALIGNMENT))
 
 
@@ -72,7 +72,7 @@ def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
     )
 
 
-def _description(tensor: Described) -> tuple[tuple[str, int] | int | str, ...]:
+def _description(tensor: DescriptorArgument) -> tuple[tuple[str, int] | int | str, ...]:
     """What the passes make of a descriptor: address, extents, strides, whether it pads with NaN. A tensor that is empty at run
     time is not read; its map needs extents that are not 0 all the same."""
     extents = [each if isinstance(each, int) else f"max({each}, 1)" for each in tensor.extents]
@@ -89,7 +89,7 @@ def _gpu_program(state: Lowered) -> GpuProgram:
             (
                 *[(buffer.kind, buffer.index) for buffer in launch.buffers],
                 *[size_text(extent) for extent in launch.scalars],
-                *[argument for tensor in launch.described for argument in _description(tensor)],
+                *[argument for tensor in launch.descriptors for argument in _description(tensor)],
             ),
             size_text(launch.grid),
         )

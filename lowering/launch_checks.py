@@ -64,7 +64,7 @@ def _sizes(state: Lowered) -> Iterator[Extent]:
     for launch in state.launches:
         yield launch.grid
         yield from launch.scalars
-        for tensor in launch.described:
+        for tensor in launch.descriptors:
             yield from (*tensor.extents, *tensor.strides)
     yield from state.plan.memory.offsets
     yield state.plan.memory.size

@@ -11,7 +11,7 @@ from ..nest import Extent, Nest
 from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
 from .structure import attention_products, products, template_of, values_of
 
-MOST_WARPS = 32
+MAX_WARPS = 32
 """Of one program: a block has at most 1024 threads."""
 
 
@@ -49,8 +49,8 @@ def check_schedule(nest: Nest, schedule: Schedule) -> None:
     more than 2**20 elements; scans are along a listed axis; `packed_b` is 0 or the block of the product's
     columns; `warps` is a power of two up to 32.
     """
-    if not 1 <= schedule.warps <= MOST_WARPS or schedule.warps & (schedule.warps - 1):
-        raise UserError(f"schedule: {schedule.warps} warps; fix: use a power of two up to {MOST_WARPS}")
+    if not 1 <= schedule.warps <= MAX_WARPS or schedule.warps & (schedule.warps - 1):
+        raise UserError(f"schedule: {schedule.warps} warps; fix: use a power of two up to {MAX_WARPS}")
     axes = [axis for axis, _ in schedule.blocks]
     if len(set(axes)) != len(axes) or any(not 0 <= axis < len(nest.axes) for axis in axes):
         raise UserError(
