@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..lowering.frontends.ttir.text import parse
 from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
-from ..lowering.llvm.host.launch_specialization import MULTIPLE, ORDINARY, Circumstances
+from ..lowering.llvm.host.launch_specialization import GENERIC, MULTIPLE, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
 from ..lowering.numerics import checked_numerics
@@ -56,8 +56,8 @@ Array = NDArray[Any]
 MAX_TEXT = 1 << 26
 """Bytes of text that are read at most."""
 
-MOST_PROGRAMS = 16
-"""Circumstances that a kernel is compiled for; beyond that, large launches get the code that small ones have."""
+MAX_SPECIALIZATIONS = 16
+"""Launch specializations that a kernel is compiled for; beyond that, large launches run the code of small ones."""
 
 
 
@@ -89,8 +89,8 @@ class Kernel:
             self.parameters = parameters_of(function)
         self._unused: Any = module
         self._function_simplified: FuncOp | None = None
-        self._host: dict[Circumstances, HostKernel] = {}
-        self._programs: dict[Circumstances, HostProgram] = {}
+        self._host: dict[LaunchSpecialization, HostKernel] = {}
+        self._programs: dict[LaunchSpecialization, HostProgram] = {}
         self._reading = threading.Lock()
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
@@ -345,7 +345,7 @@ class Kernel:
         return self._lowered().assembly()
 
     def _lowered(self) -> HostKernel:
-        return self._lowered_for(ORDINARY)
+        return self._lowered_for(GENERIC)
 
     def _simplified(self) -> FuncOp:
         """The function after the passes."""
@@ -391,23 +391,23 @@ class Kernel:
             run_passes(function, keep=keep, numerics=self.numerics, library=library, along=along)
         return function
 
-    def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
+    def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
-            if circumstances not in self._host:
-                self._host[circumstances] = lower_for_launch(self._simplified(), host_target(), circumstances)
-            return self._host[circumstances]
+            if specialization not in self._host:
+                self._host[specialization] = lower_for_launch(self._simplified(), host_target(), specialization)
+            return self._host[specialization]
 
     def _program(self, words: _Words) -> HostProgram:
         """The code for these arguments."""
-        circumstances = Circumstances(shared_memory(words.spans, self._written))
-        if words.bytes >= host_target().l3_bytes and len(self._programs) < MOST_PROGRAMS and self._may_stream:
+        specialization = LaunchSpecialization(shared_memory(words.spans, self._written))
+        if words.bytes >= host_target().l3_bytes and len(self._programs) < MAX_SPECIALIZATIONS and self._may_stream:
             multiples = tuple([i for i, word in enumerate(words.words) if word % MULTIPLE == 0])
-            circumstances = Circumstances(circumstances.groups, True, multiples)
-        lowered = self._lowered_for(circumstances)
+            specialization = LaunchSpecialization(specialization.groups, True, multiples)
+        lowered = self._lowered_for(specialization)
         with self._lock:
-            if circumstances not in self._programs:
-                self._programs[circumstances] = HostProgram(lowered, self._store)
-            return self._programs[circumstances]
+            if specialization not in self._programs:
+                self._programs[specialization] = HostProgram(lowered, self._store)
+            return self._programs[specialization]
 
     @functools.cached_property
     def _may_stream(self) -> bool:

@@ -13,7 +13,7 @@ from ..ir import Module
 from ..sharing import SharedFunction
 from .control.status import PrintSite, Site
 from .kernel import lower_kernel
-from .launch_specialization import ORDINARY, Circumstances
+from .launch_specialization import GENERIC, LaunchSpecialization
 
 KERNEL = "jn_kernel"
 
@@ -40,11 +40,11 @@ class HostKernel:
 
 
 @no_collection()
-def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumstances = ORDINARY) -> HostKernel:
-    """Code for launches under these circumstances.
+def lower_for_launch(function: Any, target: HostTarget, specialization: LaunchSpecialization = GENERIC) -> HostKernel:
+    """Lowers a block function to host code for launches of this specialization.
 
     Raises `UnsupportedError` naming the first operation the host back end does not implement.
     """
     module = Module(shared={}, opaque_indices=True)
-    sites = lower_kernel(module, function, KERNEL, target, circumstances)
+    sites = lower_kernel(module, function, KERNEL, target, specialization)
     return HostKernel(module.text(), target, sites, dict(module.shared or {}))
