@@ -33,7 +33,7 @@ FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
 below this size, may be wrong. Such tensors get none here."""
 
 
-MOST_KEPT = 64
+MAX_KEPT = 64
 """Tensor maps that are kept of one buffer or descriptor."""
 
 
@@ -280,7 +280,7 @@ def _map(device: CudaDevice, facts: TensorMap, address: int, sizes: TensorSizes,
     if found is None:
         found = device.tensor_map(facts, address, sizes.extents, sizes.strides, sizes.pads_with_nan)
         if kept is not None:
-            if len(kept) >= MOST_KEPT:
+            if len(kept) >= MAX_KEPT:
                 kept.clear()
             kept[key] = found
     return found

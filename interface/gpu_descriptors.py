@@ -29,12 +29,12 @@ MULTIPLE = 16
 WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
 """Of addresses (in bytes) and numbers, by what is left of a division by 16, what they are taken to be multiples of: what makes
 wide accesses possible, in few steps, as code is made for each of them."""
-MOST_STRIDE = 1 << 40
+MAX_STRIDE = 1 << 40
 """Bytes."""
 
-MOST_MADE = 16
+MAX_MADE = 16
 """Maps of descriptors that a kernel makes: 128 bytes each of the 4096 that parameters may take."""
-MOST_KNOWN = 256
+MAX_KNOWN = 256
 """Different sizes that are kept."""
 
 Supplied = Sequence[tuple[Parameter, Any]]
@@ -71,7 +71,7 @@ class Descriptors:
         self._words = first_words(self._types)
         given = [number for number, each in enumerate(parameters) if _has_map(each.type)]
         own = [number for number, each in enumerate(made, self._count) if _has_map(each.type)]
-        self.mappable = (*given, *own[:MOST_MADE])
+        self.mappable = (*given, *own[:MAX_MADE])
         expressions = [size for each in made for size in (*each.source.extents, *each.source.strides)]
         self._used = sorted({word for each in expressions for word in each.arguments})
         self._known: dict[tuple[int, ...], list[tuple[TensorSizes, int] | None]] = {}
@@ -159,7 +159,7 @@ class Descriptors:
         key = tuple([words[word] for word in self._used])
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             known = self._known[key] = [_sizes(each, words) for each in self._made]
         place = number - self._count
@@ -189,7 +189,7 @@ def _fits(sizes: TensorSizes, size: int) -> bool:
         return False
     if sizes.pads_with_nan and size == 1:
         return False
-    if min(strides) <= 0 or max(strides) >= MOST_STRIDE:
+    if min(strides) <= 0 or max(strides) >= MAX_STRIDE:
         return False
     axes = sorted((stride, extent) for stride, extent in zip(strides, sizes.extents, strict=True) if extent > 1)
     return all(outer >= stride * extent for (stride, extent), (outer, _) in pairwise(axes))

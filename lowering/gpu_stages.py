@@ -1,9 +1,9 @@
-"""The stages of the lowering that are a GPU's own: operands as they are, blocks for threads, a PTX module per kernel."""
+"""Defines the GPU back end: operands stored plainly, blocks sized for threads, a PTX module per kernel."""
 
 from __future__ import annotations
 
 from ..graph.dims.dim import maximum
-from ..graph.reference.budget import MOST_SIZE
+from ..graph.reference.budget import MAX_SIZE
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
 from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude
@@ -12,23 +12,23 @@ from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
 from .program import BlockProgram, DescriptorArgument
-from .state import Lowered, OwnStages
+from .state import Backend, LoweringState
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
 from .tt.transforms.pipeline import run_passes
 
 
-def _target(state: Lowered) -> GpuTarget:
+def _target(state: LoweringState) -> GpuTarget:
     assert isinstance(state.target, GpuTarget)
     return state.target
 
 
-def _choose_layouts(state: Lowered) -> None:
+def _choose_layouts(state: LoweringState) -> None:
     assert state.plan is not None
     state.layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in state.plan.constants)
 
 
-def _tile_plan(state: Lowered) -> None:
+def _tile_plan(state: LoweringState) -> None:
     assert state.plan is not None
     target = _target(state)
     fixed_order = state.numerics == "reproducible"  # matrix instructions add in orders of their own
@@ -39,7 +39,7 @@ def _tile_plan(state: Lowered) -> None:
     state.programs = tuple(tiler.programs)
 
 
-def _lower_programs(state: Lowered) -> None:
+def _lower_programs(state: LoweringState) -> None:
     state.threads = tuple([_lower(program, _target(state), state.numerics) for program in state.programs])
     state.module = "\n".join(kernel.llvm_ir for kernel in state.threads)
 
@@ -53,7 +53,7 @@ def _lower(program: BlockProgram, target: GpuTarget, numerics: str) -> GpuKernel
     return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), GPU_ALIGNMENT))
 
 
-def _compile_module(state: Lowered) -> None:
+def _compile_module(state: LoweringState) -> None:
     target = _target(state)
     state.kernels = tuple([kernel_code(each, compile_ptx(each.llvm_ir, target)) for each in state.threads])
 
@@ -79,7 +79,7 @@ def _description(tensor: DescriptorArgument) -> tuple[tuple[str, int] | int | st
     return ((tensor.buffer.kind, tensor.buffer.index), *extents, *map(size_text, tensor.strides), 0)
 
 
-def _gpu_program(state: Lowered) -> GpuProgram:
+def _gpu_program(state: LoweringState) -> GpuProgram:
     """The launches as data: sizes that are known at run time only become texts of dim expressions."""
     plan = state.plan
     assert plan is not None
@@ -95,10 +95,10 @@ def _gpu_program(state: Lowered) -> GpuProgram:
         )
         for launch in state.launches
     )
-    fits = (maximum(magnitude(state) - (MOST_SIZE - 1), 0), 0)
+    fits = (maximum(magnitude(state) - (MAX_SIZE - 1), 0), 0)
     checks = tuple((size_text(lhs), size_text(rhs)) for lhs, rhs in (fits, *[c[:2] for c in launch_checks(state)]))
     offsets = tuple(size_text(extent) for extent in plan.memory.offsets)
     return GpuProgram(state.kernels, launches, offsets, size_text(plan.memory.size), checks)
 
 
-GPU = OwnStages(_choose_layouts, _tile_plan, _lower_programs, _compile_module, _gpu_program)
+GPU = Backend(_choose_layouts, _tile_plan, _lower_programs, _compile_module, _gpu_program)

@@ -25,7 +25,7 @@ class V(NamedTuple):
     type: str
 
 
-_MOST_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
+_MAX_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
 
 
 class _Itself(V):
@@ -306,7 +306,7 @@ class Function:
             self._all.append("")
         else:  # for a deferred value that is printed now
             value.value = make()
-        if value.depth >= _MOST_DEFERRED:
+        if value.depth >= _MAX_DEFERRED:
             _ = value.ref
         return value
 

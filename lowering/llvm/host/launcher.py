@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...collection import no_collection
+from ...gc_paused import gc_paused
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
 from ..ir import Module
@@ -39,7 +39,7 @@ class HostKernel:
         return compile_assembly(self.llvm_ir, self.target)
 
 
-@no_collection()
+@gc_paused()
 def lower_for_launch(function: Any, target: HostTarget, specialization: LaunchSpecialization = GENERIC) -> HostKernel:
     """Lowers a block function to host code for launches of this specialization.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...artifact import TensorMap
-from ...collection import no_collection
+from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...tt.analysis.integer_ranges import Range as IntegerRange
@@ -116,7 +116,7 @@ def lower_to_threads(
     that need more shared memory than the target has.
     """
     try:
-        with no_collection():
+        with gc_paused():
             function = with_natural(function, Dividends(function).always if natural is None else natural)
             function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
             has_producer = target.has_wgmma and warps < MOST_WARPS and may_have_a_producer(function)
