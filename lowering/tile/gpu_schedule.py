@@ -28,7 +28,7 @@ from .structure import (
 
 WARP = 32
 PROGRAM_ELEMENTS = 1024
-"""Of memory-bound kernels: 8 per thread of 4 warps."""
+"""Elements of a program of a memory-bound kernel: 8 per thread of 4 warps."""
 PER_THREAD = 8
 MIN_MAP_BLOCK = 256
 LONGEST_WHOLE_ROW = 16384
@@ -38,7 +38,7 @@ CHUNK = 2048
 COLUMNS, MIN_COLUMNS = 128, 32
 TRANSPOSE_TILE, TRANSPOSE_WARPS = 64, 8
 SUMS = 64
-"""Of a product's block, that a thread keeps in registers; an epilogue needs as many again."""
+"""Accumulators of a product's block that a thread keeps in registers; an epilogue needs as many again."""
 WARPGROUP_ROWS = 64
 """The least rows that wgmma takes."""
 MAX_EPILOGUE = 12
