@@ -136,7 +136,7 @@ class Checks:
 
 
 def simpler(lhs: Extent, rhs: Extent) -> Extent:
-    """Of two equal extents the one to show: an int, else the one with the shorter text."""
+    """Returns which of two equal extents to show: an int, else the one with the shorter text."""
     if isinstance(lhs, int):
         return lhs
     if isinstance(rhs, int):

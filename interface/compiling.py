@@ -15,7 +15,7 @@ from ..graph.text.parsing import from_text
 from ..graph.text.printing import to_text
 from ..lowering.artifact import CompiledGraph, ConstantSpec
 from ..lowering.block_texts import BlockTexts
-from ..lowering.collection import no_collection
+from ..lowering.gc_paused import gc_paused
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.nvptx.targets import GpuTarget, gpu_target
@@ -35,7 +35,7 @@ from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..runtime.storage.weight_packing import pack
 
 if TYPE_CHECKING:
-    from ..lowering.state import OwnStages
+    from ..lowering.state import Backend
 
 Array = np.ndarray[Any, Any]
 Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
@@ -188,7 +188,7 @@ def _compiled(
         from ..lowering.pipeline import block_texts
 
         with default_modes():
-            return block_texts(graph, target, _own_stages(target), numerics)
+            return block_texts(graph, target, _backend(target), numerics)
 
     found = store.get(key) if store is not None else None
     if found is not None:
@@ -198,19 +198,19 @@ def _compiled(
             f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True "
             "on this machine with these versions, or drop cache='must-hit'"
         )
-    with no_collection():  # xDSL loads only when something is really compiled
+    with gc_paused():  # xDSL loads only when something is really compiled
         from ..lowering.pipeline import finish, lower_graph
 
-        own = _own_stages(target)
+        backend = _backend(target)
     with default_modes():  # whoever finds the code in the cache means the same constants
-        state = lower_graph(graph, target, own, numerics=numerics)
+        state = lower_graph(graph, target, backend, numerics=numerics)
     assert state.expanded is not None
     names: dict[int, str] = {}
     for symbol in state.expanded.symbols:
         if symbol.op.name in ("constant", "weight"):
             names[symbol.id] = labels.get(id(state.wide.get(symbol.id, symbol.attrs["value"])), "")
     with default_modes():
-        compiled = finish(state, own, key, names)
+        compiled = finish(state, backend, key, names)
     if any(not spec.name for spec in compiled.constants):
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
     if store is not None:
@@ -218,7 +218,7 @@ def _compiled(
     return replace(compiled, ttir=BlockTexts(texts))
 
 
-def _own_stages(target: Target) -> OwnStages:
+def _backend(target: Target) -> Backend:
     if isinstance(target, HostTarget):
         from ..lowering.host_stages import HOST
 

@@ -1,4 +1,4 @@
-"""Launches of block kernels on CUDA devices: arguments to words, arrays of the host there and back, what the kernel reports."""
+"""Launches block kernels on CUDA devices: packs arguments, copies host arrays there and back, raises what a kernel reports."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory
 from ..runtime.cuda.driver import ASSERT
 from ..runtime.cuda.tensor_maps import FIRST_CAPABILITY
-from ..runtime.gpu import ALIGNMENT, word_of
+from ..runtime.gpu import ALIGNMENT, to_bits
 from .gpu_code import GpuKernelCompiler
-from .gpu_descriptors import DescribedTensor, root_address, widths
+from .gpu_descriptors import MappedTensor, root_address, widths
 from .tensor_arguments import on_device
 
 Array = NDArray[Any]
@@ -33,7 +33,7 @@ FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
 below this size, may be wrong. Such tensors get none here."""
 
 
-MOST_KEPT = 64
+MAX_KEPT = 64
 """Tensor maps that are kept of one buffer or descriptor."""
 
 
@@ -46,18 +46,18 @@ class _Range:
     skew: int
     memory: CudaMemory | None = None
 
-    def address(self, place: int) -> int:
+    def address(self, host: int) -> int:
         assert self.memory is not None
-        return self.memory.address + self.skew + place - self.low
+        return self.memory.address + self.skew + host - self.low
 
 
 @dataclass(slots=True)
-class _Arguments:
-    """What the arguments come to: words that are known, and arrays of the host that get addresses yet."""
+class _KernelArguments:
+    """Packs the arguments of a launch: one 64-bit value per parameter, and the host arrays that have no device address yet."""
 
     device: CudaDevice
     written: AliasSet
-    words: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # positions of integers and addresses
     arrays: list[tuple[int, Array, bool]] = field(default_factory=list)  # position, array, whether it may be written
     tables: list[tuple[int, list[Array | Buffer]]] = field(default_factory=list)
@@ -65,12 +65,12 @@ class _Arguments:
     """Position of an address → the tensor maps made of what lies there, where these live as long as that."""
     has_foreign: bool = False
 
-    def add_quickly(self, size: int, arg: Any) -> bool:
-        """Add the usual: a buffer that needs no second look, a number that fits (`Kernel._sizes`). False: nothing was added."""
+    def add_plain(self, size: int, arg: Any) -> bool:
+        """Adds a plain argument: a buffer on this device, an integer that fits (`Kernel._sizes`). False: nothing was added."""
         if size > 0:
             if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
                 return False
-            self.maps[len(self.words)] = arg.maps
+            self.maps[len(self.values)] = arg.maps
             self._integer(arg.address)
             return True
         if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
@@ -80,14 +80,14 @@ class _Arguments:
 
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):
-            described = parameter.descriptor(arg)
-            buffer = on_device(described.tensor, described.source, parameter)
+            descriptor = parameter.descriptor(arg)
+            buffer = on_device(descriptor.tensor, descriptor.source, parameter)
             if buffer is None:
-                self._array(parameter, described.array)
+                self._array(parameter, descriptor.array)
             else:
-                self.maps[len(self.words)] = described.maps
+                self.maps[len(self.values)] = descriptor.maps
                 self._buffer(parameter, buffer, buffer.itemsize)
-            for number in (*described.shape, *described.strides, int(described.padding == "nan")):
+            for number in (*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")):
                 self._integer(number)
         elif isinstance(arg, TensorDescriptor):
             raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
@@ -101,9 +101,9 @@ class _Arguments:
                     entries.append(tensor)
                 else:
                     assert buffer is not None
-                    self._place(parameter, buffer, UNKNOWN)
+                    self._bind_buffer(parameter, buffer, UNKNOWN)
                     entries.append(buffer)
-            self.tables.append((len(self.words), entries))
+            self.tables.append((len(self.values), entries))
             self._integer(0)
         elif parameter.is_pointer:
             buffer = buffer_of(arg)
@@ -111,23 +111,23 @@ class _Arguments:
                 self._array(parameter, parameter.array(arg))
             else:
                 assert isinstance(parameter.type, types.PointerType)
-                self.maps[len(self.words)] = buffer.maps
+                self.maps[len(self.values)] = buffer.maps
                 self._buffer(parameter, buffer, max(1, types.bit_width(parameter.type.pointee) // 8))
         else:
             value = parameter.scalar(arg)
             if value.dtype.kind in "iu":
                 self._integer(int(value))
             else:
-                self.words.append(word_of(value))
+                self.values.append(to_bits(value))
 
     def _integer(self, number: int) -> None:
-        self.numbers.append(len(self.words))
-        self.words.append(number)
+        self.numbers.append(len(self.values))
+        self.values.append(number)
 
     def _array(self, parameter: Parameter, array: Array) -> None:
-        place = len(self.words)
-        self._check(parameter, array.flags.writeable, place, "the array")
-        self.arrays.append((place, array, self._may_write(place)))
+        slot = len(self.values)
+        self._check(parameter, array.flags.writeable, slot, "the array")
+        self.arrays.append((slot, array, self._may_write(slot)))
         self._integer(0)
 
     def _buffer(self, parameter: Parameter, buffer: Buffer, size: int) -> None:
@@ -137,23 +137,23 @@ class _Arguments:
                 f"{parameter.what}: the buffer has dtype {buffer.dtype} of {buffer.dtype.itemsize} bytes, expected elements of "
                 f"{size}"
             )
-        self._place(parameter, buffer, len(self.words))
+        self._bind_buffer(parameter, buffer, len(self.values))
         self._integer(buffer.address)
 
-    def _place(self, parameter: Parameter, buffer: Buffer, place: int) -> None:
+    def _bind_buffer(self, parameter: Parameter, buffer: Buffer, slot: int) -> None:
         if buffer.cuda is not self.device:
             raise UserError(
                 f"{parameter.what}: {buffer!r} does not lie on {self.device.name}, where the kernel runs; fix: "
                 f"device={buffer.device!r}, or a copy there"
             )
-        self._check(parameter, not buffer.is_read_only, place, "the buffer")
+        self._check(parameter, not buffer.is_read_only, slot, "the buffer")
         self.has_foreign = self.has_foreign or buffer.is_foreign
 
-    def _may_write(self, place: int) -> bool:
-        return may_alias(frozenset({place}), self.written)
+    def _may_write(self, slot: int) -> bool:
+        return may_alias(frozenset({slot}), self.written)
 
-    def _check(self, parameter: Parameter, is_writeable: bool, place: int, what: str) -> None:
-        if not is_writeable and self._may_write(place):
+    def _check(self, parameter: Parameter, is_writeable: bool, slot: int, what: str) -> None:
+        if not is_writeable and self._may_write(slot):
             raise UserError(f"{parameter.what}: {what} is read-only; pass a copy, or make it writeable")
 
     # -- memory
@@ -183,38 +183,38 @@ def launch_on_cuda(
 
     Arrays of the host are copied there, and back if the kernel may write them; then, or where other libraries share memory, or
     the kernel prints or asserts, this waits for the kernel. Otherwise it returns at once. `sizes`: of the parameters, as
-    `_Arguments.add_quickly` takes them.
+    `_KernelArguments.add_plain` takes them.
     """
-    arguments = _Arguments(device, written)
+    arguments = _KernelArguments(device, written)
     may_fit = kernels.may_fit(device.capability >= FIRST_CAPABILITY)
     if may_fit:
         supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
     for (parameter, arg), size in zip(supplied, sizes, strict=True):
-        if not arguments.add_quickly(size, arg):
+        if not arguments.add_plain(size, arg):
             arguments.add(parameter, arg)
     if 0 in grid:
         return
-    described = _described(device, kernels, supplied, arguments.words) if may_fit else {}
+    mapped = _mapped_tensors(device, kernels, supplied, arguments.values) if may_fit else {}
     ranges = arguments.ranges()
     made: list[CudaMemory] = []
     try:
         for each in ranges:
             each.memory = device.allocate(each.skew + each.high - each.low)
             made.append(each.memory)
-        for place, array, _ in arguments.arrays:
+        for slot, array, _ in arguments.arrays:
             if array.nbytes:
                 own = _range_of(ranges, array)
                 assert own.memory is not None
                 device.upload(own.memory, own.skew + address_of(array) - own.low, array)
-                if place >= 0:
-                    arguments.words[place] = own.address(address_of(array))
-        for place, entries in arguments.tables:
+                if slot >= 0:
+                    arguments.values[slot] = own.address(address_of(array))
+        for slot, entries in arguments.tables:
             addresses = np.array([_address(ranges, each) for each in entries], np.int64)
             memory = device.allocate(addresses.nbytes)
             made.append(memory)
             device.upload(memory, 0, addresses)
-            arguments.words[place] = memory.address
-        _run(kernels, device, grid, arguments, ranges, described, warps)
+            arguments.values[slot] = memory.address
+        _run(kernels, device, grid, arguments, ranges, mapped, warps)
     finally:
         for memory in made:
             memory.free()
@@ -224,21 +224,21 @@ def _run(
     kernels: GpuKernelCompiler,
     device: CudaDevice,
     grid: tuple[int, int, int],
-    arguments: _Arguments,
+    arguments: _KernelArguments,
     ranges: list[_Range],
-    described: dict[int, DescribedTensor],
+    mapped: dict[int, MappedTensor],
     warps: int,
 ) -> None:
-    """`described`: what fits a tensor map, by the descriptor's number."""
-    words = arguments.words
-    code = kernels.code(device.target, warps, widths(arguments.numbers, words), tuple(described), (grid, words))
+    """Args: `mapped`: the tensors that fit a tensor map, by the number of their descriptor."""
+    values = arguments.values
+    code = kernels.code(device.target, warps, widths(arguments.numbers, values), tuple(mapped), (grid, values))
     loaded = kernels.loaded(device, code)
-    words += [
-        _map(device, facts, words[facts.parameter], described[number].sizes, arguments.maps.get(facts.parameter))
-        for facts, number in zip(loaded.code.tensor_maps, code.described, strict=True)
+    values += [
+        _map(device, facts, values[facts.parameter], mapped[number].sizes, arguments.maps.get(facts.parameter))
+        for facts, number in zip(loaded.code.tensor_maps, code.mapped, strict=True)
     ]
     try:
-        device.launch(loaded, grid, words)
+        device.launch(loaded, grid, values)
         for _, array, is_written in arguments.arrays:
             if is_written and array.nbytes and array.flags.writeable:
                 own = _range_of(ranges, array)
@@ -264,23 +264,23 @@ def _buffer_or(arg: Any) -> Any:
     return arg if buffer is None else buffer
 
 
-def _described(
-    device: CudaDevice, kernels: GpuKernelCompiler, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[int]
-) -> dict[int, DescribedTensor]:
-    found = kernels.fitting(supplied, words, device.capability >= FIRST_CAPABILITY)
+def _mapped_tensors(
+    device: CudaDevice, kernels: GpuKernelCompiler, supplied: Sequence[tuple[Parameter, Any]], values: Sequence[int]
+) -> dict[int, MappedTensor]:
+    found = kernels.fitting(supplied, values, device.capability >= FIRST_CAPABILITY)
     if device.capability >= FIRST_WITH_SMALL_MAPS:
         found = {number: each for number, each in found.items() if each.is_dense or each.array.nbytes >= SMALL}
     return found
 
 
 def _map(device: CudaDevice, facts: TensorMap, address: int, sizes: TensorSizes, kept: dict[object, int] | None) -> int:
-    """The word of a tensor map. kept: those made of what it describes, which stays where it is."""
+    """Returns the argument for a tensor map. kept: maps already made of the same memory, which does not move."""
     key = (facts.element, facts.box, facts.swizzle, address, sizes)
     found = None if kept is None else kept.get(key)
     if found is None:
         found = device.tensor_map(facts, address, sizes.extents, sizes.strides, sizes.pads_with_nan)
         if kept is not None:
-            if len(kept) >= MOST_KEPT:
+            if len(kept) >= MAX_KEPT:
                 kept.clear()
             kept[key] = found
     return found

@@ -16,7 +16,7 @@ from ..promotion.errors import UnsupportedError, UserError
 from ..runtime.toolchain.libdevice import NONE, VARIABLE, find_libdevice
 
 MAX_BYTES = 1 << 26
-"""Of a file that is read; the library has half a megabyte."""
+"""Bytes of a library file that is read; libdevice has half a megabyte."""
 
 
 def current_libdevice() -> Libdevice | None:

@@ -34,7 +34,7 @@ from ..runtime.ptxsim.core.arguments import PointerTable as DeviceTable
 from ..runtime.ptxsim.launch import Module, Result
 from ..runtime.storage.cache import CompileCache
 from .device_library import check_calls, current_libdevice, linked_functions
-from .gpu_descriptors import DescribedTensor, Descriptors, width_of
+from .gpu_descriptors import Descriptors, MappedTensor, width_of
 
 WARPS = (1, 2, 4, 8, 16, 32)
 
@@ -44,12 +44,15 @@ _Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
-    """A lowered kernel and its PTX. `described`: the numbers of the descriptors that its tensor maps are of. `reports`: whether
-    it may print or assert."""
+    """A lowered kernel and its PTX.
+
+    mapped: the numbers of the descriptors that its tensor maps are made of.
+    reports: whether it may print or assert.
+    """
 
     lowered: GpuKernel
     ptx: str
-    described: tuple[int, ...]
+    mapped: tuple[int, ...]
     reports: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +111,7 @@ class GpuKernelCompiler:
 
     def fitting(
         self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any], has_tensor_copies: bool
-    ) -> dict[int, DescribedTensor]:
+    ) -> dict[int, MappedTensor]:
         """See `Descriptors.fitting`. Without tensor copies those that are padded with zeros."""
         found = self.descriptors.fitting(supplied, words, self._written)
         return {number: each for number, each in found.items() if has_tensor_copies or not each.sizes.pads_with_nan}
@@ -126,7 +129,7 @@ class GpuKernelCompiler:
         target: str,
         warps: int = DEFAULT_WARPS,
         multiples: tuple[tuple[int, int], ...] = (),
-        described: tuple[int, ...] | None = None,
+        mapped: tuple[int, ...] | None = None,
         launch: tuple[tuple[int, int, int], Sequence[Any]] | str = "any",
     ) -> GpuCode:
         """PTX for a target.
@@ -134,7 +137,7 @@ class GpuKernelCompiler:
         Library functions are called where there is a libdevice (see `runtime.libdevice`), else joinery's own.
 
         multiples: (parameter after the passes, what its address or value is a multiple of), see `gpu_descriptors.WIDTHS`.
-        described: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
+        mapped: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
             copies have wide accesses by them: last strides are 1, the others and addresses multiples of 16 bytes.
         launch: the grid, and what the parameters after the passes are, of which it matters whether numbers wrap; "any" launch,
             or an "easy" one, in which everything that is divided is as far from negative numbers as it ever is.
@@ -146,8 +149,8 @@ class GpuKernelCompiler:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
         fitting: list[int] = []
         along: dict[int, Mapping[int, int]] = {}
-        if described != ():
-            fitting = [number for number in self.descriptors.mappable if described is None or number in described]
+        if mapped != ():
+            fitting = [number for number in self.descriptors.mappable if mapped is None or number in mapped]
         if not resolved.has_tensor_copies:  # they are pointers there, whose strides are known to be regular
             along = {number: self.descriptors.regular(number) for number in fitting}
             fitting = []
@@ -192,12 +195,12 @@ class GpuKernelCompiler:
         values = device_values(supplied)
         if 0 in grid:
             return None
-        described: tuple[int, ...] = ()
+        mapped: tuple[int, ...] = ()
         has_tensor_copies = gpu_target(target).has_tensor_copies
         if self.may_fit(has_tensor_copies):
-            described = tuple(self.fitting(supplied, values, has_tensor_copies))
+            mapped = tuple(self.fitting(supplied, values, has_tensor_copies))
         multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
-        code = self.code(target, warps, multiples, described, (grid, values))
+        code = self.code(target, warps, multiples, mapped, (grid, values))
         values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
         kernel = Module(code.ptx).kernel(code.lowered.symbol)
         try:
@@ -233,8 +236,8 @@ def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:
     found: list[Any] = []
     for parameter, arg in supplied:
         if isinstance(parameter.type, TensorDescType):
-            described = parameter.descriptor(arg)
-            found += [described.array, *described.shape, *described.strides, int(described.padding == "nan")]
+            descriptor = parameter.descriptor(arg)
+            found += [descriptor.array, *descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")]
         elif isinstance(arg, TensorDescriptor):
             raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
         elif isinstance(arg, PointerTable) and parameter.is_table:

@@ -27,22 +27,22 @@ from ..lowering.tt.types import PointerType, bit_width
 MULTIPLE = 16
 """Bytes: tensor maps take no other addresses and strides."""
 WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
-"""Of addresses (in bytes) and numbers, by what is left of a division by 16, what they are taken to be multiples of: what makes
-wide accesses possible, in few steps, as code is made for each of them."""
+"""Divisor (16, 8, 4 or 1) that code may assume of an address (in bytes) or a number, indexed by its value modulo 16. There are
+few, as code is compiled for each of them; larger ones allow wider accesses."""
 MAX_STRIDE = 1 << 40
 """Bytes."""
 
-MOST_MADE = 16
+MAX_MADE = 16
 """Maps of descriptors that a kernel makes: 128 bytes each of the 4096 that parameters may take."""
-MOST_KNOWN = 256
+MAX_KNOWN = 256
 """Different sizes that are kept."""
 
 Supplied = Sequence[tuple[Parameter, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedTensor:
-    """A tensor at a launch. array: whose memory it lies in, from the start on."""
+class MappedTensor:
+    """A tensor that a tensor map is made of at a launch. It begins where `array` begins and lies in its memory."""
 
     array: NDArray[Any] | DeviceArray
     sizes: TensorSizes
@@ -71,7 +71,7 @@ class Descriptors:
         self._words = argument_offsets(self._types)
         given = [number for number, each in enumerate(parameters) if _has_map(each.type)]
         own = [number for number, each in enumerate(hoistable, self._count) if _has_map(each.type)]
-        self.mappable = (*given, *own[:MOST_MADE])
+        self.mappable = (*given, *own[:MAX_MADE])
         expressions = [size for each in hoistable for size in (*each.source.extents, *each.source.strides)]
         self._used = sorted({word for each in expressions for word in each.arguments})
         self._known: dict[tuple[int, ...], list[tuple[TensorSizes, int] | None]] = {}
@@ -99,8 +99,8 @@ class Descriptors:
         return TensorSource.of_parts(self._words[number], len(type_.shape))
 
     def regular(self, number: int) -> dict[int, int]:
-        """Of a tensor that fits a tensor map: word of a launch → the multiple that it is of, for its address (in bytes) and all
-        strides but the last (in elements) that are words."""
+        """Returns parameter → divisor for a tensor that fits a tensor map: its address (in bytes) and all strides but the last
+        (in elements) that are parameters."""
         source = self._source(number)
         type_ = self._types[number] if number < self._count else self._hoistable[number - self._count].type
         assert isinstance(type_, TensorDescType)
@@ -110,7 +110,7 @@ class Descriptors:
 
     def fitting(
         self, supplied: Supplied, words: Sequence[Any], written: Callable[[], AliasSet]
-    ) -> dict[int, DescribedTensor]:
+    ) -> dict[int, MappedTensor]:
         """The descriptors, by number, of tensors that fit a tensor map. No other argument may lie in the same memory, if the
         kernel may write either.
 
@@ -147,19 +147,19 @@ class Descriptors:
                     return False
         return True
 
-    def _given(self, parameter: Parameter, arg: Any) -> DescribedTensor | None:
-        described = parameter.descriptor(arg)
-        sizes = TensorSizes(described.shape, described.strides, described.padding == "nan")
-        if described.has_map is None:
-            described.has_map = _fits(sizes, described.tensor.itemsize) and _is_aligned(described.tensor)
-        return DescribedTensor(described.tensor, sizes) if described.has_map else None
+    def _given(self, parameter: Parameter, arg: Any) -> MappedTensor | None:
+        descriptor = parameter.descriptor(arg)
+        sizes = TensorSizes(descriptor.shape, descriptor.strides, descriptor.padding == "nan")
+        if descriptor.has_map is None:
+            descriptor.has_map = _fits(sizes, descriptor.tensor.itemsize) and _is_aligned(descriptor.tensor)
+        return MappedTensor(descriptor.tensor, sizes) if descriptor.has_map else None
 
-    def _own(self, number: int, supplied: Supplied, words: Sequence[Any]) -> DescribedTensor | None:
+    def _own(self, number: int, supplied: Supplied, words: Sequence[Any]) -> MappedTensor | None:
         """None also where the tensor leaves its array: what the kernel does outside is its pointers' affair, and seen there."""
         key = tuple([words[word] for word in self._used])
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             known = self._known[key] = [_sizes(each, words) for each in self._hoistable]
         place = number - self._count
@@ -167,7 +167,7 @@ class Descriptors:
         if found is None or not (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
             return None
         sizes, elements = found
-        return DescribedTensor(arg, sizes) if elements <= arg.size and _is_aligned(arg) else None
+        return MappedTensor(arg, sizes) if elements <= arg.size and _is_aligned(arg) else None
 
 
 def _has_map(type_: Attribute) -> bool:

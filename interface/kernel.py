@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..lowering.frontends.ttir.text import parse
 from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
-from ..lowering.llvm.host.launch_specialization import MULTIPLE, ORDINARY, Circumstances
+from ..lowering.llvm.host.launch_specialization import GENERIC, MULTIPLE, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
 from ..lowering.numerics import checked_numerics
@@ -51,7 +51,7 @@ from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import resolve_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
-from .launching import HostProgram, word_of
+from .launching import HostProgram, encode_argument
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
     from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor
@@ -63,8 +63,8 @@ Array = NDArray[Any]
 MAX_TEXT = 1 << 26
 """Bytes of text that are read at most."""
 
-MOST_PROGRAMS = 16
-"""Circumstances that a kernel is compiled for; beyond that, large launches get the code that small ones have."""
+MAX_SPECIALIZATIONS = 16
+"""Launch specializations that a kernel is compiled for; beyond that, large launches run the code of small ones."""
 
 
 
@@ -96,8 +96,8 @@ class Kernel:
             self.parameters = parameters_of(function)
         self._unused: Any = module
         self._function_simplified: FuncOp | None = None
-        self._host: dict[Circumstances, HostKernel] = {}
-        self._programs: dict[Circumstances, HostProgram] = {}
+        self._host: dict[LaunchSpecialization, HostKernel] = {}
+        self._programs: dict[LaunchSpecialization, HostProgram] = {}
         self._reading = threading.Lock()
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
@@ -246,8 +246,8 @@ class Kernel:
             return
         if prod(extents) > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
-        words = self._words(args)
-        self._program(words).run(self.name, words.words, extents, resolve_threads(threads))
+        arguments = self._kernel_arguments(args)
+        self._program(arguments).run(self.name, arguments.values, extents, resolve_threads(threads))
 
     def _launch_on_cuda(
         self,
@@ -333,8 +333,8 @@ class Kernel:
 
         Raises what `ptx` raises.
         """
-        words = tuple([(word, 16) for word in self._gpu.descriptors.integers]) if multiples else ()
-        return self._gpu.code(target, warps, words, None if tensor_maps else (), "easy" if bounded else "any")
+        arguments = tuple([(argument, 16) for argument in self._gpu.descriptors.integers]) if multiples else ()
+        return self._gpu.code(target, warps, arguments, None if tensor_maps else (), "easy" if bounded else "any")
 
     @functools.cached_property
     def _gpu(self) -> GpuKernelCompiler:
@@ -353,7 +353,7 @@ class Kernel:
         return self._lowered().assembly()
 
     def _lowered(self) -> HostKernel:
-        return self._lowered_for(ORDINARY)
+        return self._lowered_for(GENERIC)
 
     def _simplified(self) -> FuncOp:
         """The function after the passes."""
@@ -399,23 +399,23 @@ class Kernel:
             run_passes(function, keep=keep, numerics=self.numerics, library=library, along=along)
         return function
 
-    def _lowered_for(self, circumstances: Circumstances) -> HostKernel:
+    def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
-            if circumstances not in self._host:
-                self._host[circumstances] = lower_for_launch(self._simplified(), host_target(), circumstances)
-            return self._host[circumstances]
+            if specialization not in self._host:
+                self._host[specialization] = lower_for_launch(self._simplified(), host_target(), specialization)
+            return self._host[specialization]
 
-    def _program(self, words: _Words) -> HostProgram:
+    def _program(self, arguments: _KernelArguments) -> HostProgram:
         """The code for these arguments."""
-        circumstances = Circumstances(shared_memory(words.spans, self._written))
-        if words.bytes >= host_target().l3_bytes and len(self._programs) < MOST_PROGRAMS and self._may_stream:
-            multiples = tuple([i for i, word in enumerate(words.words) if word % MULTIPLE == 0])
-            circumstances = Circumstances(circumstances.groups, True, multiples)
-        lowered = self._lowered_for(circumstances)
+        specialization = LaunchSpecialization(shared_memory(arguments.spans, self._written))
+        if arguments.bytes >= host_target().l3_bytes and len(self._programs) < MAX_SPECIALIZATIONS and self._may_stream:
+            multiples = tuple([i for i, argument in enumerate(arguments.values) if argument % MULTIPLE == 0])
+            specialization = LaunchSpecialization(specialization.groups, True, multiples)
+        lowered = self._lowered_for(specialization)
         with self._lock:
-            if circumstances not in self._programs:
-                self._programs[circumstances] = HostProgram(lowered, self._store)
-            return self._programs[circumstances]
+            if specialization not in self._programs:
+                self._programs[specialization] = HostProgram(lowered, self._store)
+            return self._programs[specialization]
 
     @functools.cached_property
     def _may_stream(self) -> bool:
@@ -423,21 +423,21 @@ class Kernel:
         with self._lock:
             return not any(op.name in ATOMICS for op in self._simplified().walk())
 
-    def _words(self, args: Sequence[Any]) -> _Words:
-        """The argument words, and where the arrays lie. The caller keeps the arrays alive."""
-        words = _Words(self._written)
+    def _kernel_arguments(self, args: Sequence[Any]) -> _KernelArguments:
+        """Packs the arguments. The caller keeps the arrays alive."""
+        arguments = _KernelArguments(self._written)
         if len(args) == len(self._sizes):
             for parameter, size, arg in zip(self.parameters, self._sizes, args, strict=True):
-                if not words.add_quickly(size, arg):
-                    words.add(parameter, arg)
-            return words
+                if not arguments.add_plain(size, arg):
+                    arguments.add(parameter, arg)
+            return arguments
         for parameter, arg in supplied(self.name, self.parameters, args):
-            words.add(parameter, arg)
-        return words
+            arguments.add(parameter, arg)
+        return arguments
 
     @functools.cached_property
     def _sizes(self) -> tuple[int, ...]:
-        """For `_Words.add_quickly`: bytes of a pointer's elements, minus the bits of an integer, 0 for everything else."""
+        """Sizes for `_KernelArguments.add_plain`: bytes of a pointer's elements, minus the bits of an integer, else 0."""
         found = []
         for parameter in self.parameters:
             type_ = parameter.type
@@ -448,11 +448,14 @@ class Kernel:
         return tuple(found)
 
 
-class _Words:
-    """Arguments as the words that the kernel reads (`descriptor_types.part_types`), and where arrays lie."""
+class _KernelArguments:
+    """Packs arguments as the 64-bit values that the kernel reads (`descriptor_types.part_types`).
+
+    spans: (position of the address, first byte, end) of every array.
+    """
 
     def __init__(self, written: AliasSet) -> None:
-        self.words: list[int] = []
+        self.values: list[int] = []
         self.spans: list[tuple[int, int, int]] = []
         self._written = written
 
@@ -460,8 +463,8 @@ class _Words:
     def bytes(self) -> int:
         return sum(end - first for _, first, end in self.spans)
 
-    def add_quickly(self, size: int, arg: Any) -> bool:
-        """Add the usual: an array that needs no second look, a number that fits. False: nothing was added."""
+    def add_plain(self, size: int, arg: Any) -> bool:
+        """Adds a plain argument: a contiguous, writeable array, an integer that fits. False: nothing was added."""
         if size > 0:
             if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
                 return False
@@ -469,19 +472,19 @@ class _Words:
             if not (flags.c_contiguous and flags.writeable):
                 return False
             address = address_of(arg)
-            self.spans.append((len(self.words), address, address + arg.nbytes))
-            self.words.append(address)
+            self.spans.append((len(self.values), address, address + arg.nbytes))
+            self.values.append(address)
             return True
         if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
-            self.words.append(arg)
+            self.values.append(arg)
             return True
         return False
 
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):
-            described = parameter.descriptor(arg)
-            self._array(parameter, described.array)
-            self.words += [*described.shape, *described.strides, int(described.padding == "nan")]
+            descriptor = parameter.descriptor(arg)
+            self._array(parameter, descriptor.array)
+            self.values += [*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")]
         elif isinstance(arg, TensorDescriptor) and parameter.is_map:
             self._check(parameter, arg.array, UNKNOWN)
             self._array(parameter, arg.native_map(parameter.what))
@@ -492,17 +495,17 @@ class _Words:
         elif parameter.is_pointer:
             self._array(parameter, parameter.array(arg))
         else:
-            self.words.append(word_of(parameter.scalar(arg)))
+            self.values.append(encode_argument(parameter.scalar(arg)))
 
     def _array(self, parameter: Parameter, array: Array) -> None:
-        position = len(self.words)
+        position = len(self.values)
         self._check(parameter, array, position)
         address = address_of(array)
-        self.words.append(address)
+        self.values.append(address)
         self.spans.append((position, address, address + array.nbytes))
 
-    def _check(self, parameter: Parameter, array: Array, place: int) -> None:
-        if not array.flags.writeable and may_alias(frozenset({place}), self._written):
+    def _check(self, parameter: Parameter, array: Array, slot: int) -> None:
+        if not array.flags.writeable and may_alias(frozenset({slot}), self._written):
             raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
 
 

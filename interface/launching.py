@@ -1,4 +1,4 @@
-"""Running a compiled block function on the CPU: linking, the words of a launch, and the ways it ends."""
+"""Runs a compiled block function on the CPU: links it, packs its launch block, and raises what stops the launch."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) ->
     return MemoryError(text) if site.kind == "memory" else AccessError(text)
 
 
-def word_of(value: Any) -> int:
-    """A scalar as the word the kernel reads: 16-bit floats travel as float32, as they are computed with."""
+def encode_argument(value: Any) -> int:
+    """Encodes a scalar as the 64-bit value that the kernel reads: 16-bit floats as float32, in which they are computed."""
     array = np.asarray(value)
     if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
         array = array.astype(np.float32)

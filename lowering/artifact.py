@@ -150,7 +150,7 @@ class TensorSource:
 
     @staticmethod
     def of_parts(parameter: int, rank: int) -> TensorSource:
-        """Of a descriptor that is a parameter: its address, extents, strides, padding are words, one behind the other."""
+        """Returns the source of a descriptor parameter: address, extents, strides and padding are consecutive arguments."""
         sizes = [ArgumentExpression.argument(parameter + 1 + number) for number in range(2 * rank + 1)]
         return TensorSource(parameter, tuple(sizes[:rank]), tuple(sizes[rank:-1]), sizes[-1])
 

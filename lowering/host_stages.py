@@ -1,4 +1,4 @@
-"""The stages of the lowering that are the host's own: operands in panels, blocks for caches, one module for all kernels."""
+"""Defines the host back end: operands packed in panels, blocks sized for caches, one LLVM module for all kernels."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from .llvm.host.driver import DriverPlan, emit_driver
 from .llvm.host.kernel import lower_kernel
 from .llvm.ir import Module
 from .llvm.math.library import check_target
-from .state import Lowered, OwnStages
+from .state import Backend, LoweringState
 from .target import HostTarget
 from .tile.host_schedule import HostLimits
 from .tile.tile import Tiler
 
 
-def _target(state: Lowered) -> HostTarget:
+def _target(state: LoweringState) -> HostTarget:
     assert isinstance(state.target, HostTarget)
     return state.target
 
 
-def _choose_layouts(state: Lowered) -> None:
+def _choose_layouts(state: LoweringState) -> None:
     assert state.plan is not None
     state.plan, state.layouts, state.packed = store_in_panels(state.plan)
 
 
-def _tile_plan(state: Lowered) -> None:
+def _tile_plan(state: LoweringState) -> None:
     assert state.plan is not None
     limits = HostLimits.of(_target(state))
     tiler = Tiler(limits, fixed_order=state.numerics == "reproducible")
@@ -40,7 +40,7 @@ def _tile_plan(state: Lowered) -> None:
     state.programs = tuple(tiler.programs)
 
 
-def _lower_programs(state: Lowered) -> None:
+def _lower_programs(state: LoweringState) -> None:
     target = _target(state)
     check_target(target)
     module = Module(opaque_indices=True)
@@ -51,11 +51,11 @@ def _lower_programs(state: Lowered) -> None:
     state.module = module.text()
 
 
-def _compile_module(state: Lowered) -> None:
+def _compile_module(state: LoweringState) -> None:
     state.object_code = compile_object(state.module, _target(state))
 
 
-def _driver_plan(state: Lowered, names: Sequence[str]) -> DriverPlan:
+def _driver_plan(state: LoweringState, names: Sequence[str]) -> DriverPlan:
     plan = state.plan
     assert plan is not None
     return DriverPlan(
@@ -72,4 +72,4 @@ def _driver_plan(state: Lowered, names: Sequence[str]) -> DriverPlan:
     )
 
 
-HOST = OwnStages(_choose_layouts, _tile_plan, _lower_programs, _compile_module, lambda _: None)
+HOST = Backend(_choose_layouts, _tile_plan, _lower_programs, _compile_module, lambda _: None)

@@ -12,25 +12,25 @@ from typing import Any
 
 from ..graph.checks import Check
 from ..graph.dims.dim import Dim, dim
-from ..graph.reference.budget import MOST_SIZE
+from ..graph.reference.budget import MAX_SIZE
 from ..promotion.errors import UserError
 from .nest import Extent
-from .state import Lowered
+from .state import LoweringState
 
 SIZES_MESSAGE = "some size of the model does not fit 64 bits for these dims; fix: pass smaller arrays"
 
 
-def launch_checks(state: Lowered) -> tuple[Check, ...]:
+def launch_checks(state: LoweringState) -> tuple[Check, ...]:
     """The checks of the graph, then those of its budget."""
     return (*state.graph.checks, *state.graph.limits)
 
 
-def check_messages(state: Lowered) -> tuple[str, ...]:
+def check_messages(state: LoweringState) -> tuple[str, ...]:
     """The messages of all checks of a launch, in their order."""
     return tuple([SIZES_MESSAGE, *[check.message for check in launch_checks(state)]])
 
 
-def magnitude(state: Lowered) -> Extent:
+def magnitude(state: LoweringState) -> Extent:
     """A polynomial in the dims with coefficients of 0 or more that is at least the absolute value of every size of the model.
 
     Raises `UserError` when it is known to be too large.
@@ -42,16 +42,16 @@ def magnitude(state: Lowered) -> Extent:
             largest[monomial] = max(largest.get(monomial, 0), coefficient)
     total: Extent = 0
     for monomial, coefficient in largest.items():
-        term: Extent = min(coefficient, MOST_SIZE)  # more is too much already, and may not fit a float64
+        term: Extent = min(coefficient, MAX_SIZE)  # more is too much already, and may not fit a float64
         for name, power in monomial:
             term = term * dim(name) ** power
         total = total + term
-    if isinstance(total, int) and total >= MOST_SIZE:
+    if isinstance(total, int) and total >= MAX_SIZE:
         raise UserError(f"graph {state.graph.name!r}: a size of {total} does not fit 64 bits; fix: choose smaller sizes")
     return total
 
 
-def _sizes(state: Lowered) -> Iterator[Extent]:
+def _sizes(state: LoweringState) -> Iterator[Extent]:
     for check in launch_checks(state):
         yield from check[:2]
     assert state.expanded is not None
@@ -64,7 +64,7 @@ def _sizes(state: Lowered) -> Iterator[Extent]:
     for launch in state.launches:
         yield launch.grid
         yield from launch.scalars
-        for tensor in launch.described:
+        for tensor in launch.descriptors:
             yield from (*tensor.extents, *tensor.strides)
     yield from state.plan.memory.offsets
     yield state.plan.memory.size

@@ -4,7 +4,7 @@
 
 The first two stages are the same for all targets; the others are `host_stages.HOST` or `gpu_stages.GPU`.
 
-`lower_graph(..., stop_after=stage)` returns the state after a stage; `Lowered.text(stage)` prints it.
+`lower_graph(..., stop_after=stage)` returns the state after a stage; `LoweringState.text(stage)` prints it.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from functools import partial
 from ..graph.graph import Graph
 from ..promotion.errors import UserError
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
-from .collection import no_collection
+from .gc_paused import gc_paused
 from .graph_passes.expand import expand
 from .graph_passes.weight_packing import ConstantLayout
-from .graph_passes.wide import in_words
+from .graph_passes.wide import split_complex128
 from .launch_checks import check_messages
 from .llvm.nvptx.targets import GpuTarget
 from .nest import Buffer, Extent, size_text
 from .schedule.plan import schedule
-from .state import STAGES, Lowered, OwnStages, Stage
+from .state import STAGES, Backend, LoweringState, Stage
 from .target import HostTarget
 from .tt.printing import print_module
 from .tt.transforms.fast_math import allow_fast_math, contract_products
 from .tt.transforms.reproducible import fix_order
 
-Run = Callable[[Lowered], None]
+Run = Callable[[LoweringState], None]
 
 
-@no_collection()
+@gc_paused()
 def lower_graph(
-    graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, stop_after: Stage | None = None, numerics: str = "strict"
-) -> Lowered:
-    """Lower a finished graph for a target, stage by stage. `own`: the stages of the kind of target. `numerics`: one
-    of `NUMERICS`."""
+    graph: Graph, target: HostTarget | GpuTarget, backend: Backend, stop_after: Stage | None = None, numerics: str = "strict"
+) -> LoweringState:
+    """Lowers a finished graph for a target, stage by stage. `backend`: the stages of the kind of target. `numerics`: one of
+    `NUMERICS`."""
     if stop_after is not None and stop_after not in STAGES:
         raise UserError(f"no stage {stop_after!r}; expected one of {', '.join(STAGES)}")
-    state = Lowered(graph, target, numerics)
-    tile: Run = partial(_tile, own)
-    runs = (_expand, _schedule, own.layouts, tile, own.lower, own.compile)
+    state = LoweringState(graph, target, numerics)
+    tile: Run = partial(_tile, backend)
+    runs = (_expand, _schedule, backend.layouts, tile, backend.lower, backend.compile)
     for stage, run in zip(STAGES, runs, strict=True):
         started = time.perf_counter()
         run(state)
@@ -53,17 +53,17 @@ def lower_graph(
     return state
 
 
-def _expand(state: Lowered) -> None:
-    state.expanded, state.wide = in_words(expand(state.graph))
+def _expand(state: LoweringState) -> None:
+    state.expanded, state.wide = split_complex128(expand(state.graph))
 
 
-def _schedule(state: Lowered) -> None:
+def _schedule(state: LoweringState) -> None:
     assert state.expanded is not None
     state.plan = schedule(state.expanded)
 
 
-def _tile(own: OwnStages, state: Lowered) -> None:
-    own.tile(state)
+def _tile(backend: Backend, state: LoweringState) -> None:
+    backend.tile(state)
     for program in state.programs:
         if state.numerics == "fast":
             allow_fast_math(program.func)
@@ -72,13 +72,13 @@ def _tile(own: OwnStages, state: Lowered) -> None:
             fix_order(program.func)
 
 
-def block_texts(graph: Graph, target: HostTarget | GpuTarget, own: OwnStages, numerics: str) -> dict[str, str]:
+def block_texts(graph: Graph, target: HostTarget | GpuTarget, backend: Backend, numerics: str) -> dict[str, str]:
     """The block programs of a graph as text, by kernel name."""
-    state = lower_graph(graph, target, own, stop_after="tile", numerics=numerics)
+    state = lower_graph(graph, target, backend, stop_after="tile", numerics=numerics)
     return {program.name: print_module(program.func) for program in state.programs}
 
 
-def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> CompiledGraph:
+def finish(state: LoweringState, backend: Backend, key: str, labels: dict[int, str]) -> CompiledGraph:
     """The compiled form, after all stages, without the texts of `block_texts`. `labels` names the constant symbols of the
     scheduled graph."""
     plan, graph = state.plan, state.graph
@@ -123,12 +123,12 @@ def finish(state: Lowered, own: OwnStages, key: str, labels: dict[int, str]) -> 
         kernels=tuple(reports),
         ttir={},
         llvm_ir=state.module,
-        gpu=own.program(state),
+        gpu=backend.program(state),
         numerics=state.numerics,
     )
 
 
-def _plain_shape(state: Lowered, buffer: Buffer, layout: ConstantLayout) -> tuple[Extent, ...]:
+def _plain_shape(state: LoweringState, buffer: Buffer, layout: ConstantLayout) -> tuple[Extent, ...]:
     """The shape of a constant as the user gave it."""
     if layout.symbol in state.wide:
         return buffer.shape[:-1]

@@ -1,4 +1,4 @@
-"""Block programs and launches: what the tiler hands to the back ends."""
+"""Defines block programs and their launches: what the tiler hands to the back ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BlockProgram:
     """A block kernel and nothing about where its arguments come from.
 
     `func` is a `tt.func` (see `lowering/tt`); its parameters are `pointers` pointers followed by `scalars` i64 values and
-    `described` descriptors.
+    `descriptors` tensor descriptors.
     `key` identifies the program up to names: equal keys compile once.
     """
 
@@ -25,12 +25,12 @@ class BlockProgram:
     template: str  # which tile template made it: "map", "row", "contract", "attention", "scan", ...
     tiles: tuple[tuple[str, int], ...]  # axis name → block extent, for reports
     warps: int  # of a GPU, that run a program together
-    described: int = 0
+    descriptors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A tensor that a launch describes: where it lies, extents and strides in elements, outermost axis first."""
+class DescriptorArgument:
+    """The tensor behind a descriptor parameter: its buffer, extents and strides (in elements), outermost axis first."""
 
     buffer: Buffer
     extents: tuple[Extent, ...]
@@ -49,4 +49,4 @@ class Launch:
     bytes_read: Extent
     bytes_written: Extent
     flops: Extent
-    described: tuple[Described, ...] = ()  # one per descriptor parameter
+    descriptors: tuple[DescriptorArgument, ...] = ()  # one per descriptor parameter

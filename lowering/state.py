@@ -1,4 +1,4 @@
-"""The state of a lowering, which its stages fill in."""
+"""Defines the state that the stages of a lowering fill in, and what a back end supplies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STAGES: tuple[Stage, ...] = ("expand", "schedule", "layouts", "tile", "lower", "
 
 
 @dataclass(slots=True)
-class Lowered:
+class LoweringState:
     """The state of a lowering: every stage fills in its part. `seconds` is what each stage took.
 
     module: LLVM IR; for GPUs the modules of all programs.  object_code: of a host.
-    wide: the arrays of complex128 constants, by id in `expanded`, where they are words.
+    wide: the arrays of complex128 constants, by id in `expanded`, where they are pairs of uint64.
     threads, kernels: of a GPU, one per program, before and after LLVM.
     numerics: one of `NUMERICS`: what float operations allow.
     """
@@ -50,7 +50,7 @@ class Lowered:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def text(self, stage: Stage) -> str:
-        """What the stage produced, as text."""
+        """Returns what the stage produced as text."""
         match stage:
             case "expand":
                 return str(self.expanded)
@@ -67,11 +67,11 @@ class Lowered:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnStages:
-    """The stages that differ between hosts and GPUs, and what the compiled form holds of the result beside object code."""
+class Backend:
+    """The stages that differ between hosts and GPUs; `program` returns what the compiled form holds beside object code."""
 
-    layouts: Callable[[Lowered], None]
-    tile: Callable[[Lowered], None]
-    lower: Callable[[Lowered], None]
-    compile: Callable[[Lowered], None]
-    program: Callable[[Lowered], GpuProgram | None]
+    layouts: Callable[[LoweringState], None]
+    tile: Callable[[LoweringState], None]
+    lower: Callable[[LoweringState], None]
+    compile: Callable[[LoweringState], None]
+    program: Callable[[LoweringState], GpuProgram | None]

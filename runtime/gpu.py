@@ -94,7 +94,7 @@ class GpuDevice(Protocol):
     def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], words: Sequence[int]) -> None:
         """Starts a kernel, and may return before it is done.
 
-        words: one per parameter: an address, or the bits of a number (`word_of`) or a tensor map, as signed or unsigned
+        words: one per parameter: an address, or the bits of a number (`to_bits`) or a tensor map, as signed or unsigned
         integer.
         An empty grid does nothing. Raises `UserError` for grids beyond the limits of the device.
         """
@@ -160,17 +160,17 @@ class DeviceArrays(Protocol):
         ...
 
 
-def word_of(value: Any) -> int:
-    """The bits of a NumPy number as an unsigned integer: what `GpuDevice.launch` takes for a parameter of that type."""
+def to_bits(value: Any) -> int:
+    """Returns the bits of a NumPy number as an unsigned integer: what `GpuDevice.launch` takes for a parameter of that type."""
     return int.from_bytes(np.asarray(value).tobytes(), "little")
 
 
-def word_bytes(type_: str, word: int) -> bytes:
-    """A word as the bytes of a parameter of this LLVM type, little endian. Raises `InternalError` for what does not fit."""
+def argument_bytes(type_: str, value: int) -> bytes:
+    """Encodes a value as little-endian bytes of a parameter of this LLVM type. Raises `InternalError` if it does not fit."""
     size = WORD_BYTES.get(type_)
     if size is None:
         raise InternalError(f"a kernel's parameter of type {type_} has no known size")
     bits = 8 * size
-    if not -(1 << (bits - 1)) <= word < 1 << bits:
-        raise InternalError(f"word {word} for a parameter of type {type_}")
-    return (word & ((1 << bits) - 1)).to_bytes(size, "little")
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        raise InternalError(f"value {value} for a parameter of type {type_}")
+    return (value & ((1 << bits) - 1)).to_bytes(size, "little")

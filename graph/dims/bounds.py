@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from .dim import Atom, Dim, Extent
 
 
-_MOST_STEPS = 2000
+_MAX_STEPS = 2000
 
 
 def lower(extent: Extent, depth: int) -> int | None:
     """A number `extent` is never below, or None. `depth` limits how many opaque atoms are looked through; the search gives up
-    after `_MOST_STEPS`, because a stranger's expression may have a thousand terms."""
-    return _lower(extent, depth, [_MOST_STEPS])
+    after `_MAX_STEPS`, because a stranger's expression may have a thousand terms."""
+    return _lower(extent, depth, [_MAX_STEPS])
 
 
 def _lower(extent: Extent, depth: int, steps: list[int]) -> int | None:

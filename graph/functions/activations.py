@@ -28,8 +28,8 @@ def logsoftmax(x: Any, axis: int = -1) -> Symbol:
 def _along(op: str, x: Any, axis: int) -> Symbol:
     symbol = symbol_of(op, x)
     with describing(op, symbol):
-        place = normalize_axis(axis, len(symbol.shape))
-    return apply(op, symbol, axis=place)
+        axis_index = normalize_axis(axis, len(symbol.shape))
+    return apply(op, symbol, axis=axis_index)
 
 
 def gelu(x: Any, approximate: str = "none") -> Symbol:
@@ -147,7 +147,7 @@ def hardmax(x: Any, axis: int = -1) -> Symbol:
     """
     symbol = symbol_of("hardmax", x)
     with describing("hardmax", symbol):
-        place = normalize_axis(axis, len(symbol.shape))
-    require_elements("hardmax", symbol, (place,))
-    best = apply("argmax", symbol, axes=(place,), keepdims=True)
-    return apply("equal", positions(symbol, place), best).cast(symbol.dtype)
+        axis_index = normalize_axis(axis, len(symbol.shape))
+    require_elements("hardmax", symbol, (axis_index,))
+    best = apply("argmax", symbol, axes=(axis_index,), keepdims=True)
+    return apply("equal", positions(symbol, axis_index), best).cast(symbol.dtype)

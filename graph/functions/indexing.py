@@ -15,10 +15,10 @@ def gather(x: Any, indices: Any, axis: int = 0) -> Symbol:
 
     Negative positions count from the end; positions out of range are clamped.
     """
-    value, places = as_symbols("gather", x, indices)
-    with describing("gather", value, places):
-        place = normalize_axis(axis, len(value.shape))
-    return apply("gather", value, places, axis=place)
+    value, index_symbol = as_symbols("gather", x, indices)
+    with describing("gather", value, index_symbol):
+        axis_index = normalize_axis(axis, len(value.shape))
+    return apply("gather", value, index_symbol, axis=axis_index)
 
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Symbol:
@@ -26,7 +26,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Symbol:
 
     Negative positions count from the end; positions out of range are clamped.
     """
-    value, places = as_symbols("take_along_axis", x, indices)
-    with describing("take_along_axis", value, places):
-        place = normalize_axis(axis, len(value.shape))
-    return apply("take_along_axis", value, places, axis=place)
+    value, index_symbol = as_symbols("take_along_axis", x, indices)
+    with describing("take_along_axis", value, index_symbol):
+        axis_index = normalize_axis(axis, len(value.shape))
+    return apply("take_along_axis", value, index_symbol, axis=axis_index)

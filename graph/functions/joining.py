@@ -34,10 +34,10 @@ def concat(values: Sequence[Any], axis: int = 0) -> Symbol:
     """
     symbols = _tensors("concat", values)
     with describing("concat", *symbols):
-        place = normalize_axis(axis, len(symbols[0].shape))
+        axis_index = normalize_axis(axis, len(symbols[0].shape))
     if len(symbols) == 1:
         return symbols[0]
-    return symbols[0].graph.apply("concat", symbols, {"axis": place})
+    return symbols[0].graph.apply("concat", symbols, {"axis": axis_index})
 
 
 def stack(values: Sequence[Any], axis: int = 0) -> Symbol:
@@ -45,15 +45,15 @@ def stack(values: Sequence[Any], axis: int = 0) -> Symbol:
     symbols = _tensors("stack", values)
     first = symbols[0].shape
     with describing("stack", *symbols):
-        place = normalize_axis(axis, len(first) + 1)
+        axis_index = normalize_axis(axis, len(first) + 1)
         for position, symbol in enumerate(symbols):
             if len(symbol.shape) != len(first):
                 raise ShapeError(
                     f"operand {position} has {len(symbol.shape)} axes, operand 0 has {len(first)}", "equal shapes",
                     "reshape or broadcast the operands first",
                 )  # fmt: skip
-    parts = [primitives.reshape(s, (*s.shape[:place], 1, *s.shape[place:])) for s in symbols]
-    return concat(parts, place)
+    parts = [primitives.reshape(s, (*s.shape[:axis_index], 1, *s.shape[axis_index:])) for s in symbols]
+    return concat(parts, axis_index)
 
 
 def _pieces(x: Symbol, sizes: Sequence[Extent], axis: int) -> tuple[Symbol, ...]:
@@ -75,14 +75,14 @@ def split(x: Any, sizes: Any, axis: int = 0) -> tuple[Symbol, ...]:
     """
     symbol = symbol_of("split", x)
     with describing("split", symbol):
-        place = normalize_axis(axis, len(symbol.shape))
-        extent = symbol.shape[place]
+        axis_index = normalize_axis(axis, len(symbol.shape))
+        extent = symbol.shape[axis_index]
         if isinstance(sizes, int):
             if isinstance(sizes, bool) or sizes < 1:
                 raise ShapeError(f"cannot split into {sizes} pieces", "a positive count, or a list of sizes")
             if isinstance(extent, int) and extent % sizes:
                 raise ShapeError(
-                    f"axis {place} of size {extent} does not split into {sizes} equal pieces", "a divisor of the size",
+                    f"axis {axis_index} of size {extent} does not split into {sizes} equal pieces", "a divisor of the size",
                     "give a list of sizes, or use joinery.chunk",
                 )  # fmt: skip
             parts: list[Extent] = [extent // sizes] * sizes
@@ -91,12 +91,12 @@ def split(x: Any, sizes: Any, axis: int = 0) -> tuple[Symbol, ...]:
         total: Extent = sum(parts[1:], parts[0]) if parts else 0
         if symbol.graph.shape_checks.decide(total, extent) is False:
             raise ShapeError(
-                f"the sizes sum to {total}, axis {place} has {extent}", "sizes that sum to the axis"
+                f"the sizes sum to {total}, axis {axis_index} has {extent}", "sizes that sum to the axis"
             )
         symbol.graph.shape_checks.add(
-            total, extent, f"split: the sizes along axis {place} must sum to {extent}"
+            total, extent, f"split: the sizes along axis {axis_index} must sum to {extent}"
         )
-    return _pieces(symbol, parts, place)
+    return _pieces(symbol, parts, axis_index)
 
 
 def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
@@ -106,15 +106,15 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
     """
     symbol = symbol_of("chunk", x)
     with describing("chunk", symbol):
-        place = normalize_axis(axis, len(symbol.shape))
+        axis_index = normalize_axis(axis, len(symbol.shape))
         if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
             raise ShapeError(f"cannot cut into {chunks!r} pieces", "a positive count")
-    extent = symbol.shape[place]
+    extent = symbol.shape[axis_index]
     if isinstance(extent, Dim):
-        return split(symbol, chunks, place)
+        return split(symbol, chunks, axis_index)
     length = max(-(-extent // chunks), 1)
     sizes = [min(length, extent - start) for start in range(0, extent, length)] or [0]
-    return _pieces(symbol, sizes, place)
+    return _pieces(symbol, sizes, axis_index)
 
 
 def tile(x: Any, repeats: Any) -> Symbol:
@@ -145,9 +145,9 @@ def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Symbol:
     if axis is None:
         symbol, axis = primitives.reshape(symbol, (product(symbol.shape),)), 0
     with describing("repeat_interleave", symbol):
-        place = normalize_axis(axis, len(symbol.shape))
+        axis_index = normalize_axis(axis, len(symbol.shape))
     count = as_extent(repeats, "repeat_interleave: repeats")
-    before, extent, after = symbol.shape[:place], symbol.shape[place], symbol.shape[place + 1 :]
+    before, extent, after = symbol.shape[:axis_index], symbol.shape[axis_index], symbol.shape[axis_index + 1 :]
     apart = primitives.reshape(symbol, (*before, extent, 1, *after))
     wide = primitives.broadcast_to(apart, (*before, extent, count, *after))
     return primitives.reshape(wide, (*before, extent * count, *after))
@@ -168,9 +168,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Symbol:
         raise mistake(
             "roll", f"{len(shifts)} shifts for {len(axes)} axes", (symbol,), "one per axis", "roll(x, 1, axis=0)"
         )
-    for place, count in zip(axes, shifts, strict=True):
+    for number, count in zip(axes, shifts, strict=True):
         with describing("roll", symbol):
-            where = normalize_axis(place, len(symbol.shape))
+            where = normalize_axis(number, len(symbol.shape))
         symbol = _rolled(symbol, _shift(symbol, count), where)
     return symbol
 
@@ -188,8 +188,8 @@ def _rolled(x: Symbol, shift: int | Dim, axis: int) -> Symbol:
     if isinstance(extent, int) and isinstance(shift, int):
         count = shift % extent if extent else 0
         return concat(_pieces(x, (extent - count, count), axis)[::-1], axis) if count else x
-    places = apply("mod", apply("sub", counting(x.graph, extent), shift), x.graph.as_symbol(extent))
-    return apply("gather", x, places, axis=axis)
+    positions = apply("mod", apply("sub", counting(x.graph, extent), shift), x.graph.as_symbol(extent))
+    return apply("gather", x, positions, axis=axis)
 
 
 def pad(x: Any, widths: Any, mode: str = "constant", value: complex = 0) -> Symbol:

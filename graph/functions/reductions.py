@@ -112,9 +112,9 @@ def _position(op: str, x: Any, axis: int | None, keepdims: bool) -> Symbol:
         result = apply(op, flat, axes=(0,), keepdims=False)
         return primitives.reshape(result, (1,) * len(symbol.shape)) if keepdims else result
     with describing(op, symbol):
-        place = normalize_axis(axis, len(symbol.shape))
-    require_elements(op, symbol, (place,))
-    return apply(op, symbol, axes=(place,), keepdims=bool(keepdims))
+        axis_index = normalize_axis(axis, len(symbol.shape))
+    require_elements(op, symbol, (axis_index,))
+    return apply(op, symbol, axes=(axis_index,), keepdims=bool(keepdims))
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
@@ -136,9 +136,9 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
 def _truth(op: str, row: str, x: Any, axis: Axis, keepdims: bool) -> Symbol:
     symbol, axes = _axes(op, x, axis)
     truth = symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0)
-    if any(symbol.shape[place] == 0 for place in axes):  # a maximum of nothing does not exist, a truth does
-        shape = [1 if place in axes else extent for place, extent in enumerate(symbol.shape)]
-        kept = shape if keepdims else [extent for place, extent in enumerate(shape) if place not in axes]
+    if any(symbol.shape[axis_index] == 0 for axis_index in axes):  # a maximum of nothing does not exist, a truth does
+        shape = [1 if axis_index in axes else extent for axis_index, extent in enumerate(symbol.shape)]
+        kept = shape if keepdims else [extent for axis_index, extent in enumerate(shape) if axis_index not in axes]
         return primitives.broadcast_to(symbol.graph.scalar(op == "all"), tuple(kept))
     return _reduce(row, truth, axes, keepdims)
 
@@ -218,11 +218,11 @@ def cumsum(
     """
     symbol = symbol_of("cumsum", x)
     with describing("cumsum", symbol):
-        place = normalize_axis(axis, len(symbol.shape))
+        axis_index = normalize_axis(axis, len(symbol.shape))
     result = _accumulated("cumsum", symbol, dtype)
     work = primitives.accumulate_in(symbol, result)
     return primitives.cast(
-        apply("cumsum", work, axis=place, exclusive=bool(exclusive), reverse=bool(reverse)), result
+        apply("cumsum", work, axis=axis_index, exclusive=bool(exclusive), reverse=bool(reverse)), result
     )
 
 

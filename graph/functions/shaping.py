@@ -64,15 +64,15 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Sy
             axes: tuple[int, ...] = tuple([a for a, extent in enumerate(symbol.shape) if extent == 1])
         else:
             axes = normalize_axes(axis, len(symbol.shape))
-        for place in axes:
-            extent = symbol.shape[place]
+        for axis_index in axes:
+            extent = symbol.shape[axis_index]
             if isinstance(extent, Dim):
-                symbol.graph.shape_checks.add(extent, 1, f"squeeze: axis {place} must have size 1")
+                symbol.graph.shape_checks.add(extent, 1, f"squeeze: axis {axis_index} must have size 1")
             elif extent != 1:
                 raise ShapeError(
-                    f"axis {place} has size {extent}",
+                    f"axis {axis_index} has size {extent}",
                     "axes of size 1",
-                    f"index it instead: x[…, 0] on axis {place}",
+                    f"index it instead: x[…, 0] on axis {axis_index}",
                 )
     return primitives.reshape(symbol, tuple([e for a, e in enumerate(symbol.shape) if a not in axes]))
 
@@ -86,7 +86,7 @@ def unsqueeze(x: Any, axis: int | tuple[int, ...] | list[int]) -> Symbol:
         axes = normalize_axes(axis, rank)
     remaining = iter(symbol.shape)
     return primitives.reshape(
-        symbol, tuple([1 if place in axes else next(remaining) for place in range(rank)])
+        symbol, tuple([1 if axis_index in axes else next(remaining) for axis_index in range(rank)])
     )
 
 

@@ -56,13 +56,13 @@ def arange(graph: Graph | Symbol, start: Any, stop: Any = None, step: Any = 1, d
         count = _count(first, last, int(stride))  # type: ignore[arg-type]
         return primitives.cast(counting(owner, count) * stride + first, target)
     length = max(math.ceil((last - first) / stride) if real else -int((first - last) // stride), 0)
-    for place in (0, length - 1) if length else ():
-        check_literal(first + place * stride, target, "arange")
+    for index in (0, length - 1) if length else ():
+        check_literal(first + index * stride, target, "arange")
     if length <= 1 << 16:
         if not real and not target.is_float:
-            whole = np.array([first + place * stride for place in range(length)], np.object_)
+            whole = np.array([first + index * stride for index in range(length)], np.object_)
             return owner.constant(whole.astype(target.numpy), target)
-        values = np.array([first + place * stride for place in range(length)], np.float64)
+        values = np.array([first + index * stride for index in range(length)], np.float64)
         return owner.constant(convert(values, float64, target), target)
     counted = counting(owner, length)
     scaled = counted.cast(float64) * float(stride) + float(first) if real else counted * stride + first
@@ -93,8 +93,8 @@ def eye(graph: Graph | Symbol, n: Any, m: Any = None, k: Any = 0, dtype: Any = f
     """
     owner = owner_of("eye", graph)
     rows, columns = as_extent(n, "eye: n"), as_extent(n if m is None else m, "eye: m")
-    places = primitives.reshape(counting(owner, rows), (rows, 1))
-    return primitives.cast(apply("equal", _shifted(places, k, "eye"), counting(owner, columns)), dtype)
+    row_numbers = primitives.reshape(counting(owner, rows), (rows, 1))
+    return primitives.cast(apply("equal", _shifted(row_numbers, k, "eye"), counting(owner, columns)), dtype)
 
 
 def tril(x: Any, k: Any = 0) -> Symbol:
@@ -113,17 +113,17 @@ def _triangle(op: str, relation: str, x: Any, k: Any) -> Symbol:
         if len(symbol.shape) < 2:
             raise ShapeError(f"the operand has {len(symbol.shape)} axes", "two axes or more", "reshape it into a matrix")
     rows, columns = symbol.shape[-2:]
-    places = primitives.reshape(counting(symbol.graph, rows), (rows, 1))
-    kept = apply(relation, _shifted(places, k, op), counting(symbol.graph, columns))
+    row_numbers = primitives.reshape(counting(symbol.graph, rows), (rows, 1))
+    kept = apply(relation, _shifted(row_numbers, k, op), counting(symbol.graph, columns))
     return apply("where", kept, symbol, False if symbol.dtype.is_bool else 0)
 
 
-def _shifted(places: Symbol, k: Any, op: str) -> Symbol:
+def _shifted(row_numbers: Symbol, k: Any, op: str) -> Symbol:
     if isinstance(k, Dim):
-        return apply("add", places, k)
+        return apply("add", row_numbers, k)
     if isinstance(k, bool) or not hasattr(k, "__index__"):
         raise UserError(f"{op}: the diagonal k is {describe(k)}; expected an int or a size; fix: k=0")
-    return places if int(k) == 0 else apply("add", places, int(k))
+    return row_numbers if int(k) == 0 else apply("add", row_numbers, int(k))
 
 
 def one_hot(indices: Any, depth: Any, dtype: Any = float32, axis: int = -1) -> Symbol:
@@ -136,8 +136,8 @@ def one_hot(indices: Any, depth: Any, dtype: Any = float32, axis: int = -1) -> S
         raise mistake("one_hot", f"the indices are {symbol.dtype}", (symbol,), "integers", "indices.cast(int64)")
     size = as_extent(depth, "one_hot: depth")
     with describing("one_hot", symbol):
-        place = normalize_axis(axis, len(symbol.shape) + 1)
-    trailing = len(symbol.shape) - place
-    apart = primitives.reshape(primitives.cast(symbol, int64), (*symbol.shape[:place], 1, *symbol.shape[place:]))
+        axis_index = normalize_axis(axis, len(symbol.shape) + 1)
+    trailing = len(symbol.shape) - axis_index
+    apart = primitives.reshape(primitives.cast(symbol, int64), (*symbol.shape[:axis_index], 1, *symbol.shape[axis_index:]))
     counted = primitives.reshape(counting(symbol.graph, size), (size, *(1,) * trailing))
     return primitives.cast(apply("equal", apart, counted), dtype)

@@ -17,7 +17,7 @@ from ..dims.dim import Extent, at_most, maximum
 if TYPE_CHECKING:
     from ..symbol import Symbol
 
-MOST_SIZE = 1 << 62
+MAX_SIZE = 1 << 62
 """No tensor of any graph has this many bytes: sizes are computed in 64 bits."""
 
 _COMPOSITE = 8
@@ -39,7 +39,7 @@ class Budget:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if type(value) is not int or not 0 < value < MOST_SIZE:
+            if type(value) is not int or not 0 < value < MAX_SIZE:
                 raise UserError(
                     f"Budget: {field.name} is {value!r}; expected an int from 1 to 2**62 - 1; fix: Budget({field.name}=2**40)"
                 )
@@ -81,7 +81,7 @@ def _work(symbol: Symbol) -> Extent:
 def require_addressable(symbol: Symbol) -> None:
     """Raises `UserError` when the bytes of a tensor of known size do not fit 64 bits."""
     nbytes = symbol.nbytes
-    if isinstance(nbytes, int) and nbytes >= MOST_SIZE:
+    if isinstance(nbytes, int) and nbytes >= MAX_SIZE:
         raise UserError(
             f"{symbol.op.name}: the result has {symbol.size} elements, more than 64 bits address\n  {symbol.describe()}\n"
             f"  expected: fewer than 2**62 bytes\n  fix: choose smaller sizes"

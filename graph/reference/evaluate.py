@@ -23,7 +23,7 @@ from ..types import shape_text
 from . import elementwise as reference_elementwise
 from . import reductions as reference_reductions
 from . import structure as reference_structure
-from .budget import MOST_SIZE
+from .budget import MAX_SIZE
 from .numerics import Array, literal
 from .registry import REFERENCE, BoundSymbol
 
@@ -98,7 +98,7 @@ def _evaluate(graph: Graph, arrays: Sequence[Any]) -> Array | tuple[Array, ...]:
     bound: dict[int, BoundSymbol] = {}
     for symbol in symbols:
         bound[symbol.id] = _bind(symbol, dims, bound)
-        if _largest(bound[symbol.id], symbol.dtype) >= MOST_SIZE:
+        if _largest(bound[symbol.id], symbol.dtype) >= MAX_SIZE:
             raise UserError(
                 f"evaluate: a size of {symbol.op.name}, which gives {bound[symbol.id].shape}, is more than 64 bits address "
                 f"(from {symbol.location}); fix: pass smaller arrays"

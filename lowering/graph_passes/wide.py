@@ -1,4 +1,4 @@
-"""complex128 as two words: no register holds 16 bytes, and nothing computes with them, so they move as pairs of uint64.
+"""Splits complex128 values into pairs of uint64: no register holds 16 bytes, and they are only moved.
 
 A tensor of shape s becomes one of shape (*s, 2) over the same memory. Only operations that move values take complex128, and
 each of them means the same with one more axis at the end. The types of inputs, outputs and constants stay those of the
@@ -24,11 +24,11 @@ from ...promotion.errors import InternalError
 Array = npt.NDArray[Any]
 
 _WIDE = DType("complex128")
-_WORD = DType("uint64")
+_HALF = DType("uint64")
 
 
-def in_words(graph: Graph) -> tuple[Graph, Mapping[int, Array]]:
-    """The graph with every complex128 symbol as words, and the arrays of its constants as they were, by symbol id.
+def split_complex128(graph: Graph) -> tuple[Graph, Mapping[int, Array]]:
+    """Returns the graph with every complex128 symbol as pairs of uint64, and the original arrays of its constants by symbol id.
 
     `graph` is expanded and not changed; without complex128 it is returned itself.
     """
@@ -56,15 +56,15 @@ def in_words(graph: Graph) -> tuple[Graph, Mapping[int, Array]]:
 def _source(target: Graph, symbol: Symbol) -> Symbol:
     attrs = dict(symbol.attrs)
     if "value" in attrs:
-        attrs["value"] = _words(attrs["value"])
+        attrs["value"] = _as_pairs(attrs["value"])
     shape = (*symbol.shape, 2)
-    return target.restore(symbol.op, (), MappingProxyType(attrs), _WORD, shape, symbol.location)
+    return target.restore(symbol.op, (), MappingProxyType(attrs), _HALF, shape, symbol.location)
 
 
-def _words(array: Array) -> Array:
-    words = np.ascontiguousarray(array).view(np.uint64).reshape(*array.shape, 2)
-    words.flags.writeable = False
-    return words
+def _as_pairs(array: Array) -> Array:
+    pairs = np.ascontiguousarray(array).view(np.uint64).reshape(*array.shape, 2)
+    pairs.flags.writeable = False
+    return pairs
 
 
 def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
@@ -78,7 +78,7 @@ def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
         case "slice":
             attrs |= {"starts": (*attrs["starts"], 0), "stops": (*attrs["stops"], 2), "steps": (*attrs["steps"], 1)}
         case "pad":
-            fill = _words(scalar_array(attrs["value"], _WIDE))
+            fill = _as_pairs(scalar_array(attrs["value"], _WIDE))
             if attrs["mode"] == "constant" and fill[0] != fill[1]:
                 return _padded(target, operands[0], attrs["low"], attrs["high"], fill)
             attrs |= {"low": (*attrs["low"], 0), "high": (*attrs["high"], 0), "value": int(fill[0])}
@@ -98,8 +98,8 @@ def _with_axis(x: Symbol) -> Symbol:
 
 
 def _padded(target: Graph, x: Symbol, low: Shape, high: Shape, fill: Array) -> Symbol:
-    """`x` between blocks of a value whose two words differ, axis by axis."""
-    parts = [target.apply("reshape", (target.constant(word),), {"shape": (1,)}) for word in fill]
+    """`x` between blocks of a value whose two halves differ, axis by axis."""
+    parts = [target.apply("reshape", (target.constant(half),), {"shape": (1,)}) for half in fill]
     value = target.apply("concat", parts, {"axis": 0})
     for axis, widths in enumerate(zip(low, high, strict=True)):
         before, after = [

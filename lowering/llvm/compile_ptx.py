@@ -16,7 +16,7 @@ from .nvptx.functions import IN_PLACE
 from .nvptx.targets import GpuTarget
 
 TRIPLE = "nvptx64-nvidia-cuda"
-MOST_INLINED = 4000
+MAX_INLINED = 4000
 """Instructions that a kernel may grow by for the sake of one function that it calls; beyond that the calls stay."""
 _NUMBERS = re.compile(" // callseq [0-9, ]+")
 """Comments that count the calls of the whole process; the same kernel has the same text."""
@@ -57,7 +57,7 @@ def _link(module: Any, machine: Any, linked: Mapping[str, str], text: str) -> No
     for name in sorted(linked):
         module.link_in(llvm.parse_assembly(linked[name]))
         calls = text.count(f" @{name}(") - 1  # less the declaration
-        is_short = calls * linked[name].count("\n  ") <= MOST_INLINED
+        is_short = calls * linked[name].count("\n  ") <= MAX_INLINED
         module.get_function(name).add_function_attribute("alwaysinline" if is_short else "noinline")
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name not in held:

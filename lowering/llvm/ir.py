@@ -25,7 +25,7 @@ class V(NamedTuple):
     type: str
 
 
-_MOST_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
+_MAX_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
 
 
 class _Itself(V):
@@ -166,7 +166,7 @@ class Module:
     shared: dict[str, SharedFunction] | None = None
     """Functions that the module calls and does not hold, by name. None: it holds everything."""
     features: frozenset[str] = frozenset()
-    """Of the processor that the code is for, as far as emitters make use of them."""
+    """Features of the target processor that emitters make use of."""
     opaque_indices: bool = False
     """LLVM is not told that an index of a loop counts. Else it looks for better induction variables (loop strength reduction),
     a tenth to a quarter of its time, and finds none: emitters step by constants that addressing modes hold."""
@@ -306,7 +306,7 @@ class Function:
             self._all.append("")
         else:  # for a deferred value that is printed now
             value.value = make()
-        if value.depth >= _MOST_DEFERRED:
+        if value.depth >= _MAX_DEFERRED:
             _ = value.ref
         return value
 

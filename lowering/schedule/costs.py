@@ -28,7 +28,7 @@ def op_cost(symbol: Symbol) -> int:
 
 
 def name_cost(name: str) -> int:
-    """Of an elementwise operation, by its name in the op table."""
+    """Returns the cost of an elementwise operation, in simple instructions per element, by its name in the op table."""
     return 0 if name == "bitcast" else _COSTS.get(name, 1)
 
 

@@ -81,7 +81,7 @@ class Grouping:
         self.group_of: dict[int, Group] = {}
         self.sealed: set[int] = set()  # members nothing may join
         self.stored: dict[int, int] = {}  # storage root -> mask of the groups that write it
-        self.demand: set[int] = set()  # floating symbols that must be stored; storage.py places them
+        self.must_store: set[int] = set()  # floating symbols that must be stored; storage.py places them
         self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
         self.evaluators: dict[int, int] = {}  # floating symbol -> mask of the map groups made for it
         self.groups: dict[int, Group] = {}  # by bit; absorbed groups are removed
@@ -170,17 +170,17 @@ class Grouping:
         for symbol in self.symbols:
             kind = symbol.op.kind
             if kind == "map":
-                self._place_map(symbol)
+                self._group_map(symbol)
             elif kind == "view":
-                self._place_view(symbol)
+                self._group_view(symbol)
             elif kind == "reduce":
-                self._place_reduce(symbol)
+                self._group_reduce(symbol)
             elif kind == "contract":
-                self._place_contract(symbol)
+                self._group_contract(symbol)
             elif kind == "scan":
-                self._place_scan(symbol)
+                self._group_scan(symbol)
             elif kind in ("index", "join"):
-                if symbol.op.name != "concat" or not self._place_concat(symbol):
+                if symbol.op.name != "concat" or not self._group_concat(symbol):
                     self._float(symbol)
             elif kind != "source":
                 raise InternalError(
@@ -231,7 +231,7 @@ class Grouping:
             self.direct[symbol.id] = group.bit
         self._store_alone(symbol)
 
-    def _place_map(self, symbol: Symbol) -> None:
+    def _group_map(self, symbol: Symbol) -> None:
         inside: dict[int, list[Symbol]] = {}
         for operand in symbol.inputs:
             group = self.joinable(operand)
@@ -321,7 +321,7 @@ class Grouping:
         if old in self.parts:
             self.parts.setdefault(new, []).extend(self.parts.pop(old))
 
-    def _place_view(self, symbol: Symbol) -> None:
+    def _group_view(self, symbol: Symbol) -> None:
         operand = symbol.inputs[0]
         group = self.joinable(operand)
         if group is not None:
@@ -353,7 +353,7 @@ class Grouping:
             return align(axis_map, len(symbol.shape))
         return None
 
-    def _place_reduce(self, symbol: Symbol) -> None:
+    def _group_reduce(self, symbol: Symbol) -> None:
         operand = symbol.inputs[0]
         over = tuple(symbol.attrs["axes"])
         group = self.joinable(operand)
@@ -391,14 +391,14 @@ class Grouping:
         group.reads[symbol.id] = (operand_map,)
         self._add_member(symbol, group, result)
 
-    def _place_scan(self, symbol: Symbol) -> None:
+    def _group_scan(self, symbol: Symbol) -> None:
         group = self.new_group("scan", self.require(symbol.inputs[0]))
         axis_map = own_axes(group, symbol.shape)
         group.splittable.difference_update(axis_map[symbol.attrs["axis"]])
         group.reads[symbol.id] = (axis_map,)
         self._add_member(symbol, group, axis_map)
 
-    def _place_contract(self, symbol: Symbol) -> None:
+    def _group_contract(self, symbol: Symbol) -> None:
         lhs, rhs = symbol.inputs
         scores = self.attention_values.get(symbol.id)
         if scores is not None:
@@ -452,10 +452,10 @@ class Grouping:
             if not is_cheap_prologue(operand, self.in_memory) or not split_dimensions(
                 operand, self.in_memory
             ).isdisjoint((rank - 1, rank - 2)):
-                self.demand.add(storage_root(operand).id)
+                self.must_store.add(storage_root(operand).id)
         return before
 
-    def _place_concat(self, symbol: Symbol) -> bool:
+    def _group_concat(self, symbol: Symbol) -> bool:
         """Stores a concatenation part by part when a group computes one of the parts; others float as guarded
         loads."""
         if all(self.base_group(operand) is None for operand in symbol.inputs):

@@ -44,7 +44,7 @@ def byte_size(buffer: Buffer) -> Extent:
 
 
 def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
-    """Places every temporary. `lifetimes[i]` is that of the temporary with index i."""
+    """Assigns every temporary its offset in the arena, in bytes. `lifetimes[i]` is that of the temporary with index i."""
     offsets: list[Extent] = [0] * len(lifetimes)
     classes: dict[Extent, list[tuple[Lifetime, int]]] = {1: []}
     for lifetime in lifetimes:
@@ -52,9 +52,9 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
         classes.setdefault(unit, []).append((lifetime, count))
     total: Extent = 0
     for unit, members in classes.items():
-        places, count = _pack(members)
-        for (lifetime, _), place in zip(members, places, strict=True):
-            offsets[lifetime.buffer.index] = total + unit * place
+        starts, count = _pack(members)
+        for (lifetime, _), start in zip(members, starts, strict=True):
+            offsets[lifetime.buffer.index] = total + unit * start
         total = total + unit * count
     return MemoryPlan(tuple(offsets), total)
 
@@ -72,8 +72,7 @@ def _units(size: Extent) -> tuple[int, Extent]:
 
 
 def _pack(buffers: Sequence[tuple[Lifetime, int]]) -> tuple[list[int], int]:
-    """Offsets and the total: the largest buffers first, each into the tightest gap between those alive at the
-    same time."""
+    """Returns offsets and their total: best fit, the largest buffers first, each in the tightest gap left by those alive."""
     offsets = [0] * len(buffers)
     placed: list[tuple[int, int, Lifetime]] = []
     total = 0

@@ -28,7 +28,7 @@ def place_storage(grouping: Grouping) -> dict[int, int]:
     users = [0] * len(grouping.symbols)
     for symbol in reversed(grouping.symbols):
         key = symbol.id
-        if symbol.op.kind == "source" or (key in grouping.group_of and key not in grouping.demand):
+        if symbol.op.kind == "source" or (key in grouping.group_of and key not in grouping.must_store):
             continue
         mask = grouping.evaluators.get(key, 0)
         for consumer in grouping.consumers[key]:
@@ -43,7 +43,7 @@ def place_storage(grouping: Grouping) -> dict[int, int]:
         if key in grouping.stored or grouping.in_memory(symbol):
             continue
         repeated = mask & (mask - 1) and symbol.op.kind != "view" and grouping.expensive(symbol)
-        if key in grouping.demand or repeated:
+        if key in grouping.must_store or repeated:
             _store(grouping, symbol, mask)
     return bound
 
@@ -63,7 +63,7 @@ def _bind_outputs(grouping: Grouping) -> dict[int, int]:
             grouping.store_member(root, group)
         elif root.id not in grouping.stored:
             grouping.require(root)
-            grouping.demand.add(root.id)
+            grouping.must_store.add(root.id)
     return bound
 
 

@@ -56,10 +56,10 @@ def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]
     width = 1 if values.n is None else _static(nest, values.n, "value width")
     columns = kernel.dimension(values.n, power_of_two(width), 0, VALUE_RANK)
     head = kernel.dimension(scores.k, power_of_two(_static(nest, scores.k, "head width")), 0, HEAD_RANK)
-    places: dict[int, Any] = {**starts, scores.m: rows, scores.k: head}
+    coordinates: dict[int, Any] = {**starts, scores.m: rows, scores.k: head}
     if values.n is not None:
-        places[values.n] = columns
-    frame = Frame(kernel, places)
+        coordinates[values.n] = columns
+    frame = Frame(kernel, coordinates)
     step = blocks.get(values.k, 1)
     if is_whole(nest.axes[values.k].extent, step):
         _whole(frame, scores, values, rows, columns, step)
@@ -146,7 +146,7 @@ def _online(
     columns: Dimension,
     step: int,
 ) -> None:
-    kernel, b, words = frame.kernel, frame.builder, frame.words
+    kernel, b, indices = frame.kernel, frame.builder, frame.indices
     nest = kernel.nest
     result = nest.body[values.number]
     working = F64 if nest.body[softmax.logits].dtype.name == "float64" else F32
@@ -160,9 +160,9 @@ def _online(
         b.const(0.0, accumulator, (rows.size, columns.size)),
     ]
     keys_extent = kernel.axis_extent(values.k)
-    with kernel.loop(words.ceil_div(keys_extent, step), inits) as loop:
+    with kernel.loop(indices.ceil_div(keys_extent, step), inits) as loop:
         running, total, sums = loop.args
-        keys = kernel.dimension(values.k, step, words.mul(loop.index, step), KEY_RANK)
+        keys = kernel.dimension(values.k, step, indices.mul(loop.index, step), KEY_RANK)
         inner = frame.child({values.k: keys})
         inner.define(scores.number, contraction(inner, scores, rows, keys, 1))
         dims = (rows, keys)
@@ -190,7 +190,7 @@ def _online(
         loop.yield_([largest, following, sums])
     _, total, sums = loop.results
     if not isinstance(keys_extent, int):  # no keys at all: a sum over nothing is 0, not 0 / 0
-        some = words.is_less(0, keys_extent)
+        some = indices.is_less(0, keys_extent)
         total = b.select(some, total, b.const(1.0, working, column))
     divisor = frame.expand(Block(_as(b, total, accumulator), (rows,), accumulator), (rows, columns))
     quotient = finish(frame, b.binary("arith.divf", sums, divisor), result.dtype)

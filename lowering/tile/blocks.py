@@ -1,5 +1,4 @@
-"""What a template computes with: block dimensions, and values that carry only the dimensions they vary
-along."""
+"""Defines the values that templates compute with: blocks, and the dimensions that a block varies along."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
 from ..tt.types import scalar_type
-from .words import Word
+from .index_builder import Index
 
 MAX_BLOCK_ELEMENTS = 1 << 20
 """Largest number of elements of one block (the tt dialect's own limit)."""
@@ -33,8 +32,8 @@ class Dimension:
 
     axis: int | None
     size: int
-    start: Word
-    extent: Word
+    start: Index
+    extent: Index
     rank: int
     may_precede: bool = False
 
@@ -43,6 +42,10 @@ class Dimension:
         """Whether every position lies inside the extent, so that no mask is needed."""
         extent, size = self.extent, self.size
         return isinstance(extent, int) and extent > 0 and extent % size == 0 and not self.may_precede
+
+
+Coordinate = Dimension | Index
+"""Where an axis of the nest lies: along a block dimension, or at one index."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,17 +76,17 @@ def contraction(
     value = kernel.nest.body[product.number]
     accumulator = accumulator_type(value.dtype)
     zeros = b.const(0, accumulator, (rows.size, columns.size))
-    place = frame.places.get(product.k)
-    if isinstance(place, Dimension):
-        total = _step(frame, product, rows, place, columns, zeros, packed)
+    coordinate = frame.coordinates.get(product.k)
+    if isinstance(coordinate, Dimension):
+        total = _step(frame, product, rows, coordinate, columns, zeros, packed)
     elif is_whole(kernel.nest.axes[product.k].extent, step):
         inner = kernel.dimension(product.k, step, 0, rank)
         total = _step(frame.child({product.k: inner}), product, rows, inner, columns, zeros, packed)
     else:
         frame.hoist(value.operands, [product.k])
-        words = kernel.words
-        with kernel.loop(words.ceil_div(kernel.axis_extent(product.k), step), [zeros]) as loop:
-            inner = kernel.dimension(product.k, step, words.mul(loop.index, step), rank)
+        indices = kernel.indices
+        with kernel.loop(indices.ceil_div(kernel.axis_extent(product.k), step), [zeros]) as loop:
+            inner = kernel.dimension(product.k, step, indices.mul(loop.index, step), rank)
             child = frame.child({product.k: inner})
             loop.yield_([_step(child, product, rows, inner, columns, loop.args[0], packed)])
         total = loop.results[0]
@@ -225,7 +225,7 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
 
     The column block is one panel, so the address is affine, and no mask on n is needed.
     """
-    b, words = frame.builder, frame.words
+    b, indices = frame.builder, frame.indices
     nest = frame.kernel.nest
     value = nest.body[nest.body[product.number].operands[1]]
     found = packable_operand(nest)
@@ -238,19 +238,19 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
     panel: Any = 0
     start: Any = 0
     for axis, coefficient in value.attrs["at"].terms:
-        place = frame.places[axis]
+        coordinate = frame.coordinates[axis]
         if axis == product.n:
-            panel = words.add(panel, words.div(columns.start, width))
+            panel = indices.add(panel, indices.div(columns.start, width))
         elif axis != product.k and coefficient % (height * total) == 0:
             matrix = coefficient // (height * total) * height * -(-total // width) * width
-            start = words.add(start, words.mul(place, matrix))
+            start = indices.add(start, indices.mul(coordinate, matrix))
         elif axis != product.k:
             if coefficient % width:
                 raise UnsupportedError(
                     f"tile: panels of {width} columns cut by an axis of stride {coefficient}"
                 )
-            panel = words.add(panel, words.mul(place, coefficient // width))
-    start = words.add(start, words.mul(panel, height * width))
+            panel = indices.add(panel, indices.mul(coordinate, coefficient // width))
+    start = indices.add(start, indices.mul(panel, height * width))
     lanes = replace(columns, start=0, extent=width)
     terms = [
         Block(frame.scaled_index(inner, width), (inner,), I64),

@@ -1,9 +1,8 @@
 """Evaluates the body of a nest as blocks.
 
-A `Frame` says where every axis of the nest is: at a scalar position (a word), or along a block dimension.
-Values are evaluated on demand and remembered; each carries only the dimensions it varies along, and meets
-others by `tt.expand_dims` and `tt.broadcast`. Loops open child frames that bind more axes; values that do not
-depend on them are found in the parent.
+A `Frame` binds every axis of the nest to a coordinate: a scalar index, or a block dimension. Values are evaluated on demand and
+remembered; each carries only the dimensions it varies along, and `tt.expand_dims` and `tt.broadcast` bring operands to one
+shape. Loops open child frames that bind more axes; values that do not depend on those are found in the parent.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from ..tt.control import Loop
 from ..tt.dialect.descriptor_types import TensorDescType
 from ..tt.types import I1, I8, I32, I64, ptr, tensor
 from . import scalar
-from .blocks import Block, Dimension, memory_type, register_type, shape, union
-from .described import DTYPES, Access, described_axes
-from .words import Word, Words
+from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
+from .index_builder import Index, IndexBuilder
+from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
 
 BUFFER_ALIGNMENT = 64
 """Bytes: every buffer but inputs starts at a multiple of this."""
@@ -70,15 +69,17 @@ class Kernel:
         nest: Nest,
         name: str,
         streaming: bool = False,
-        describes: bool = False,
+        use_descriptors: bool = False,
         multiples: Mapping[Extent, int] | None = None,
     ) -> None:
-        """`describes`: whether products read and write whole blocks through descriptors where they can. `multiples`: powers of
-        two that divide sizes known at launch only."""
+        """Args:
+            use_descriptors: whether products load and store through tensor descriptors where they can.
+            multiples: powers of two that divide sizes known at launch only.
+        """
         self.nest = nest
         self.streaming = streaming
-        self.describes = describes
-        self.described: dict[Access, Any] = {}
+        self.use_descriptors = use_descriptors
+        self.descriptors: dict[DescriptorAccess, Any] = {}
         self._sides = {operand for v in nest.body if v.op == "contract" for operand in v.operands}
         self.buffers = pointer_buffers(nest)
         self.runtime = runtime_extents(nest)
@@ -93,49 +94,51 @@ class Kernel:
             multiple = (multiples or {}).get(extent, 1)
             facts.append({"tt.divisibility": multiple} if multiple > 1 else {})
         self.builder = BlockBuilder.function(name, params, facts)
-        self.words = Words(self.builder)
+        self.indices = IndexBuilder(self.builder)
         arguments = self.builder.args
         self._pointers = {(b.kind, b.index): arguments[number] for number, b in enumerate(self.buffers)}
         self._runtime = dict(zip(self.runtime, arguments[len(self.buffers) :], strict=True))
         self._ranks = 0
 
-    def extent(self, extent: Extent) -> Word:
+    def extent(self, extent: Extent) -> Index:
         return extent if type(extent) is int else self._runtime[extent]
 
-    def axis_extent(self, axis: int) -> Word:
+    def axis_extent(self, axis: int) -> Index:
         return self.extent(self.nest.axes[axis].extent)
 
     def pointer(self, buffer: Buffer) -> Any:
         return self._pointers[buffer.kind, buffer.index]
 
-    def describe_load(self, number: int, value: Value, places: Mapping[int, Dimension | Word]) -> Access | None:
-        """The access of a product's operand, if it goes through a descriptor."""
+    def descriptor_load_access(
+        self, number: int, value: Value, coordinates: Mapping[int, Coordinate]
+    ) -> DescriptorAccess | None:
+        """Returns the descriptor access that loads a product's operand; None where it is loaded through pointers."""
         attrs = value.attrs
         plain = not value.operands and not attrs["guarded"] and not attrs.get("fill", 0)
-        if not self.describes or number not in self._sides or not plain or value.dtype.name not in DTYPES:
+        if not self.use_descriptors or number not in self._sides or not plain or value.dtype.name not in DTYPES:
             return None
-        axes = described_axes(self.nest, attrs["at"], value.dtype.itemsize, places)
-        return None if axes is None else Access(False, number, axes)
+        axes = descriptor_axes(self.nest, attrs["at"], value.dtype.itemsize, coordinates)
+        return None if axes is None else DescriptorAccess(False, number, axes)
 
-    def describe_store(self, store: Store, places: Mapping[int, Dimension | Word]) -> Access | None:
-        """The access of a store, if it goes through a descriptor: nothing else in the kernel may touch the buffer."""
+    def descriptor_store_access(self, store: Store, coordinates: Mapping[int, Coordinate]) -> DescriptorAccess | None:
+        """Returns the descriptor access of a store; None where anything else in the kernel touches the buffer."""
         dtype = self.nest.body[store.value].dtype
         users = [v.attrs["buffer"] for v in self.nest.loads] + [each.buffer for each in self.nest.stores]
         alone = sum((b.kind, b.index) == (store.buffer.kind, store.buffer.index) for b in users) == 1
-        if not self.describes or not alone or dtype.name not in DTYPES:
+        if not self.use_descriptors or not alone or dtype.name not in DTYPES:
             return None
-        axes = described_axes(self.nest, store.at, dtype.itemsize, places)
-        return None if axes is None else Access(True, self.nest.stores.index(store), axes)
+        axes = descriptor_axes(self.nest, store.at, dtype.itemsize, coordinates)
+        return None if axes is None else DescriptorAccess(True, self.nest.stores.index(store), axes)
 
-    def descriptor(self, access: Access, elem: Any, sizes: tuple[int, int]) -> Any:
-        """The parameter that describes the tensor of an access; it comes after all others."""
-        if access not in self.described:
+    def descriptor(self, access: DescriptorAccess, elem: Any, sizes: tuple[int, int]) -> Any:
+        """Returns the descriptor parameter of an access; descriptors come after all other parameters."""
+        if access not in self.descriptors:
             block: Any = tensor(elem, (*[1] * (len(access.axes) - 2), *sizes))
             type_ = TensorDescType(block)
-            self.described[access] = self.builder.parameter(f"tensor{len(self.described)}", type_)
-        return self.described[access]
+            self.descriptors[access] = self.builder.parameter(f"tensor{len(self.descriptors)}", type_)
+        return self.descriptors[access]
 
-    def dimension(self, axis: int | None, size: int, start: Word = 0, rank: int | None = None) -> Dimension:
+    def dimension(self, axis: int | None, size: int, start: Index = 0, rank: int | None = None) -> Dimension:
         """A new block dimension; later ones come later in blocks, unless `rank` says otherwise."""
         if rank is None:
             rank, self._ranks = self._ranks, self._ranks + 1
@@ -144,28 +147,28 @@ class Kernel:
         return Dimension(axis, size, start, 1 if axis is None else self.axis_extent(axis), rank)
 
     @contextmanager
-    def loop(self, count: Word, inits: Sequence[Any] = ()) -> Iterator[Loop]:
+    def loop(self, count: Index, inits: Sequence[Any] = ()) -> Iterator[Loop]:
         """`scf.for` over 0 … count - 1, with values that live in its body only."""
-        words = self.words
+        indices = self.indices
         with (
-            self.builder.for_(words.value(0), words.value(count), words.value(1), inits) as loop,
-            words.scope(),
+            self.builder.for_(indices.value(0), indices.value(count), indices.value(1), inits) as loop,
+            indices.scope(),
         ):
             yield loop
 
-    def grid(self, axes: Sequence[tuple[int, int]], group: int = 0) -> dict[int, Word]:
-        """Where this program starts along each (axis, block) of the grid. The last axis varies fastest.
+    def grid(self, axes: Sequence[tuple[int, int]], group: int = 0) -> dict[int, Index]:
+        """Decodes the program id into the program's start along each (axis, block) of the grid; the last axis varies fastest.
 
         With `group`, positions of the last axis come in groups of that many: a group passes over the whole of the axis before
         it, then the next group does. What a group reads then stays in the cache for all of these passes.
         """
-        words = self.words
-        counts = [words.ceil_div(self.axis_extent(axis), block) for axis, block in axes]
-        starts: dict[int, Word] = {}
+        indices = self.indices
+        counts = [indices.ceil_div(self.axis_extent(axis), block) for axis, block in axes]
+        starts: dict[int, Index] = {}
         moving = [
             number for number, count in enumerate(counts) if not (isinstance(count, int) and count == 1)
         ]
-        program: Word = 0
+        program: Index = 0
         if moving:
             program = self.builder.cast("arith.extsi", self.builder.program_id(0), I64)
         outer = len(axes)
@@ -175,43 +178,43 @@ class Kernel:
         if group and len(moving) >= 2 and moving[-1] == moving[-2] + 1 == len(axes) - 1:
             outer -= 2
             (above, above_block), (last, last_block) = axes[-2:]
-            area = words.mul(counts[-2], counts[-1])
-            inside = words.mod(program, area) if len(moving) > 2 else program
-            program = words.div(program, area)
-            passes = words.mul(counts[-2], group)
-            number_of = words.div(inside, passes)
-            first = words.mul(number_of, group)
-            inside = words.sub(inside, words.mul(number_of, passes))
+            area = indices.mul(counts[-2], counts[-1])
+            inside = indices.mod(program, area) if len(moving) > 2 else program
+            program = indices.div(program, area)
+            passes = indices.mul(counts[-2], group)
+            number_of = indices.div(inside, passes)
+            first = indices.mul(number_of, group)
+            inside = indices.sub(inside, indices.mul(number_of, passes))
             even = isinstance(known, int) and known % group == 0
-            height = group if even else words.minimum(group, words.sub(counts[-1], first))
-            starts[above] = words.mul(words.div(inside, height), above_block)
-            starts[last] = words.mul(words.add(first, words.mod(inside, height)), last_block)
+            height = group if even else indices.minimum(group, indices.sub(counts[-1], first))
+            starts[above] = indices.mul(indices.div(inside, height), above_block)
+            starts[last] = indices.mul(indices.add(first, indices.mod(inside, height)), last_block)
         for number in reversed(range(outer)):
             axis, block = axes[number]
             if number not in moving:
                 starts[axis] = 0
                 continue
-            position = program if number == moving[0] else words.mod(program, counts[number])
-            program = words.div(program, counts[number]) if number != moving[0] else program
-            starts[axis] = words.mul(position, block)
+            position = program if number == moving[0] else indices.mod(program, counts[number])
+            program = indices.div(program, counts[number]) if number != moving[0] else program
+            starts[axis] = indices.mul(position, block)
         return starts
 
 
 class Frame:
-    """Where the axes are, and the body values known there."""
+    """Holds the coordinates of the axes and the body values evaluated there; inner loops open child frames."""
 
     def __init__(
-        self, kernel: Kernel, places: Mapping[int, Dimension | Word], parent: Frame | None = None
+        self, kernel: Kernel, coordinates: Mapping[int, Coordinate], parent: Frame | None = None
     ) -> None:
-        self.kernel, self.builder, self.words = kernel, kernel.builder, kernel.words
-        self.places: dict[int, Dimension | Word] = {**({} if parent is None else parent.places), **places}
+        self.kernel, self.builder, self.indices = kernel, kernel.builder, kernel.indices
+        self.coordinates: dict[int, Coordinate] = {**({} if parent is None else parent.coordinates), **coordinates}
         self.parent = parent
-        self._bound = frozenset(places)
+        self._bound = frozenset(coordinates)
         self._values: dict[int, Block] = {}
 
-    def child(self, places: Mapping[int, Dimension | Word]) -> Frame:
-        """A frame inside this one in which more axes have places."""
-        return Frame(self.kernel, places, self)
+    def child(self, coordinates: Mapping[int, Coordinate]) -> Frame:
+        """Opens a frame inside this one that binds more axes."""
+        return Frame(self.kernel, coordinates, self)
 
     def define(self, value: int, block: Block) -> None:
         self._values[value] = block
@@ -245,7 +248,7 @@ class Frame:
             if (
                 loop.isdisjoint(value.axes)
                 and self._is_pointwise(number)
-                and all(a in self.places for a in value.axes)
+                and all(a in self.coordinates for a in value.axes)
             ):
                 self.block(number)
             else:
@@ -268,30 +271,30 @@ class Frame:
     # ------------------------------------------------------------------------------------------------------
 
     def index(self, dim: Dimension) -> Any:
-        """The positions of a dimension, an i64 block of rank 1."""
-        b, words = self.builder, self.words
+        """Returns the positions of a dimension as an i64 block of rank 1."""
+        b, indices = self.builder, self.indices
 
         def make() -> Any:
-            positions = words.once(
+            positions = indices.once(
                 ("range", dim.size), lambda: b.cast("arith.extsi", b.arange(dim.size), I64)
             )
             if isinstance(dim.start, int) and dim.start == 0:
                 return positions
-            return b.binary("arith.addi", positions, b.splat(words.value(dim.start), (dim.size,)))
+            return b.binary("arith.addi", positions, b.splat(indices.value(dim.start), (dim.size,)))
 
-        return words.once(("index", dim), make)
+        return indices.once(("index", dim), make)
 
-    def scaled_index(self, dim: Dimension, coefficient: Word) -> Any:
-        b, words = self.builder, self.words
+    def scaled_index(self, dim: Dimension, coefficient: Index) -> Any:
+        b, indices = self.builder, self.indices
         index = self.index(dim)
         if isinstance(coefficient, int) and coefficient == 1:
             return index
         factor = self._filled(coefficient, (dim.size,))
-        return words.once(("scaled", dim, coefficient), lambda: b.binary("arith.muli", index, factor))
+        return indices.once(("scaled", dim, coefficient), lambda: b.binary("arith.muli", index, factor))
 
     def mask(self, dims: tuple[Dimension, ...], order: tuple[Dimension, ...] | None = None) -> Any | None:
         """Which lanes of a block over `order` lie inside the extents of `dims`; None when all do."""
-        b, words = self.builder, self.words
+        b, indices = self.builder, self.indices
         order = dims if order is None else order
         cut = tuple([dim for dim in dims if not dim.is_full])
         if not cut:
@@ -306,28 +309,28 @@ class Frame:
         def make() -> Any:
             joined = None
             for dim in cut:
-                one = words.once(("inside", dim), partial(inside, dim))
+                one = indices.once(("inside", dim), partial(inside, dim))
                 part = self.expand(Block(one, (dim,), I1), order)
                 joined = part if joined is None else b.binary("arith.andi", joined, part)
             return joined
 
-        return words.once(("mask", cut, order), make)
+        return indices.once(("mask", cut, order), make)
 
-    def position(self, at: Affine, dynamic: Sequence[tuple[Block, Word]] = ()) -> tuple[Word, list[Block]]:
-        """An element position as a scalar word plus terms that vary along block dimensions."""
-        words = self.words
+    def position(self, at: Affine, dynamic: Sequence[tuple[Block, Index]] = ()) -> tuple[Index, list[Block]]:
+        """Splits an element offset into a scalar index and terms that vary along block dimensions."""
+        indices = self.indices
         start = self.kernel.extent(at.offset)
         terms: list[Block] = []
         for axis, coefficient in at.terms:
-            place, step = self.places[axis], self.kernel.extent(coefficient)
-            if isinstance(place, Dimension):
-                terms.append(Block(self.scaled_index(place, step), (place,), I64))
+            coordinate, step = self.coordinates[axis], self.kernel.extent(coefficient)
+            if isinstance(coordinate, Dimension):
+                terms.append(Block(self.scaled_index(coordinate, step), (coordinate,), I64))
             else:
-                start = words.add(start, words.mul(place, step))
+                start = indices.add(start, indices.mul(coordinate, step))
         for block, stride in dynamic:
             if not block.dims:
-                word = block.literal if block.literal is not None else block.value
-                start = words.add(start, words.mul(word, stride))
+                index = block.literal if block.literal is not None else block.value
+                start = indices.add(start, indices.mul(index, stride))
                 continue
             scaled = block.value
             if not (isinstance(stride, int) and stride == 1):
@@ -335,11 +338,11 @@ class Frame:
             terms.append(Block(scaled, block.dims, I64))
         return start, terms
 
-    def offsets(self, start: Word, terms: Sequence[Block], order: tuple[Dimension, ...]) -> Any:
-        """The sum of a position's parts as a block over `order` (a scalar when that is empty)."""
-        b, words = self.builder, self.words
+    def offsets(self, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]) -> Any:
+        """Adds up the parts of an element offset as a block over `order` (a scalar when that is empty)."""
+        b, indices = self.builder, self.indices
         if not order:
-            return words.value(start)
+            return indices.value(start)
         total: Any = None
         for term in terms:
             value = term.value
@@ -349,17 +352,17 @@ class Frame:
             total = part if total is None else b.binary("arith.addi", total, part)
         return self._filled(start, shape(order)) if total is None else total
 
-    def _filled(self, word: Word, sizes: tuple[int, ...]) -> Any:
+    def _filled(self, index: Index, sizes: tuple[int, ...]) -> Any:
         return (
-            self.builder.const(word, I64, sizes) if isinstance(word, int) else self.builder.splat(word, sizes)
+            self.builder.const(index, I64, sizes) if isinstance(index, int) else self.builder.splat(index, sizes)
         )
 
     def pointers(
-        self, buffer: Buffer, start: Word, terms: Sequence[Block], order: tuple[Dimension, ...]
+        self, buffer: Buffer, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]
     ) -> Any:
         base, b = self.kernel.pointer(buffer), self.builder
         if not order:
-            return base if isinstance(start, int) and start == 0 else b.addptr(base, self.words.value(start))
+            return base if isinstance(start, int) and start == 0 else b.addptr(base, self.indices.value(start))
         return b.addptr(b.splat(base, shape(order)), self.offsets(start, terms, order))
 
     # -- values
@@ -392,7 +395,7 @@ class Frame:
         return dims, [self.expand(block, dims) for block in blocks]
 
     def block(self, number: int) -> Block:
-        """The value at this frame's places."""
+        """Returns the value at this frame's coordinates, evaluating it at the first request."""
         found = self.known(number)
         if found is None:
             found = self._evaluate(number, self.kernel.nest.body[number])
@@ -409,8 +412,8 @@ class Frame:
                     return Block(made, (), elem)
                 return Block(None, (), elem, literal)
             case "dim":
-                word = self.kernel.extent(value.attrs["extent"])
-                return Block(None, (), I64, word) if isinstance(word, int) else Block(word, (), I64)
+                index = self.kernel.extent(value.attrs["extent"])
+                return Block(None, (), I64, index) if isinstance(index, int) else Block(index, (), I64)
             case "index":
                 start, terms = self.position(value.attrs["at"])
                 dims = union(*[term.dims for term in terms])
@@ -446,24 +449,26 @@ class Frame:
         zero = value.op == "cast" and blocks[0].zero_outside
         return Block(scalar.emit(call, operands), dims, register_type(value.dtype), zero_outside=zero)
 
-    def _described(self, access: Access, places: Sequence[Dimension | Word]) -> tuple[list[Any], tuple[Dimension, Dimension]]:
-        """The i32 indices of a block, and its dimensions."""
-        b, words = self.builder, self.words
-        indices = []
-        for place in places:
-            start = place.start if isinstance(place, Dimension) else place
-            indices.append(
-                b.const(start, I32) if isinstance(start, int) else b.cast("arith.trunci", words.value(start), I32)
+    def _descriptor_block(
+        self, access: DescriptorAccess, coordinates: Sequence[Coordinate]
+    ) -> tuple[list[Any], tuple[Dimension, Dimension]]:
+        """Returns the i32 indices of the block's first element, and the block's two dimensions."""
+        b, indices = self.builder, self.indices
+        starts = []
+        for coordinate in coordinates:
+            start = coordinate.start if isinstance(coordinate, Dimension) else coordinate
+            starts.append(
+                b.const(start, I32) if isinstance(start, int) else b.cast("arith.trunci", indices.value(start), I32)
             )
-        rows, columns = places[-2:]
+        rows, columns = coordinates[-2:]
         assert isinstance(rows, Dimension)
         assert isinstance(columns, Dimension)
-        return indices, (rows, columns)
+        return starts, (rows, columns)
 
-    def _load_described(self, access: Access, value: Value) -> Block:
-        """What lies outside the tensor is zero."""
+    def _load_through_descriptor(self, access: DescriptorAccess, value: Value) -> Block:
+        """Loads a block through a descriptor; lanes outside the tensor read zero."""
         elem = memory_type(value.dtype)
-        indices, order = self._described(access, [self.places[axis] for axis in access.axes])
+        indices, order = self._descriptor_block(access, [self.coordinates[axis] for axis in access.axes])
         desc = self.kernel.descriptor(access, elem, (order[0].size, order[1].size))
         loaded = self.builder.descriptor_load(desc, indices, shape(order))
         dims = union(order)
@@ -472,9 +477,9 @@ class Frame:
         return Block(loaded, dims, register_type(value.dtype), zero_outside=True)
 
     def _load(self, number: int, value: Value) -> Block:
-        access = self.kernel.describe_load(number, value, self.places)
+        access = self.kernel.descriptor_load_access(number, value, self.coordinates)
         if access is not None:
-            return self._load_described(access, value)
+            return self._load_through_descriptor(access, value)
         attrs = value.attrs
         operands = [self.block(operand) for operand in value.operands]
         guard = operands.pop() if attrs["guarded"] else None
@@ -505,7 +510,7 @@ class Frame:
         """The order in which to touch memory: the dimension of unit stride last."""
         if len(dims) < 2 or any(len(block.dims) > 1 for block in blocks):
             return dims
-        stride = {place: at.coefficient(axis) for axis, place in self._dimensions_of(at)}
+        stride = {coordinate: at.coefficient(axis) for axis, coordinate in self._dimensions_of(at)}
         last = stride.get(dims[-1], 0)
         if type(last) is int and last in (0, 1):
             return dims
@@ -521,9 +526,9 @@ class Frame:
     def _dimensions_of(self, at: Affine) -> list[tuple[int, Dimension]]:
         found = []
         for axis, _ in at.terms:
-            place = self.places[axis]
-            if isinstance(place, Dimension):
-                found.append((axis, place))
+            coordinate = self.coordinates[axis]
+            if isinstance(coordinate, Dimension):
+                found.append((axis, coordinate))
         return found
 
     # -- effects
@@ -534,9 +539,9 @@ class Frame:
         b = self.builder
         value = self.kernel.nest.body[store.value]
         block = self.block(store.value)
-        access = self.kernel.describe_store(store, self.places)
+        access = self.kernel.descriptor_store_access(store, self.coordinates)
         if access is not None:
-            self._store_described(access, value, block)
+            self._store_through_descriptor(access, value, block)
             return
         start, terms = self.position(store.at)
         dims = union(block.dims, *[term.dims for term in terms])
@@ -545,9 +550,9 @@ class Frame:
         pointers = self.pointers(store.buffer, start, terms, order)
         b.store(pointers, data, self.mask(dims, order), "cs" if self.kernel.streaming and order else None)
 
-    def _store_described(self, access: Access, value: Value, block: Block) -> None:
-        """What lies outside the tensor is not written."""
+    def _store_through_descriptor(self, access: DescriptorAccess, value: Value, block: Block) -> None:
+        """Stores a block through a descriptor; lanes outside the tensor are not written."""
         b = self.builder
-        indices, order = self._described(access, [self.places[axis] for axis in access.axes])
+        indices, order = self._descriptor_block(access, [self.coordinates[axis] for axis in access.axes])
         desc = self.kernel.descriptor(access, memory_type(value.dtype), (order[0].size, order[1].size))
         b.descriptor_store(desc, scalar.to_memory(b, self.expand(block, order), value.dtype), indices)

@@ -28,20 +28,20 @@ from .structure import (
 
 WARP = 32
 PROGRAM_ELEMENTS = 1024
-"""Of memory-bound kernels: 8 per thread of 4 warps."""
+"""Elements of a program of a memory-bound kernel: 8 per thread of 4 warps."""
 PER_THREAD = 8
-LEAST_MAP_BLOCK = 256
+MIN_MAP_BLOCK = 256
 LONGEST_WHOLE_ROW = 16384
-MOST_ROW_WARPS = 16
+MAX_ROW_WARPS = 16
 """A thread then carries up to 32 elements of a row, and of what is computed from it."""
 CHUNK = 2048
-COLUMNS, LEAST_COLUMNS = 128, 32
+COLUMNS, MIN_COLUMNS = 128, 32
 TRANSPOSE_TILE, TRANSPOSE_WARPS = 64, 8
 SUMS = 64
-"""Of a product's block, that a thread keeps in registers; an epilogue needs as many again."""
+"""Accumulators of a product's block that a thread keeps in registers; an epilogue needs as many again."""
 WARPGROUP_ROWS = 64
 """The least rows that wgmma takes."""
-MOST_EPILOGUE = 12
+MAX_EPILOGUE = 12
 """Operations per element of a product's wide block, loads and the product itself included."""
 ROW_GROUP = 8
 """Row blocks of a product that pass over all columns together, so that what they read stays in the second-level cache."""
@@ -72,13 +72,13 @@ _TILES = {
 
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
-    """What the cost model knows of a GPU: bytes of shared memory of a block, multiprocessors, whether it copies blocks of
-    described tensors (TMA), whether four warps multiply together (wgmma), and whether floats are multiplied by matrix
+    """What the cost model knows of a GPU: bytes of shared memory of a block, multiprocessors, whether it copies blocks
+    through tensor descriptors (TMA), whether four warps multiply together (wgmma), and whether floats are multiplied by matrix
     instructions at all."""
 
     shared_bytes: int = 163 << 10
     processors: int = 108
-    describes: bool = False
+    use_descriptors: bool = False
     warpgroups: bool = False
     matrix_instructions: bool = True
 
@@ -132,7 +132,7 @@ def _map(nest: Nest, limits: GpuLimits) -> Schedule:
         return Schedule(warps=1)
     first = next(iter(blocks))
     elements = size * (blocks[outer] if outer in blocks and outer != inner else 1)
-    while elements > LEAST_MAP_BLOCK and blocks[first] > 1:
+    while elements > MIN_MAP_BLOCK and blocks[first] > 1:
         count = _programs(nest, blocks)
         if count is None or count >= limits.processors:
             break
@@ -163,7 +163,7 @@ def _row(nest: Nest, limits: GpuLimits) -> Schedule:
     longest = min(LONGEST_WHOLE_ROW, _exchangeable(nest, limits))
     if whole is None or whole > longest:
         chunk = capped(nest.axes[inner].extent, min(CHUNK, longest))
-        return Schedule(((inner, chunk),), warps=_warps(chunk, MOST_ROW_WARPS))
+        return Schedule(((inner, chunk),), warps=_warps(chunk, MAX_ROW_WARPS))
     blocks: list[tuple[int, int]] = []
     rows = next_axis(nest, inner, kept)
     count = 1 if rows is None else capped(nest.axes[rows].extent, max(1, PROGRAM_ELEMENTS // whole))
@@ -175,7 +175,7 @@ def _row(nest: Nest, limits: GpuLimits) -> Schedule:
     if rows is not None and count > 1:
         blocks.append((rows, count))
     blocks += [(axis, sizes[axis]) for axis in reduced if axis != inner] + [(inner, sizes[inner])]
-    return Schedule(tuple(blocks), warps=_warps(whole * count, MOST_ROW_WARPS))
+    return Schedule(tuple(blocks), warps=_warps(whole * count, MAX_ROW_WARPS))
 
 
 def _exchangeable(nest: Nest, limits: GpuLimits) -> int:
@@ -190,7 +190,7 @@ def _columns(
 ) -> Schedule:
     """Columns side by side, the reduced axis in chunks of rows."""
     columns = capped(nest.axes[inner].extent, COLUMNS)
-    while columns > LEAST_COLUMNS:
+    while columns > MIN_COLUMNS:
         programs = _programs(nest, {inner: columns}, leave=reduced)
         if programs is None or programs >= limits.processors:
             break
@@ -246,7 +246,7 @@ def _is_wide(nest: Nest, product: Product, tile: _Tile, limits: GpuLimits) -> bo
     columns = nest.axes[product.n].extent
     if type(columns) is not int or -columns % (2 * tile.columns) >= tile.columns:
         return False
-    if sum(name_cost(value.op) for value in nest.body if value.operands) > MOST_EPILOGUE:
+    if sum(name_cost(value.op) for value in nest.body if value.operands) > MAX_EPILOGUE:
         return False
     blocks = {product.m: tile.rows, product.n: 2 * tile.columns}
     programs = _programs(nest, blocks, leave=tuple([each.k for each in products(nest)]))
@@ -289,10 +289,10 @@ def _attention(nest: Nest, limits: GpuLimits) -> Schedule:
     tile = _tile_of(nest, scores, limits)
     heads = [nest.axes[axis].extent for axis in (scores.k, values.n) if axis is not None]
     width = max([extent for extent in heads if type(extent) is int], default=1)
-    words = width * max(1, nest.body[values.number].dtype.itemsize // 4)
+    registers = width * max(1, nest.body[values.number].dtype.itemsize // 4)
     has_fragments = tile.least[0] > 1 and tile.depth > 16
-    most_rows = 64 if has_fragments or words <= 64 else 32
-    most_keys = 64 if words <= (128 if has_fragments else 64) else 32
+    most_rows = 64 if has_fragments or registers <= 64 else 32
+    most_keys = 64 if registers <= (128 if has_fragments else 64) else 32
     least = max(tile.least[0], _tile_of(nest, values, limits).least[2])
     rows = _cut(nest.axes[scores.m].extent, most_rows, least)
     keys = _cut(nest.axes[values.k].extent, most_keys, least)

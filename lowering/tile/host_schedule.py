@@ -57,7 +57,7 @@ class HostLimits:
         return HostLimits(target.vector_bytes, target.l1_bytes, target.l2_bytes, target.l3_bytes, threads)
 
     @property
-    def describes(self) -> bool:
+    def use_descriptors(self) -> bool:
         return False
 
     def schedule(self, nest: Nest) -> Schedule:

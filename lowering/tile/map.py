@@ -8,10 +8,9 @@ transposition touch whole cache lines.
 
 from __future__ import annotations
 
-from .blocks import Dimension
+from .blocks import Coordinate
 from .emit import Frame, Kernel
 from .schedule import Schedule
-from .words import Word
 
 
 def open_frame(kernel: Kernel, schedule: Schedule, grid_axes: list[int]) -> Frame:
@@ -20,11 +19,11 @@ def open_frame(kernel: Kernel, schedule: Schedule, grid_axes: list[int]) -> Fram
     blocks = dict(schedule.blocks)
     starts = kernel.grid([(axis, blocks.get(axis, 1)) for axis in grid_axes])
     ranks = {axis: rank for rank, (axis, _) in enumerate(schedule.blocks)}
-    places: dict[int, Dimension | Word] = {}
+    coordinates: dict[int, Coordinate] = {}
     for axis in grid_axes:
         size = blocks.get(axis, 1)
-        places[axis] = starts[axis] if size == 1 else kernel.dimension(axis, size, starts[axis], ranks[axis])
-    return Frame(kernel, places)
+        coordinates[axis] = starts[axis] if size == 1 else kernel.dimension(axis, size, starts[axis], ranks[axis])
+    return Frame(kernel, coordinates)
 
 
 def build_map(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 Unrolled recurrences and slices taken one by one make many such nests. Only offsets that differ become arguments: a nest that is
 alone of its kind keeps its constants. What is known of an offset stays known: programs are shared among offsets that are
 multiples of the same power of two, and, where there is a product, not between zero and others (only an access that starts where
-its buffer starts can be described or stored in panels).
+its buffer starts can go through a descriptor or be stored in panels).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ALIGNMENT = 16
 class Shared:
     """A nest whose offsets are partly arguments.
 
-    values: what stands for each of them here.  multiples: a power of two that divides the argument in all nests that share.
+    values: the offset of this nest for each of those arguments.
+    multiples: a power of two that divides the argument in all nests that share.
     """
 
     nest: Nest
@@ -48,18 +49,18 @@ def share_offsets(nests: Sequence[Nest], others: Sequence[Hashable]) -> list[Sha
         if not varying:
             continue
         names = _names(nests[members[0]], len(varying))
-        place = {column: names[position] for position, column in enumerate(varying)}
+        name_of = {column: names[position] for position, column in enumerate(varying)}
         multiples: dict[Extent, int] = {names[p]: _multiple(column[0]) for p, column in enumerate(varying)}
         for row, number in enumerate(members):
-            values: dict[Extent, int] = {name: column[row] for column, name in place.items() if column[row] is not None}
-            result[number] = Shared(_moved(nests[number], [place.get(column) for column in columns]), values, multiples)
+            values: dict[Extent, int] = {name: column[row] for column, name in name_of.items() if column[row] is not None}
+            result[number] = Shared(_moved(nests[number], [name_of.get(column) for column in columns]), values, multiples)
     return result
 
 
 def _offsets(nest: Nest) -> list[int | None]:
     """The known offset of every access and index, in order; None for one that is known at launch only."""
-    places = [value.attrs["at"] for value in nest.body if "at" in value.attrs] + [store.at for store in nest.stores]
-    return [at.offset if isinstance(at.offset, int) else None for at in places]
+    accesses = [value.attrs["at"] for value in nest.body if "at" in value.attrs] + [store.at for store in nest.stores]
+    return [at.offset if isinstance(at.offset, int) else None for at in accesses]
 
 
 def _kind(nest: Nest, offsets: Sequence[int | None]) -> tuple[Hashable, ...]:

@@ -121,8 +121,8 @@ class Reduction:
 
     def kept_dims(self, frame: Frame) -> tuple[Dimension, ...]:
         """The block dimensions the result can vary along."""
-        places = [frame.places.get(axis) for axis in self.value.axes]
-        return union(tuple([place for place in places if isinstance(place, Dimension)]))
+        coordinates = [frame.coordinates.get(axis) for axis in self.value.axes]
+        return union(tuple([coordinate for coordinate in coordinates if isinstance(coordinate, Dimension)]))
 
     def partial(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...]]:
         """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar
@@ -138,7 +138,7 @@ class Reduction:
         """The operand with neutral numbers where it is not defined, its block dimensions and those of `over`."""
         b = frame.builder
         block = frame.block(self.operand)
-        over = tuple([place for axis in self.over if isinstance(place := frame.places[axis], Dimension)])
+        over = tuple([coordinate for axis in self.over if isinstance(coordinate := frame.coordinates[axis], Dimension)])
         dims = union(block.dims, over)
         values = [frame.expand(block, dims)]
         mask = frame.mask(over if self.positional else dims, dims)
@@ -160,17 +160,17 @@ class Reduction:
 
     def _positions(self, frame: Frame, dims: tuple[Dimension, ...]) -> Any:
         """The row-major position within `over`."""
-        words = frame.words
+        indices = frame.indices
         start: Any = 0
         step: Any = 1
         terms: list[Block] = []
         for axis in reversed(self.over):
-            place = frame.places[axis]
-            if isinstance(place, Dimension):
-                terms.append(Block(frame.scaled_index(place, step), (place,), I64))
+            coordinate = frame.coordinates[axis]
+            if isinstance(coordinate, Dimension):
+                terms.append(Block(frame.scaled_index(coordinate, step), (coordinate,), I64))
             else:
-                start = words.add(start, words.mul(place, step))
-            step = words.mul(step, frame.kernel.axis_extent(axis))
+                start = indices.add(start, indices.mul(coordinate, step))
+            step = indices.mul(step, frame.kernel.axis_extent(axis))
         return frame.offsets(start, terms, dims)
 
     def result(self, frame: Frame, values: Sequence[Any], dims: tuple[Dimension, ...]) -> Block:
@@ -194,8 +194,8 @@ def reduce_whole(frame: Frame, number: int) -> None:
     for dim in over:
         values = frame.builder.reduce(values, dims.index(dim), reductions[0].combine if len(together) == 1 else _sums)
         dims = tuple([other for other in dims if other is not dim])
-    for place, reduction in enumerate(together):
-        own = values if len(together) == 1 else [values[place]]
+    for coordinate, reduction in enumerate(together):
+        own = values if len(together) == 1 else [values[coordinate]]
         frame.define(reduction.number, reduction.result(frame, reduction.begun(frame, own, dims), dims))
 
 

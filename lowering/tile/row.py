@@ -14,14 +14,14 @@ from typing import Any
 
 from ...promotion.errors import UnsupportedError
 from ..nest import Nest, Store
-from .blocks import Block, Dimension
+from .blocks import Block, Coordinate, Dimension
 from .emit import Frame, Kernel
+from .index_builder import Index
 from .map import open_frame
 from .reductions import Reduction, reduce_whole
 from .scan import Scan
 from .schedule import Schedule, is_whole
 from .structure import reach, reduced_axes, values_of
-from .words import Word
 
 
 def build_row(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
@@ -41,11 +41,11 @@ def build_row(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
 def _whole(kernel: Kernel, schedule: Schedule, outer: Frame, reduced: tuple[int, ...]) -> None:
     blocks = dict(schedule.blocks)
     ranks = {axis: rank for rank, (axis, _) in enumerate(schedule.blocks)}
-    places: dict[int, Dimension | Word] = {}
+    coordinates: dict[int, Coordinate] = {}
     for axis in reduced:
         # An axis of extent 1 needs no dimension; an empty one does, whose lanes are all masked.
-        places[axis] = 0 if axis not in blocks else kernel.dimension(axis, blocks[axis], 0, ranks[axis])
-    frame = outer.child(places)
+        coordinates[axis] = 0 if axis not in blocks else kernel.dimension(axis, blocks[axis], 0, ranks[axis])
+    frame = outer.child(coordinates)
     targets = [store.value for store in kernel.nest.stores]
     for number, value in enumerate(kernel.nest.body):
         if value.op in ("reduce", "scan"):
@@ -74,7 +74,7 @@ class _Chunks:
         self.scans = [Scan(frame, number) for number in values_of(self.nest, "scan")]
         self._levels()
         self.counts = {
-            axis: kernel.words.ceil_div(kernel.axis_extent(axis), self.blocks.get(axis, (1, 0))[0])
+            axis: kernel.indices.ceil_div(kernel.axis_extent(axis), self.blocks.get(axis, (1, 0))[0])
             for axis in reduced
         }
 
@@ -117,28 +117,28 @@ class _Chunks:
         for along, stores in last.items():
             self._walk(stores, along)
 
-    def _count(self, axes: tuple[int, ...]) -> Word:
+    def _count(self, axes: tuple[int, ...]) -> Index:
         """How many chunks there are along some of the reduced axes."""
-        total: Word = 1
+        total: Index = 1
         for axis in axes:
-            total = self.kernel.words.mul(total, self.counts[axis])
+            total = self.kernel.indices.mul(total, self.counts[axis])
         return total
 
-    def _places(self, chunk: Any, axes: tuple[int, ...]) -> dict[int, Dimension | Word]:
+    def _coordinates(self, chunk: Any, axes: tuple[int, ...]) -> dict[int, Coordinate]:
         """Where chunk number `chunk` lies along `axes`; the last one varies fastest."""
-        words, kernel = self.kernel.words, self.kernel
-        places: dict[int, Dimension | Word] = {}
+        indices, kernel = self.kernel.indices, self.kernel
+        coordinates: dict[int, Coordinate] = {}
         rest = chunk
         for position, axis in reversed(list(enumerate(axes))):
             count = self.counts[axis]
-            at = rest if position == 0 else words.mod(rest, count)
-            rest = rest if position == 0 else words.div(rest, count)
+            at = rest if position == 0 else indices.mod(rest, count)
+            rest = rest if position == 0 else indices.div(rest, count)
             if axis in self.blocks:
                 size, rank = self.blocks[axis]
-                places[axis] = kernel.dimension(axis, size, words.mul(at, size), rank)
+                coordinates[axis] = kernel.dimension(axis, size, indices.mul(at, size), rank)
             else:
-                places[axis] = at
-        return places
+                coordinates[axis] = at
+        return coordinates
 
     def _reduce(self, reductions: list[Reduction]) -> None:
         frame = self.frame
@@ -155,16 +155,16 @@ class _Chunks:
             results = results[size:]
 
     def _accumulate_segments(
-        self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Word
+        self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Index
     ) -> list[Any]:
         """As `_accumulate`, in segments whose results are combined: a sum is rounded as often as a segment has chunks, and as
         there are segments, not as there are chunks."""
-        kernel, words = self.kernel, self.kernel.words
-        with kernel.loop(words.ceil_div(count, _SEGMENT), self._initial(reductions, dims)) as loop:
-            start = words.mul(loop.index, _SEGMENT)
-            left = words.add(count, words.mul(start, -1))
-            length = kernel.builder.binary("arith.minsi", words.value(left), words.value(_SEGMENT))
-            parts = self._accumulate(reductions, dims, length, lambda index: words.add(start, index))
+        kernel, indices = self.kernel, self.kernel.indices
+        with kernel.loop(indices.ceil_div(count, _SEGMENT), self._initial(reductions, dims)) as loop:
+            start = indices.mul(loop.index, _SEGMENT)
+            left = indices.add(count, indices.mul(start, -1))
+            length = kernel.builder.binary("arith.minsi", indices.value(left), indices.value(_SEGMENT))
+            parts = self._accumulate(reductions, dims, length, lambda index: indices.add(start, index))
             following: list[Any] = []
             carried = list(loop.args)
             for reduction in reductions:
@@ -191,7 +191,7 @@ class _Chunks:
         """One loop over `count` chunks; `chunk` tells which one a turn takes."""
         frame, kernel = self.frame, self.kernel
         with kernel.loop(count, self._initial(reductions, dims)) as loop:
-            inner = frame.child(self._places(chunk(loop.index), self.reduced))
+            inner = frame.child(self._coordinates(chunk(loop.index), self.reduced))
             carried = list(loop.args)
             following: list[Any] = []
             for reduction, kept in zip(reductions, dims, strict=True):
@@ -207,7 +207,7 @@ class _Chunks:
 
     def _walk(self, stores: list[Store], axes: tuple[int, ...]) -> None:
         """The loop that writes along some of the reduced axes, and carries the scans."""
-        frame, kernel, words = self.frame, self.kernel, self.kernel.words
+        frame, kernel, indices = self.frame, self.kernel, self.kernel.indices
         frame.hoist([store.value for store in stores], axes)
         inits = [scan.initial(frame) for scan in self.scans]
         reverse = bool(self.scans) and self.scans[0].reverse
@@ -215,9 +215,9 @@ class _Chunks:
         with kernel.loop(count, inits) as loop:
             chunk = loop.index
             if reverse:
-                last = words.add(count, -1)
-                chunk = kernel.builder.binary("arith.subi", words.value(last), chunk)
-            inner = frame.child(self._places(chunk, axes))
+                last = indices.add(count, -1)
+                chunk = kernel.builder.binary("arith.subi", indices.value(last), chunk)
+            inner = frame.child(self._coordinates(chunk, axes))
             loop_values = [
                 scan.chunk(inner, carry) for scan, carry in zip(self.scans, loop.args, strict=True)
             ]

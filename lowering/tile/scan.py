@@ -40,8 +40,8 @@ class Scan:
             raise UnsupportedError("tile: an exclusive scan of another scan in one nest")
 
     def _kept(self, frame: Frame) -> tuple[Dimension, ...]:
-        places = [frame.places.get(axis) for axis in self.value.axes if axis != self.axis]
-        return union(tuple([place for place in places if isinstance(place, Dimension)]))
+        coordinates = [frame.coordinates.get(axis) for axis in self.value.axes if axis != self.axis]
+        return union(tuple([coordinate for coordinate in coordinates if isinstance(coordinate, Dimension)]))
 
     def initial(self, frame: Frame) -> Any:
         """The carry before the first chunk."""
@@ -53,7 +53,7 @@ class Scan:
         if not self.exclusive:
             block, source = frame.block(self.operand), along
         else:
-            start = frame.words.add(along.start, 1 if self.reverse else -1)
+            start = frame.indices.add(along.start, 1 if self.reverse else -1)
             source = Dimension(along.axis, along.size, start, along.extent, along.rank, may_precede=True)
             shifted = frame.child({self.axis: source})
             moved = shifted.block(self.operand)
@@ -76,7 +76,7 @@ class Scan:
 
     def whole(self, frame: Frame) -> None:
         """Defines a scan along an axis that lies whole in the frame's blocks."""
-        along = frame.places[self.axis]
+        along = frame.coordinates[self.axis]
         if not isinstance(along, Dimension):  # one position
             one = frame.block(self.operand)
             frame.define(self.number, Block(None, (), self.elem, self.neutral) if self.exclusive else one)
@@ -88,7 +88,7 @@ class Scan:
     def chunk(self, frame: Frame, carry: Any) -> Any:
         """Defines the scan in a chunk's frame; returns the carry of the next chunk."""
         b = frame.builder
-        along = frame.places[self.axis]
+        along = frame.coordinates[self.axis]
         if not isinstance(along, Dimension):
             raise UnsupportedError("tile: a scan along an axis that is not blocked")
         kept = self._kept(frame)

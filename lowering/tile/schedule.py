@@ -12,7 +12,7 @@ from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
 from .structure import attention_products, products, template_of, values_of
 
 MAX_WARPS = 32
-"""Of one program: a block has at most 1024 threads."""
+"""Warps of one program: a thread block has at most 1024 threads."""
 
 
 @dataclass(frozen=True, slots=True)

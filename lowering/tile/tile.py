@@ -10,12 +10,11 @@ from typing import Protocol
 from xdsl.dialects.builtin import StringAttr
 
 from ..nest import Extent, Nest
-from ..program import BlockProgram, Described, Launch
+from ..program import BlockProgram, DescriptorArgument, Launch
 from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.canonical import canonical_text
 from .attention import build_attention
 from .contract import build_contract
-from .described import Access
 from .emit import Kernel, pointer_buffers, runtime_extents
 from .fixed_order import in_fixed_order
 from .host_schedule import HostLimits
@@ -25,13 +24,14 @@ from .row import build_row
 from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
 from .structure import template_of
+from .tensor_descriptors import DescriptorAccess
 
 
 class Limits(Protocol):
     """What a cost model knows of a target, and what it makes of it."""
 
     @property
-    def describes(self) -> bool:
+    def use_descriptors(self) -> bool:
         """Whether products may read and write blocks through descriptors."""
         ...
 
@@ -66,7 +66,7 @@ class _Made:
 
     index: int
     grid: tuple[tuple[int, int], ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[DescriptorAccess, ...]
 
 
 class Tiler:
@@ -117,8 +117,8 @@ class Tiler:
             if self.fixed_order:
                 schedule = in_fixed_order(nest, schedule)
         check_schedule(nest, schedule)
-        describes = self.limits.describes and template in ("contract", "attention")
-        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, describes, shared.multiples)
+        use_descriptors = self.limits.use_descriptors and template in ("contract", "attention")
+        kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples)
         grid = tuple(_BUILDERS[template](kernel, schedule))
         function = kernel.builder.finish()
         key = hashlib.sha256(f"{schedule.warps}\n{canonical_text(function)}".encode()).hexdigest()
@@ -138,10 +138,10 @@ class Tiler:
                     template,
                     tiles,
                     schedule.warps,
-                    len(kernel.described),
+                    len(kernel.descriptors),
                 )
             )
-        return _Made(index, grid, tuple(kernel.described))
+        return _Made(index, grid, tuple(kernel.descriptors))
 
 
 CANONICAL_NAME = "kernel"
@@ -159,13 +159,13 @@ def _launch(nest: Nest, made: _Made, scalars: tuple[Extent, ...]) -> Launch:
     for axis, block in made.grid:
         extent = nest.axes[axis].extent
         count = count * (extent if block == 1 else (extent + (block - 1)) // block)
-    described = tuple([_described(nest, access) for access in made.accesses])
+    descriptors = tuple([_descriptor_argument(nest, access) for access in made.accesses])
     return Launch(
         made.index, pointer_buffers(nest), scalars, count, nest.fused, bytes_read(nest), bytes_written(nest),
-        flops(nest), described,
+        flops(nest), descriptors,
     )  # fmt: skip
 
 
-def _described(nest: Nest, access: Access) -> Described:
+def _descriptor_argument(nest: Nest, access: DescriptorAccess) -> DescriptorArgument:
     buffer = nest.stores[access.number].buffer if access.is_store else nest.body[access.number].attrs["buffer"]
-    return Described(buffer, tuple([nest.axes[axis].extent for axis in access.axes]), access.strides(nest))
+    return DescriptorArgument(buffer, tuple([nest.axes[axis].extent for axis in access.axes]), access.strides(nest))

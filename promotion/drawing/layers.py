@@ -1,7 +1,7 @@
-"""Layered drawings of acyclic graphs: which layer, in which order, at which place.
+"""Lays out layered drawings of acyclic graphs: assigns layers, orders each layer, assigns x coordinates.
 
 The steps of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of hierarchical system structures" (IEEE
-Trans. SMC 11, 1981): longest-path layers, bends where an edge passes a layer, barycentre sweeps against crossings. Places
+Trans. SMC 11, 1981): longest-path layers, bends where an edge passes a layer, barycentre sweeps against crossings. Coordinates
 minimise the squared horizontal length of edges, layer by layer, with the order kept. The same graph always gives the
 same drawing.
 """
@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 Edge = tuple[int, int]
 
 _ORDER_SWEEPS = 24
-_PLACE_SWEEPS = 60
+_COORDINATE_SWEEPS = 60
 _BEND_WIDTH = 10.0
 
 
@@ -52,12 +52,12 @@ def lay_out(widths: Sequence[float], edges: Sequence[Edge], gap: float) -> Layou
             extents[bend] = _BEND_WIDTH
         chains[lower, upper] = (lower, *bends, upper)
     segments = [segment for chain in chains.values() for segment in pairwise(chain)]
-    layers = _ordered(layers, segments)
-    x = _placed(layers, segments, extents, len(widths), gap)
+    layers = _order_layers(layers, segments)
+    x = _assign_coordinates(layers, segments, extents, len(widths), gap)
     left = min((x[node] - extents[node] / 2 for node in x), default=0.0)
     right = max((x[node] + extents[node] / 2 for node in x), default=0.0)
     return Layout(
-        tuple(map(tuple, layers)), {node: place - left for node, place in x.items()}, right - left, chains
+        tuple(map(tuple, layers)), {node: middle - left for node, middle in x.items()}, right - left, chains
     )
 
 
@@ -90,7 +90,7 @@ def crossings(layers: Sequence[Sequence[int]], segments: Sequence[Edge]) -> int:
     )
 
 
-def _ordered(layers: list[list[int]], segments: Sequence[Edge]) -> list[list[int]]:
+def _order_layers(layers: list[list[int]], segments: Sequence[Edge]) -> list[list[int]]:
     """The layers in an order with few crossings: sweeps up and down, the best of them, then swaps of neighbours."""
     below: dict[int, list[int]] = {}
     above: dict[int, list[int]] = {}
@@ -131,7 +131,7 @@ def _sort(layer: list[int], fixed: Sequence[int], neighbours: Mapping[int, Seque
     layer.sort(key=keys.__getitem__)
 
 
-def _placed(
+def _assign_coordinates(
     layers: Sequence[Sequence[int]],
     segments: Sequence[Edge],
     widths: Mapping[int, float],
@@ -156,7 +156,7 @@ def _placed(
             offsets[node] = total
         for node in layer:
             x[node] = offsets[node] - total / 2
-    for sweep in range(_PLACE_SWEEPS):
+    for sweep in range(_COORDINATE_SWEEPS):
         for layer in layers if sweep % 2 else reversed(layers):
             wanted = []
             for node in layer:

@@ -27,7 +27,7 @@ from ..native.library import ObjectStore, native_library
 from ..storage.weight_packing import stored_shape
 from .dim_expressions import parse_size
 
-MOST_RECORDINGS = 8
+MAX_RECORDINGS = 8
 """Sets of dims whose memory and recording are kept, the last used ones."""
 
 
@@ -175,7 +175,7 @@ class GpuModel:
         key = tuple(dims.values())
         found = self._prepared.get(key)
         if found is None:
-            while len(self._prepared) >= MOST_RECORDINGS:
+            while len(self._prepared) >= MAX_RECORDINGS:
                 self._prepared.popitem(last=False)[1].free()
             found = self._prepared[key] = self._prepare_anew(dims)
         self._prepared.move_to_end(key)

@@ -12,7 +12,7 @@ import numpy as np
 from ...lowering.artifact import KernelCode
 from ...lowering.artifact import TensorMap as Facts
 from ...promotion.errors import DeviceMemoryError, InternalError
-from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, word_bytes
+from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, argument_bytes
 from .async_copies.tensor_maps import TensorMap
 from .core.arguments import Arena, initialise_variables, reserve_variables
 from .core.types import Array
@@ -157,7 +157,7 @@ class SimulatedGpu:
             self._recorded.append((loaded, grid, tuple(words)))
             return
         code = loaded.code
-        data = [word_bytes(type_, word) for type_, word in zip(code.parameters, words, strict=True)]
+        data = [argument_bytes(type_, word) for type_, word in zip(code.parameters, words, strict=True)]
         result = loaded.kernel.launch_in(
             self._memory(), loaded.variables, grid, data, code.shared_bytes, self._level
         )

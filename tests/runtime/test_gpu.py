@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.promotion.errors import InternalError
-from joinery.runtime.gpu import WORD_BYTES, word_bytes, word_of
+from joinery.runtime.gpu import WORD_BYTES, argument_bytes, to_bits
 
 
 @pytest.mark.parametrize(
@@ -22,17 +22,17 @@ from joinery.runtime.gpu import WORD_BYTES, word_bytes, word_of
     ],
 )  # fmt: skip
 def test_numbers_become_the_bytes_of_their_parameter(type_: str, value: Any, expected: bytes) -> None:
-    assert word_bytes(type_, word_of(value)) == expected
+    assert argument_bytes(type_, to_bits(value)) == expected
     assert len(expected) == WORD_BYTES[type_]
 
 
 def test_signed_words_are_taken_as_they_are_stored() -> None:
-    assert word_bytes("i32", -1) == word_bytes("i32", (1 << 32) - 1) == b"\xff" * 4
+    assert argument_bytes("i32", -1) == argument_bytes("i32", (1 << 32) - 1) == b"\xff" * 4
 
 
 @pytest.mark.parametrize("word", [1 << 32, -(1 << 31) - 1])
 def test_words_that_do_not_fit_are_refused(word: int) -> None:
-    with pytest.raises(InternalError, match=f"word {word} for a parameter of type i32"):
-        word_bytes("i32", word)
+    with pytest.raises(InternalError, match=f"value {word} for a parameter of type i32"):
+        argument_bytes("i32", word)
     with pytest.raises(InternalError, match="a kernel's parameter of type x86_fp80 has no known size"):
-        word_bytes("x86_fp80", 0)
+        argument_bytes("x86_fp80", 0)

@@ -14,7 +14,7 @@ from joinery.lowering.artifact import ArgumentExpression
 from joinery.lowering.keys import constant_labels
 from joinery.lowering.llvm.nvptx.targets import gpu_target
 from joinery.promotion.errors import DeviceMemoryError, InternalError
-from joinery.runtime.model.gpu_model import MOST_RECORDINGS, GpuBackend, GpuModel
+from joinery.runtime.model.gpu_model import MAX_RECORDINGS, GpuBackend, GpuModel
 from joinery.runtime.model.model import Model
 from joinery.runtime.ptxsim.device import SimulatedGpu
 
@@ -81,12 +81,12 @@ def test_constants_are_copied_once_and_launches_recorded_once_per_size() -> None
 def test_recordings_of_sizes_used_last_are_kept() -> None:
     device = Counting()
     model = model_on(device)
-    for n in range(1, MOST_RECORDINGS + 3):
+    for n in range(1, MAX_RECORDINGS + 3):
         run(model, n)
         run(model, 1)  # always among the last used ones
-    assert device.live == 1 + MOST_RECORDINGS
+    assert device.live == 1 + MAX_RECORDINGS
     captured = device.calls["capture"]
-    assert captured == MOST_RECORDINGS + 2
+    assert captured == MAX_RECORDINGS + 2
     run(model, 2)
     assert device.calls["capture"] == captured + 1
 

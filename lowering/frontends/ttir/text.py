@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ....promotion.errors import UserError
-from ...collection import no_collection
+from ...gc_paused import gc_paused
 from ...tt.verify import first_problem
 from .lexing import line_and_column
 from .line_reader import read_lines
@@ -14,7 +14,7 @@ from .line_templates import Template
 from .parser import read_module, read_strictly
 
 
-@no_collection()
+@gc_paused()
 def parse(text: str, source: str = "<text>") -> ModuleOp:
     """Read a module and verify it. `source` names the text in messages.
 

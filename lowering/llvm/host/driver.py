@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ....graph.dims.dim import Dim
-from ....graph.reference.budget import MOST_SIZE
+from ....graph.reference.budget import MAX_SIZE
 from ...nest import Buffer, Extent
 from ...program import Launch
 from ...target import HostTarget
@@ -24,7 +24,7 @@ BYTES_PER_NS = 16
 OPERATIONS_PER_NS = 64
 INLINE_NS = 10_000
 CHUNK_NS = 4_000
-MOST_CHUNKS = 128  # finer chunks would break the streams that prefetching follows, and balance no better
+MAX_CHUNKS = 128  # finer chunks would break the streams that prefetching follows, and balance no better
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class DriverPlan:
     """What the driver needs to know about a model.
 
     kernels: name of the LLVM function of every launch.  offsets: arena byte offset of every temporary, by index.
-    magnitude: at least every size of the model, with positive coefficients: check 0 is that it is less than `MOST_SIZE`.
+    magnitude: at least every size of the model, with positive coefficients: check 0 is that it is less than `MAX_SIZE`.
     checks: pairs of extents that must be equal, in the order of their messages, which begin with that of check 0.
     """
 
@@ -63,7 +63,7 @@ def _emit_prepare(module: Module, plan: DriverPlan) -> None:
     s = Scalars(f)
     env = _dims(f, plan.dims, f.params[0])
     if isinstance(plan.magnitude, Dim):
-        _require(f, f.fcmp("olt", emit_approximately(f, plan.magnitude, env), const(float(MOST_SIZE), "double")), 0)
+        _require(f, f.fcmp("olt", emit_approximately(f, plan.magnitude, env), const(float(MAX_SIZE), "double")), 0)
     for index, (left, right) in enumerate(plan.checks, 1):
         _require(f, f.icmp("eq", emit_extent(s, left, env), emit_extent(s, right, env)), index)
     sizes = [plan.arena_bytes, *(extent for shape in plan.outputs for extent in shape)]
@@ -128,11 +128,11 @@ def _emit_launch(
         return
     if is_constant(work) and is_constant(grid):
         programs = int(grid.ref)
-        grain = V(str(max(1, programs * CHUNK_NS // int(work.ref), programs // MOST_CHUNKS)), "i64")
+        grain = V(str(max(1, programs * CHUNK_NS // int(work.ref), programs // MAX_CHUNKS)), "i64")
     else:
         share = f.binary("udiv", s.mul(grid, s.constant(CHUNK_NS)), s.max(work, s.constant(1)))
         small = f.icmp("sle", work, s.constant(INLINE_NS))
-        share = s.max(s.max(share, s.floor_div(grid, MOST_CHUNKS)), s.constant(1))
+        share = s.max(s.max(share, s.floor_div(grid, MAX_CHUNKS)), s.constant(1))
         grain = f.select(small, s.max(grid, s.constant(1)), share)
     f.call("jn_parallel", "void", [f.params[0], V(f"@{kernel}", "ptr"), arguments, grid, grain])
 

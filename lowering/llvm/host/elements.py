@@ -32,7 +32,7 @@ def lower_gather(k: KernelLowering, op: Any) -> None:
     """`tt.gather`. An index outside the block reads its last element: scratch lies on the stack, nothing may read beyond it."""
     result = op.results[0]
     axis = int(attributes(op)["axis"])
-    source = k.roots.materialize(k.node(op.operands[0]))
+    source = k.nests.materialize(k.node(op.operands[0]))
     indices = k.node(op.operands[1])
     memory = k.ev.scratch(shape_of(result.type), element_name(result.type))
     last = k.ev.s.constant(source.shape[axis] - 1)
@@ -58,7 +58,7 @@ def lower_histogram(k: KernelLowering, op: Any) -> None:
     source = k.node(op.operands[0])
     mask = k.node(op.operands[1]) if len(op.operands) > 1 else None
     memory = k.ev.scratch((bins,), elem)
-    k.roots.materialize(Splat((bins,), elem, constant(0, elem)), memory)
+    k.nests.materialize(Splat((bins,), elem, constant(0, elem)), memory)
     size = memory_size_of(memory.memory)
     with each_element(k, source.shape) as here:
         value = k.ev.s.to_i64(k.ev.at(source, here))

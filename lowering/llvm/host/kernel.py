@@ -1,8 +1,8 @@
 """A block function → one LLVM function that runs a range of programs.
 
-Operations are visited in order. Scalar operations are emitted at once; block operations become lazy nodes (`nodes.py`) and turn
-into loops only at the roots (`loops/loop_nests.py`, `matmul/dot.py`). Loop-carried blocks live in scratch and are updated in
-place.
+Operations are visited in order. Scalar operations are emitted at once; block operations become lazy nodes (`nodes.py`), which
+are evaluated in the bodies of loop nests (`loops/loop_nests.py`, `matmul/dot.py`). Loop-carried blocks live in scratch and are
+updated in place.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .control.regions import lower_map_elementwise
 from .control.status import PrintSite, Site, Status
 from .elements import lower_gather, lower_histogram
 from .evaluate import Evaluator
-from .launch_specialization import MULTIPLE, Circumstances
+from .launch_specialization import MULTIPLE, LaunchSpecialization
 from .loops.coordinates import Bound
-from .loops.demanded_elements import Demands, wide_dim
-from .loops.liveness import ROOTS, Liveness, all_operations, reachable
-from .loops.loop_nests import Roots
+from .loops.demanded_elements import DemandedElements, wide_dim
+from .loops.liveness import NEST_OPERATIONS, Liveness, all_operations, reachable
+from .loops.loop_nests import LoopNests
 from .matmul.dot import Dots
 from .memory.accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .memory.affine import WIDENING, bound_of, fold
@@ -70,7 +70,7 @@ class KernelLowering:
     """Lowers one `tt.func` into `void name(ptr args, i64 lo, i64 hi)`."""
 
     def __init__(
-        self, module: Module, func: Any, name: str, target: HostTarget, launch: Circumstances | None = None
+        self, module: Module, func: Any, name: str, target: HostTarget, launch: LaunchSpecialization | None = None
     ) -> None:
         """`launch`: what is known of the launches of a text. Without it the function was built here: its buffers are distinct,
         and as aligned as it says."""
@@ -82,16 +82,16 @@ class KernelLowering:
         self.ordering = None if launch is None else Ordering(self, AliasAnalysis(func, dict(launch.groups)))
         self.f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
         self.ev = Evaluator(self.f, target)
-        self.roots = Roots(self.ev, self._again, self._unread)
-        self.dots = Dots(self.ev, self.roots)
+        self.nests = LoopNests(self.ev, self._is_read_later, self._unread)
+        self.dots = Dots(self.ev, self.nests)
         self.scalars: dict[Any, V] = {}
         self.nodes: dict[Any, Node] = {}
         self.program: V = V("0", "i64")
         self.value_of: dict[int, Any] = {}
         self.blocks = reachable(func.body)
         self.liveness = Liveness(self.blocks)
-        self._demands = Demands(func) if len(self.blocks) == 1 else None
-        self._current_root = -1
+        self._demanded = DemandedElements(func) if len(self.blocks) == 1 else None
+        self._current_nest = -1
         self.wide: dict[Any, V] = {}
         self.becomes_address: dict[Any, bool] = {}
         self.carried: dict[Any, Stored] = {}
@@ -100,8 +100,8 @@ class KernelLowering:
 
     def run(self) -> Function:
         asked = any(op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in self._operations())
-        self.roots.streaming = asked if self._launch is None else self._launch.streaming
-        self.roots.rows_apart = sum(op.name in ROOTS and op.name != "tt.return" for op in self._operations()) > 1
+        self.nests.streaming = asked if self._launch is None else self._launch.streaming
+        self.nests.rows_apart = sum(op.name in NEST_OPERATIONS and op.name != "tt.return" for op in self._operations()) > 1
         self._arguments(self.blocks[0])
         lo, hi = self.f.params[1], self.f.params[2]
         with self.f.loop(lo, hi) as state, self.ev.scope():
@@ -146,16 +146,16 @@ class KernelLowering:
             self.status = Status(self.f, self.f.load("ptr", self.f.gep(self.f.params[0], 8 * (len(block.args) + 3)), 8))
             self.ev.memory.begin(self.status)
 
-    def _again(self, node: Node) -> bool:
+    def _is_read_later(self, node: Node) -> bool:
         value = self.value_of.get(id(node))
-        return value is not None and self.liveness.last.get(value, -1) > self._current_root
+        return value is not None and self.liveness.last.get(value, -1) > self._current_nest
 
     def _operations(self) -> Iterator[Any]:
         for block in self.blocks:
             yield from all_operations(block)
 
     def leave_if_stopped(self) -> None:
-        """Every program, and every turn of a loop, ends a launch that has been stopped."""
+        """Every program, and every iteration of a loop, ends a launch that has been stopped."""
         if self.status is not None:
             self.status.leave_if_stopped()
 
@@ -170,10 +170,10 @@ class KernelLowering:
 
     def limits(self, value: Any) -> list[Bound]:
         """Bounds beyond which nobody reads a block value, as far as their limits are known here."""
-        if self._demands is None:
+        if self._demanded is None:
             return []
         found = []
-        for dim, comparison in self._demands.of(value):
+        for dim, comparison in self._demanded.of(value):
             limit = self.ev.s.known(self._compared(comparison))
             if limit is not None:
                 found.append(Bound(dim, limit))
@@ -181,8 +181,8 @@ class KernelLowering:
 
     def _compared(self, comparison: Any) -> tuple[str, ...]:
         """Names the limit of a comparison, and of all that compare the same."""
-        assert self._demands is not None
-        return ("compared", str(self._demands.comparisons.number(comparison)))
+        assert self._demanded is not None
+        return ("compared", str(self._demanded.comparisons.number(comparison)))
 
     def _unread(self, node: Node, bound: Bound) -> bool:
         """Whether nobody reads the node's block beyond the bound."""
@@ -199,7 +199,7 @@ class KernelLowering:
     def scalar(self, value: Any) -> V:
         if value in self.scalars:
             return self.scalars[value]
-        return self.roots.argument_of(self.node(value))
+        return self.nests.argument_of(self.node(value))
 
     def integer(self, value: Any) -> V:
         """A scalar integer as an i64 host word."""
@@ -225,9 +225,9 @@ class KernelLowering:
     def block(self, block: Any) -> None:
         for op in block.ops:
             if op in self.liveness.index:
-                self._current_root = self.liveness.index[op]
+                self._current_nest = self.liveness.index[op]
                 if self.ordering is not None:
-                    self.ordering.before(op, self._current_root)
+                    self.ordering.before(op, self._current_nest)
             self.operation(op)
 
     def operation(self, op: Any) -> None:
@@ -311,7 +311,7 @@ class KernelLowering:
             bound = bound_of(self.ev.s, facts["predicate"], *operands)
             if bound is not None and (not self.from_text or may_bound(self, op, operands)):
                 facts["bound"] = bound
-                if self._demands is not None and bound.dim == wide_dim(shape):
+                if self._demanded is not None and bound.dim == wide_dim(shape):
                     self.ev.s.remember(self._compared(result), bound.limit)
         if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
             inverse = _inverse(operands[1])
@@ -337,7 +337,7 @@ class KernelLowering:
         """The node, or a copy of its block in scratch where the chain behind it is too long to be evaluated in one go."""
         if self._depth(node) < MAX_DEPTH:
             return node
-        return self.roots.materialize(node)
+        return self.nests.materialize(node)
 
     def folded(
         self, op: Any, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]
@@ -458,7 +458,7 @@ HANDLERS = {
 
 
 def lower_kernel(
-    module: Module, func: Any, name: str, target: HostTarget, launch: Circumstances | None = None
+    module: Module, func: Any, name: str, target: HostTarget, launch: LaunchSpecialization | None = None
 ) -> tuple[Site | PrintSite, ...]:
     """Add the LLVM function of a block function to the module; `launch` for functions from text. Returns the sites at which
     it can stop a launch."""

@@ -1,4 +1,4 @@
-"""What is known of a launch before its code is made. Kernels are compiled once per circumstances, which are few."""
+"""Defines launch specializations: the facts about a launch that host code is specialized for. Kernels have few of them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from ...tt.analysis.aliasing import Groups
 
 MULTIPLE = 16
-"""Bytes that addresses, and numbers that sizes, are looked at for being multiples of: a short vector register's."""
+"""Divisor looked for in addresses (bytes) and in numbers: the size of a short vector register."""
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """groups: parameters that share memory.  streaming: the launch moves more than the caches hold, so stores go past them and
-    loads are fetched ahead.  multiples: parameters whose address or number is a multiple of 16; looked at for streaming only,
-    where it pays."""
+class LaunchSpecialization:
+    """What a variant of the code may assume of its launches.
+
+    groups: parameters that may alias.
+    streaming: the launch moves more than the caches hold, so stores are nontemporal and loads are prefetched.
+    multiples: parameters whose address or number is a multiple of 16; looked at for streaming only, where it pays.
+    """
 
     groups: Groups = ()
     streaming: bool = False
     multiples: tuple[int, ...] = ()
 
 
-ORDINARY = Circumstances()
+GENERIC = LaunchSpecialization()

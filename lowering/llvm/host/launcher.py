@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...collection import no_collection
+from ...gc_paused import gc_paused
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
 from ..ir import Module
 from ..sharing import SharedFunction
 from .control.status import PrintSite, Site
 from .kernel import lower_kernel
-from .launch_specialization import ORDINARY, Circumstances
+from .launch_specialization import GENERIC, LaunchSpecialization
 
 KERNEL = "jn_kernel"
 
@@ -39,12 +39,12 @@ class HostKernel:
         return compile_assembly(self.llvm_ir, self.target)
 
 
-@no_collection()
-def lower_for_launch(function: Any, target: HostTarget, circumstances: Circumstances = ORDINARY) -> HostKernel:
-    """Code for launches under these circumstances.
+@gc_paused()
+def lower_for_launch(function: Any, target: HostTarget, specialization: LaunchSpecialization = GENERIC) -> HostKernel:
+    """Lowers a block function to host code for launches of this specialization.
 
     Raises `UnsupportedError` naming the first operation the host back end does not implement.
     """
     module = Module(shared={}, opaque_indices=True)
-    sites = lower_kernel(module, function, KERNEL, target, circumstances)
+    sites = lower_kernel(module, function, KERNEL, target, specialization)
     return HostKernel(module.text(), target, sites, dict(module.shared or {}))

@@ -1,9 +1,9 @@
-"""Lazy block values. A block operation is not code yet: it is a node that can be evaluated at any coordinate of its block.
+"""Defines lazy block values: a block operation becomes a node that can be evaluated at any coordinate of its block.
 
-Code appears where something must happen: a store, a reduction, a dot, a loop-carried value. Those *roots* walk the nodes they
-need inside one loop nest, so a chain of block operations never exists as one giant vector and never touches memory in
-between. Integer nodes that are affine in the block coordinates keep their coefficients, from which loads learn their
-strides and masks turn into loop bounds.
+Stores, reductions, dots and loop-carried values force evaluation. Each of them is one loop nest, which evaluates the nodes that
+it needs in its body, so a chain of block operations never exists as one giant vector and never touches memory in between.
+Integer nodes that are affine in the block coordinates keep their coefficients, which give loads their strides and turn masks
+into loop bounds.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def lower_reshape(k: KernelLowering, op: Any) -> None:
         k.define(result, view(source, shape, kept))
         return
     memory = k.ev.scratch(source.shape, source.elem, pad=source.shape[-1] if source.shape else 1)
-    k.roots.materialize(source, memory)
+    k.nests.materialize(source, memory)
     k.define(result, Stored(shape, source.elem, memory.pointer, dense(shape), memory.memory))
 
 
@@ -97,14 +97,14 @@ def _woven(k: KernelLowering, op: Any, shape: tuple[int, ...], elem: str, places
         node = k.node(operand)
         strides = [step * stride for stride in dense(node.shape)]
         pointer = k.f.gep(memory.pointer, start, memory.memory)
-        k.roots.materialize(node, Stored(node.shape, elem, pointer, tuple(strides), memory.memory))
+        k.nests.materialize(node, Stored(node.shape, elem, pointer, tuple(strides), memory.memory))
     return Stored(shape, elem, memory.pointer, dense(shape), memory.memory)
 
 
 def lower_split(k: KernelLowering, op: Any) -> None:
     """Two views of the block in scratch, every other element each."""
     source = k.node(op.operands[0])
-    memory = k.roots.materialize(source, k.ev.scratch(source.shape, source.elem, pad=source.shape[-1]))
+    memory = k.nests.materialize(source, k.ev.scratch(source.shape, source.elem, pad=source.shape[-1]))
     for half, result in enumerate(op.results):
         pointer = k.f.gep(memory.pointer, half, memory.memory)
         if is_tensor(result.type):

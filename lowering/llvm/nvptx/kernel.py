@@ -12,7 +12,7 @@ from typing import Any
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...artifact import TensorMap
-from ...collection import no_collection
+from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...tt.analysis.integer_ranges import Range as IntegerRange
@@ -127,7 +127,7 @@ def lower_to_threads(
     that need more shared memory than the target has.
     """
     try:
-        with no_collection():
+        with gc_paused():
             numbers = Dividends(function).always if non_negative is None else non_negative
             function = with_known_non_negative(function, numbers)
             function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ....promotion.errors import UserError
-from ...collection import no_collection
+from ...gc_paused import gc_paused
 from ..dialect.functions import FuncOp
 from .cleanups import canonicalize, remove_dead, reuse_common
 from .expand.arithmetic import expand_arithmetic
@@ -81,7 +81,7 @@ BEFORE_DESCRIPTORS = "dce"
 """The pass after which `hoistable_descriptors` finds what `expand-descriptors` may keep."""
 
 
-@no_collection()
+@gc_paused()
 def run_passes(
     function: FuncOp,
     stop_after: str | None = None,

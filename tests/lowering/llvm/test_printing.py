@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import llvmlite.binding as llvm
-from joinery.lowering.collection import no_collection
+from joinery.lowering.gc_paused import gc_paused
 from joinery.lowering.llvm.ir import Function, Module, V, const
 
 
@@ -132,14 +132,14 @@ def test_a_trial_leaves_nothing_but_what_it_asked_for() -> None:
 
 def test_garbage_collection_rests_and_goes_on() -> None:
     assert gc.isenabled()
-    with no_collection():
+    with gc_paused():
         assert not gc.isenabled()
-        with no_collection():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
     try:
-        with no_collection():
+        with gc_paused():
             raise ValueError
     except ValueError:
         assert gc.isenabled()

@@ -229,7 +229,7 @@ def test_calls_and_copies_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     """`call` of a function with a body, in threads that take different ways."""
     columns = [np.concatenate([np.linspace(-40, 40, LANES - 2), [1e30, -1e12]]).astype(np.float32)]
     inlined = results(calling("__nv_sinf"), "__nv_sinf", columns)
-    monkeypatch.setattr(compile_ptx, "MOST_INLINED", 0)
+    monkeypatch.setattr(compile_ptx, "MAX_INLINED", 0)
     k = calling("__nv_sinf")
     assert device_functions(k.ptx()) == ["__nv_sinf"]
     assert results(k, "__nv_sinf", columns).tobytes() == inlined.tobytes()

@@ -446,7 +446,7 @@ def test_blocks_that_tma_does_not_copy() -> None:
     kernel = jn.kernel.from_ttir(text_of(body, "%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %c: !tt.ptr<f32>, %m: i32, %n: i32"))
     assert launched(kernel, (1,), some(20, 64), np.zeros((20, 64), np.float32), np.zeros((20, 64), np.float32), 18, 32) == 2
     ((_, _, _, described, *_),) = kernel._gpu._codes
-    assert code_of(kernel).described == described
+    assert code_of(kernel).mapped == described
 
 
 def test_the_number_of_maps_is_limited() -> None:

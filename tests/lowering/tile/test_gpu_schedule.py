@@ -118,7 +118,7 @@ def test_products(body: Any, sizes: Any, dtype: str, precision: str, blocks: Any
     assert (tuple(dict(chosen.blocks).values()), chosen.warps) == (blocks, warps)
 
 
-HOPPER = GpuLimits(227 << 10, 132, describes=True, warpgroups=True)
+HOPPER = GpuLimits(227 << 10, 132, use_descriptors=True, warpgroups=True)
 
 
 @pytest.mark.parametrize(

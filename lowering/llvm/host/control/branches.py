@@ -73,14 +73,14 @@ class _Branches:
                 k.leave_if_stopped()
             mark = 0 if k.ordering is None else k.ordering.enter()
             k.block(block)
-            self._settle(block, mark)
+            self._materialize_shared(block, mark)
             self._end(block.last_op)
             for child in self.children[block]:
                 self._visit(child)
         k.ev.replacement = replaced
 
-    def _settle(self, block: Any, mark: int) -> None:
-        """What other blocks read and is expensive is computed once, here; what they read from memory is read here."""
+    def _materialize_shared(self, block: Any, mark: int) -> None:
+        """Evaluates here, once, the expensive values that other blocks read, and the loads among them."""
         k = self.k
         values = [*block.args, *(result for op in block.ops for result in op.results)]
         for value in values:
@@ -88,7 +88,7 @@ class _Branches:
                 continue
             node = k.nodes.get(value)
             if isinstance(node, Map) and cost(node) > 4 and id(node) not in k.ev.replacement:
-                k.ev.replacement[id(node)] = (node, k.roots.materialize(node), ())
+                k.ev.replacement[id(node)] = (node, k.nests.materialize(node), ())
         if k.ordering is not None:
             k.ordering.leave(mark, k.liveness.elsewhere)
 
@@ -166,7 +166,7 @@ def _joined(
         block = region.blocks[0]
         k.block(block)
         for value in results(block.last_op):
-            with_scope.append(k.roots.materialize(k.node(value)) if is_tensor(value.type) else k.scalar(value))
+            with_scope.append(k.nests.materialize(k.node(value)) if is_tensor(value.type) else k.scalar(value))
         return with_scope
     slots: list[V | Stored] = [
         k.ev.scratch(shape_of(type_), element_name(type_))
@@ -179,7 +179,7 @@ def _joined(
     def leave(last: Any) -> None:
         for slot, value in zip(slots, results(last), strict=True):
             if isinstance(slot, Stored):
-                k.roots.materialize(k.node(value), slot)
+                k.nests.materialize(k.node(value), slot)
             else:
                 k.f.store(k.scalar(value), slot, 1)
         k.f.branch(done)

@@ -56,8 +56,8 @@ def _first_false(k: KernelLowering, node: Node) -> V:
         (left, right), (("arith.minsi", "i32", result, (left, right), ("i32", "i32"), {}),), (result,)
     )
     while found.shape:
-        found = reduce(k.roots, [found], len(found.shape) - 1, smallest)[0]
-    return k.roots.argument_of(found)
+        found = reduce(k.nests, [found], len(found.shape) - 1, smallest)[0]
+    return k.nests.argument_of(found)
 
 
 def lower_print(k: KernelLowering, op: Any) -> None:
@@ -68,7 +68,7 @@ def lower_print(k: KernelLowering, op: Any) -> None:
     printed = []
     for number, operand in enumerate(op.operands):
         elem, shape = element_name(operand.type), shape_of(operand.type)
-        stored = k.roots.materialize(k.node(operand))
+        stored = k.nests.materialize(k.node(operand))
         k.f.store(stored.pointer, k.f.gep(addresses, 8 * number), 8)
         printed.append(Printed(elem, shape, tuple(s * memory_size_of(stored.memory) for s in stored.strides)))
     facts = attributes(op)

@@ -1,5 +1,8 @@
-"""Loops and branches of block functions. Loop-carried blocks live in scratch and are updated in place; blocks of pointers that
-advance by the same block of offsets in every turn are never stored: where they point is computed from the turn's number."""
+"""Lowers loops and branches of block functions.
+
+Loop-carried blocks live in scratch and are updated in place. Blocks of pointers that advance by the same block of offsets in
+every iteration are never stored: they are computed from the iteration number.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,20 @@ ONE = V("1", "i64")
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Pointers that move by `step` in every turn of a loop."""
+    """Pointers that advance by `step` in every iteration of a loop."""
 
     start: Pointers
     step: Affine
 
-    def after(self, k: KernelLowering, turns: V) -> Pointers:
-        """Where they point after so many turns."""
+    def after(self, k: KernelLowering, iterations: V) -> Pointers:
+        """Returns the pointers after `iterations` iterations."""
         s, start = k.ev.s, self.start
         offset = start.offset
         moved = Affine(
             start.shape,
             "i64",
-            s.mul(self.step.base, turns),
-            tuple(None if c is None else s.mul(c, turns) for c in self.step.coefficients),
+            s.mul(self.step.base, iterations),
+            tuple(None if c is None else s.mul(c, iterations) for c in self.step.coefficients),
         )
         pairs = zip(offset.coefficients, moved.coefficients, strict=True)
         sums = tuple(b if a is None else a if b is None else s.add(a, b) for a, b in pairs)
@@ -71,7 +74,7 @@ def _advance(k: KernelLowering, op: Any, position: int) -> Advance | None:
     scaled = in_units(k, start, Affine(moved.shape, "i64", moved.base, moved.coefficients))
     assert isinstance(scaled, Affine)
     if start.rest is not None:
-        k.roots.settle([start.rest])  # once, before the loop
+        k.nests.materialize_operands([start.rest])  # once, before the loop
     return Advance(start, scaled)
 
 
@@ -87,8 +90,8 @@ def _may_pass_the_end(op: Any) -> bool:
     return ranges.of(op.operands[1])[1] - 1 + ranges.of(op.operands[2])[1] >= 1 << 63
 
 
-def _turns(k: KernelLowering, low: V, high: V, stride: V, passes: bool) -> V:
-    """How many turns a loop has. passes: what is a stride beyond the end may be no number of 64 bits."""
+def _trip_count(k: KernelLowering, low: V, high: V, stride: V, passes: bool) -> V:
+    """Emits the trip count of a loop. passes: one stride beyond the end may overflow 64 bits."""
     s = k.ev.s
     if not passes:
         return s.max(_quotient(k, s.add(s.sub(high, low), s.sub(stride, ONE)), stride), ZERO)
@@ -118,18 +121,18 @@ def lower_for(k: KernelLowering, op: Any) -> None:
             advancing[i] = advance
             continue
         memory = k.ev.scratch(node.shape, node.elem)
-        k.roots.materialize(node, memory)
+        k.nests.materialize(node, memory)
         k.define(argument, memory)
         k.carried[yielded[i]] = memory
     passes = _may_pass_the_end(op)
-    turns = _turns(k, low, high, stride, passes) if advancing or passes else ZERO
+    iterations = _trip_count(k, low, high, stride, passes) if advancing or passes else ZERO
     loop = product_loop(k, op, advancing) if advancing else None
-    if loop is not None and lower_product_loop(k, loop, advancing, turns, low, stride):
-        _carry_out(k, loop, advancing, turns)
+    if loop is not None and lower_product_loop(k, loop, advancing, iterations, low, stride):
+        _carry_out(k, loop, advancing, iterations)
         return
     first = [k.scalar(inits[i]) for i in carried_scalars]
     replaced = dict(k.ev.replacement)
-    bounds = (ZERO, turns, ONE) if passes else (low, high, step)
+    bounds = (ZERO, iterations, ONE) if passes else (low, high, step)
     with k.f.loop(*bounds, first) as state, k.ev.scope():
         k.leave_if_stopped()
         if passes:
@@ -144,9 +147,9 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         for i, value in zip(carried_scalars, state.values, strict=True):
             k.scalars[arguments[i]] = value
         if advancing:
-            turn = state.index if passes else _quotient(k, k.ev.s.sub(state.index, low), stride)
+            iteration = state.index if passes else _quotient(k, k.ev.s.sub(state.index, low), stride)
             for i, advance in advancing.items():
-                k.define(arguments[i], advance.after(k, turn))
+                k.define(arguments[i], advance.after(k, iteration))
         k.block(body)
         _yield(k, arguments, yielded)
         state.next = [k.scalar(yielded[i]) for i in carried_scalars]
@@ -155,22 +158,22 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         k.scalars[op.results[i]] = value
     for i, argument in enumerate(arguments):
         if i in advancing:
-            k.define(op.results[i], advancing[i].after(k, turns))
+            k.define(op.results[i], advancing[i].after(k, iterations))
         elif is_tensor(argument.type):
             k.define(op.results[i], k.nodes[argument])
 
 
-def _carry_out(k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V) -> None:
-    """The results of a loop that is a product: blocks lie in scratch, everything else follows from the number of turns."""
+def _carry_out(k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V) -> None:
+    """The results of a loop that is a product: blocks lie in scratch, everything else follows from the number of iterations."""
     op = loop.op
     for i, result in enumerate(op.results):
         if i in advancing:
-            k.define(result, advancing[i].after(k, turns))
+            k.define(result, advancing[i].after(k, iterations))
         elif is_tensor(result.type):
             k.define(result, k.nodes[op.regions[0].blocks[0].args[1 + i]])
         else:
             start = k.ev.s.to_i64(k.scalar(op.operands[3 + i]))
-            define_integer(k, result, k.ev.s.add(start, k.ev.s.mul(k.ev.s.constant(loop.scalars[i]), turns)))
+            define_integer(k, result, k.ev.s.add(start, k.ev.s.mul(k.ev.s.constant(loop.scalars[i]), iterations)))
 
 
 def _settle_captured(k: KernelLowering, body: Any) -> None:
@@ -187,7 +190,7 @@ def _settle_captured(k: KernelLowering, body: Any) -> None:
             ):
                 continue
             if isinstance(node, Map) and cost(node) > 4:
-                k.ev.replacement[id(node)] = (node, k.roots.materialize(node), ())
+                k.ev.replacement[id(node)] = (node, k.nests.materialize(node), ())
 
 
 def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
@@ -209,7 +212,7 @@ def write_blocks(k: KernelLowering, blocks: Sequence[tuple[Stored, Node, list[Bo
             continue
         reads, elsewhere = scratch_reads(k.ev, node)
         if id(memory.pointer) in elsewhere:  # such as x + x.T: complete before the first element is overwritten
-            node, reads = k.roots.materialize(node, bounds=wanted), set()
+            node, reads = k.nests.materialize(node, bounds=wanted), set()
         pending.append((memory, node, reads, wanted))
     while pending:
         for entry in pending:
@@ -218,11 +221,11 @@ def write_blocks(k: KernelLowering, blocks: Sequence[tuple[Stored, Node, list[Bo
                 break
         else:  # a cycle: save one new value before its old one disappears
             memory, node, _, wanted = pending.pop(0)
-            saved = k.roots.materialize(node, bounds=wanted)
+            saved = k.nests.materialize(node, bounds=wanted)
             pending.append((memory, saved, set(), wanted))
             continue
         pending.remove(entry)
-        k.roots.materialize(entry[1], entry[0], entry[3])
+        k.nests.materialize(entry[1], entry[0], entry[3])
 
 
 def lower_if(k: KernelLowering, op: Any) -> None:
@@ -245,7 +248,7 @@ def lower_if(k: KernelLowering, op: Any) -> None:
                 values = region.blocks[0].last_op.operands
             for result, value in zip(op.results, values, strict=True):
                 if result in memories:
-                    k.roots.materialize(k.node(value), memories[result])
+                    k.nests.materialize(k.node(value), memories[result])
             scalars = {
                 r: k.scalar(v) for r, v in zip(op.results, values, strict=True) if r not in memories
             }
@@ -272,8 +275,8 @@ def lower_while(k: KernelLowering, op: Any) -> None:
             slots[argument] = k.f.alloca(first.type, 1, 8)
             k.f.store(first, slots[argument], 1)
             continue
-        carried[argument] = k.roots.materialize(k.node(init))
-    head, turn, done = k.f.label("while"), k.f.label("turn"), k.f.label("done")
+        carried[argument] = k.nests.materialize(k.node(init))
+    head, body, done = k.f.label("while"), k.f.label("turn"), k.f.label("done")
     replaced = dict(k.ev.replacement)
     k.f.branch(head)
     k.f.start(head)
@@ -288,10 +291,10 @@ def lower_while(k: KernelLowering, op: Any) -> None:
         condition, *forwarded = before.last_op.operands
         goes_on = k.scalar(condition)
         passed: list[V | Stored] = [
-            k.roots.materialize(k.node(value)) if is_tensor(value.type) else k.scalar(value) for value in forwarded
+            k.nests.materialize(k.node(value)) if is_tensor(value.type) else k.scalar(value) for value in forwarded
         ]
-        k.f.cond_branch(goes_on, turn, done)
-        k.f.start(turn)
+        k.f.cond_branch(goes_on, body, done)
+        k.f.start(body)
         with k.ev.scope():
             _bind(k, after.args, passed)
             k.ev.replacement = dict(replaced)
@@ -300,7 +303,7 @@ def lower_while(k: KernelLowering, op: Any) -> None:
             scalars = {a: k.scalar(v) for a, v in zip(before.args, yielded, strict=True) if a in slots}
             blocks = [(carried[a], k.node(v)) for a, v in zip(before.args, yielded, strict=True) if a in carried]
             for memory, node in blocks:  # what they read was passed on to this region: none reads another's memory
-                k.roots.materialize(node, memory)
+                k.nests.materialize(node, memory)
             for argument, value in scalars.items():
                 k.f.store(value, slots[argument], 1)
             k.f.branch(head)

@@ -48,7 +48,7 @@ def lower_map_elementwise(k: KernelLowering, op: Any) -> None:
 
 def _flat(k: KernelLowering, node: Node) -> Stored:
     """A block's elements one after the other."""
-    return _flatten(k.roots.materialize(node, k.ev.scratch(node.shape, node.elem, pad=node.shape[-1])))
+    return _flatten(k.nests.materialize(node, k.ev.scratch(node.shape, node.elem, pad=node.shape[-1])))
 
 
 def _flatten(memory: Stored) -> Stored:
@@ -86,24 +86,24 @@ def scan_by_region(k: KernelLowering, op: Any, axis: int, reverse: bool) -> list
 
 
 def _along(
-    k: KernelLowering, op: Any, operands: Sequence[Node], extent: int, place: Any, memories: Sequence[Stored] | None,
+    k: KernelLowering, op: Any, operands: Sequence[Node], extent: int, coordinates_at: Any, memories: Sequence[Stored] | None,
     reverse: bool,
 ) -> list[V]:  # fmt: skip
     """Combine the elements of one line, in order; every prefix is written to the memories, if there are any."""
 
     def values_at(index: V) -> tuple[Coordinates, list[V]]:
         index = k.ev.s.sub(k.ev.s.constant(extent - 1), index) if reverse else index
-        at = place(Coordinate(index))
+        at = coordinates_at(Coordinate(index))
         return at, [k.ev.at(node, at) for node in operands]
 
-    def keep(at: Coordinates, values: Sequence[V]) -> None:
+    def write(at: Coordinates, values: Sequence[V]) -> None:
         for memory, value in zip(memories or (), values, strict=memories is not None):
             k.ev.write_scratch(memory, at, value)
 
     at, first = values_at(k.ev.s.constant(0))
-    keep(at, first)
+    write(at, first)
     with k.f.loop(1, extent, 1, first) as state, k.ev.scope():
         at, values = values_at(state.index)
         state.next = lower_scalars(k, op.regions[0], [*state.values, *values])
-        keep(at, state.next)
+        write(at, state.next)
     return list(state.results)

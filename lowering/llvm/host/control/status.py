@@ -1,7 +1,7 @@
 """How a launch stops early: cancelled from outside, or by a program that found a mistake.
 
 All programs of a launch share four words: the state, and the site, program and lane of the first mistake. Programs look at the
-state before they start, and loops that may wait for others look at every turn.
+state before they start, and loops that may wait for others look at every iteration.
 """
 
 from __future__ import annotations

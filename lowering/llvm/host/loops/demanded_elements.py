@@ -1,9 +1,9 @@
-"""Which positions of a block anybody needs.
+"""Finds the demanded elements of block values: the positions that anybody reads.
 
 A block of 128 rows over 5 real ones is masked where it is loaded and where it is stored; everything between would still work on
-128 rows. This analysis runs backwards from the masks: the positions of a value that are demanded along a dimension are all of
-them, or those where one comparison (an `arith.cmpi` along that dimension) is true, because every reader looks only there. Roots
-then visit no others, and what they leave in scratch beyond is never read.
+128 rows. This analysis runs backwards from the masks: the elements of a value that are demanded along a dimension are all of
+them, or those where one comparison (an `arith.cmpi` along that dimension) is true, because every reader looks only there.
+Loop nests then visit no others, and what they leave in scratch beyond is never read.
 
 A text compares once where it loads and again where it stores. Comparisons of equal values are one here: a product
 before the store then finds the limit that its own loads have set.
@@ -20,7 +20,7 @@ from ...syntax import attributes, is_tensor, shape_of
 from ..equal_values import Comparisons
 
 ALL = "all"
-Demand = tuple[Any, ...]
+Demanded = tuple[Any, ...]
 """By dimension: None (no reader yet), the comparison that says where, or ALL."""
 
 # Addresses keep every position: what nobody computed must not become one.
@@ -39,14 +39,14 @@ def wide_dim(sizes: Sequence[int]) -> int | None:
     return wide[0] if len(wide) == 1 else None
 
 
-class Demands:
-    """The demand for every block value of a function. `of` answers for one value."""
+class DemandedElements:
+    """The demanded elements of every block value of a function; `of` returns those of one value."""
 
     def __init__(self, function: Any) -> None:
         body = function.body.blocks[0]
-        self._found: dict[Any, Demand] = {}
+        self._found: dict[Any, Demanded] = {}
         self.comparisons = Comparisons(body)
-        self._known_limits: dict[Any, Demand] = {}
+        self._known_limits: dict[Any, Demanded] = {}
         self._changed = False
         self._block(body)
 
@@ -56,14 +56,14 @@ class Demands:
             if where is not None and where is not ALL:
                 yield dim, where
 
-    def _limits(self, mask: Any) -> Demand:
+    def _limits(self, mask: Any) -> Demanded:
         """By dimension of a mask: a comparison that must hold where the mask is true, or ALL. Masks may share parts."""
         found = self._known_limits.get(mask)
         if found is None:
             found = self._known_limits[mask] = self._limits_of(mask)
         return found
 
-    def _limits_of(self, mask: Any) -> Demand:
+    def _limits_of(self, mask: Any) -> Demanded:
         sizes = shape_of(mask.type)
         op: Any = getattr(mask, "op", None)
         match None if op is None else op.name:
@@ -86,16 +86,16 @@ class Demands:
                 return tuple([inner[int(d)] for d in attributes(op)["order"]])
         return (ALL,) * len(sizes)
 
-    def _need(self, value: Any, demand: Sequence[Any]) -> None:
+    def _need(self, value: Any, demanded: Sequence[Any]) -> None:
         if not is_tensor(value.type):
             return
         before = self._found.get(value)
-        after = tuple(demand) if before is None else tuple([join(a, b) for a, b in zip(before, demand, strict=True)])
+        after = tuple(demanded) if before is None else tuple([join(a, b) for a, b in zip(before, demanded, strict=True)])
         if after != before:
             self._found[value] = after
             self._changed = True
 
-    def _result(self, value: Any) -> Demand:
+    def _result(self, value: Any) -> Demanded:
         """Dimensions nobody asked for yet read as None; joining them with anything later is what a loop repeats for."""
         return self._found.get(value, (None,) * len(shape_of(value.type)))
 
@@ -121,16 +121,16 @@ class Demands:
                 self._select(op)
             case "tt.expand_dims":
                 axis = int(attributes(op)["axis"])
-                demand = self._result(op.results[0])
-                self._need(op.operands[0], (*demand[:axis], *demand[axis + 1 :]))
+                demanded = self._result(op.results[0])
+                self._need(op.operands[0], (*demanded[:axis], *demanded[axis + 1 :]))
             case "tt.broadcast":
                 source, result = op.operands[0], op.results[0]
                 sizes = zip(self._result(result), shape_of(source.type), shape_of(result.type), strict=True)
                 self._need(source, [where if before == after else ALL for where, before, after in sizes])
             case "tt.trans":
                 order = [int(d) for d in attributes(op)["order"]]
-                demand = self._result(op.results[0])
-                self._need(op.operands[0], [demand[order.index(d)] for d in range(len(order))])
+                demanded = self._result(op.results[0])
+                self._need(op.operands[0], [demanded[order.index(d)] for d in range(len(order))])
             case "tt.reduce" | "tt.scan":
                 self._along(op)
             case "tt.dot":
@@ -147,11 +147,11 @@ class Demands:
                         self._yielded(op, inner)
                         self._block(inner)
             case "scf.yield":
-                pass  # its operands' demand is the owner's
+                pass  # the owner says which elements of its operands are demanded
             case name if name.startswith(_ELEMENTWISE) and len(op.results) == 1:
-                demand = self._result(op.results[0])
+                demanded = self._result(op.results[0])
                 for operand in op.operands:
-                    self._need(operand, demand)
+                    self._need(operand, demanded)
             case _:
                 self._everything(op)
 
@@ -165,30 +165,30 @@ class Demands:
 
     def _select(self, op: Any) -> None:
         """The first choice is read only where the condition holds."""
-        condition, inside, outside = op.operands
-        demand = self._result(op.results[0])
-        self._need(condition, demand)
-        self._need(outside, demand)
+        condition, if_true, if_false = op.operands
+        demanded = self._result(op.results[0])
+        self._need(condition, demanded)
+        self._need(if_false, demanded)
         limits = self._limits(condition)
-        self._need(inside, [a if b is ALL or a is not ALL else b for a, b in zip(demand, limits, strict=True)])
+        self._need(if_true, [a if b is ALL or a is not ALL else b for a, b in zip(demanded, limits, strict=True)])
 
     def _along(self, op: Any) -> None:
         axis = int(attributes(op)["axis"])
         kept = op.name == "tt.scan"
-        demand: Demand | None = None
+        demanded: Demanded | None = None
         for result in op.results:
             own = self._result(result)
-            demand = own if demand is None else tuple([join(a, b) for a, b in zip(demand, own, strict=True)])
-        assert demand is not None
+            demanded = own if demanded is None else tuple([join(a, b) for a, b in zip(demanded, own, strict=True)])
+        assert demanded is not None
         for operand in op.operands:
-            self._need(operand, (*demand[:axis], ALL, *demand[axis + kept :]))
+            self._need(operand, (*demanded[:axis], ALL, *demanded[axis + kept :]))
 
     def _yielded(self, op: Any, block: Any) -> None:
         for result, value in zip(op.results, block.last_op.operands, strict=True):
             self._need(value, self._result(result))
 
     def _loop(self, op: Any) -> None:
-        """Repeats until the demand for the carried blocks no longer grows; it can grow twice per dimension."""
+        """Repeats until a fixed point: the demanded elements of carried blocks can grow twice per dimension."""
         body = op.regions[0].blocks[0]
         arguments, inits = body.args[1:], op.operands[3:]
         outer = self._changed
@@ -206,8 +206,8 @@ class Demands:
             self._need(init, self._carried(argument, body))
             self._need(init, self._result(result))
 
-    def _carried(self, argument: Any, body: Any) -> Demand:
-        """The demand for a carried block as the turn before sees it: a comparison made in the loop is another one then."""
+    def _carried(self, argument: Any, body: Any) -> Demanded:
+        """Returns the demanded elements of a carried block in the iteration before; its comparisons are others."""
         return tuple([ALL if where not in (None, ALL) and _inside(where, body) else where for where in self._result(argument)])
 
 

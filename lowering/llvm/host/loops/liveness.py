@@ -1,4 +1,4 @@
-"""Which operations evaluate block values (roots), and which root is the last to read a value."""
+"""Numbers the operations that emit loop nests, and finds the last one that reads each block value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ...syntax import is_tensor
 
-ROOTS = frozenset(
+NEST_OPERATIONS = frozenset(
     [
         *("tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.reshape", "tt.join", "tt.cat", "tt.split", "tt.unsplat"),
         *("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"),
@@ -16,6 +16,7 @@ ROOTS = frozenset(
         *("cf.br", "cf.cond_br", "tt.return"),
     ]
 )
+"""Operations that evaluate lazy block values, each in a loop nest of its own."""
 SCALAR_REGIONS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 """Operations whose regions work on scalars only."""
 
@@ -23,7 +24,7 @@ NEVER = 1 << 60
 
 
 def all_operations(block: Any) -> Iterator[Any]:
-    """In the order of execution; an operation with regions comes before its body. Regions on scalars are left out."""
+    """Yields operations in the order of execution, an operation before its regions. Regions on scalars are left out."""
     for op in block.ops:
         yield op
         if op.name not in SCALAR_REGIONS:
@@ -48,14 +49,14 @@ def reachable(region: Any) -> list[Any]:
 
 
 class Liveness:
-    """The roots of a function, numbered in order, and the last root that evaluates each block value.
+    """The operations of a function that emit loop nests, in order, and the last of them that evaluates each block value.
 
     `elsewhere`: values that are read in another block of the same branching region than the one that defines them. Nothing is
     known about the order of such reads: their last reader comes never too late.
     """
 
     def __init__(self, blocks: Sequence[Any]) -> None:
-        operations = [op for block in blocks for op in all_operations(block) if op.name in ROOTS]
+        operations = [op for block in blocks for op in all_operations(block) if op.name in NEST_OPERATIONS]
         self.index: dict[Any, int] = {op: i for i, op in enumerate(operations)}
         self.last: dict[Any, int] = {}
         self.elsewhere: set[Any] = set()
@@ -73,11 +74,11 @@ class Liveness:
                 continue
             self.last[value] = self.index[op]
             producer = getattr(value, "op", None)
-            if producer is not None and producer.name not in ROOTS:
+            if producer is not None and producer.name not in NEST_OPERATIONS:
                 stack.extend(v for v in producer.operands if is_tensor(v.type))
 
     def _crossings(self, op: Any) -> None:
-        """Values behind the operands of a root that stand in a sibling block of the root's, or of one around it."""
+        """Records the values that an operation evaluates and that are defined in a block which does not enclose it."""
         stack = [v for v in op.operands if is_tensor(v.type)]
         seen = set()
         while stack:
@@ -90,7 +91,7 @@ class Liveness:
                 self.elsewhere.add(value)
                 self.last[value] = NEVER
             producer = getattr(value, "op", None)
-            if producer is not None and producer.name not in ROOTS:
+            if producer is not None and producer.name not in NEST_OPERATIONS:
                 stack.extend(v for v in producer.operands if is_tensor(v.type))
 
 

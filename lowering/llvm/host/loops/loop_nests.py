@@ -1,8 +1,7 @@
-"""Roots: the places where lazy block values become code. Every root is one loop nest.
+"""Emits the loop nests that evaluate lazy block values.
 
-A nest visits the outer dimensions position by position and the last one in vectors. Bounds that every effect of the root
-shares become loop limits, so padded blocks cost nothing; values that later roots need again and that are expensive are kept
-in scratch on the way.
+A nest visits the outer dimensions position by position and the last one in vectors. Bounds that all its effects share become
+loop limits, so padded blocks cost nothing. Expensive values that later nests read again are spilled to scratch on the way.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ _REGISTERS = 24
 _SHORTEST = 16  # bytes of the shortest store that goes past the caches
 
 
-class Roots:
-    """Emits the nests of one function. `again(node)` tells whether a later root reads the node too."""
+class LoopNests:
+    """Emits the loop nests of one function."""
 
     def __init__(
-        self, evaluator: Evaluator, again: Callable[[Node], bool], unread: Callable[[Node, Bound], bool]
+        self, evaluator: Evaluator, is_read_later: Callable[[Node], bool], unread: Callable[[Node, Bound], bool]
     ) -> None:
-        """`again`: whether a later root reads the node; `unread`: whether nobody reads it beyond the bound."""
+        """`is_read_later`: whether a later nest reads the node; `unread`: whether nobody reads it beyond the bound."""
         self.ev = evaluator
-        self.again = again
+        self.is_read_later = is_read_later
         self.unread = unread
         self.streaming = False  # the kernel moves more than the caches hold
         self.rows_apart = False  # between the rows that a thread writes lies other work
@@ -89,12 +88,12 @@ class Roots:
                         found.add(node.elem)
         return found or {"f32"}
 
-    def fetch_ahead(self, nodes: Sequence[Node], kept: Sequence[Node]) -> None:
+    def fetch_ahead(self, nodes: Sequence[Node], spilled: Sequence[Node]) -> None:
         """The last nest that reads a row fetches the next one: the hardware alone does not overlap the arithmetic of a row
-        with its memory traffic. What is below a kept value is not read again."""
+        with its memory traffic. What is below a spilled value is not read again."""
         self.ev.ahead = set()
         stack = [(node, False) for node in nodes]
-        below = {id(node) for node in kept}
+        below = {id(node) for node in spilled}
         seen: set[tuple[int, bool]] = set()
         while stack:
             node, last = stack.pop()
@@ -109,15 +108,15 @@ class Roots:
                     # not the same row in every program
                     moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
                     far = self.streaming or node.shape[-1] * memory_size(node.elem) >= _LONG_ROW
-                    if moving and far and (last or not self._is_read_again(node)):
+                    if moving and far and (last or not self._is_read_later(node)):
                         self.ev.ahead.add(id(node))
                 case Map():
                     stack.extend((operand, last) for operand in node.operands)
                 case View():
                     stack.append((node.source, last))
 
-    def byproducts(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
-        """Expensive values inside the nest that a later root reads again, outermost first."""
+    def reused_values(self, nodes: Sequence[Node], shape: tuple[int, ...]) -> list[Map]:
+        """Returns the expensive values inside the nest that a later nest reads again, outermost first."""
         found: list[Map] = []
         seen: set[int] = set()
 
@@ -126,8 +125,8 @@ class Roots:
                 return
             seen.add(id(node))
             if isinstance(node, Map):
-                free = node.op in _FREE and isinstance(node.operands[0], Map) and self._is_read_again(node.operands[0])
-                if node.shape == shape and not free and self._is_read_again(node) and cost(node) > 6:
+                free = node.op in _FREE and isinstance(node.operands[0], Map) and self._is_read_later(node.operands[0])
+                if node.shape == shape and not free and self._is_read_later(node) and cost(node) > 6:
                     found.append(node)
                     return
                 for operand in node.operands:
@@ -139,25 +138,25 @@ class Roots:
             walk(node)
         return found
 
-    def _is_read_again(self, node: Node) -> bool:
-        return self.again(self._origins.get(id(node), (node, node))[1])
+    def _is_read_later(self, node: Node) -> bool:
+        return self.is_read_later(self._origins.get(id(node), (node, node))[1])
 
-    def keep(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
-        """Later roots read the node from scratch, within the bounds."""
+    def spill(self, node: Node, memory: Stored, bounds: Sequence[Bound]) -> None:
+        """Makes later nests read the node from the scratch it was written to, within the bounds."""
         origin = self._origins.get(id(node), (node, node))[1]
         if origin is not node:  # the nest was flattened
             memory = Stored(origin.shape, origin.elem, memory.pointer, dense(origin.shape), memory.memory)
         self.ev.replacement[id(origin)] = (origin, memory, tuple(bounds))
 
     def flattened(self, shape: tuple[int, ...], nodes: Sequence[Node]) -> Flattener | None:
-        """What writes a deep nest over the shape again as one loop; None where loops are as good."""
+        """Returns what rewrites a deep nest over the shape as one loop; None where a nest of loops is as good."""
         if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
             return None
-        self.settle(nodes, flat=True)
+        self.materialize_operands(nodes, flat=True)
         return Flattener(self.ev, shape, self._origins, self.materialize)
 
-    def settle(self, nodes: Sequence[Node], flat: bool = False) -> None:
-        """Give a nest of their own to what would be slow inside: transposed tiles (element by element), and values on fewer
+    def materialize_operands(self, nodes: Sequence[Node], flat: bool = False) -> None:
+        """Evaluates in nests of their own what would be slow inside: transposed tiles (element by element), and values on fewer
         dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element).
 
         flat: the nest is one loop over positions. Patterns of positions are next to nothing there, whatever their elements.
@@ -189,12 +188,12 @@ class Roots:
         return self.ev.lanes_for(*self.elements([node])) < self.ev.lanes_for(node.elem)
 
     def unroll(self, nodes: Sequence[Node], vectors: int, limit: int = 4) -> int:
-        """How many vectors a turn of a loop over so many takes. A short loop is none, or it is not worth long code."""
+        """Returns the unroll factor of a loop over `vectors` vectors; 1 where the loop is too short for it to pay."""
         found = limit if self._work(nodes) <= 12 else 1 if self._is_long(nodes) else 2
         return found if vectors > limit or found >= vectors else 1
 
     def lanes(self, nodes: Sequence[Node]) -> int:
-        """Elements that a turn of a loop over vectors takes at once: a register, or two where the body is long. Then the
+        """Returns the elements that an iteration takes at once: a vector register, or two where the body is long. Then the
         instructions of both alternate, which hides latencies that reach beyond what a core looks ahead."""
         lanes = self.ev.lanes_for(*self.elements(nodes))
         alternate = self._is_long(nodes) and self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
@@ -252,16 +251,16 @@ class Roots:
              effect: Callable[[Coordinates, V | None], None],
              start: Callable[[Coordinates], V] | None = None, beyond: bool = False,
              whole: bool = False) -> None:  # fmt: skip
-        """Run `effect` at every coordinate within the bounds; keeps by-products in scratch.
+        """Run `effect` at every coordinate within the bounds; spills values that later nests read.
 
         `start`: where along the vector dimension, which is missing in the coordinates, whole vectors begin.
         beyond: the last vector may reach behind the bounds.
         whole: vectors without masks are worth code of their own, however long it is.
         """
         ev = self.ev
-        self.settle(nodes)
-        kept = [(node, ev.scratch(node.shape, node.elem)) for node in self.byproducts(nodes, shape)]
-        self.fetch_ahead(nodes, [node for node, _ in kept])
+        self.materialize_operands(nodes)
+        spilled = [(node, ev.scratch(node.shape, node.elem)) for node in self.reused_values(nodes, shape)]
+        self.fetch_ahead(nodes, [node for node, _ in spilled])
         inner = self.inner_dim(shape)
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
@@ -269,7 +268,7 @@ class Roots:
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
                 here = tuple(coordinate if d == inner else c for d, c in enumerate(coordinates))
-                for node, memory in kept:
+                for node, memory in spilled:
                     ev.write_scratch(memory, here, ev.at(node, here, mask))
                 effect(here, mask)
                 return []
@@ -283,8 +282,8 @@ class Roots:
                 unroll = self.unroll(nodes, shape[inner] // n)
                 once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks cost nothing
                 vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, start=first, beyond=beyond, once=once)
-        for node, memory in kept:
-            self.keep(node, memory, bounds)
+        for node, memory in spilled:
+            self.spill(node, memory, bounds)
 
     def store(self, pointers: Pointers, value: Node, mask: Node | None, streaming: bool) -> None:
         ev, f = self.ev, self.ev.f
@@ -353,9 +352,9 @@ class Roots:
 
     def _may_start_anywhere(self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int) -> bool:
         """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row: nothing
-        is kept in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
-        self.settle(nodes)
-        return not self.byproducts(nodes, shape) and all(lies_along(self.ev, node, inner) for node in nodes)
+        is spilled in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
+        self.materialize_operands(nodes)
+        return not self.reused_values(nodes, shape) and all(lies_along(self.ev, node, inner) for node in nodes)
 
     def _guarded(self, guard: V | None, action: Callable[[], None]) -> None:
         if guard is None:
@@ -372,7 +371,7 @@ class Roots:
         self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))
 
     def materialize(self, node: Node, into: Stored | None = None, bounds: Sequence[Bound] = ()) -> Stored:
-        """Evaluate a block into scratch."""
+        """Evaluates a block into scratch."""
         ev = self.ev
         memory = ev.scratch(node.shape, node.elem) if into is None else into
         if not node.shape:
@@ -406,9 +405,9 @@ class Roots:
             ev.write_scratch(memory, here, ev.at(node, here, tail))
 
         beyond = bool(bounds)
-        if beyond:  # what was kept within bounds only is perhaps loaded again
-            kept = [found for found, (_, _, within) in ev.replacement.items() if not within]
-            beyond = not reads_memory(node, scratch=False, kept=kept)
+        if beyond:  # what was spilled within bounds only may be loaded again
+            spilled = [found for found, (_, _, within) in ev.replacement.items() if not within]
+            beyond = not reads_memory(node, scratch=False, kept=spilled)
         self.nest(node.shape, bounds, [node], write, beyond=beyond)
 
     def _is_shuffled(self, load: Load) -> bool:
@@ -440,7 +439,7 @@ class Roots:
         pointers, extent = load.pointers, load.shape[dim]
         rest = pointers.rest
         assert rest is not None
-        self.settle([rest])
+        self.materialize_operands([rest])
         n = min(ev.lanes_for("i64"), extent)
 
         def at(coordinate: Coordinate) -> Coordinates:

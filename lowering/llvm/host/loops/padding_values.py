@@ -1,4 +1,4 @@
-"""What a masked block holds where its mask ends.
+"""Finds padding values: what a masked block holds beyond the limit of its mask.
 
 A block that is loaded under `column < n` is one value beyond n: the load's `other`, and whatever is computed from it.
 Reductions visit the columns below n only, and take that value into account at the end.
@@ -18,7 +18,7 @@ FALSE = V("false", "i1")
 
 
 def limits_along(nodes: Sequence[Node], dim: int) -> Iterator[V]:
-    """The limits that masks in these nodes set along a dimension of theirs."""
+    """Yields the limits that masks in these nodes set along one of their dimensions."""
     stack = [(node, dim) for node in nodes]
     seen: set[tuple[int, int]] = set()
     found: set[str] = set()
@@ -42,13 +42,15 @@ def limits_along(nodes: Sequence[Node], dim: int) -> Iterator[V]:
                 yield bound.limit
 
 
-def outside(node: Node, bound: Bound, depends: Depends) -> Node | None:
-    """A node equal to `node` wherever the bound does not hold, which does not vary along its dimension; None if there is none
-    that is known."""
-    return _Outside(depends).of(node, bound)
+def padding_value(node: Node, bound: Bound, depends: Depends) -> Node | None:
+    """Returns a node that equals `node` wherever the bound does not hold and does not vary along its dimension.
+
+    None if no such node is known.
+    """
+    return _PaddingValues(depends).of(node, bound)
 
 
-class _Outside:
+class _PaddingValues:
     def __init__(self, depends: Depends) -> None:
         self._depends = depends
         self._known: dict[tuple[int, int], Node | None] = {}

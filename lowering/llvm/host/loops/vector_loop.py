@@ -35,7 +35,7 @@ def vector_loop(
     """
     f, s = ev.f, ev.s
     count, implied = ev.extent(size, bounds, dim)
-    unroll = min(unroll, max(1, size // n))  # a turn that takes more than there can be would never come
+    unroll = min(unroll, max(1, size // n))  # an iteration that takes more than there can be would never come
     step = n * unroll
     is_whole = beyond and start.ref == "0" and not is_constant(count) and size % step == 0 and step & (step - 1) == 0
     if is_whole:

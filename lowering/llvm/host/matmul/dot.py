@@ -18,7 +18,7 @@ from ...elementwise import NARROW, constant, memory_element, register_element
 from ...ir import V
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
-from ..loops.loop_nests import Roots
+from ..loops.loop_nests import LoopNests
 from ..nodes import Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
@@ -58,9 +58,9 @@ EVERYTHING = Wanted()
 
 
 class Dots:
-    def __init__(self, evaluator: Evaluator, roots: Roots) -> None:
+    def __init__(self, evaluator: Evaluator, nests: LoopNests) -> None:
         self.ev = evaluator
-        self.roots = roots
+        self.nests = nests
 
     # -- operands ------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Dots:
             if isinstance(node, Load) and (across := self._across(node, element, contiguous)) is not None:
                 return self._straight_or_copied(node, element, across, contiguous, wanted)
         limits = self._limits(node)  # beyond them the operand is zero, and the product looks no further
-        memory = self.roots.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
+        memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
 
@@ -141,13 +141,13 @@ class Dots:
         """One operand for both cases, which are told apart when the code runs: the product is emitted once."""
         ev, f = self.ev, self.ev.f
         step = ev.s.constant(1) if across == 1 else None
-        straight, holds = self.roots.straightened(load, across, step)
+        straight, holds = self.nests.straightened(load, across, step)
         direct = self._direct(straight, element)
         assert direct is not None
         memory = ev.scratch(load.shape, load.elem)
         kept = dict(ev.replacement)
         with f.when(f.binary("xor", holds, V("true", "i1"))), ev.scope():
-            self.roots.materialize(load, memory, (*wanted, *self._limits(load)))
+            self.nests.materialize(load, memory, (*wanted, *self._limits(load)))
         ev.replacement = kept
         row, column = (ev.s.constant(stride) for stride in memory.strides)
         return Operand(
@@ -199,7 +199,7 @@ class Dots:
         target = ev.scratch(c.shape, c.elem) if into is None else into
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
         if fresh and not overwrite:
-            self.roots.materialize(c, target, wanted.result)
+            self.nests.materialize(c, target, wanted.result)
         self._multiply_into(target, a, b, c, precision, not overwrite, wanted, ordered)
         return target
 
@@ -217,7 +217,7 @@ class Dots:
         if elem != c.elem:
             sums = _rounded(sums, c.elem)
         if ordered or elem != c.elem:
-            self.roots.materialize(sums, target, wanted.result)
+            self.nests.materialize(sums, target, wanted.result)
 
     def _column_in_order(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
         """A product with one column, every row a chain along k: as a product with one row, of lanes that are columns."""
@@ -227,9 +227,9 @@ class Dots:
             turned = self.dot(left, right, view(start, (1, rows), (1, 0)), precision, ordered=True)
             found = Stored(c.shape, c.elem, turned.pointer, (turned.strides[1], 0), turned.memory)
         else:
-            found = self.roots.materialize(start, self.ev.scratch(c.shape, c.elem, pad=1))  # with room for a vector
+            found = self.nests.materialize(start, self.ev.scratch(c.shape, c.elem, pad=1))  # with room for a vector
             self._multiply_into(found, a, b, c, precision, True, EVERYTHING, True)
-        return found if into is None else self.roots.materialize(found, into)
+        return found if into is None else self.nests.materialize(found, into)
 
     def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
         """A product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
@@ -237,18 +237,18 @@ class Dots:
         multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
         elem = _summed(c.elem)
         rows = self._converted(a, elem, tf32)
-        column = view(self.roots.materialize(self._converted(b, elem, tf32)), a.shape, (1, None))
+        column = view(self.nests.materialize(self._converted(b, elem, tf32)), a.shape, (1, None))
         product = Map(a.shape, elem, multiply, (rows, column))
         left, right, total = object(), object(), object()
         combine = Combine((left, right), ((add, elem, total, (left, right), (elem, elem), {}),), (total,))
-        sums = reduce(self.roots, [product], 1, combine)[0]
+        sums = reduce(self.nests, [product], 1, combine)[0]
         assert isinstance(sums, Stored)
         result: Node = Stored(c.shape, elem, sums.pointer, (sums.strides[0], 0), sums.memory)
         if into is not None or not is_zero(c):
             result = Map(c.shape, elem, add, (self._converted(c if into is None else into, elem, False), result))
         elif isinstance(result, Stored) and elem == c.elem:
             return result
-        return self.roots.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
+        return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
 
     def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None) -> Stored:
         """int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""
@@ -256,7 +256,7 @@ class Dots:
         target = into
         if target is None:
             target = ev.scratch(c.shape, "i32")
-            self.roots.materialize(c, target)
+            self.nests.materialize(c, target)
         left, right = self._operand(a, "f32", False, False), self._operand(b, "f32", True, False)
         partial = ev.scratch(c.shape, "f32")
         depth = a.shape[1]
@@ -270,7 +270,7 @@ class Dots:
             zeros = Splat(c.shape, "f32", constant(0.0, "f32"))
             self._multiply(first, second, partial, zeros, size, False, finite=True)
             rounded = Map(c.shape, "i32", "arith.fptosi", (partial,))
-            self.roots.materialize(Map(c.shape, "i32", "arith.addi", (target, rounded)), target)
+            self.nests.materialize(Map(c.shape, "i32", "arith.addi", (target, rounded)), target)
         return target
 
     def _shifted(self, bounds: tuple[Bound, ...], dim: int, offset: V) -> tuple[Bound, ...]:
@@ -306,7 +306,7 @@ class Dots:
         wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
         if not accumulate and (m.ref != wanted_m.ref or j.ref != wanted_j.ref):
             # Blocks cut by a mask are zero outside, as the block semantics say.
-            self.roots.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
+            self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
         m = m if m.ref == wanted_m.ref else ev.s.min(m, wanted_m)
         j = j if j.ref == wanted_j.ref else ev.s.min(j, wanted_j)
         ldc = ev.s.constant(target.strides[0] or max(columns, n))

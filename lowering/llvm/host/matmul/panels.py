@@ -19,8 +19,8 @@ PACK_ROWS = 24
 """From this many rows of A on, the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
 
 UNROLL = 4
-"""Steps of k per turn of the micro-kernel's loop. Addresses and branches otherwise take issue slots from the multiply-adds: 190
-against 215 GFLOP/s where registers alone give 230."""
+"""Steps of k per iteration of the micro-kernel's loop. Addresses and branches otherwise take issue slots from the FMAs:
+190 against 215 GFLOP/s where registers alone give 230."""
 UNROLLED_HEIGHT = 4  # lower tiles are few, and their code is not worth compiling
 
 

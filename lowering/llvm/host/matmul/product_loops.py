@@ -1,7 +1,8 @@
-"""Loops that do nothing but add up a matrix product: several turns as one deeper product.
+"""Merges iterations of a loop that only accumulates a matrix product into one deeper product.
 
-A text shows `acc = dot(load a, load b, acc)` with pointers that move on by one block per turn. When every turn reads the block
-that follows the one before, eight blocks of 32 are one block of 256, and the accumulators go through memory an eighth as often.
+A text shows `acc = dot(load a, load b, acc)` with pointers that advance by one block per iteration. When every iteration reads
+the block that follows the one before, eight blocks of 32 are one block of 256, and the accumulators go through memory an eighth
+as often.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ OPERANDS = 512 << 10
 class ProductLoop:
     """A loop whose only effect is a product.
 
-    scalars: position of a carried integer → what a turn adds to it.  guards: pairs of numbers that must be equal for the blocks
-    of neighbouring turns to lie next to each other.
+    scalars: position of a carried integer → what an iteration adds to it.
+    iterations: how many iterations become one product.
+    guards: pairs of numbers that must be equal for the blocks of neighbouring iterations to be adjacent in memory.
     """
 
     op: Any
     dot: Any
     accumulator: int
     scalars: Mapping[int, int]
-    turns: int
+    iterations: int
     guards: tuple[tuple[V, V], ...]
 
 
@@ -61,7 +63,7 @@ def product_loop(k: KernelLowering, op: Any, advancing: Mapping[int, Advance]) -
         return None
     if len(shape_of(dot.operands[0].type)) != 2:
         return None
-    if element_name(dot.results[0].type) in NARROW:  # every turn rounds its sum
+    if element_name(dot.results[0].type) in NARROW:  # every iteration rounds its sum
         return None
     for inner in body.ops:
         plain = is_pure(type(inner)) or (inner.name == "tt.load" and not attributes(inner).get("isVolatile"))
@@ -77,15 +79,15 @@ def product_loop(k: KernelLowering, op: Any, advancing: Mapping[int, Advance]) -
         scalars[i] = moved
     depth = shape_of(dot.operands[0].type)[1]
     size = sum(memory_size(_computed(o)) * _across(o) for o in dot.operands[:2])
-    turns = min(DEPTH // depth, OPERANDS // (size * depth))
+    iterations = min(DEPTH // depth, OPERANDS // (size * depth))
     guards = _neighbours(k, dot, arguments, advancing)
-    if turns < 2 or guards is None:
+    if iterations < 2 or guards is None:
         return None
-    return ProductLoop(op, dot, accumulator, scalars, turns, guards)
+    return ProductLoop(op, dot, accumulator, scalars, iterations, guards)
 
 
 def _turn_adds(argument: Any, value: Any) -> int | None:
-    """What a turn adds to a carried integer, if that is a known number."""
+    """What an iteration adds to a carried integer, if that is a known number."""
     if value is argument:
         return 0
     producer = getattr(value, "op", None)
@@ -133,10 +135,10 @@ def _neighbours(
 
 
 def lower_product_loop(
-    k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], turns: V, low: V, step: V
+    k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V, low: V, step: V
 ) -> bool:
-    """Emit the loop with several turns at a time, on the accumulator's scratch: with one, where the program finds that
-    neighbouring turns do not read neighbouring blocks. False, and nothing emitted, if its masks do not move along."""
+    """Emit the loop with several iterations at a time, on the accumulator's scratch: with one, where the program finds that
+    neighbouring iterations do not read neighbouring blocks. False, and nothing emitted, if its masks do not move along."""
     body = loop.op.regions[0].blocks[0]
     induction, *arguments = body.args
     start = len(k.f.lines), k.f.block
@@ -147,25 +149,25 @@ def lower_product_loop(
     replaced = dict(k.ev.replacement)
     done = True
     with k.f.scope():  # what is taken back must not be found again
-        together = s.constant(loop.turns)
+        together = s.constant(loop.iterations)
         for left, right in loop.guards:
             together = k.f.select(k.f.icmp("eq", left, right), together, s.constant(1))
-        with k.f.loop(0, turns, together) as state, k.ev.scope():
+        with k.f.loop(0, iterations, together) as state, k.ev.scope():
             k.leave_if_stopped()
-            turn = state.index
-            define_integer(k, induction, s.add(low, s.mul(turn, step)))
+            iteration = state.index
+            define_integer(k, induction, s.add(low, s.mul(iteration, step)))
             for i, adds in loop.scalars.items():
                 first = s.to_i64(k.scalar(loop.op.operands[3 + i]))
-                define_integer(k, arguments[i], s.add(first, s.mul(s.constant(adds), turn)))
+                define_integer(k, arguments[i], s.add(first, s.mul(s.constant(adds), iteration)))
             for i, advance in advancing.items():
-                k.define(arguments[i], advance.after(k, turn))
+                k.define(arguments[i], advance.after(k, iteration))
             for inner in body.ops:
                 if inner is not loop.dot and inner is not body.last_op:
                     k.operation(inner)
             moving = _moving_limits(k, loop)
-            reached = s.mul(s.min(s.sub(turns, turn), together), s.constant(depth))
+            reached = s.mul(s.min(s.sub(iterations, iteration), together), s.constant(depth))
             operands = [
-                _deeper(k.node(operand), along, depth, loop.turns, reached, moving)
+                _deeper(k.node(operand), along, depth, loop.iterations, reached, moving)
                 for operand, along in ((loop.dot.operands[0], 1), (loop.dot.operands[1], 0))
             ]
             if operands[0] is None or operands[1] is None:
@@ -183,7 +185,7 @@ def lower_product_loop(
 
 
 def define_integer(k: KernelLowering, value: Any, number: V) -> None:
-    """Define an integer of a turn by its i64 value."""
+    """Define an integer of an iteration by its i64 value."""
     type_ = register_element(element_name(value.type))
     if type_ == "i64":
         k.scalars[value] = number
@@ -193,7 +195,7 @@ def define_integer(k: KernelLowering, value: Any, number: V) -> None:
 
 
 def _moving_limits(k: KernelLowering, loop: ProductLoop) -> dict[str, int]:
-    """Limits of masks inside the loop, by name, and what a turn adds to them."""
+    """Limits of masks inside the loop, by name, and what an iteration adds to them."""
     body = loop.op.regions[0].blocks[0]
     found: dict[str, int] = {}
     for inner in body.ops:
@@ -206,7 +208,7 @@ def _moving_limits(k: KernelLowering, loop: ProductLoop) -> dict[str, int]:
 
 
 def _per_turn(value: Any, loop: ProductLoop, body: Any) -> int | None:
-    """What a turn adds to an integer, or to every element of a block of them; None when that is not known."""
+    """What an iteration adds to an integer, or to every element of a block of them; None when that is not known."""
     producer = getattr(value, "op", None)
     if producer is None:
         arguments = list(body.args)
@@ -230,8 +232,8 @@ def _per_turn(value: Any, loop: ProductLoop, body: Any) -> int | None:
     return 0 if producer.name in ("arith.constant", "tt.make_range") else None
 
 
-def _deeper(node: Node, along: int, depth: int, turns: int, reached: V, moving: Mapping[str, int]) -> Load | None:
-    """The block of a load with the blocks of the following turns behind it, as far as `reached`."""
+def _deeper(node: Node, along: int, depth: int, iterations: int, reached: V, moving: Mapping[str, int]) -> Load | None:
+    """The block of a load with the blocks of the following iterations behind it, as far as `reached`."""
     if not isinstance(node, Load):
         return None
     bounds, others = decompose_mask(node.mask)
@@ -240,7 +242,7 @@ def _deeper(node: Node, along: int, depth: int, turns: int, reached: V, moving: 
     for bound in bounds:
         if moving.get(bound.limit.ref, 0) != (-depth if bound.dim == along else 0):
             return None
-    shape = tuple(extent * turns if d == along else extent for d, extent in enumerate(node.shape))
+    shape = tuple(extent * iterations if d == along else extent for d, extent in enumerate(node.shape))
     pointers = _stretched(node.pointers, shape)
     if pointers is None:
         return None

@@ -115,12 +115,12 @@ def lower_load(k: KernelLowering, op: Any) -> None:
 
 
 def lower_store(k: KernelLowering, op: Any) -> None:
-    streaming = k.roots.streaming if k.from_text else attributes(op).get("cachePolicy") == "cs"
+    streaming = k.nests.streaming if k.from_text else attributes(op).get("cachePolicy") == "cs"
     mask = None if op.mask is None else k.node(op.mask)
     if is_tensor(op.ptr.type):
-        k.roots.store(k.pointers(op.ptr), k.node(op.value), mask, streaming)
+        k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, streaming)
         return
     offset = Affine((), "i64", V("0", "i64"), ())
     pointee = pointee_name(op.ptr.type)
     pointers = Pointers((), "ptr", k.scalar(op.ptr), pointee, offset, 1, memory_element(pointee))
-    k.roots.store(pointers, k.node(op.value), mask, False)
+    k.nests.store(pointers, k.node(op.value), mask, False)

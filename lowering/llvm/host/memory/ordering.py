@@ -34,7 +34,7 @@ class Ordering:
             self._pending.append((op.results[0], node, alias_set))
 
     def before(self, op: Any, index: int) -> None:
-        """Keep what root number `index` would destroy."""
+        """Keep what loop nest number `index` would destroy."""
         if not self._pending:
             return
         written = self._writes(op)
@@ -60,7 +60,7 @@ class Ordering:
                 self._keep(value, node)
 
     def _keep(self, value: Any, node: Load) -> None:
-        stored = self._k.roots.materialize(node, bounds=self._k.limits(value))
+        stored = self._k.nests.materialize(node, bounds=self._k.limits(value))
         self._k.ev.replacement[id(node)] = (node, stored, ())
 
     def _writes(self, op: Any) -> AliasSet:

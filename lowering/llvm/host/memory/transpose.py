@@ -107,11 +107,11 @@ class Transposition:
                 for _ in range(n):
                     f.prefetch(below, locality=2)
                     below = f.gep(below, stride, elem)
-            inside, edge, turn = f.label("inside"), f.label("edge"), f.label("turn")
+            inside, edge, joined = f.label("inside"), f.label("edge"), f.label("turn")
             f.cond_branch(f.binary("and", f.icmp("sge", left, side), f.icmp("sge", above, side)), inside, edge)
             f.start(inside)
             whole = [from_memory(f, f.load(type_, place, size), self.elem) for place in _rows(f, first, stride, elem, n)]
-            f.branch(turn)
+            f.branch(joined)
             f.start(edge)
             lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, iconst(0)), side), "i32"), n), f.iota(n, "i32"))
             cut = []
@@ -119,8 +119,8 @@ class Transposition:
                 on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, iconst(i)), n))
                 value = from_memory(f, f.masked_load(type_, place, on, zero(type_), size), self.elem)
                 cut.append(f.select(on, value, f.splat(fill, n)))
-            f.branch(turn)
-            f.start(turn)
+            f.branch(joined)
+            f.start(joined)
             tile = [f.phi(a.type, [(a, inside), (b, edge)]) for a, b in zip(whole, cut, strict=True)]
             scratch = "i8" if self.elem == "i1" else register_element(self.elem)
             places = _rows(f, f.gep(f.gep(target, f.mul(ld, c.index), scratch), r.index, scratch), ld, scratch, n)

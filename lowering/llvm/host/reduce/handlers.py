@@ -43,7 +43,7 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
     facts = attributes(op)
     axis = int(facts["axis"])
     if ORDERED in facts:
-        nodes = reduce_in_order(k.roots, [k.node(o) for o in op.operands], axis, *_any_region(k, op))
+        nodes = reduce_in_order(k.nests, [k.node(o) for o in op.operands], axis, *_any_region(k, op))
         _define_reduced(k, op, nodes)
         return
     if not is_straight(op.regions[0]):
@@ -57,7 +57,7 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
     # All results of one reduction are written together.
     limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
     wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
-    _define_reduced(k, op, reduce(k.roots, operands, axis, _combine(k, op), wanted))
+    _define_reduced(k, op, reduce(k.nests, operands, axis, _combine(k, op), wanted))
 
 
 def _define_reduced(k: KernelLowering, op: Any, results: Sequence[Node]) -> None:
@@ -65,7 +65,7 @@ def _define_reduced(k: KernelLowering, op: Any, results: Sequence[Node]) -> None
         if is_tensor(result.type):
             k.define(result, node)
         else:
-            value = k.roots.argument_of(node)
+            value = k.nests.argument_of(node)
             k.scalars[result] = k.ev.s.pointer(value) if element_name(result.type) == "ptr" else value
 
 
@@ -84,9 +84,9 @@ def lower_scan(k: KernelLowering, op: Any) -> None:
     nodes: Sequence[Node]
     if ORDERED in facts:
         combine, single = _any_region(k, op)
-        nodes = scan_in_order(k.roots, [k.node(o) for o in op.operands], axis, combine, reverse, single)
+        nodes = scan_in_order(k.nests, [k.node(o) for o in op.operands], axis, combine, reverse, single)
     elif is_straight(op.regions[0]):
-        nodes = scan(k.roots, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
+        nodes = scan(k.nests, [k.node(o) for o in op.operands], axis, _combine(k, op), reverse)
     else:
         nodes = scan_by_region(k, op, axis, reverse)
     for result, node in zip(op.results, nodes, strict=True):
@@ -109,7 +109,7 @@ def lower_dot(k: KernelLowering, op: Any) -> None:
 def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str, ordered: bool) -> Stored:
     """One product after the other, on blocks in scratch."""
     rows = k.ev.target.vector_bytes
-    stored = [k.roots.materialize(node, k.ev.scratch(node.shape, node.elem, pad=rows)) for node in (a, b, c)]
+    stored = [k.nests.materialize(node, k.ev.scratch(node.shape, node.elem, pad=rows)) for node in (a, b, c)]
     with k.f.loop(0, c.shape[0]) as state, k.ev.scope():
         first, second, target = (
             Stored(m.shape[1:], m.elem, k.f.gep(m.pointer, k.ev.s.mul(state.index, k.ev.s.constant(m.strides[0])),
@@ -132,5 +132,5 @@ def _update_in_place(k: KernelLowering, op: Any, result: Any, factors: Sequence[
     if place in scratch_reads(k.ev, c)[1] or any(place in scratch_reads(k.ev, factor)[0] for factor in factors):
         return None  # the product, or c on its way into the scratch, reads the old value
     if c is not memory:
-        k.roots.materialize(c, memory, k.limits(result))
+        k.nests.materialize(c, memory, k.limits(result))
     return memory

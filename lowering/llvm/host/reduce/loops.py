@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function, V, is_float, lanes, vector, zero
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
-from ..loops.loop_nests import Roots
-from ..loops.padding_values import limits_along, outside
+from ..loops.loop_nests import LoopNests
+from ..loops.padding_values import limits_along, padding_value
 from ..loops.vector_loop import vector_loop
 from ..nodes import Map, Node, Splat, Stored, cost
 from ..scalars import ZERO
@@ -22,11 +22,11 @@ UNROLLED = 16
 
 
 def reduce(
-    roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound] = ()
+    nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound] = ()
 ) -> list[Node]:
     """Combine along one dimension. Result nodes have that dimension removed. Nobody reads them beyond the `wanted` bounds,
     which name dimensions of the operands."""
-    pairs = reduce_pairs(roots, operands, axis, combine)
+    pairs = reduce_pairs(nests, operands, axis, combine)
     if pairs is not None:
         return pairs
     kind = combine.kind
@@ -41,11 +41,11 @@ def reduce(
     shape = operands[0].shape
     rest = None
     if neutral is not None and kind is not None and not any(b.dim == axis for b in bounds):
-        rest = _beyond_masks(roots, source, axis, constant(neutral, operands[0].elem), zero)
+        rest = _beyond_masks(nests, source, axis, constant(neutral, operands[0].elem), zero)
         bounds += [] if rest is None else [Bound(axis, rest.limit)]
     kept = tuple(d for d in range(len(shape)) if d != axis)
     result_shape = tuple(shape[d] for d in kept)
-    memories = [roots.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
+    memories = [nests.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
     limits = {(b.dim, b.limit.ref) for b in wanted}
     cut = any(b.dim != axis and (b.dim, b.limit.ref) not in limits for b in bounds)
     starts = fills = None
@@ -53,16 +53,16 @@ def reduce(
         starts = [constant(neutral, operands[0].elem)]
         fills = [zero] if zeros and zero is not None else starts
         if zero is not None and (zeros or (rest is not None and rest.is_zero)):
-            starts = [_start(roots, [b for b in bounds if b.dim == axis], shape[axis], starts[0], zero)]
+            starts = [_start(nests, [b for b in bounds if b.dim == axis], shape[axis], starts[0], zero)]
     if cut and memories and fills is not None:
-        roots.materialize(Splat(result_shape, operands[0].elem, fills[0]), memories[0])
-    if axis == roots.inner_dim(shape) or all(shape[d] == 1 for d in kept):
-        scalars = _reduce_inner(roots, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
+        nests.materialize(Splat(result_shape, operands[0].elem, fills[0]), memories[0])
+    if axis == nests.inner_dim(shape) or all(shape[d] == 1 for d in kept):
+        scalars = _reduce_inner(nests, sources, axis, combine, bounds, wanted, starts, memories, kept, rest)
     else:
-        scalars = _reduce_outer(roots, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest)
+        scalars = _reduce_outer(nests, sources, axis, combine, [*bounds, *wanted], starts, fills, memories, kept, rest)
     if memories:
         return list(memories)
-    pointer = roots.ev.s.pointer
+    pointer = nests.ev.s.pointer
     return [Splat((), o.elem, pointer(v) if o.elem == "ptr" else v) for o, v in zip(operands, scalars, strict=True)]
 
 
@@ -101,28 +101,28 @@ class _Rest:
         return isinstance(self.value, Splat) and self.zero is not None and self.value.value.ref == self.zero.ref
 
 
-def _start(roots: Roots, bounds: Sequence[Bound], size: int, neutral: V, zero: V) -> V:
+def _start(nests: LoopNests, bounds: Sequence[Bound], size: int, neutral: V, zero: V) -> V:
     """What a sum starts with whose terms beyond the bounds are +0.0."""
-    f, start = roots.ev.f, neutral
+    f, start = nests.ev.f, neutral
     for bound in bounds:
-        start = f.select(f.icmp("slt", bound.limit, roots.ev.s.constant(size)), zero, start)
+        start = f.select(f.icmp("slt", bound.limit, nests.ev.s.constant(size)), zero, start)
     return start
 
 
-def _beyond_masks(roots: Roots, source: Node, axis: int, neutral: V, zero: V | None) -> _Rest | None:
+def _beyond_masks(nests: LoopNests, source: Node, axis: int, neutral: V, zero: V | None) -> _Rest | None:
     """Where the masks inside a block leave one value for the rest of the axis, so that it need not be visited."""
-    if source.shape[axis] <= UNROLLED and axis != roots.inner_dim(source.shape):
+    if source.shape[axis] <= UNROLLED and axis != nests.inner_dim(source.shape):
         return None
     for limit in limits_along([source], axis):
-        value = outside(source, Bound(axis, limit), roots.ev.depends)
+        value = padding_value(source, Bound(axis, limit), nests.ev.depends)
         if value is not None:
             return _Rest(value, limit, neutral, zero)
     return None
 
 
-def _absorb(roots: Roots, total: V, rest: _Rest, size: int, at: Coordinates, combine: Combine) -> V:
+def _absorb(nests: LoopNests, total: V, rest: _Rest, size: int, at: Coordinates, combine: Combine) -> V:
     """Combine a total with all positions from the limit on."""
-    ev, f = roots.ev, roots.ev.f
+    ev, f = nests.ev, nests.ev.f
     if rest.is_neutral or rest.is_zero:
         return total
     n = lanes(total.type)
@@ -135,7 +135,7 @@ def _absorb(roots: Roots, total: V, rest: _Rest, size: int, at: Coordinates, com
     counts = f.fcmp("une", value, neutral) if is_float(value.type) else f.icmp("ne", value, neutral)
     if n > 1:
         counts = f.intrinsic("vector.reduce.or", [counts], "i1")
-    times = f.select(counts, left, ZERO if rest.zero is None else roots.ev.s.min(left, roots.ev.s.constant(1)))
+    times = f.select(counts, left, ZERO if rest.zero is None else nests.ev.s.min(left, nests.ev.s.constant(1)))
     with f.loop(0, times, 1, [total]) as state, ev.scope():
         state.next = combine.emit(ev, list(state.values), [value])
     return state.results[0]
@@ -145,27 +145,27 @@ def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[B
     """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds; so with +0.0 in sums of floats,
     which the last result tells."""
     if isinstance(node, Map) and node.op == "arith.select":
-        mask, inside, outside = node.operands
-        zeros = isinstance(outside, Splat) and zero is not None and outside.value.ref == zero.ref
-        if zeros or (isinstance(outside, Splat) and outside.value.ref == neutral.ref):
+        mask, inside, padding = node.operands
+        zeros = isinstance(padding, Splat) and zero is not None and padding.value.ref == zero.ref
+        if zeros or (isinstance(padding, Splat) and padding.value.ref == neutral.ref):
             bounds, rest = decompose_mask(mask)
             if not rest:
                 return inside, bounds, zeros
     return node, [], False
 
 
-def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
                   wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
                   kept: tuple[int, ...], rest: _Rest | None) -> list[V]:  # fmt: skip
     """Along the vector dimension: vector accumulators, then a tree across lanes."""
-    ev, f = roots.ev, roots.ev.f
+    ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
-    roots.settle(sources)
-    n = min(roots.lanes(sources), shape[axis])
-    saved = [(node, ev.scratch(node.shape, node.elem)) for node in roots.byproducts(sources, shape)]
-    roots.fetch_ahead(sources, [node for node, _ in saved])
+    nests.materialize_operands(sources)
+    n = min(nests.lanes(sources), shape[axis])
+    saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, shape)]
+    nests.fetch_ahead(sources, [node for node, _ in saved])
     with ExitStack() as stack:
-        coordinates = roots.outer(stack, shape, axis, [*bounds, *wanted], sources)
+        coordinates = nests.outer(stack, shape, axis, [*bounds, *wanted], sources)
 
         def at(coordinate: Coordinate) -> Coordinates:
             return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
@@ -194,7 +194,7 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
             if extreme:
                 first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
                 first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
-            copies = vector_loop(ev, shape[axis], bounds, axis, n, roots.unroll(sources, shape[axis] // n), body, first)
+            copies = vector_loop(ev, shape[axis], bounds, axis, n, nests.unroll(sources, shape[axis] // n), body, first)
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
             for node, memory in saved:
@@ -208,20 +208,20 @@ def _reduce_inner(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
         while len(copies) > 1:
             pairs = [merge(a, b) for a, b in zip(copies[::2], copies[1::2], strict=False)]
             copies = pairs + copies[len(pairs) * 2 :]
-        result = _extreme(roots, copies[0], str(kind)) if extreme else _across_lanes(roots, copies[0], combine)
+        result = _extreme(nests, copies[0], str(kind)) if extreme else _across_lanes(nests, copies[0], combine)
         if rest is not None:
-            result = [_absorb(roots, result[0], rest, shape[axis], at(ORIGIN), combine)]
+            result = [_absorb(nests, result[0], rest, shape[axis], at(ORIGIN), combine)]
         for memory, value in zip(memories, result, strict=False):
             ev.write_scratch(memory, tuple(coordinates[d] for d in kept), value)
     for node, memory in saved:
-        missing = [bound for bound in wanted if not roots.unread(node, bound)]
+        missing = [bound for bound in wanted if not nests.unread(node, bound)]
         ev.replacement[id(node)] = (node, memory, (*bounds, *missing))
     return result
 
 
-def _extreme(roots: Roots, accumulators: Sequence[V], kind: str) -> list[V]:
+def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
     """The extreme of all lanes from numbers, none of them NaN, and flags: lanes that met a NaN, or a number (`maxnumf`)."""
-    f = roots.ev.f
+    f = nests.ev.f
     best, flags = accumulators
     while (n := lanes(best.type)) > 1:
         low, high = _halves(f, best, n // 2)
@@ -238,26 +238,26 @@ def _halves(f: Function, value: V, half: int) -> tuple[V, V]:
     return f.shuffle(value, value, range(half)), f.shuffle(value, value, range(half, 2 * half))
 
 
-def _across_lanes(roots: Roots, values: list[V], combine: Combine) -> list[V]:
-    f = roots.ev.f
+def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V]:
+    f = nests.ev.f
     n = max(lanes(v.type) for v in values)
     values = [f.splat(v, n) for v in values]
     while n > 1:
         n //= 2
         halves = [_halves(f, v, n) for v in values]
-        values = combine.emit(roots.ev, [low for low, _ in halves], [high for _, high in halves])
+        values = combine.emit(nests.ev, [low for low, _ in halves], [high for _, high in halves])
     return values
 
 
-def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
+def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
                   starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
                   rest: _Rest | None) -> list[V]:  # fmt: skip
     """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
-    ev, f = roots.ev, roots.ev.f
+    ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
-    roots.settle(sources)
+    nests.materialize_operands(sources)
     inner = max(d for d in kept if shape[d] > 1)
-    n = min(ev.lanes_for(*roots.elements(sources)), shape[inner])
+    n = min(ev.lanes_for(*nests.elements(sources)), shape[inner])
     ev.ahead = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
     static = count.ref == str(shape[axis]) and shape[axis] <= UNROLLED
@@ -286,7 +286,7 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                     acc = [f.splat(v, n) for v in starts]
                 rows = [acc] + [items(Coordinate(ev.s.constant(r))) for r in range(1, shape[axis])]
                 while len(rows) > 1:
-                    pairs = [_joined(roots, combine, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+                    pairs = [_joined(nests, combine, a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
                     rows = pairs + rows[len(pairs) * 2 :]
                 acc = rows[0]
             else:
@@ -299,11 +299,11 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
                     first, low = items(Coordinate(ZERO, 0, 1, loop)), 1
                 with f.loop(low, count, 1, first) as state, ev.scope():
                     position = Coordinate(state.index, 0, 1, loop)
-                    state.next = _joined(roots, combine, list(state.values), items(position))
+                    state.next = _joined(nests, combine, list(state.values), items(position))
                 acc = list(state.results)
             if rest is not None:
                 here = tuple(coordinate if d == inner else ORIGIN if d == axis else c for d, c in enumerate(outer))
-                acc = [_absorb(roots, acc[0], rest, shape[axis], here, combine)]
+                acc = [_absorb(nests, acc[0], rest, shape[axis], here, combine)]
             if mask is not None and fills is not None:  # a later reduction may read the lanes outside
                 acc = [f.select(mask, value, f.splat(v, n)) for value, v in zip(acc, fills, strict=True)]
             here = tuple(coordinate if d == inner else outer[d] for d in kept)
@@ -316,18 +316,18 @@ def _reduce_outer(roots: Roots, sources: Sequence[Node], axis: int, combine: Com
     return []
 
 
-def _joined(roots: Roots, combine: Combine, left: list[V], right: list[V]) -> list[V]:
+def _joined(nests: LoopNests, combine: Combine, left: list[V], right: list[V]) -> list[V]:
     """What the region makes of both; of the largest of zeros of both signs, which a reduction leaves open, either."""
     if combine.kind not in _EXTREMES:
-        return combine.emit(roots.ev, left, right)
-    f, (a,), (b,) = roots.ev.f, left, right
+        return combine.emit(nests.ev, left, right)
+    f, (a,), (b,) = nests.ev.f, left, right
     kept, other = (a, a) if _propagates(combine.kind) else (b, a)  # where that is NaN, the other one
     return [f.select(f.fcmp("uno", kept, kept), other, larger(f, a, b, _EXTREMES[combine.kind] < 0))]
 
 
-def scan(roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
+def scan(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
     """Inclusive prefix combination along `axis`, into scratch; lanes run along another dimension when there is one."""
-    ev, f = roots.ev, roots.ev.f
+    ev, f = nests.ev, nests.ev.f
     shape = operands[0].shape
     memories = [ev.scratch(shape, o.elem) for o in operands]
     others = [d for d in range(len(shape)) if d != axis and shape[d] > 1]

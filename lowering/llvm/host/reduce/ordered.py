@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from ...ir import V
 from ..loops.coordinates import Coordinate, Coordinates
-from ..loops.loop_nests import Roots
+from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop
 from ..nodes import Node, Splat, Stored
 
@@ -15,27 +15,27 @@ Combine = Callable[[Sequence[V], Sequence[V]], list[V]]
 """Values on the left and on the right, of any number of lanes → what they become together."""
 
 
-def reduce_in_order(roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, single: bool) -> list[Node]:
+def reduce_in_order(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, single: bool) -> list[Node]:
     """Combine neighbours along one dimension, level by level, until one position is left. single: of scalars only."""
     nodes, size = list(operands), operands[0].shape[axis]
     if size == 1:
-        nodes = [roots.materialize(node) for node in nodes]
+        nodes = [nests.materialize(node) for node in nodes]
     while size > 1:
         into = [_front(node, axis, size // 2) for node in nodes if size < operands[0].shape[axis] and isinstance(node, Stored)]
-        nodes = [*_level(roots, nodes, axis, combine, single, into)]
+        nodes = [*_level(nests, nodes, axis, combine, single, into)]
         size //= 2
     found: list[Node] = []
     for node in nodes:
         assert isinstance(node, Stored)
         shape, strides = (tuple(each[d] for d in range(len(each)) if d != axis) for each in (node.shape, node.strides))
         result = Stored(shape, node.elem, node.pointer, strides, node.memory)
-        found.append(result if shape else Splat((), node.elem, _scalar(roots, result)))
+        found.append(result if shape else Splat((), node.elem, _scalar(nests, result)))
     return found
 
 
-def _scalar(roots: Roots, memory: Stored) -> V:
-    value = roots.ev.at(memory, ())
-    return roots.ev.s.pointer(value) if memory.elem == "ptr" else value
+def _scalar(nests: LoopNests, memory: Stored) -> V:
+    value = nests.ev.at(memory, ())
+    return nests.ev.s.pointer(value) if memory.elem == "ptr" else value
 
 
 def _front(node: Stored, axis: int, size: int) -> Stored:
@@ -45,19 +45,19 @@ def _front(node: Stored, axis: int, size: int) -> Stored:
 
 
 def _level(
-    roots: Roots, sources: Sequence[Node], axis: int, combine: Combine, single: bool, into: Sequence[Stored]
+    nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, single: bool, into: Sequence[Stored]
 ) -> Sequence[Stored]:
     """Neighbours combined. `into` may be the front of what is read: position i is written after 2 i and 2 i + 1 were read, by
     vectors in rising order."""
-    ev, f = roots.ev, roots.ev.f
+    ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
     half = tuple(extent // 2 if d == axis else extent for d, extent in enumerate(shape))
     memories = into or [ev.scratch(half, source.elem) for source in sources]
-    roots.settle(sources)
-    saved = [(node, ev.scratch(node.shape, node.elem)) for node in roots.byproducts(sources, shape)]
+    nests.materialize_operands(sources)
+    saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, shape)]
     ev.ahead = set()
-    inner = roots.inner_dim(shape)
-    lanes = 1 if single else min(ev.lanes_for(*roots.elements(sources)), half[inner])
+    inner = nests.inner_dim(shape)
+    lanes = 1 if single else min(ev.lanes_for(*nests.elements(sources)), half[inner])
 
     def sides(here: Coordinates) -> tuple[Coordinates, Coordinates]:
         """Left and right of a position of the result; vectors along the axis are two halves of what both take together."""
@@ -85,9 +85,9 @@ def _level(
 
     with ExitStack() as stack:
         if lanes == 1:
-            write(tuple(roots.outer(stack, half, len(half), (), ())), None)
+            write(tuple(nests.outer(stack, half, len(half), (), ())), None)
         else:
-            outer = roots.outer(stack, half, inner, (), ())
+            outer = nests.outer(stack, half, inner, (), ())
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
                 write(tuple(coordinate if d == inner else c for d, c in enumerate(outer)), mask)
@@ -95,36 +95,36 @@ def _level(
 
             vector_loop(ev, half[inner], (), inner, lanes, 1, body)
     for node, memory in saved:
-        roots.keep(node, memory, ())
+        nests.spill(node, memory, ())
     return memories
 
 
 def scan_in_order(
-    roots: Roots, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool, single: bool
+    nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool, single: bool
 ) -> list[Node]:
     """Inclusive prefixes along one dimension. Runs of 1, 2, 4, … positions have their prefixes; the last of a run, as often as
     not, goes to all of the next one (reverse: the first of a run to all of the one before)."""
-    ev = roots.ev
-    memories = [roots.materialize(node, ev.scratch(node.shape, node.elem)) for node in operands]
+    ev = nests.ev
+    memories = [nests.materialize(node, ev.scratch(node.shape, node.elem)) for node in operands]
     size, length = operands[0].shape[axis], 1
-    inner = roots.inner_dim(operands[0].shape)
+    inner = nests.inner_dim(operands[0].shape)
     if axis == inner and not single:
-        lanes = min(ev.lanes_for(*roots.elements(memories)), size)
-        _inside_vectors(roots, memories, combine, reverse, lanes)
+        lanes = min(ev.lanes_for(*nests.elements(memories)), size)
+        _inside_vectors(nests, memories, combine, reverse, lanes)
         length = lanes
     while length < size:
-        _spread(roots, memories, axis, length, combine, reverse, single)
+        _spread(nests, memories, axis, length, combine, reverse, single)
         length *= 2
     return list(memories)
 
 
-def _inside_vectors(roots: Roots, memories: Sequence[Stored], combine: Combine, reverse: bool, lanes: int) -> None:
+def _inside_vectors(nests: LoopNests, memories: Sequence[Stored], combine: Combine, reverse: bool, lanes: int) -> None:
     """All levels whose runs lie in one vector along the last dimension."""
-    ev, f = roots.ev, roots.ev.f
+    ev, f = nests.ev, nests.ev.f
     shape = memories[0].shape
-    inner = roots.inner_dim(shape)
+    inner = nests.inner_dim(shape)
     with ExitStack() as stack:
-        outer = roots.outer(stack, shape, inner, (), ())
+        outer = nests.outer(stack, shape, inner, (), ())
 
         def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
             here = tuple(coordinate if d == inner else c for d, c in enumerate(outer))
@@ -146,10 +146,10 @@ def _inside_vectors(roots: Roots, memories: Sequence[Stored], combine: Combine, 
 
 
 def _spread(
-    roots: Roots, memories: Sequence[Stored], axis: int, length: int, combine: Combine, reverse: bool, single: bool
+    nests: LoopNests, memories: Sequence[Stored], axis: int, length: int, combine: Combine, reverse: bool, single: bool
 ) -> None:
     """One level: runs of `length` positions, in pairs."""
-    ev = roots.ev
+    ev = nests.ev
     targets: list[Stored] = []
     sources: list[Stored] = []
     for memory in memories:
@@ -170,6 +170,6 @@ def _spread(
 
     if single:
         with ExitStack() as stack:
-            write(tuple(roots.outer(stack, targets[0].shape, len(targets[0].shape), (), ())), None)
+            write(tuple(nests.outer(stack, targets[0].shape, len(targets[0].shape), (), ())), None)
     else:
-        roots.nest(targets[0].shape, (), [*sources, *targets], write)
+        nests.nest(targets[0].shape, (), [*sources, *targets], write)

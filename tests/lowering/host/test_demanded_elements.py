@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joinery.lowering.llvm.host.loops.demanded_elements import Demands
+from joinery.lowering.llvm.host.loops.demanded_elements import DemandedElements
 from joinery.lowering.tt.builder import BlockBuilder
 from joinery.lowering.tt.types import ptr, scalar_type
 
@@ -51,8 +51,8 @@ def row_sums(b: Any, base: Any) -> Any:
     return total
 
 
-def found(demands: Demands, value: Any) -> list[tuple[int, Any]]:
-    return list(demands.of(value))
+def found(demanded: DemandedElements, value: Any) -> list[tuple[int, Any]]:
+    return list(demanded.of(value))
 
 
 def test_a_store_limits_what_it_stores() -> None:
@@ -62,12 +62,12 @@ def test_a_store_limits_what_it_stores() -> None:
     total = row_sums(b, x)
     doubled = b.binary("arith.addf", total, total)
     b.store(line(b, out), doubled, mask)
-    demands = Demands(b.finish())
-    assert found(demands, doubled) == [(0, mask)]
-    assert found(demands, total) == [(0, mask)]
+    demanded = DemandedElements(b.finish())
+    assert found(demanded, doubled) == [(0, mask)]
+    assert found(demanded, total) == [(0, mask)]
     block = total.op.operands[0]
-    assert found(demands, block) == [(0, mask)]  # not the reduced dimension
-    assert found(demands, mask) == []
+    assert found(demanded, block) == [(0, mask)]  # not the reduced dimension
+    assert found(demanded, mask) == []
 
 
 def test_limits_follow_dimensions() -> None:
@@ -81,12 +81,12 @@ def test_limits_follow_dimensions() -> None:
         "arith.andi", b.broadcast(b.expand_dims(row_mask, 1), (ROWS, ROWS)), b.broadcast(b.expand_dims(square, 0), (ROWS, ROWS))
     )
     b.store(matrix(b, out, ROWS, ROWS), flipped, both)
-    demands = Demands(b.finish())
-    assert found(demands, flipped) == [(0, row_mask), (1, square)]
-    assert found(demands, product) == [(0, square), (1, row_mask)]
-    assert found(demands, left) == [(0, square)]
-    assert found(demands, right) == [(1, row_mask)]
-    assert found(demands, right.op.operands[0]) == [(0, row_mask)]
+    demanded = DemandedElements(b.finish())
+    assert found(demanded, flipped) == [(0, row_mask), (1, square)]
+    assert found(demanded, product) == [(0, square), (1, row_mask)]
+    assert found(demanded, left) == [(0, square)]
+    assert found(demanded, right) == [(1, row_mask)]
+    assert found(demanded, right.op.operands[0]) == [(0, row_mask)]
 
 
 def test_different_masks_together_limit_nothing() -> None:
@@ -95,7 +95,7 @@ def test_different_masks_together_limit_nothing() -> None:
     total = row_sums(b, x)
     b.store(line(b, out), total, below(b, ROWS, n))
     b.store(line(b, other), total, below(b, ROWS, m))
-    assert found(Demands(b.finish()), total) == []
+    assert found(DemandedElements(b.finish()), total) == []
 
 
 def test_the_first_choice_is_read_where_the_condition_holds() -> None:
@@ -104,9 +104,9 @@ def test_the_first_choice_is_read_where_the_condition_holds() -> None:
     mask = below(b, ROWS, n)
     total, other = row_sums(b, x), b.load(line(b, x))
     b.store(line(b, out), b.select(mask, total, other))
-    demands = Demands(b.finish())
-    assert found(demands, total) == [(0, mask)]
-    assert found(demands, other) == []
+    demanded = DemandedElements(b.finish())
+    assert found(demanded, total) == [(0, mask)]
+    assert found(demanded, other) == []
 
 
 def test_addresses_keep_everything() -> None:
@@ -116,9 +116,9 @@ def test_addresses_keep_everything() -> None:
     mask = below(b, ROWS, n)
     taken = b.load(b.addptr(b.splat(x, (ROWS,)), index), mask)
     b.store(line(b, out), taken, mask)
-    demands = Demands(b.finish())
-    assert found(demands, taken) == [(0, mask)]
-    assert found(demands, index) == []
+    demanded = DemandedElements(b.finish())
+    assert found(demanded, taken) == [(0, mask)]
+    assert found(demanded, index) == []
 
 
 def carried(variant: bool) -> tuple[Any, Any, Any]:
@@ -140,9 +140,9 @@ def carried(variant: bool) -> tuple[Any, Any, Any]:
 
 def test_a_mask_that_changes_with_the_turn_limits_nothing_carried() -> None:
     function, total, mask = carried(variant=False)
-    assert found(Demands(function), total) == [(0, mask)]
+    assert found(DemandedElements(function), total) == [(0, mask)]
     function, total, _ = carried(variant=True)
-    assert found(Demands(function), total) == []
+    assert found(DemandedElements(function), total) == []
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 16, 21, 64])

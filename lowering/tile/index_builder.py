@@ -1,8 +1,7 @@
-"""Scalar index arithmetic of a kernel: i64 words that stay Python ints as long as they are known.
+"""Builds the scalar i64 index arithmetic of a kernel, folding what is known at compile time to Python ints.
 
-Every size, stride and start of a kernel is a `Word`. Arithmetic on known words happens here, so that a kernel
-of static shape carries no index arithmetic but that on its program id; equal expressions of one block are
-emitted once.
+Every size, stride and start of a kernel is an `Index`. Constants are folded here, so that a kernel of static shape carries no
+index arithmetic but that on its program id; equal expressions of one block are emitted once (common subexpressions).
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 from ..tt.builder import BlockBuilder
 from ..tt.types import I64
 
-Word = Any
-"""An `int`, or an SSA value of type i64."""
+Index = Any
+"""An index value: an `int`, or an SSA value of type i64."""
 
 
-class Words:
+class IndexBuilder:
     """Emits i64 arithmetic into `builder`. Divisors are positive and dividends are not negative."""
 
     def __init__(self, builder: BlockBuilder) -> None:
@@ -27,18 +26,18 @@ class Words:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Values made inside (a loop body) are forgotten at the end: they are not visible outside."""
+        """Forgets at the end what was emitted inside (a loop body): those values do not dominate what follows."""
         self._known.append({})
         try:
             yield
         finally:
             self._known.pop()
 
-    def value(self, word: Word) -> Any:
-        """The word as an SSA value."""
-        return self.builder.const(word, I64) if isinstance(word, int) else word
+    def value(self, index: Index) -> Any:
+        """Materializes the index as an SSA value."""
+        return self.builder.const(index, I64) if isinstance(index, int) else index
 
-    def _binary(self, name: str, a: Word, b: Word) -> Any:
+    def _binary(self, name: str, a: Index, b: Index) -> Any:
         return self.once((name, a, b), lambda: self.builder.binary(name, self.value(a), self.value(b)))
 
     def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
@@ -50,7 +49,7 @@ class Words:
         self._known[-1][key] = made
         return made
 
-    def add(self, a: Word, b: Word) -> Word:
+    def add(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
             return a + b
         if isinstance(b, int) and b == 0:
@@ -59,19 +58,19 @@ class Words:
             return b
         return self._binary("arith.addi", a, b)
 
-    def sub(self, a: Word, b: Word) -> Word:
+    def sub(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
             return a - b
         if isinstance(b, int) and b == 0:
             return a
         return self._binary("arith.subi", a, b)
 
-    def minimum(self, a: Word, b: Word) -> Word:
+    def minimum(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
         return self._binary("arith.minsi", a, b)
 
-    def mul(self, a: Word, b: Word) -> Word:
+    def mul(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
             return a * b
         for known, other in ((a, b), (b, a)):
@@ -79,23 +78,23 @@ class Words:
                 return other if known else 0
         return self._binary("arith.muli", a, b)
 
-    def div(self, a: Word, b: Word) -> Word:
+    def div(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
             return a // b
         if isinstance(b, int) and b == 1:
             return a
         return self._binary("arith.divsi", a, b)
 
-    def mod(self, a: Word, b: Word) -> Word:
+    def mod(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
             return a % b
         if isinstance(b, int) and b == 1:
             return 0
         return self._binary("arith.remsi", a, b)
 
-    def ceil_div(self, a: Word, b: int) -> Word:
+    def ceil_div(self, a: Index, b: int) -> Index:
         return self.div(self.add(a, b - 1), b)
 
-    def is_less(self, a: Word, b: Word) -> Any:
+    def is_less(self, a: Index, b: Index) -> Any:
         """a < b as an SSA value of type i1."""
         return self.once(("slt", a, b), lambda: self.builder.cmpi("slt", self.value(a), self.value(b)))

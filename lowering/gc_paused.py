@@ -1,0 +1,23 @@
+"""Pauses Python's cyclic garbage collector while texts are parsed and code is generated.
+
+Parsers and lowerings make tens of thousands of small values that live until they end. That many trigger collections of the
+whole heap, which take longer than the work itself: 60 to 150 ms for a text of 20 ms.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Disables cyclic garbage collection and restores the previous state on exit. Nested and concurrent uses do no harm."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
