@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ...ir import Function, Loop, Module, V, vector, zero
 from ..loops.coordinates import memory_size_of
 
-AHEAD = 32
+PREFETCH_ROWS = 32
 """How many rows of B ahead the first tile of a panel fetches: weights then stream from memory beside the arithmetic. The other
 tiles find the panel in the second-level cache."""
 
@@ -208,7 +208,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
         *current, b_at, a_at = state.values
         brow = f.gep(b, b_at, element)
         with f.when(ahead):
-            fetched = f.gep(brow, f.mul(ldb, V(str(AHEAD), "i64")), element)
+            fetched = f.gep(brow, f.mul(ldb, V(str(PREFETCH_ROWS), "i64")), element)
             for step in range(count):
                 fetched = f.gep(fetched, ldb, element) if step else fetched
                 for v in range(vectors):
