@@ -491,10 +491,9 @@ class RuleSet:
             names = " and ".join(dtype.name for dtype in outside)
             target = next((d for d in (b, a) if d in self.dtypes and d.is_float), self.literals.float_default)
             verb, joins = ("are", "join") if len(outside) > 1 else ("is", "joins")
-            return (
-                f"{text}: {names} {verb} not in its table and only {joins} with the same dtype; "
-                f"fix: cast explicitly, e.g. .cast({target})"
-            )
+            complex_ = any(dtype.kind == "complex" for dtype in outside)
+            fix = "pass the array's .real and .imag one by one" if complex_ else f"cast explicitly, e.g. .cast({target})"
+            return f"{text}: {names} {verb} not in its table and only {joins} with the same dtype; fix: {fix}"
         return f"{text}; fix: cast one operand to the other's dtype, .cast({a}) or .cast({b})"
 
     # -- operations that do not simply join ------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ triton-3.9-division; float16 in exact
         "max", "complex64", "float8_e5m2",
         """
 no join for complex64 and float8_e5m2 in rule set max: complex64 and float8_e5m2 are not in its table and only join with the \
-same dtype; fix: cast explicitly, e.g. .cast(float32)
+same dtype; fix: pass the array's .real and .imag one by one
   elsewhere: no join in max-published, jax, numpy, torch, triton, triton-3.9, triton-3.9-division, triton-3.9-scalar; \
 complex64 in exact
 """,
