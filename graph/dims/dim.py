@@ -22,7 +22,7 @@ from typing import Literal, NoReturn, TypeAlias
 
 from ...promotion.errors import UserError
 from .bounds import lower
-from .parser import RESERVED, parse_expression
+from .parser import RESERVED, Makes, parse_expression
 
 AtomKind = Literal["floordiv", "mod", "max"]
 Extent: TypeAlias = "int | Dim"
@@ -124,8 +124,7 @@ class Dim:
 
         The inverse of `str()`. Raises `UserError` for anything else.
         """
-        value: Extent = parse_expression(text, dim, maximum, minimum)
-        return value
+        return _parsed(text) if isinstance(text, str) else parse_expression(text, _MAKES)
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"Dim is immutable: cannot set {attribute!r}")
@@ -259,6 +258,11 @@ class Dim:
 
 
 # ------------------------------------------------------------------------------------------------- construction
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Extent:
+    return parse_expression(text, _MAKES)
 
 
 def _fill(target: Dim, terms: tuple[tuple[Monomial, int], ...]) -> None:
@@ -483,9 +487,21 @@ def product(extents: Iterable[Extent]) -> Extent:
     return result
 
 
+def total(extents: Iterable[Extent]) -> Extent:
+    """The sum of extents; 0 for none."""
+    terms: dict[Monomial, int] = {}
+    for extent in extents:
+        for monomial, coefficient in _items(extent):
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+    return _make(terms)
+
+
 def evaluate_dim(extent: Extent, env: Mapping[str, int]) -> int:
     """The value of an int or `Dim`."""
     return extent.evaluate(env) if isinstance(extent, Dim) else extent
+
+
+_MAKES = Makes(name=dim, total=total, maximum=maximum, minimum=minimum)
 
 
 def dims_equal(first: Extent, second: Extent) -> bool | None:

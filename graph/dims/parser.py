@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from ...promotion.errors import UserError
 
 _TOKEN = re.compile(r"\s*(?:\d+|[A-Za-z_][A-Za-z0-9_.]*|//|\*\*|[-+*%(),])")
-_MAX_TEXT = 4096
+_MAX_TEXT = 10_000
 _MAX_DEPTH = 64
 _MAX_POWER = 64
 _MAX_DIGITS = 40
@@ -17,25 +17,32 @@ _MAX_BITS = 256
 RESERVED = ("min", "max", "floordiv", "mod")
 """What no dim is called."""
 
+T = TypeVar("T")
 
-def parse_expression(
-    text: str, name: Callable[[str], Any], maximum: Callable[..., Any], minimum: Callable[..., Any]
-) -> Any:
-    """The value of an expression of names, integers, `+ - * // % **`, parentheses, `min(…)` and `max(…)`.
 
-    `name` makes the value of a name; `maximum` and `minimum` combine values, Python's operators do the rest.
+class Makes(NamedTuple, Generic[T]):
+    """What values are made by: names by `name`, all other operations but these by Python's operators."""
+
+    name: Callable[[str], T]
+    total: Callable[[Iterable[T | int]], T | int]
+    maximum: Callable[..., T | int]
+    minimum: Callable[..., T | int]
+
+
+def parse_expression(text: str, makes: Makes[T]) -> T | int:
+    """Reads an expression of names, integers, `+ - * // % **`, parentheses, `min(…)` and `max(…)`.
+
     Raises `UserError` for anything else.
     """
-    return _Parser(text, name, maximum, minimum).run()
+    value: T | int = _Parser(text, makes).run()
+    return value
 
 
 class _Parser:
     """Recursive descent: sum > term > unary > primary."""
 
-    def __init__(
-        self, text: str, name: Callable[[str], Any], maximum: Callable[..., Any], minimum: Callable[..., Any]
-    ) -> None:
-        self.name, self.maximum, self.minimum = name, maximum, minimum
+    def __init__(self, text: str, makes: Makes[Any]) -> None:
+        self.makes = makes
         if not isinstance(text, str) or len(text) > _MAX_TEXT:
             raise UserError(f"a dim expression is text of at most {_MAX_TEXT} characters, not {text!r:.60}")
         self.text = text
@@ -70,11 +77,11 @@ class _Parser:
     def sum(self, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             self.fail(f"nested deeper than {_MAX_DEPTH}")
-        value = self.term(depth)
+        terms = [self.term(depth)]
         while sign := self.accept("+", "-"):
             operand = self.term(depth)
-            value = value + operand if sign == "+" else value - operand
-        return value
+            terms.append(operand if sign == "+" else -operand)
+        return self.makes.total(terms) if len(terms) > 1 else terms[0]
 
     def term(self, depth: int) -> Any:
         value = self.unary(depth)
@@ -122,10 +129,10 @@ class _Parser:
             while self.accept(","):
                 values.append(self.sum(depth + 1))
             self.close()
-            return self.maximum(*values) if token == "max" else self.minimum(*values)
+            return self.makes.maximum(*values) if token == "max" else self.makes.minimum(*values)
         if not (token[0].isalpha() or token[0] == "_") or token in RESERVED:
             self.fail(f"unexpected {token!r}")
-        return self.name(token)
+        return self.makes.name(token)
 
     def close(self) -> None:
         if not self.accept(")"):

@@ -18,6 +18,7 @@ from ...promotion.errors import InternalError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...promotion.literals import is_scalar, rank, scalar_rank
 from ..construction.misuse import checked_graph
+from ..dims.binding import ArrayShape, bind_dims
 from ..dims.dim import Dim
 from ..types import shape_text
 from . import elementwise as reference_elementwise
@@ -188,66 +189,8 @@ def bind_inputs(graph: Graph, arrays: Sequence[Any]) -> tuple[list[Array], dict[
             "fix: pass one array per input, in order"
         )
     checked = [_array(symbol, given) for symbol, given in zip(inputs, arrays, strict=True)]
-    dims: dict[str, int] = {}
-    origins: dict[str, str] = {}
-    expressions: list[tuple[str, Dim, int]] = []
-    for symbol, array in zip(inputs, checked, strict=True):
-        for axis, (entry, extent) in enumerate(zip(symbol.shape, array.shape, strict=True)):
-            place = f"input {_name(symbol)!r} axis {axis}"
-            if not isinstance(entry, Dim):
-                if entry != extent:
-                    raise UserError(
-                        f"evaluate: {place} is {extent}, not {entry}: expected shape "
-                        f"{shape_text(symbol.shape)}, got {array.shape}; fix: pass an array of that shape"
-                    )
-            elif entry.name is None:
-                expressions.append((place, entry, extent))
-            elif dims.setdefault(entry.name, extent) != extent:
-                raise UserError(
-                    f"evaluate: {entry.name} is {dims[entry.name]} ({origins[entry.name]}) but {extent} "
-                    f"({place}); "
-                    "fix: pass arrays whose axes agree, or give one of the dims another name"
-                )
-            else:
-                origins.setdefault(entry.name, place)
-    _solve(expressions, dims, origins)
-    for place, entry, extent in expressions:
-        unknown = sorted(entry.symbols() - dims.keys())
-        if unknown:
-            raise UserError(
-                f"evaluate: {place} is {extent}, but {entry} = {extent} does not determine {unknown[0]}; "
-                f"fix: an input that has {unknown[0]} itself as an axis, or an extent that {entry} can take"
-            )
-        if entry.evaluate(dims) != extent:
-            known = ", ".join(f"{name} = {dims[name]} ({origins[name]})" for name in sorted(entry.symbols()))
-            raise UserError(
-                f"evaluate: {place} is {extent}, not {entry} = {entry.evaluate(dims)} where {known}; "
-                "fix: pass arrays whose shapes satisfy the dim expressions"
-            )
-    return checked, dims
-
-
-def _solve(
-    expressions: Sequence[tuple[str, Dim, int]], dims: dict[str, int], origins: dict[str, str]
-) -> None:
-    """Bind names that occur in expressions only, while some expression is linear in its one unknown name."""
-    progress = True
-    while progress:
-        progress = False
-        for place, entry, extent in expressions:
-            unknown = entry.symbols() - dims.keys()
-            if len(unknown) != 1:
-                continue
-            (name,) = unknown
-            at_zero, at_one = (entry.evaluate({**dims, name: point}) for point in (0, 1))
-            slope = at_one - at_zero
-            if slope == 0 or (extent - at_zero) % slope:
-                continue
-            size = (extent - at_zero) // slope
-            if size >= 0 and entry.evaluate({**dims, name: size}) == extent:
-                dims[name] = size
-                origins[name] = f"{entry} = {extent}, {place}"
-                progress = True
+    pairs = zip(inputs, checked, strict=True)
+    return checked, bind_dims((ArrayShape(_name(symbol), symbol.shape, array.shape) for symbol, array in pairs), "evaluate")
 
 
 def _array(symbol: Symbol, given: Any) -> Array:

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ...graph.dims.dim import Dim
 from ...promotion.errors import UserError
 from ..host import memory
 from ..native.library import native_library
-from .dim_expressions import Size
 from .executable import Executable
 from .inputs import Array
 
@@ -48,7 +48,7 @@ def entry_function(executable: Executable) -> Callable[..., Any]:
     extents = sum(len(spec.shape) for spec in outputs)
     words = len(inputs) + len(constants) + 2 * len(outputs) + len(executable.slots) + extents
     # sizes that must be computed per input go through Python: such models are far from the microsecond scale
-    computed = any(isinstance(size, Size) for spec in inputs for size in spec.shape)
+    computed = any(isinstance(size, Dim) and size.name is None for spec in inputs for size in spec.shape)
     linked = executable.linked
     if entry is None or linked.prepare_address is None or linked.run_address is None:
         return executable.call

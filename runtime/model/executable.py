@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...graph.dims.dim import Dim
 from ...lowering.artifact import CompiledGraph
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
@@ -25,7 +26,6 @@ from ..gpu import DeviceArray
 from ..host import memory
 from ..host.threads import pool_address, resolve_threads
 from ..storage.weight_packing import stored_shape
-from .dim_expressions import Size
 from .inputs import InputSpec, bind_dims, check_device_array, convert, describe
 
 Array = np.ndarray[Any, Any]
@@ -99,7 +99,7 @@ class Executable:
         mentioned: set[str] = set()
         for spec in self.inputs:
             for entry in spec.shape:
-                names = entry.names if isinstance(entry, Size) else (entry,) if isinstance(entry, str) else ()
+                names = sorted(entry.symbols()) if isinstance(entry, Dim) else []
                 mentioned.update(names)
                 for name in names:
                     slots.setdefault(name, len(slots))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...graph.dims.binding import extent_at
 from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
@@ -25,18 +26,13 @@ from ..gpu import ALIGNMENT, Array, DeviceArray, DeviceArrays, GpuDevice, GpuMem
 from ..host import memory
 from ..native.library import ObjectStore, native_library
 from ..storage.weight_packing import stored_shape
-from .dim_expressions import parse_size
 
 MAX_RECORDINGS = 8
 """Sets of dims whose memory and recording are kept, the last used ones."""
 
 
-def _value(size: int | str, dims: Mapping[str, int]) -> int:
-    return size if isinstance(size, int) else parse_size(size).evaluate(dims)
-
-
 def _tensor_bytes(spec: TensorSpec, dims: Mapping[str, int]) -> int:
-    return prod(_value(extent, dims) for extent in spec.shape) * DType(spec.dtype).itemsize
+    return prod(extent_at(extent, dims) for extent in spec.shape) * DType(spec.dtype).itemsize
 
 
 def _constant_bytes(spec: ConstantSpec) -> int:
@@ -97,9 +93,9 @@ class GpuModel:
         """As `jn_prepare`; the arena is the device's own, so none is asked for."""
         values = self._dims(dims)
         for number, (left, right) in enumerate(self._program.checks):
-            if _value(left, values) != _value(right, values):
+            if extent_at(left, values) != extent_at(right, values):
                 return number
-        extents = [_value(extent, values) for spec in self._compiled.outputs for extent in spec.shape]
+        extents = [extent_at(extent, values) for spec in self._compiled.outputs for extent in spec.shape]
         (ctypes.c_int64 * (1 + len(extents))).from_address(sizes)[:] = [0, *extents]
         return -1
 
@@ -153,7 +149,7 @@ class GpuModel:
         with self._lock:
             self._upload_constants(constants)
             values = self._dims(dims)
-            arena = self._device.allocate(_value(self._program.arena_bytes, values))
+            arena = self._device.allocate(extent_at(self._program.arena_bytes, values))
             places = {"input": [array.address for array in inputs], "output": [array.address for array in outputs]}
             try:
                 recording = self._record(values, arena.address, places)
@@ -189,7 +185,7 @@ class GpuModel:
             start, end = end, end + -(-nbytes // ALIGNMENT) * ALIGNMENT
             return start, nbytes
 
-        place(_value(self._program.arena_bytes, dims))
+        place(extent_at(self._program.arena_bytes, dims))
         inputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.inputs])
         outputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.outputs])
         whole = self._device.allocate(end)
@@ -216,17 +212,17 @@ class GpuModel:
         program, device = self._program, self._device
         addresses = {
             **places,
-            "temporary": [arena + _value(offset, dims) for offset in program.offsets],
+            "temporary": [arena + extent_at(offset, dims) for offset in program.offsets],
             "constant": [constant.address for constant in self._constants],
         }
 
         launches = []
         for launch in program.launches:
             words = [
-                addresses[each[0]][each[1]] if isinstance(each, tuple) else _value(each, dims)
+                addresses[each[0]][each[1]] if isinstance(each, tuple) else extent_at(each, dims)
                 for each in launch.arguments
             ]
-            grid = _value(launch.grid, dims)
+            grid = extent_at(launch.grid, dims)
             if grid:  # what is launched on an empty grid may have empty tensors, which no map describes
                 words += [self._map(facts, words) for facts in program.kernels[launch.kernel].tensor_maps]
                 launches.append((self._kernels[launch.kernel], (grid, 1, 1), words))

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.dims import binding
+from ...graph.dims.binding import ArrayShape, parse_extent, shape_pattern
+from ...graph.dims.dim import Extent
 from ...lowering.artifact import TensorSpec
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ..gpu import DeviceArray
-from .dim_expressions import Size, parse_size
 
 Array = np.ndarray[Any, Any]
 _BUILD_BY_VIEW = {1: "uint8", 2: "uint16"}
@@ -20,39 +22,21 @@ _BUILD_BY_VIEW = {1: "uint8", 2: "uint16"}
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """An input with its shape parsed. `shape` entries are extents, dim names (a `str`), or expressions
-    (`Size`)."""
+    """An input or output with its shape parsed."""
 
     name: str
     dtype: DType
-    shape: tuple[int | str | Size, ...]
+    shape: tuple[Extent, ...]
     text: str
 
     @staticmethod
     def of(spec: TensorSpec) -> InputSpec:
-        return InputSpec(spec.name, DType(spec.dtype), tuple(map(parse_entry, spec.shape)), describe(spec))
-
-
-def parse_entry(entry: int | str) -> int | str | Size:
-    """A shape entry: an extent, the name of a symbolic dim, or a parsed expression over such names."""
-    if isinstance(entry, int):
-        return entry
-    if not any(character in "+-*/%^() ," for character in entry) and not entry.isdigit():
-        return entry
-    size = parse_size(entry)
-    if isinstance(size.node, (int, str)):
-        return size.node
-    return size
+        return InputSpec(spec.name, DType(spec.dtype), tuple(map(parse_extent, spec.shape)), describe(spec))
 
 
 def describe(spec: TensorSpec) -> str:
     """`x: float32[batch, 784]`."""
     return f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
-
-
-def _pattern(shape: Sequence[int | str | Size]) -> str:
-    entries = [entry.text if isinstance(entry, Size) else str(entry) for entry in shape]
-    return f"({', '.join(entries)}{',' if len(entries) == 1 else ''})"
 
 
 def convert(spec: InputSpec, value: object, model: str) -> Array:
@@ -85,7 +69,7 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
         array = array.astype(expected)
     if array.ndim != len(spec.shape):
         raise UserError(
-            f"{what} expects shape {_pattern(spec.shape)} of rank {len(spec.shape)}, got {array.shape} of "
+            f"{what} expects shape {shape_pattern(spec.shape)} of rank {len(spec.shape)}, got {array.shape} of "
             f"rank {array.ndim}" + _rank_fix(spec, array)
         )
     if not (array.flags.c_contiguous and array.flags.aligned):
@@ -103,7 +87,7 @@ def check_device_array(spec: InputSpec, array: DeviceArray, model: str) -> Devic
         )
     if len(array.shape) != len(spec.shape):
         raise UserError(
-            f"{what} expects shape {_pattern(spec.shape)} of rank {len(spec.shape)}, got {array.shape} of rank "
+            f"{what} expects shape {shape_pattern(spec.shape)} of rank {len(spec.shape)}, got {array.shape} of rank "
             f"{len(array.shape)}"
         )
     return array
@@ -149,7 +133,7 @@ def _from_scalar(spec: InputSpec, value: complex, what: str) -> Array:
     """A Python number as a rank-0 array, when its kind is not higher than the input's and the value fits."""
     if spec.shape:
         raise UserError(
-            f"{what} expects an array of shape {_pattern(spec.shape)}, got the number {value!r}; "
+            f"{what} expects an array of shape {shape_pattern(spec.shape)}, got the number {value!r}; "
             f"fix: numpy.full(shape, {value!r}, {_dtype_code(spec.dtype)})"
         )
     rank = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}[spec.dtype.kind]
@@ -183,62 +167,6 @@ def _from_scalar(spec: InputSpec, value: complex, what: str) -> Array:
 
 
 def bind_dims(specs: Sequence[InputSpec], arrays: Sequence[Array | DeviceArray], model: str) -> dict[str, int]:
-    """Extents of all symbolic dims the inputs mention. Raises `UserError` naming the input and axis that
-    disagree."""
-    dims: dict[str, int] = {}
-    origin: dict[str, str] = {}
-    expressions: list[tuple[InputSpec, int, Size, int]] = []
-    for spec, array in zip(specs, arrays, strict=True):
-        for axis, (entry, extent) in enumerate(zip(spec.shape, array.shape, strict=True)):
-            if isinstance(entry, int):
-                if entry != extent:
-                    raise UserError(
-                        f"{model}: input {spec.name!r} expects shape {_pattern(spec.shape)}, got "
-                        f"{array.shape}: "
-                        f"axis {axis} is {extent}, not {entry}"
-                    )
-            elif isinstance(entry, Size):
-                expressions.append((spec, axis, entry, extent))
-            elif entry not in dims:
-                dims[entry] = extent
-                origin[entry] = f"input {spec.name!r} axis {axis}"
-            elif dims[entry] != extent:
-                raise UserError(
-                    f"{model}: {entry} is {dims[entry]} from {origin[entry]} but {extent} from "
-                    f"{spec.name!r} axis {axis}; "
-                    f"fix: pass inputs whose {entry!r} axes agree, or give one of them another name in the "
-                    "graph"
-                )
-    _solve(expressions, dims, origin)
-    for spec, axis, size, extent in expressions:
-        unknown = [name for name in size.names if name not in dims]
-        if unknown:
-            raise UserError(
-                f"{model}: input {spec.name!r} axis {axis} is {extent}, but {size.text} does not determine "
-                f"{unknown[0]!r}; "
-                f"fix: an input that has {unknown[0]!r} itself as an axis, or an extent that {size.text} "
-                "can take"
-            )
-        value = size.evaluate(dims)
-        if value != extent:
-            known = ", ".join(f"{name} = {dims[name]} from {origin[name]}" for name in size.names)
-            raise UserError(
-                f"{model}: input {spec.name!r} axis {axis} must be {size.text} = {value} ({known}), got "
-                f"{extent}"
-            )
-    return dims
-
-
-def _solve(
-    expressions: Sequence[tuple[InputSpec, int, Size, int]], dims: dict[str, int], origin: dict[str, str]
-) -> None:
-    """Binds dims that appear only inside expressions, such as `2*batch`, as long as one can be found."""
-    found = True
-    while found:
-        found = False
-        for spec, axis, size, extent in expressions:
-            solution = size.solve(extent, dims)
-            if solution is not None:
-                dims[solution[0]] = solution[1]
-                origin[solution[0]] = f"{size.text} = {extent}, input {spec.name!r} axis {axis}"
-                found = True
+    """Sizes of all dims that the inputs mention. Raises `UserError` naming the input and axis that disagree."""
+    pairs = zip(specs, arrays, strict=True)
+    return binding.bind_dims((ArrayShape(spec.name, spec.shape, array.shape) for spec, array in pairs), model)

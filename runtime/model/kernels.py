@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...graph.dims.binding import extent_at
 from ...lowering.artifact import CompiledGraph, KernelCode, KernelReport
 from ...promotion.errors import UserError
 from ..native.codegen import emit_assembly
 from ..toolchain.ptxas import Resources, resources
-from .dim_expressions import parse_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,7 @@ class Kernel:
             "bytes_written": self.bytes_written,
             "flops": self.flops,
         }
-        return {name: _evaluate(size, dims) for name, size in sizes.items()}
-
-
-def _evaluate(size: int | str, dims: Mapping[str, int]) -> int:
-    if isinstance(size, int):
-        return size
-    return dims[size] if size in dims else parse_size(size).evaluate(dims)
+        return {name: extent_at(size, dims) for name, size in sizes.items()}
 
 
 def _function(module: str, name: str) -> str:

@@ -118,20 +118,20 @@ def test_dims_are_bound_solved_and_compared():
     g.output(x, y)
     evaluate(g, np.zeros(3, np.float32), np.zeros(7, np.float32))
     with pytest.raises(
-        UserError, match=r"input 'y' axis 0 is 8, not 2\*n \+ 1 = 7 where n = 3 \(input 'x' axis 0\)"
+        UserError, match=r"input 'y' axis 0 must be 2\*n \+ 1 = 7 \(n = 3 from input 'x' axis 0\), got 8; fix"
     ):
         evaluate(g, np.zeros(3, np.float32), np.zeros(8, np.float32))
     g, y = graph((float32, ("2*n + 1",), "y"))
     g.output(y + 0)
     assert evaluate(g, np.zeros(7, np.float32)).shape == (7,)
     with pytest.raises(
-        UserError, match=r"input 'y' axis 0 is 8, but 2\*n \+ 1 = 8 does not determine n; fix"
+        UserError, match=r"input 'y' axis 0 is 8, but 2\*n \+ 1 does not determine 'n'; fix"
     ):
         evaluate(g, np.zeros(8, np.float32))
     g, x, y = graph((float32, ("n", "m"), "x"), (float32, ("m", "n"), "y"))
     g.output(x @ y)
     assert evaluate(g, np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32)).shape == (2, 2)
-    with pytest.raises(UserError, match=r"m is 3 \(input 'x' axis 1\) but 4 \(input 'y' axis 0\); fix"):
+    with pytest.raises(UserError, match=r"m is 3 from input 'x' axis 1 but 4 from input 'y' axis 0; fix"):
         evaluate(g, np.zeros((2, 3), np.float32), np.zeros((4, 2), np.float32))
 
 
@@ -144,7 +144,7 @@ def test_dims_are_bound_solved_and_compared():
             r"expects float16 \(n, 2\), got float32 \(1, 2\); fix: .*astype\(numpy\.float16\)",
         ),
         ((np.zeros(2, np.float16),), r"with 2 axes, got shape \(2,\); fix: reshape"),
-        ((np.zeros((1, 3), np.float16),), r"axis 1 is 3, not 2: expected shape \(n, 2\), got \(1, 3\); fix"),
+        ((np.zeros((1, 3), np.float16),), r"expects shape \(n, 2\), got \(1, 3\): axis 1 is 3, not 2; fix"),
         ((np.array([["a"]]),), r"input 'x' expects float16 \(n, 2\): NumPy's <U1 has no joinery dtype"),
         ((1.0,), r"expects float16 \(n, 2\), got float64"),
     ],

@@ -263,7 +263,7 @@ def test_wrong_shapes(symbolic, add16):
         model(x[0], x)
     with expect(r"of rank 3; fix: y\[0\] drops"):
         model(x, x[None])
-    with expect("rows is 4 from input 'x' axis 0 but 2 from 'y' axis 0"):
+    with expect("rows is 4 from input 'x' axis 0 but 2 from input 'y' axis 0"):
         model(x, rows(2))
     with expect(r"rows must be even \(rows = 3\)"):
         model(rows(3), rows(3))

@@ -36,7 +36,7 @@ def test_kernels(symbolic):
     assert double.grid == "rows"
     assert double.bytes == "16*rows + 16*rows"
     assert add.at(rows=10) == {"grid": 10, "bytes_read": 320, "bytes_written": 160, "flops": 40}
-    with pytest.raises(UserError, match="dim 'rows' has no value"):
+    with pytest.raises(UserError, match="the size of dim 'rows' is not given"):
         add.at()
     assert double.llvm_ir.startswith("define void @double_rows(")
     assert double.llvm_ir.endswith("}")
