@@ -2,11 +2,7 @@
 
 A `DType` is one interned object per name, so identity is equality and a table of dtypes is a plain dict. Its
 fields describe the format; what an operator does with it is decided by rule sets (`rules.py`) and by the op
-table, never here.
-
-Formats: IEEE 754 for float16/32/64; bfloat16 is float32 with 7 mantissa bits; tensor_float32 is float32
-storage with 10 mantissa bits; the 8-bit and smaller floats follow the OCP "8-bit Floating Point" and
-"Microscaling Formats" specifications and the names of `ml_dtypes`, whose NumPy types hold their values.
+table, never here. The table of formats is `formats.py`.
 """
 
 from __future__ import annotations
@@ -16,100 +12,13 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .errors import UserError
+from .formats import ABSTRACT_FORMATS, FOREIGN_NAMES, FORMATS, Format, Kind, Names
 
 if TYPE_CHECKING:
     import numpy as np
-
-Kind = Literal["bool", "int", "uint", "float", "complex"]
-
-
-class _Format(NamedTuple):
-    """One row of the type table. `min_exponent` is the exponent of the smallest normal number."""
-
-    kind: Kind
-    bits: int
-    exponent_bits: int = 0
-    mantissa_bits: int = 0
-    max_finite: float = 0.0
-    min_exponent: int = 0
-    has_infinity: bool = False
-    has_nan: bool = False
-    storage_only: bool = False
-
-
-def _ieee(bits: int, exponent_bits: int, mantissa_bits: int) -> _Format:
-    """A format with infinities and NaNs in the topmost exponent, as IEEE 754 lays them out."""
-    bias = 2 ** (exponent_bits - 1) - 1
-    largest = float(2 - 2.0**-mantissa_bits) * 2.0**bias
-    return _Format("float", bits, exponent_bits, mantissa_bits, largest, 1 - bias, True, True)
-
-
-_FORMATS: dict[str, _Format] = {
-    "bool": _Format("bool", 1),
-    "int4": _Format("int", 4),
-    "int8": _Format("int", 8),
-    "int16": _Format("int", 16),
-    "int32": _Format("int", 32),
-    "int64": _Format("int", 64),
-    "uint4": _Format("uint", 4),
-    "uint8": _Format("uint", 8),
-    "uint16": _Format("uint", 16),
-    "uint32": _Format("uint", 32),
-    "uint64": _Format("uint", 64),
-    "index": _Format("uint", 64),
-    "address": _Format("uint", 64),
-    "float16": _ieee(16, 5, 10),
-    "bfloat16": _ieee(16, 8, 7),
-    "float32": _ieee(32, 8, 23),
-    "tensor_float32": _ieee(32, 8, 10),
-    "float64": _ieee(64, 11, 52),
-    "float8_e4m3fn": _Format("float", 8, 4, 3, 448.0, -6, False, True),
-    "float8_e5m2": _ieee(8, 5, 2),
-    "float8_e4m3fnuz": _Format("float", 8, 4, 3, 240.0, -7, False, True),
-    "float8_e5m2fnuz": _Format("float", 8, 5, 2, 57344.0, -15, False, True),
-    "float8_e4m3b11fnuz": _Format("float", 8, 4, 3, 30.0, -10, False, True),
-    "float8_e4m3": _ieee(8, 4, 3),
-    "float8_e3m4": _ieee(8, 3, 4),
-    "float8_e8m0fnu": _Format("float", 8, 8, 0, 2.0**127, -127, False, True),
-    "complex64": _Format("complex", 64, 8, 23, _ieee(32, 8, 23).max_finite, -126, True, True, True),
-    "complex128": _Format("complex", 128, 11, 52, _ieee(64, 11, 52).max_finite, -1022, True, True, True),
-    "float4_e2m1fn": _Format("float", 4, 2, 1, 6.0, 0, storage_only=True),
-    "float6_e2m3fn": _Format("float", 6, 2, 3, 7.5, 0, storage_only=True),
-    "float6_e3m2fn": _Format("float", 6, 3, 2, 28.0, -2, storage_only=True),
-    "int2": _Format("int", 2, storage_only=True),
-    "uint2": _Format("uint", 2, storage_only=True),
-}
-
-# Names people bring from other tools; used only to suggest ours.
-_FOREIGN_NAMES = {
-    "bf16": "bfloat16", "f16": "float16", "half": "float16", "fp16": "float16", "f32": "float32",
-    "fp32": "float32", "float": "float32", "tf32": "tensor_float32", "tensor_float_32": "tensor_float32",
-    "f64": "float64", "fp64": "float64", "double": "float64", "i1": "bool", "bool_": "bool",
-    "boolean": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "int": "int64",
-    "long": "int64", "short": "int16", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-    "byte": "uint8", "size_t": "index", "fp8": "float8_e4m3fn", "f8E4M3FN": "float8_e4m3fn",
-    "f8E5M2": "float8_e5m2", "complex": "complex128",
-}  # fmt: skip
-
-_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-_IN_NUMPY = frozenset(("bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128"))
-_ARITHMETIC = frozenset(
-    ("bool", *_INTEGERS, "index", "address", "float16", "bfloat16", "float32", "tensor_float32", "float64")
-)
-_STORED_AS = {"index": "uint64", "address": "uint64", "tensor_float32": "float32"}
-
-# Elements of promotion orders that no tensor has as its dtype. The weak ones stand for Python scalars and what is computed from
-# them alone; wide_int holds int64 and uint64; complex32 is what PyTorch answers for float16 and a complex scalar.
-_ABSTRACT: dict[str, _Format] = {
-    "weak_int": _Format("int", 0, storage_only=True),
-    "weak_float": _Format("float", 0, storage_only=True),
-    "weak_complex": _Format("complex", 0, storage_only=True),
-    "wide_int": _Format("int", 65, storage_only=True),
-    "complex32": _Format("complex", 32, 5, 10, _ieee(16, 5, 10).max_finite, -14, True, True, True),
-}
 
 _INTERNED: dict[str, DType] = {}
 _ABSTRACT_INTERNED: dict[str, DType] = {}
@@ -140,7 +49,7 @@ class DType:
     mantissa_bits: int
     storage_only: bool
     is_abstract: bool
-    _format: _Format
+    _format: Format
 
     def __new__(cls, name: str | DType) -> DType:
         if isinstance(name, DType):
@@ -209,7 +118,7 @@ class DType:
     @property
     def has_arithmetic(self) -> bool:
         """True for the types operators compute with. Others can be stored, viewed and mostly cast."""
-        return self.name in _ARITHMETIC
+        return self._format.has_arithmetic
 
     @property
     def itemsize(self) -> int:
@@ -217,11 +126,21 @@ class DType:
         return max(1, self.bits // 8)
 
     @property
+    def names(self) -> Names:
+        """What other systems call this type."""
+        return self._format.names
+
+    @property
+    def unsigned_zero(self) -> bool:
+        """True for floats with one zero, in which the bits of -0.0 mean NaN."""
+        return self._format.unsigned_zero
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that holds the values (index and address: uint64; tensor_float32: float32)."""
         if self.is_abstract:
             raise UserError(f"{self} is an element of promotion tables only; fix: cast to a dtype that tensors can have")
-        return _numpy_dtype(self.name)
+        return _numpy_dtype(self.names.numpy)
 
     @property
     def min_value(self) -> int | float:
@@ -295,7 +214,7 @@ class DType:
                 else "convert the array to a numeric dtype"
             )
             raise UserError(
-                f"NumPy's {concrete} has no joinery dtype; fix: {fix}. Known: {', '.join(_FORMATS)}"
+                f"NumPy's {concrete} has no joinery dtype; fix: {fix}. Known: {', '.join(FORMATS)}"
             )
         return found
 
@@ -305,24 +224,23 @@ def _raise_unknown(name: object) -> NoReturn:
         raise UserError(
             f"a dtype name must be a string or a DType, not {name!r}; for NumPy types use DType.from_numpy"
         )
-    guesses = difflib.get_close_matches(name.lower(), _FORMATS, n=3, cutoff=0.5)
-    foreign = _FOREIGN_NAMES.get(name) or _FOREIGN_NAMES.get(name.lower())
+    guesses = difflib.get_close_matches(name.lower(), FORMATS, n=3, cutoff=0.5)
+    foreign = FOREIGN_NAMES.get(name) or FOREIGN_NAMES.get(name.lower())
     if foreign is not None:
         guesses = [foreign, *(guess for guess in guesses if guess != foreign)]
-    hint = f"did you mean {', '.join(guesses)}?" if guesses else f"known dtypes: {', '.join(_FORMATS)}"
+    hint = f"did you mean {', '.join(guesses)}?" if guesses else f"known dtypes: {', '.join(FORMATS)}"
     raise UserError(f"unknown dtype {name!r}; {hint}")
 
 
 @cache
 def _numpy_dtype(name: str) -> np.dtype[Any]:
     numpy = importlib.import_module("numpy")
-    stored = _STORED_AS.get(name, name)
     # ml_dtypes is loaded only when one of its types is asked for: importing joinery stays cheap.
-    home = numpy if stored in _IN_NUMPY else importlib.import_module("ml_dtypes")
-    return cast("np.dtype[Any]", numpy.dtype(getattr(home, "bool_" if stored == "bool" else stored)))
+    found = getattr(numpy, name, None) or getattr(importlib.import_module("ml_dtypes"), name)
+    return cast("np.dtype[Any]", numpy.dtype(found))
 
 
-def _intern(name: str, layout: _Format, abstract: bool = False) -> DType:
+def _intern(name: str, layout: Format, abstract: bool = False) -> DType:
     dtype = object.__new__(DType)
     values = (
         name,
@@ -343,12 +261,12 @@ def _intern(name: str, layout: _Format, abstract: bool = False) -> DType:
 
 def cut(below: str, kind: Kind) -> DType:
     """The element a completed order puts right above `below` (names joined by "|"), where no dtype is. See `completion.py`."""
-    return _ABSTRACT_INTERNED.get(below) or _intern(below, _Format(kind, 1024, storage_only=True), abstract=True)
+    return _ABSTRACT_INTERNED.get(below) or _intern(below, Format(kind, 1024, storage_only=True), abstract=True)
 
 
-for _name, _layout in _FORMATS.items():
+for _name, _layout in FORMATS.items():
     _intern(_name, _layout)
-for _name, _layout in _ABSTRACT.items():
+for _name, _layout in ABSTRACT_FORMATS.items():
     _intern(_name, _layout, abstract=True)
 
 DTYPES: Mapping[str, DType] = MappingProxyType(_INTERNED)
@@ -356,6 +274,16 @@ DTYPES: Mapping[str, DType] = MappingProxyType(_INTERNED)
 
 ABSTRACT = tuple(_ABSTRACT_INTERNED.values())
 """The named elements of promotion orders that are no tensor's dtype."""
+
+BY_MLIR_NAME: Mapping[str, DType] = MappingProxyType({
+    dtype.names.mlir: dtype for dtype in reversed(_INTERNED.values()) if dtype.names.mlir and dtype.kind != "uint"
+})
+"""Dtype by the scalar type of the block IR; integers, which have no sign there, as signed ones."""
+
+BY_PTX_NAME: Mapping[str, DType] = MappingProxyType({
+    dtype.names.ptx: dtype for dtype in reversed(_INTERNED.values()) if dtype.names.ptx
+})
+"""Dtype by the type in PTX instructions."""
 
 bool_ = DType("bool")
 int2 = DType("int2")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...promotion.dtype import BY_MLIR_NAME, DTYPES, DType
 from ...promotion.errors import InternalError
 from . import ir
 from .ir import Function, V, with_element
@@ -45,23 +46,21 @@ class Float8:
         return self.infinity_code | 1 << (self.mantissa - 1) if self.infinity else 0x7F
 
 
-FORMATS = {
-    "float8_e4m3fn": Float8(3, 7),
-    "float8_e5m2": Float8(2, 15, infinity=True),
-    "float8_e4m3fnuz": Float8(3, 8, unsigned_zero=True),
-    "float8_e5m2fnuz": Float8(2, 16, unsigned_zero=True),
-    "float8_e4m3b11fnuz": Float8(3, 11, unsigned_zero=True),
-    "float8_e4m3": Float8(3, 7, infinity=True),
-    "float8_e3m4": Float8(4, 3, infinity=True),
-}
-
-
 SCALE_FORMAT = "float8_e8m0fnu"
+
+
+def _format(dtype: DType) -> Float8:
+    return Float8(dtype.mantissa_bits, 1 - dtype.min_exponent, dtype.has_infinity, dtype.unsigned_zero)
+
+
+FORMATS = {
+    name: _format(dtype) for name, dtype in DTYPES.items() if dtype.is_float and dtype.bits == 8 and name != SCALE_FORMAT
+}
 
 
 def _dtype_name(name: str) -> str:
     """`float8_e4m3fn` for itself and for the block element name `f8E4M3FN`."""
-    result = "float8_" + name[2:].lower() if name.startswith("f8") else name
+    result = BY_MLIR_NAME[name].name if name in BY_MLIR_NAME else name
     if result not in FORMATS and result != SCALE_FORMAT:
         raise InternalError(f"{name!r} is not an 8-bit float; there are {', '.join(FORMATS)}, {SCALE_FORMAT}")
     return result

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
 from ..tt.interpret.numerics import numpy_dtype
 from ..tt.transforms.fast_math import APPROXIMATE, CONTRACT, IN_RANGE, REDUCED, SHORT, WEIGHT, allows
@@ -34,7 +35,6 @@ MEMORY = {
     "index": "i64",
     "ptr": "i64",
 }
-SIZE = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i1": 1, "index": 8, "ptr": 8}
 
 
 def register_element(elem: str) -> str:
@@ -48,7 +48,11 @@ def memory_element(elem: str) -> str:
 
 
 def memory_size(elem: str) -> int:
-    return 1 if elem.startswith("f8") else SIZE.get(elem) or max(1, int(elem[1:]) // 8)
+    """Bytes of a block element in memory."""
+    if elem in ("index", "ptr"):
+        return 8
+    dtype = BY_MLIR_NAME.get(elem)
+    return max(1, int(elem[1:]) // 8) if dtype is None else dtype.itemsize
 
 
 def stored_dtype(elem: str) -> np.dtype[Any]:

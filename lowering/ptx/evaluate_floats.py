@@ -10,20 +10,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from ...promotion.dtype import BY_PTX_NAME
 from . import exact
 from .instructions import COMPARISONS, WIDTHS, Decoded
 
 Array = NDArray[Any]
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
-    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
-_TINY = {"f16": 2.0**-14, "f32": 2.0**-126, "bf16": 2.0**-126}
+DTYPES = {name: BY_PTX_NAME[name].numpy for name in ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")}
+_FLUSHED = ("f16", "f32", "bf16")
 _MODES = ("rn", "rz", "rm", "rp")
 
 
@@ -45,11 +42,11 @@ def wide(x: Array, type_: str) -> Array:
 
 def _flushed(x: Array, type_: str) -> Array:
     """Denormal floats to zeros of their sign."""
-    return np.where(np.abs(x) < _TINY[type_], np.copysign(np.zeros_like(x), x), x).astype(x.dtype)
+    return np.where(np.abs(x) < BY_PTX_NAME[type_].smallest_normal, np.copysign(np.zeros_like(x), x), x).astype(x.dtype)
 
 
 def _finished(x: Array, d: Decoded, type_: str) -> Array:
-    return _saturated(_flushed(x, type_) if "ftz" in d.flags and type_ in _TINY else x, d)
+    return _saturated(_flushed(x, type_) if "ftz" in d.flags and type_ in _FLUSHED else x, d)
 
 
 def _saturated(x: Array, d: Decoded) -> Array:
@@ -79,7 +76,7 @@ def _lanewise(function: Callable[[Decoded, str, list[Array]], Array]) -> Callabl
 
 def _inputs(d: Decoded, type_: str, sources: list[Array]) -> list[Array]:
     found = [floats(x, type_) for x in sources]
-    return [_flushed(x, type_) for x in found] if "ftz" in d.flags and type_ in _TINY else found
+    return [_flushed(x, type_) for x in found] if "ftz" in d.flags and type_ in _FLUSHED else found
 
 
 def _rounding(one: Callable[..., float], native: Callable[..., Any] | None) -> Callable[[Decoded, list[Array]], Array]:
@@ -195,7 +192,7 @@ def _test(d: Decoded, sources: list[Array]) -> Array:
 
 def compare_floats(d: Decoded, type_: str, a: Array, b: Array) -> Array:
     x, y = (wide(v, type_) for v in (a, b))
-    if "ftz" in d.flags and type_ in _TINY:
+    if "ftz" in d.flags and type_ in _FLUSHED:
         x, y = _flushed(x, type_), _flushed(y, type_)
     unordered = np.isnan(x) | np.isnan(y)
     name = d.choice(*COMPARISONS)

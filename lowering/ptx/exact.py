@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ...promotion.dtype import BY_PTX_NAME, DType
+
 SQRT_BITS = 140
 """Bits of a square root before the sticky one."""
 
@@ -19,12 +21,11 @@ class Format:
     largest: Fraction
 
 
-FORMATS: dict[str, Format] = {
-    "f16": Format(11, -14, Fraction(65504)),
-    "bf16": Format(8, -126, Fraction(255 * 2**120)),
-    "f32": Format(24, -126, Fraction((2**24 - 1) * 2**104)),
-    "f64": Format(53, -1022, Fraction((2**53 - 1) * 2**971)),
-}
+def _format(dtype: DType) -> Format:
+    return Format(dtype.mantissa_bits + 1, dtype.min_exponent, Fraction(dtype.max_value))
+
+
+FORMATS = {name: _format(BY_PTX_NAME[name]) for name in ("f16", "bf16", "f32", "f64")}
 
 
 def rounded(value: Fraction, format_: str, mode: str) -> float:

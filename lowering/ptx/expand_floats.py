@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Attribute
 
+from ...promotion.dtype import BY_PTX_NAME
 from ..libdevice import rounding
 from ..tt import types as t
 from ..tt.transforms.expand.expression import Expr, copysign, extreme, saturated, to_integer, where
@@ -21,7 +22,7 @@ FLOAT_TYPES: dict[str, Attribute] = {"f16": t.F16, "bf16": t.BF16, "f32": t.F32,
 MODES = ("rn", "rz", "rm", "rp")
 _TINY = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126}
 _LARGEST = {"f16": 65504.0, "bf16": 255.0 * 2.0**120}
-_SMALL = {"e4m3": t.scalar_type("f8E4M3FN"), "e5m2": t.scalar_type("f8E5M2")}
+_SMALL = {name: t.scalar_type(BY_PTX_NAME[name]) for name in ("e4m3", "e5m2")}
 
 Handler = Callable[[Decoded, str, Sequence[Expr]], Expr]
 

@@ -8,7 +8,7 @@ that are other objects.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import FixedBitwidthType, IntAttr, IntegerType, TensorType
@@ -17,7 +17,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from ...promotion.dtype import DType
+from ...promotion.dtype import BY_MLIR_NAME, DTYPES, DType
 from ...promotion.errors import InternalError, UnsupportedError
 
 GLOBAL_ADDRESS_SPACE = 1
@@ -68,49 +68,10 @@ def _address_space(parser: AttrParser) -> int:
 I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
 F16, BF16, F32, F64 = builtin.f16, builtin.bf16, builtin.f32, builtin.f64
 
+_FLOATS: dict[str, Attribute] = {kind.name: kind() for kind in get_args(builtin.AnyFloat)}
 _SCALARS: dict[str, Attribute] = {
-    "i1": I1,
-    "i4": IntegerType(4),
-    "i8": I8,
-    "i16": I16,
-    "i32": I32,
-    "i64": I64,
-    "f16": F16,
-    "bf16": BF16,
-    "f32": F32,
-    "f64": F64,
-    "f8E4M3FN": builtin.Float8E4M3FNType(),
-    "f8E5M2": builtin.Float8E5M2Type(),
-    "f8E4M3FNUZ": builtin.Float8E4M3FNUZType(),
-    "f8E5M2FNUZ": builtin.Float8E5M2FNUZType(),
-    "f8E4M3B11FNUZ": builtin.Float8E4M3B11FNUZType(),
-    "f8E4M3": builtin.Float8E4M3Type(),
-    "f8E3M4": builtin.Float8E3M4Type(),
-    "f8E8M0FNU": builtin.Float8E8M0FNUType(),
-}
-
-# DType name → register type. bool is i1 in registers (in memory the tiler uses i8); integers are signless.
-_OF_DTYPE = {
-    "bool": "i1",
-    "int4": "i4",
-    "uint4": "i4",
-    "index": "i64",
-    "address": "i64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "tensor_float32": "f32",
-    "float64": "f64",
-    "float8_e4m3fn": "f8E4M3FN",
-    "float8_e5m2": "f8E5M2",
-    "float8_e4m3fnuz": "f8E4M3FNUZ",
-    "float8_e5m2fnuz": "f8E5M2FNUZ",
-    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
-    "float8_e4m3": "f8E4M3",
-    "float8_e3m4": "f8E3M4",
-    "float8_e8m0fnu": "f8E8M0FNU",
-    **{f"{sign}int{width}": f"i{width}" for sign in ("", "u") for width in (8, 16, 32, 64)},
-}
+    text: IntegerType(dtype.bits) if text.startswith("i") else _FLOATS[text] for text, dtype in BY_MLIR_NAME.items()
+} | {"i1": I1, "i8": I8, "i16": I16, "i32": I32, "i64": I64, "f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
 class _Info(NamedTuple):
@@ -149,9 +110,10 @@ def scalar_type(name: DType | str | Attribute) -> Attribute:
     if isinstance(name, Attribute):
         return name
     text = name.name if isinstance(name, DType) else name
-    found = _SCALARS.get(_OF_DTYPE.get(text, text))
+    dtype = DTYPES.get(text)
+    found = _SCALARS.get(text if dtype is None else dtype.names.mlir)
     if found is None:
-        raise UnsupportedError(f"the block IR has no element type {text!r}; it has {', '.join(_SCALARS)}")
+        raise UnsupportedError(f"the block IR has no element type {text!r}; it has {', '.join(BY_MLIR_NAME)}")
     return found
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from ...promotion.dtype import DTYPES
 from ...promotion.errors import UserError
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
@@ -27,17 +27,11 @@ DEVICES = {
 MAX_RANK = 64
 READ_ONLY = 1
 
-_CODES: dict[tuple[int, int], np.dtype[Any]] = {
-    (6, 8): np.dtype(np.bool_), (4, 16): np.dtype(ml_dtypes.bfloat16),
-    **{(0, bits): np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{(1, bits): np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{(2, bits): np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)},
-    **{(5, bits): np.dtype(f"c{bits // 8}") for bits in (64, 128)},
-    (7, 8): np.dtype(ml_dtypes.float8_e3m4), (8, 8): np.dtype(ml_dtypes.float8_e4m3),
-    (9, 8): np.dtype(ml_dtypes.float8_e4m3b11fnuz), (10, 8): np.dtype(ml_dtypes.float8_e4m3fn),
-    (11, 8): np.dtype(ml_dtypes.float8_e4m3fnuz), (12, 8): np.dtype(ml_dtypes.float8_e5m2),
-    (13, 8): np.dtype(ml_dtypes.float8_e5m2fnuz), (14, 8): np.dtype(ml_dtypes.float8_e8m0fnu),
-}  # fmt: skip
+_CODES = {
+    (dtype.names.dlpack, dtype.itemsize * 8): dtype.numpy
+    for dtype in DTYPES.values()
+    if dtype.names.dlpack is not None and (dtype.bits >= 8 or dtype.is_bool)
+}
 """(type code, bits) → NumPy dtype, for types whose elements lie in bytes of their own."""
 _OF_DTYPE = {dtype: key for key, dtype in _CODES.items()}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...lowering.artifact import TensorMap
+from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import InternalError, UserError
 from .driver import Driver
 
@@ -21,7 +22,6 @@ FIRST_CAPABILITY = 90
 
 # CUtensorMapDataType
 _TYPES = {"i8": 0, "i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
-_BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _L2_128_BYTES = 2
 _FILL_ZERO, _FILL_NAN = 0, 1
@@ -38,7 +38,7 @@ def encode_map(
     fits = len(extents) == len(strides) == spec.rank == len(spec.box)
     if element not in _TYPES or spec.swizzle not in _SWIZZLES or not fits:
         raise InternalError(f"a tensor map of {spec} for extents {tuple(extents)} and strides {tuple(strides)}")
-    size = _BYTES[element]
+    size = BY_MLIR_NAME[element].itemsize
     problem = _problem(spec, size, element, address, extents, [stride * size for stride in strides], pads_with_nan)
     if problem:
         raise UserError(

@@ -66,13 +66,6 @@ _ALIGNMENT = 64
 _MAX_MANIFEST_BYTES = 64 << 20
 _ZERO_HASH = "0" * 64
 _PADDING = "__padding_"
-# safetensors' names of formats it knows; the others are stored as bytes, and the manifest tells what they are
-_SAFETENSORS = {
-    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8",
-    "uint16": "U16", "uint32": "U32", "uint64": "U64", "index": "U64", "address": "U64", "float16": "F16",
-    "bfloat16": "BF16", "float32": "F32", "tensor_float32": "F32", "float64": "F64",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +230,7 @@ def _weight_parts(weights: Sequence[StoredWeight]) -> list[bytes | Array]:
         at += _nbytes(part)
 
     for number, weight in enumerate(weights):
-        known = _SAFETENSORS.get(weight.dtype)
+        known = DType(weight.dtype).names.safetensors
         shape = stored_shape(weight.shape, weight.layout) if known else (weight.array.nbytes,)
         add(weight.name, known or "U8", list(shape), weight.array)
         if gap := -at % _ALIGNMENT:

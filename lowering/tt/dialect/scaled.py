@@ -24,6 +24,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from ....promotion.dtype import BY_PTX_NAME, DType
 from .. import types as t
 from ..checks import BlockSizes, expect_block, expect_shape, expect_type, fail
 from .attributes import enum_attr, enum_name, parse_case
@@ -42,6 +43,13 @@ STORED_AS = {
 """Element types that an operand of each kind may have; i8 holds the bits."""
 SCALE_TYPES = ("i8", "f8E4M3FN")
 """i8 holds the exponent e of 2**(e - 127), 255 for NaN (e8m0); an e4m3 scale is its value."""
+
+
+def element_dtype(kind: str) -> DType:
+    """The dtype of elements of a kind, a key of SCALED_ELEMENTS."""
+    return BY_PTX_NAME["f16" if kind == "fp16" else kind]
+
+
 GROUP_SIZES = (16, 32)
 """Elements along K that share a scale."""
 

@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ....promotion.dtype import BY_PTX_NAME, DType
 from ..dialect.scaled import DotScaledOp, ScaledOperand
 from .memory import Memory
 from .numerics import numpy_dtype
 
 Array = NDArray[Any]
 
-_STORED: dict[str, np.dtype[Any]] = {
-    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}
-_SMALL = {"e2m1": (2, 1, 1), "e2m3": (2, 3, 1), "e3m2": (3, 2, 3)}  # bits of exponent and mantissa, bias
+_STORED = {kind: BY_PTX_NAME[kind].numpy for kind in ("e4m3", "e5m2")}
+_SMALL = {kind: BY_PTX_NAME[kind] for kind in ("e2m1", "e2m3", "e3m2")}
 
 
-def _table(exponent_bits: int, mantissa_bits: int, bias: int) -> Array:
+def _table(dtype: DType) -> Array:
     """The value of every bit pattern of a format without infinities and NaN."""
+    exponent_bits, mantissa_bits, bias = dtype.exponent_bits, dtype.mantissa_bits, 1 - dtype.min_exponent
     values = []
     for bits in range(1 << (1 + exponent_bits + mantissa_bits)):
         sign = -1.0 if bits >> (exponent_bits + mantissa_bits) else 1.0
@@ -38,7 +36,7 @@ def _table(exponent_bits: int, mantissa_bits: int, bias: int) -> Array:
     return np.array(values)
 
 
-_TABLES = {kind: _table(*format_) for kind, format_ in _SMALL.items()}
+_TABLES = {kind: _table(dtype) for kind, dtype in _SMALL.items()}
 
 
 def decode_elements(stored: Array, kind: str, packed_axis: int | None = None) -> Array:

@@ -22,32 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
+from ....promotion.dtype import BY_MLIR_NAME
 from ....promotion.errors import UnsupportedError
 from .. import types as t
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
 
-_SCALARS: dict[str, Any] = {
-    "i1": np.bool_,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-    "f8E5M2": ml_dtypes.float8_e5m2,
-    "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
-    "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
-    "f8E4M3": ml_dtypes.float8_e4m3,
-    "f8E3M4": ml_dtypes.float8_e3m4,
-    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+_DTYPES: dict[str, np.dtype[Any]] = {
+    text: dtype.numpy for text, dtype in BY_MLIR_NAME.items() if dtype.kind == "float" or dtype.has_arithmetic
 }
-_DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(value) for name, value in _SCALARS.items()}
 _DTYPES["index"] = np.dtype(np.int64)
 ADDRESS = np.dtype(np.int64)
 """Pointers are 64-bit addresses in the interpreter's own address space."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS, Decoded
+from ....promotion.dtype import BY_PTX_NAME
 from ..core.binding import Binding
 from ..core.types import Array, Mask, Step, number_type
 from .floats import finish, flush, from_bf16, nearest_bf16, to_bf16
@@ -144,20 +144,15 @@ def _between_floats(k: Binding, d: Decoded) -> Step | None:
     return step
 
 
-_EIGHT = {
-    "e4m3": np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float16),
-    "e5m2": np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e5m2).astype(np.float16),
-}
-_LIMITS = {"e4m3": 448.0, "e5m2": 57344.0}
-_EIGHT_TYPES: dict[str, Any] = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+_EIGHT = {name: np.arange(256, dtype=np.uint8).view(BY_PTX_NAME[name].numpy).astype(np.float16) for name in ("e4m3", "e5m2")}
 
 
 def to_eight(x: Array, type_: str, relu: bool) -> Array:
     """float32 → codes of an 8-bit float, to nearest even, saturated."""
-    limit = np.float32(_LIMITS[type_])
+    limit = np.float32(BY_PTX_NAME[type_].max_value)
     clipped = np.minimum(np.maximum(x, np.float32(0) if relu else -limit), limit)
     nan = np.isnan(x)
-    codes = np.where(nan, np.float32(0), clipped).astype(_EIGHT_TYPES[type_]).view(np.uint8)
+    codes = np.where(nan, np.float32(0), clipped).astype(BY_PTX_NAME[type_].numpy).view(np.uint8)
     return np.where(nan, np.uint8(0x7F), codes)
 
 

@@ -13,10 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Operand, Vector
+from ....promotion.dtype import BY_PTX_NAME
 from ....promotion.errors import UnsupportedError
 from ..checks.findings import Fault
 from ..core.binding import Binding
@@ -186,7 +186,7 @@ ELEMENTS: dict[str, Element] = {
     "f16": Element(16, "f"), "bf16": Element(16, "f"), "tf32": Element(32, "f"), "e4m3": Element(8, "f"),
     "e5m2": Element(8, "f"), "s8": Element(8, "i"), "u8": Element(8, "i"), "f64": Element(64, "d"),
 }  # fmt: skip
-_EIGHT: dict[str, Any] = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+_EIGHT = {name: BY_PTX_NAME[name].numpy for name in ("e4m3", "e5m2")}
 
 SHAPES: dict[str, frozenset[str]] = {
     "m16n8k16": frozenset(["f16", "bf16", "s8", "u8", "f64", "e4m3", "e5m2"]),

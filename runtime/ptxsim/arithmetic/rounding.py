@@ -11,14 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ....promotion.dtype import BY_PTX_NAME
 from ..core.types import Array
 
 _ROUND = {"rn": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil}
-_FORMATS = {
-    "f16": (11, -14, 65504.0),
-    "bf16": (8, -126, 255 * 2.0**120),
-    "f32": (24, -126, (2**24 - 1) * 2.0**104),
-}
 
 
 def odd_sum(x: Array, y: Array) -> Array:
@@ -36,7 +32,8 @@ def odd_sum(x: Array, y: Array) -> Array:
 
 def narrowed(x: Array, format_: str, mode: str) -> Array:
     """float64 rounded to a format, still as float64; subnormal results are rounded where they are."""
-    precision, least, largest = _FORMATS[format_]
+    dtype = BY_PTX_NAME[format_]
+    precision, least, largest = dtype.mantissa_bits + 1, dtype.min_exponent, dtype.max_value
     exponent = np.maximum(np.frexp(x)[1] - 1, least) - (precision - 1)
     found = np.ldexp(_ROUND[mode](np.ldexp(x, -exponent)), exponent)
     over = np.abs(found) > largest

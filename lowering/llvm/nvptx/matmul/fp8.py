@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .....promotion.dtype import float8_e4m3fn, float8_e5m2
 from ....linear_layouts.layout import REGISTER, LinearLayout
 from ....linear_layouts.linear import table
 from ...ir import V
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 STEP = 32
 """Extent of a fragment along k."""
-NAMES = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+NAMES = {dtype.names.mlir: dtype.names.ptx for dtype in (float8_e4m3fn, float8_e5m2)}
 _BYTES = 4
 _UPPER_BYTES = (0x1404, 0x3424)
 """prmt: bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves; the lower ones are 0."""

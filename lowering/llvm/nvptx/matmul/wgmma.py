@@ -14,6 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .....promotion.dtype import (
+    BY_MLIR_NAME,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    int8,
+    tensor_float32,
+)
 from ....linear_layouts.distributed import (
     fragment_tiles,
     wgmma_a_fragment,
@@ -39,12 +48,11 @@ ROWS = 64
 """Rows of an instruction."""
 MAX_COLUMNS = 256
 _TYPES = {
-    "f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
-}  # fmt: skip
+    dtype.names.mlir: dtype.names.ptx for dtype in (float16, bfloat16, tensor_float32, int8, float8_e4m3fn, float8_e5m2)
+}
 _SWIZZLES = (128, 64, 32)
 SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
 """Precisions that take a float32 as the sum of two numbers."""
-_BITS = {"f16": 16, "bf16": 16, "f32": 32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class Matrix:
 
     @property
     def bytes(self) -> int:
-        return self.shape[0] * self.shape[1] * _BITS.get(self.elem, 8) // 8
+        return self.shape[0] * self.shape[1] * BY_MLIR_NAME[self.elem].bits // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class WarpgroupProduct:
 
     @property
     def bits(self) -> int:
-        return _BITS.get(self.elem, 8)
+        return BY_MLIR_NAME[self.elem].bits
 
     @property
     def name(self) -> str:

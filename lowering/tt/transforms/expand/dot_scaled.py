@@ -13,14 +13,11 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from ... import types as t
 from ...builder import BlockBuilder
 from ...dialect.memory import BitcastOp
-from ...dialect.scaled import DotScaledOp, ScaledOperand
+from ...dialect.scaled import DotScaledOp, ScaledOperand, element_dtype
 from ..rewriting import Rewriter
 
-# kind -> (bits of exponent and mantissa together, bits of the mantissa, bias of the exponent)
-_SMALL = {"e2m1": (3, 1, 1), "e2m3": (5, 3, 1), "e3m2": (5, 2, 3)}
-_FLOAT8 = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
-_BITS = {"e2m1": 2, "e2m3": 4, "e3m2": 3, "e4m3": 4, "e5m2": 3, "bf16": 8, "fp16": 11}
-"""Significant bits of elements."""
+_SMALL = ("e2m1", "e2m3", "e3m2")
+_FLOAT8 = ("e4m3", "e5m2")
 
 EXACT = "joinery.exact"
 """Attribute of a tt.dot of float32: a type, "bf16" or "tf32", that has the significant bits and the exponents of its operands,
@@ -59,8 +56,10 @@ def _expansion(b: BlockBuilder, op: DotScaledOp, operands: list[SSAValue]) -> SS
 
 def _bits(side: ScaledOperand) -> int:
     """Significant bits of an element times its scale, which is a power of two or an e4m3 number."""
-    has_bits = side.scale is not None and t.is_float(side.scale.type)
-    return _BITS[side.kind] + (_BITS["e4m3"] if has_bits else 0)
+    dtypes = [element_dtype(side.kind)]
+    if side.scale is not None and t.is_float(side.scale.type):
+        dtypes.append(element_dtype("e4m3"))
+    return sum(1 + dtype.mantissa_bits for dtype in dtypes)
 
 
 def _elements(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue:
@@ -68,7 +67,7 @@ def _elements(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue
     if side.kind in _SMALL:
         return _small(b, side, value)
     if side.kind in _FLOAT8:
-        stored = t.scalar_type(_FLOAT8[side.kind])
+        stored = t.scalar_type(element_dtype(side.kind))
         value = value if t.elem(value.type) == stored else _bitcast(b, value, stored)
         return b.cast("tt.fp_to_fp", value, t.F32)
     return b.cast("arith.extf", value, t.F32)
@@ -80,7 +79,8 @@ def _small(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue:
     bits = b.cast("arith.extui", value, t.I32)
     if side.packed_axis is not None:
         bits = _interleaved(b, bits, _shifted(b, "arith.shrui", bits, 4), side)
-    magnitude_bits, mantissa_bits, bias = _SMALL[side.kind]
+    dtype = element_dtype(side.kind)
+    magnitude_bits, mantissa_bits, bias = dtype.bits - 1, dtype.mantissa_bits, 1 - dtype.min_exponent
     shape = t.shape_of(bits.type)
     magnitude = b.binary("arith.andi", bits, b.const((1 << magnitude_bits) - 1, t.I32, shape))
     sign = b.binary("arith.andi", bits, b.const(1 << magnitude_bits, t.I32, shape))
