@@ -321,7 +321,7 @@ def minilm(batch: int, seq: int) -> Callable[[Peers], Case]:
 
     def make(peers: Peers) -> Case:
         example = load_module(ROOT / "examples" / "minilm.py")
-        witness = load_module(ROOT / "tests" / "end_to_end" / "minilm_float64.py")
+        witness = load_module(ROOT / "tests" / "support" / "minilm_float64.py")
         import minilm_peers
         import peers_onnx
 

@@ -68,7 +68,7 @@ def load(path: Path) -> ModuleType:
 
 
 def corpus() -> ModuleType:
-    return load(ROOT / "tests" / "conformance" / "corpus.py")
+    return load(ROOT / "tests" / "support" / "corpus.py")
 
 
 def check_corpus(names: Sequence[str], write: Write) -> None:

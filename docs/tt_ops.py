@@ -284,7 +284,7 @@ def page() -> str:
 
 def outcomes() -> dict[str, dict[str, str]]:
     """Case of the corpus → way of running it → what went wrong (empty: nothing)."""
-    ttir = load_file("conformance_corpus", DOCS.parent / "tests" / "conformance" / "corpus.py")
+    ttir = load_file("conformance_corpus", DOCS.parent / "tests" / "support" / "corpus.py")
     ways = {
         "interpreter": lambda kernel, grid, own: kernel.interpret(grid, *own),
         "host, 1 thread": lambda kernel, grid, own: kernel.launch(grid, *own, threads=1),

@@ -202,7 +202,7 @@ def median_seconds(action: Callable[[], Any], budget: float = 1.0) -> float:
 
 def witness() -> ModuleType:
     """The independent float64 evaluation that the tests use too."""
-    path = ROOT / "tests" / "end_to_end" / "minilm_float64.py"
+    path = ROOT / "tests" / "support" / "minilm_float64.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(f"{path} is missing; run the demo from a complete checkout")

@@ -12,8 +12,8 @@ import pytest
 from joinery.runtime.cuda import current
 from joinery.runtime.cuda.device import cuda_device
 
-from ..runtime.cuda.fake_driver import FakeDriver
-from .corpus import WITH_DATA, Case, run
+from ..support.corpus import WITH_DATA, Case, run
+from ..support.cuda.fake_driver import FakeDriver
 
 DESCRIBED = [name for name in WITH_DATA if any(each["kind"] == "tensordesc" for each in Case(name).facts["args"])]
 

@@ -9,7 +9,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
-from . import error_bounds
+from ..support.error_bounds import propagation as error_bounds
 
 Array = np.ndarray[Any, Any]
 

@@ -27,7 +27,7 @@ def load(path: Path) -> ModuleType:
 
 
 example = load(ROOT / "examples" / "minilm.py")
-witness = load(ROOT / "tests" / "end_to_end" / "minilm_float64.py")
+witness = load(ROOT / "tests" / "support" / "minilm_float64.py")
 
 needs_weights = pytest.mark.skipif(
     importlib.util.find_spec(example.PACKAGE) is None,

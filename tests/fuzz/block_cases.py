@@ -11,8 +11,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 
-from ..lowering.text.random_checks import differing
-from ..lowering.text.random_control import program
+from ..support.random_kernels.checks import differing
+from ..support.random_kernels.control import program
 from . import block_witness
 from .block_statements import STATEMENTS
 from .cases import Data, Fault, Kind, Outcome, Settings, packed, unpacked

@@ -1,4 +1,4 @@
-"""Statements of block programs beside those of `tests/lowering/text/random_statements.py`: addresses from hashes and from
+"""Statements of block programs beside those of `tests/support/random_kernels/statements.py`: addresses from hashes and from
 sums that wrap, products of which one operand is masked, results of 16 bits, loops over products, products that sums take."""
 
 from __future__ import annotations
@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from ..lowering.text.random_control import branch, call, diamond, ring
-from ..lowering.text.random_programs import FLOATS, WIDTH, Program, Shape, Value, type_text
-from ..lowering.text.random_statements import near
+from ..support.random_kernels.control import branch, call, diamond, ring
+from ..support.random_kernels.programs import FLOATS, WIDTH, Program, Shape, Value, type_text
+from ..support.random_kernels.statements import near
 
 LARGE = (64 * 22369621, 0x7FFFFFFF, 2654435761, 1664525, 1013904223, 0x9E3779B9, 1 << 30, 3 << 29, -64, -1)
 

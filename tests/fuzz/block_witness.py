@@ -17,8 +17,8 @@ from joinery.lowering.tt.transforms.fast_math import contract_products
 from joinery.lowering.tt.transforms.pipeline import run_passes
 from joinery.lowering.tt.transforms.rewriting import Rewriter
 
-from ..end_to_end.error_bounds_maps import FAST_ABSOLUTE, FAST_ULPS
-from ..lowering.text.random_checks import ULPS
+from ..support.error_bounds.maps import FAST_ABSOLUTE, FAST_ULPS
+from ..support.random_kernels.checks import ULPS
 
 APPROXIMATED_ON_GPUS = re.compile(r"(arith\.divf|math\.sqrt) .*(f32|f16|bf16)>?$", re.MULTILINE)
 """Whose results `numerics="fast"` changes there, and which programs use further."""

@@ -13,7 +13,7 @@ import numpy as np
 from joinery.graph.text.parsing import from_text
 from joinery.graph.text.printing import to_text
 
-from ..end_to_end import error_bounds
+from ..support.error_bounds import propagation as error_bounds
 from . import graphs
 from .cases import Data, Fault, Kind, Outcome, Settings, packed, unpacked
 from .choices import Choices

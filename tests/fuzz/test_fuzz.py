@@ -21,7 +21,7 @@ from joinery.lowering.tile import arithmetic, emit, scalar
 from joinery.lowering.tt.builder import BlockBuilder
 from joinery.lowering.tt.transforms import fast_math
 
-from ..end_to_end import error_bounds
+from ..support.error_bounds import propagation as error_bounds
 from . import graphs, text_cases
 from .cases import Settings
 from .child import in_child

@@ -21,7 +21,7 @@ from joinery.promotion.presets import PRESETS
 from joinery.promotion.rules import RuleSet
 from joinery.runtime.storage.serialize import decode_compiled, encode_compiled
 
-from ..lowering.text.random_control import program
+from ..support.random_kernels.control import program
 from . import graphs
 from .block_cases import launches
 from .cases import Data, Fault, Kind, Outcome, Settings, packed, unpacked

@@ -14,7 +14,7 @@ from joinery.benchmarks import gpu_texts
 from .launches import Launch, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS, MADE = ROOT / "benchmarks" / "kernels", ROOT / "tests" / "data" / "ttir_made"
+BENCHMARKS, MADE = ROOT / "benchmarks" / "kernels", ROOT / "tests" / "data" / "ttir_descriptors"
 LENGTHS = (384, 320, 256)
 """Of attention's keys: 6, 5 and 4 turns of its loop over three stages. Each stage is filled again, and each one is the last."""
 

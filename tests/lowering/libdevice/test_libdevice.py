@@ -16,7 +16,7 @@ from joinery.lowering.libdevice.expand import EXPANSIONS
 from joinery.lowering.libdevice.reference import REFERENCE
 from joinery.lowering.libdevice.signatures import CALLS, SIGNATURES, Signature
 
-from .functions import DTYPES, INF, LANES, VALUES, groups, run
+from ...support.kernels.library_functions import DTYPES, INF, LANES, VALUES, groups, run
 
 EXACT = {
     "fmax", "fmin", "fdim", "nextafter", "remainder", "fmod", "ldexp", "round", "fabs", "copysign", "logb", "rint", "nearbyint",

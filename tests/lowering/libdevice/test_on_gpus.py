@@ -13,7 +13,7 @@ from joinery.lowering.llvm.nvptx.targets import TARGETS
 from joinery.runtime.toolchain.libdevice import find_libdevice
 from joinery.runtime.toolchain.ptxas import find_assembler, resources
 
-from .functions import DTYPES, LANES, VALUES, groups, kernel, run
+from ...support.kernels.library_functions import DTYPES, LANES, VALUES, groups, kernel, run
 
 pytestmark = pytest.mark.skipif(find_libdevice() is None, reason="no libdevice.10.bc here, or JOINERY_LIBDEVICE=none")
 

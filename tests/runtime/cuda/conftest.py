@@ -1,41 +1,5 @@
-"""Fixtures of the tests of CUDA devices."""
+"""Fixtures of the fake CUDA driver."""
 
-from __future__ import annotations
+from ...support.cuda.fixtures import fake, hopper, install
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
-
-import pytest
-from joinery.runtime.cuda import current
-from joinery.runtime.cuda.device import cuda_device
-
-from .fake_driver import FakeDriver
-
-
-@pytest.fixture
-def install() -> Iterator[Callable[..., FakeDriver]]:
-    """Puts a fake driver in place for the test: install(devices=2, …) gives it."""
-    with ExitStack() as stack:
-
-        def put(**options: Any) -> FakeDriver:
-            fake = FakeDriver(**options)
-            stack.enter_context(current.installed(lambda: fake))
-            return fake
-
-        yield put
-
-
-@pytest.fixture
-def fake(install: Callable[..., FakeDriver]) -> FakeDriver:
-    """A fake driver with one device of capability 8.0."""
-    return install()
-
-
-@pytest.fixture
-def hopper(install: Callable[..., FakeDriver]) -> Iterator[FakeDriver]:
-    """The fake driver with a device of capability 9.0; afterwards nothing may be left on it."""
-    fake = install(capability=(9, 0))
-    yield fake
-    cuda_device().synchronize()
-    assert (fake.live(), fake.violations) == ([], [])
+__all__ = ["fake", "hopper", "install"]

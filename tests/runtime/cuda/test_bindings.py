@@ -20,6 +20,7 @@ from joinery.runtime.cuda import bindings
 from joinery.runtime.cuda.bindings import open_driver
 
 HERE = Path(__file__).parent
+STUB = HERE.parents[1] / "support" / "cuda" / "stub_driver.c"
 
 EXPECTED = """
 cuInit 0
@@ -88,7 +89,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
         pytest.skip("cuda-python is not installed")
     folder = tmp_path_factory.mktemp("stub")
     library = folder / "libcuda.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", library, HERE / "stub_driver.c"], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", library, STUB], check=True)
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))
     done = subprocess.run(
         [sys.executable, HERE / "through_the_bindings.py"], capture_output=True, text=True, check=False,

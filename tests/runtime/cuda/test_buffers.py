@@ -14,7 +14,7 @@ from joinery.runtime.cuda import dlpack
 from joinery.runtime.cuda.device import cuda_device
 from joinery.runtime.cuda.dlpack import Imported, make_capsule
 
-from .kernels import VECTOR_ADD
+from ...support.cuda.kernels import VECTOR_ADD
 
 DTYPES = [
     "bool", "int8", "uint16", "int32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "float8_e4m3fn",

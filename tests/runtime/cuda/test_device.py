@@ -16,7 +16,7 @@ from joinery.runtime.cuda.device import CudaDevice, cuda_device
 from joinery.runtime.cuda.transfers import PIECE, PIECES
 from joinery.runtime.gpu import GpuDevice
 
-from .kernels import add_one
+from ...support.cuda.kernels import add_one
 
 ROOM = 1 << 23
 

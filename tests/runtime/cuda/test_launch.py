@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from joinery.runtime.cuda.device import cuda_device
 
-from .kernels import ASSERTS, PRINTS, SCALARS, VECTOR_ADD
+from ...support.cuda.kernels import ASSERTS, PRINTS, SCALARS, VECTOR_ADD
 
 
 def kernel(text: str) -> jn.kernel.Kernel:

@@ -14,7 +14,7 @@ from joinery.lowering.artifact import TensorMap, TensorSource
 from joinery.runtime.cuda.device import cuda_device
 from joinery.runtime.cuda.driver import CudaFailure
 
-from .exporting import Exporter
+from ...support.cuda.exporting import Exporter
 
 TEXT = (Path(__file__).parents[3] / "benchmarks" / "kernels" / "gpu_matmul_described_f16.ttir").read_text()
 DTYPES = {"f16": np.float16, "f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
