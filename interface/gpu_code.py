@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from ..lowering.artifact import KernelCode, TensorMap
 from ..lowering.gpu_stages import kernel_code
 from ..lowering.llvm.compile_ptx import compile_ptx
-from ..lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
+from ..lowering.llvm.nvptx.gpu_kernel import GpuKernel
+from ..lowering.llvm.nvptx.kernel import lower_to_threads
 from ..lowering.llvm.nvptx.known_non_negative import Dividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
 from ..lowering.tt.analysis.aliasing import AliasSet

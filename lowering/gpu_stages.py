@@ -8,7 +8,8 @@ from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
 from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude
 from .llvm.compile_ptx import compile_ptx
-from .llvm.nvptx.kernel import GpuKernel, lower_to_threads
+from .llvm.nvptx.gpu_kernel import GpuKernel
+from .llvm.nvptx.kernel import lower_to_threads
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
 from .program import BlockProgram, DescriptorArgument

@@ -17,7 +17,7 @@ from .target import HostTarget
 from .tt.printing import print_module
 
 if TYPE_CHECKING:
-    from .llvm.nvptx.kernel import GpuKernel
+    from .llvm.nvptx.gpu_kernel import GpuKernel
 
 Stage = Literal["expand", "schedule", "layouts", "tile", "lower", "compile"]
 STAGES: tuple[Stage, ...] = ("expand", "schedule", "layouts", "tile", "lower", "compile")

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from .casts import loss_class, loss_example
 from .dtype import DType
 from .errors import UserError
+from .joins import Joins
 
-if TYPE_CHECKING:
-    from .rules import RuleSet
-
-_presets: list[Callable[[], Sequence[RuleSet]]] = []
+_presets: list[Callable[[], Sequence[Joins]]] = []
 
 
-def compare_with(presets: Callable[[], Sequence[RuleSet]]) -> None:
+def compare_with(presets: Callable[[], Sequence[Joins]]) -> None:
     """Whose answers an explanation shows beside its own: told by `presets.py`, which is made of rule sets."""
     _presets[:] = [presets]
 
 
-def explain(rule_set: RuleSet, a: DType, b: DType, elsewhere: bool = True) -> str:
+def explain(rule_set: Joins, a: DType, b: DType, elsewhere: bool = True) -> str:
     """Lines: the result; the rule that decided, where there is a list of them; each operand's path and what its cast can lose;
     the answers of the other presets."""
     try:
@@ -37,7 +34,7 @@ def explain(rule_set: RuleSet, a: DType, b: DType, elsewhere: bool = True) -> st
     return "\n".join(lines)
 
 
-def _reasons(rule_set: RuleSet, a: DType, b: DType, result: DType) -> list[str]:
+def _reasons(rule_set: Joins, a: DType, b: DType, result: DType) -> list[str]:
     lines = []
     step = rule_set.step(a, b)
     if step is not None:
@@ -57,7 +54,7 @@ def _reasons(rule_set: RuleSet, a: DType, b: DType, result: DType) -> list[str]:
     return lines
 
 
-def _operand(rule_set: RuleSet, operand: DType, result: DType) -> list[str]:
+def _operand(rule_set: Joins, operand: DType, result: DType) -> list[str]:
     if operand is result:
         return [f"  {operand}: unchanged"]
     target = rule_set.concrete(result)
@@ -75,7 +72,7 @@ def _operand(rule_set: RuleSet, operand: DType, result: DType) -> list[str]:
     return [line, f"    path: {path_text(rule_set, path)}; the cast is one step, not along the path"]
 
 
-def path_text(rule_set: RuleSet, path: list[DType]) -> str:
+def path_text(rule_set: Joins, path: list[DType]) -> str:
     """A lattice path as text. A lossy step carries its loss class: "int32 → int64 → float16 (overflow)"."""
     parts = [str(path[0])]
     for smaller, larger in pairwise(path):
@@ -96,7 +93,7 @@ def answers(a: DType, b: DType) -> dict[str, DType | None]:
     return found
 
 
-def _elsewhere(rule_set: RuleSet, a: DType, b: DType) -> list[str]:
+def _elsewhere(rule_set: Joins, a: DType, b: DType) -> list[str]:
     grouped: dict[str, list[str]] = {}
     for name, result in answers(a, b).items():
         if name != rule_set.name:

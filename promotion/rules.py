@@ -6,21 +6,13 @@ order completed to a lattice, one an ordered list of rules, some are plain table
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .casts import loss_class
-from .completion import complete
 from .definition import (
-    Cells,
     Definition,
-    Division,
-    Erratum,
-    NumpyScalars,
     names_of,
     read,
     read_file,
@@ -30,6 +22,7 @@ from .drawing.hasse import to_dot, to_svg
 from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
+from .joins import Joins
 from .lattice import Lattice, Laws, chain_law, check_laws
 from .literals import (
     LiteralRules,
@@ -41,13 +34,10 @@ from .literals import (
     rank,
     scalar_rank,
 )
-from .ordered import Step, deciding, table_of
 from .table import PromotionTable
 
 _WEAK_OF = {1: DType("weak_int"), 2: DType("weak_float"), 3: DType("weak_complex")}
 _KIND_OF = {0: "bool", 1: "int", 2: "float", 3: "complex"}
-_DECIDING = ("literals", "weak", "division", "zero_dim", "numpy_scalars", "inexact", "quotient", "mean", "accumulate")
-_WIDE = DType("wide_int")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +60,7 @@ class Difference:
         return f"{self.lhs} ∨ {self.rhs}: {self.ours or 'no join'}, there {self.theirs or 'no join'}"
 
 
-class RuleSet:
+class RuleSet(Joins):
     """An immutable promotion table with its literal rules.
 
     Make one with `RuleSet.from_edges`, `from_table`, `from_dict` or `load`, or from another one with `with_edges`, `with_cells`
@@ -90,70 +80,7 @@ class RuleSet:
         hash: SHA-256 of everything that decides dtypes (not of name and texts); equal hashes promote alike.
     """
 
-    __slots__ = (
-        "_elements", "_hidden", "_joins", "_raw", "definition", "description", "division", "dtypes", "hash", "lattice",
-        "literals", "name", "numpy_scalars", "source", "weak", "zero_dim",
-    )  # fmt: skip
-
-    name: str
-    description: str
-    source: str
-    dtypes: tuple[DType, ...]
-    lattice: Lattice[DType] | None
-    literals: LiteralRules
-    weak: Mapping[DType, DType]
-    division: Division
-    zero_dim: bool
-    numpy_scalars: NumpyScalars
-    definition: Definition
-    hash: str
-    _joins: dict[tuple[DType, DType], DType]
-    """What `join` answers: elements that nobody may see are resolved."""
-    _raw: Cells
-    _hidden: Mapping[DType, DType]
-    """Elements a completion added, and the dtype each stands for."""
-    _elements: tuple[DType, ...]
-
-    def __init__(self, definition: Definition) -> None:
-        try:
-            lattice, raw, elements, hidden = _order(definition)
-        except UserError as error:
-            raise UserError(f"rule set {definition.name!r}: {error}") from None
-        joins = {}
-        for (a, b), element in raw.items():
-            if a not in hidden and b not in hidden and (element is not _WIDE or a is b):
-                joins[a, b] = hidden.get(element, element)
-        for dtype in DTYPES.values():
-            joins.setdefault((dtype, dtype), dtype)
-        _check_results(definition, joins)
-        missing = [element for element in elements if element.is_weak and element not in definition.weak]
-        if missing:
-            raise UserError(
-                f"rule set {definition.name!r}: {names_of(missing)} without a dtype; fix: give one under 'weak'"
-            )
-        content = {key: value for key, value in definition.to_dict().items() if key in _DECIDING}
-        content["joins"] = sorted([a.name, b.name, result.name] for (a, b), result in joins.items())
-        if hidden:
-            content["raw"] = sorted([a.name, b.name, element.name] for (a, b), element in raw.items())
-        for key, value in {
-            "name": definition.name,
-            "description": definition.description,
-            "source": definition.source,
-            "dtypes": tuple(e for e in elements if e not in hidden and e is not _WIDE),
-            "lattice": lattice,
-            "literals": definition.literals,
-            "weak": definition.weak,
-            "division": definition.division,
-            "zero_dim": definition.zero_dim,
-            "numpy_scalars": definition.numpy_scalars,
-            "definition": definition,
-            "hash": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
-            "_joins": joins,
-            "_raw": raw,
-            "_hidden": hidden,
-            "_elements": elements,
-        }.items():
-            object.__setattr__(self, key, value)
+    __slots__ = ()
 
     # -- making one ------------------------------------------------------------------------------------------------------------
 
@@ -269,12 +196,6 @@ class RuleSet:
 
     # -- the value -------------------------------------------------------------------------------------------------------------
 
-    def __setattr__(self, attribute: str, value: object) -> None:
-        raise AttributeError(f"RuleSet is immutable: cannot set {attribute!r}")
-
-    def __delattr__(self, attribute: str) -> None:
-        raise AttributeError(f"RuleSet is immutable: cannot delete {attribute!r}")
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RuleSet):
             return NotImplemented
@@ -290,53 +211,6 @@ class RuleSet:
         return RuleSet, (self.definition,)
 
     # -- joins -----------------------------------------------------------------------------------------------------------------
-
-    def join(self, a: DType | str, b: DType | str) -> DType:
-        """What two operands meet in: the dtype both are cast to, or a weak element of a rule set that has them.
-
-        Raises `UserError` with a fix when the rule set has no join.
-        """
-        try:
-            return self._joins[a, b]  # type: ignore[index]
-        except KeyError:
-            pair = (DType(a), DType(b))
-            if pair in self._joins:
-                return self._joins[pair]
-            raise UserError(self.refusal(*pair)) from None
-
-    def join_all(self, dtypes: Sequence[DType | str]) -> DType:
-        """The join of one or more dtypes. Where the laws hold their order does not matter; else they join from the left."""
-        if not dtypes:
-            raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
-        result = DType(dtypes[0])
-        if result.is_abstract and result not in self._elements:
-            raise UserError(self.refusal(result, result))
-        for dtype in map(DType, dtypes[1:]):
-            found = self._raw.get((result, dtype)) or self._joins.get((result, dtype))
-            if found is None:
-                raise UserError(self.refusal(self._hidden.get(result, result), dtype))
-            result = found
-        if result is _WIDE and len(set(dtypes)) > 1:  # only the end counts: what is above it may hold all of them
-            given = [DType(dtype) for dtype in dtypes]
-            meeting = ((a, b) for a in given for b in given if a is not b and self._raw.get((a, b)) is _WIDE)
-            raise UserError(self.refusal(*next(meeting, (DTYPES["int64"], DTYPES["uint64"]))))
-        return self._hidden.get(result, result)
-
-    @property
-    def has_choices(self) -> bool:
-        """Whether some joins keep a choice of dtypes open for further operands, which a value in between cannot."""
-        return bool(self._hidden)
-
-    def is_open(self, dtypes: Sequence[DType]) -> bool:
-        """Whether the join of these dtypes, all at once, keeps a choice open."""
-        found: DType | None = dtypes[0]
-        for dtype in dtypes[1:]:
-            found = None if found is None else self._raw.get((found, dtype))
-        return found in self._hidden
-
-    def concrete(self, element: DType) -> DType:
-        """The dtype a value has whose promotion ends in `element`: weak elements take their default."""
-        return self.weak.get(element, element)
 
     def promote(self, *operands: DType | str | Scalar | Any) -> DType:
         """The dtype an operator computes in, given its operands.
@@ -403,10 +277,6 @@ class RuleSet:
         highest = [value for value in above if scalar_rank(value) == top]
         return self.join_all([result, *(self.literals.default(value) for value in highest)])
 
-    def can_cast(self, source: DType | str, target: DType | str) -> bool:
-        """Whether promotion takes `source` to `target` without the user's asking: whether their join is `target`."""
-        return self._joins.get((DType(source), DType(target))) is DType(target)
-
     # -- questions -------------------------------------------------------------------------------------------------------------
 
     def table(self) -> PromotionTable:
@@ -428,29 +298,11 @@ class RuleSet:
         dtypes = [dtype for dtype in self.dtypes if not dtype.is_abstract]
         return Laws((*laws, chain_law(dtypes, lambda a, b: self._joins.get((a, b)))))
 
-    def errata(self) -> tuple[Erratum, ...]:
-        """The cells of a published table that contradict their mirror cells; empty for tables that agree with themselves."""
-        return self.definition.errata
-
     def diff(self, other: RuleSet) -> tuple[Difference, ...]:
         """The pairs of dtypes both tables have and answer differently, in the order of this table."""
         shared = [dtype for dtype in self.dtypes if dtype in other.dtypes]
         pairs = ((a, b, self._joins.get((a, b)), other._joins.get((a, b))) for a in shared for b in shared)
         return tuple(Difference(*found) for found in pairs if found[2] is not found[3])
-
-    def losses(self) -> Mapping[tuple[DType, DType], str]:
-        """What each covering edge can lose: "exact", "rounding", "sign" or "overflow".
-
-        From a weak element up nothing is lost; an edge up to one is judged by the dtype a value has that ends there.
-        """
-        if self.lattice is None:
-            return {}
-        targets = {a: self.concrete(a) for a in self.lattice.elements}
-        return {
-            (a, b): "exact" if a.is_abstract or targets[b].is_abstract else loss_class(a, targets[b])
-            for a, b in self.lattice.edges
-            if a not in self._hidden and b not in self._hidden
-        }
 
     def hasse_dot(self) -> str:
         """The Hasse diagram of the lattice as Graphviz text. Raises `UserError` for rule sets without one."""
@@ -460,41 +312,9 @@ class RuleSet:
         """The Hasse diagram of the lattice as an SVG picture. Raises `UserError` for rule sets without one."""
         return to_svg(self)
 
-    def step(self, a: DType, b: DType) -> Step | None:
-        """The rule that decides about two different dtypes in a rule set that is an ordered list."""
-        found = deciding(self.definition.steps, a, b) if self.definition.steps and a is not b else None
-        return None if found is None else found[1]
-
-    def bounds(self, a: DType, b: DType) -> tuple[DType, ...]:
-        """The dtypes among which a completed order chooses for two dtypes: their minimal upper bounds."""
-        element = self._raw.get((a, b))
-        if element is None or element not in self._hidden or self.lattice is None:
-            return ()
-        above = [d for d in self.lattice.upper_bounds(element) if d not in self._hidden]
-        return tuple(d for d in above if not any(e is not d and self.lattice.leq(e, d) for e in above))
-
     def explain(self, a: DType | str, b: DType | str) -> str:
         """Why two dtypes join as they do: each one's path, what its cast can lose, and what the other presets answer."""
         return explain(self, DType(a), DType(b))
-
-    def refusal(self, a: DType, b: DType) -> str:
-        """Why two dtypes have no join, and a fix."""
-        text = f"no join for {a} and {b} in rule set {self.name}"
-        if self._raw.get((a, b)) is _WIDE or {a.name, b.name} == {"int64", "uint64"}:
-            signed, unsigned = (a, b) if a.kind == "int" else (b, a)
-            return (
-                f"{text}: no dtype holds both; fix: .cast(int64) the {unsigned} operand if its values are below "
-                f"2**63, or .cast(uint64) the {signed} operand if none is negative"
-            )
-        outside = [dtype for dtype in dict.fromkeys((a, b)) if dtype not in self.dtypes]
-        if outside:
-            names = " and ".join(dtype.name for dtype in outside)
-            target = next((d for d in (b, a) if d in self.dtypes and d.is_float), self.literals.float_default)
-            verb, joins = ("are", "join") if len(outside) > 1 else ("is", "joins")
-            complex_ = any(dtype.kind == "complex" for dtype in outside)
-            fix = "pass the array's .real and .imag one by one" if complex_ else f"cast explicitly, e.g. .cast({target})"
-            return f"{text}: {names} {verb} not in its table and only {joins} with the same dtype; fix: {fix}"
-        return f"{text}; fix: cast one operand to the other's dtype, .cast({a}) or .cast({b})"
 
     # -- operations that do not simply join ------------------------------------------------------------------------------------
 
@@ -521,55 +341,10 @@ class RuleSet:
         return DTYPES["int64"] if dtype.kind in ("bool", "int") else dtype
 
 
-def _check_results(definition: Definition, joins: Mapping[tuple[DType, DType], DType]) -> None:
-    """Operands that were cast to a result must meet in it: a graph does not say what they were before."""
-    reached: dict[DType, str] = {}
-    for (a, b), result in joins.items():
-        reached.setdefault(result, f"{a} with {b}")
-    for a, result in definition.inexact.items():
-        reached.setdefault(result, f"an inexact operation on {a}")
-    if definition.quotient is not None:
-        reached.setdefault(definition.quotient, "'quotient'")
-    for result, whence in reached.items():
-        again = joins.get((result, result))
-        if again is not result:
-            raise UserError(
-                f"rule set {definition.name!r}: {whence} gives {result}, but {result} with itself gives {again or 'nothing'}; "
-                f"expected {result}, as operands are cast to it; fix: let {result} with itself be {result}"
-            )
-
-
-def _order(
-    definition: Definition,
-) -> tuple[Lattice[DType] | None, Cells, tuple[DType, ...], Mapping[DType, DType]]:
-    """The lattice if there is one, every join, the elements in order, and the elements that stand for others."""
-    if definition.cells is not None:
-        return None, dict(definition.cells), definition.dtypes, {}
-    if definition.steps:
-        return None, table_of(definition.steps, definition.dtypes), definition.dtypes, {}
-    if definition.order:
-        never = set(definition.never_above)
-        lattice, hidden = complete(
-            definition.name, definition.dtypes, lambda a, b: a is not b and b not in never and _keeps_values(a, b)
-        )
-        return lattice, lattice.joins, (*definition.dtypes, *hidden), hidden
-    lattice = Lattice(definition.edges, definition.dtypes)
-    listed = [d for d in DTYPES.values() if d in lattice]
-    return lattice, lattice.joins, (*listed, *(e for e in lattice.elements if e.is_abstract)), {}
-
-
 def _pair(pair: Any) -> tuple[DType, DType]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise UserError(f"{pair!r} is no pair of dtypes; fix: write two, e.g. ('int8', 'int16')")
     return DType(pair[0]), DType(pair[1])
-
-
-def _keeps_values(a: DType, b: DType) -> bool:
-    if a.is_complex and not b.is_complex:
-        return False
-    if b is _WIDE:
-        return a.is_integer or a.is_bool
-    return a is not _WIDE and loss_class(a, b) == "exact"
 
 
 def dtype_of(operand: Any) -> DType:

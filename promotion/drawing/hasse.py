@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import html
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ..dtype import ABSTRACT, DType
 from ..errors import UserError
+from ..joins import Joins
 from ..lattice import Lattice
 from .layers import Layout, lay_out
-
-if TYPE_CHECKING:
-    from ..rules import RuleSet
 
 # line colour and dash pattern: who cannot tell the colours apart tells the dashes
 _LINES = {
@@ -47,7 +44,7 @@ _RADIUS = 6
 _LEGEND_LINE = 22
 
 
-def to_dot(rule_set: RuleSet) -> str:
+def to_dot(rule_set: Joins) -> str:
     """Graphviz text, edges upwards: lossy ones coloured and labelled with their loss class, weak elements dashed.
 
     Elements that the completion of an order added are small circles without a label. Raises `UserError` for rule sets without
@@ -71,7 +68,7 @@ def to_dot(rule_set: RuleSet) -> str:
     return "\n".join([*lines, "}"])
 
 
-def to_svg(rule_set: RuleSet) -> str:
+def to_svg(rule_set: Joins) -> str:
     """A picture as an SVG document, the same for the same rule set, with a legend of the loss classes that occur.
 
     Weak elements have dashed outlines; elements that the completion of an order added are small circles whose `<title>`
@@ -97,7 +94,7 @@ def to_svg(rule_set: RuleSet) -> str:
 class _Picture:
     """The layout of one lattice in pixels, and the parts of its drawing as SVG elements."""
 
-    def __init__(self, rule_set: RuleSet, lattice: Lattice[DType]) -> None:
+    def __init__(self, rule_set: Joins, lattice: Lattice[DType]) -> None:
         self.elements = lattice.elements
         self.losses = rule_set.losses()
         index = {element: position for position, element in enumerate(lattice.elements)}
@@ -215,7 +212,7 @@ def _box(x: float, y: float, width: float, height: float, fill: str, dash: str) 
     )
 
 
-def _lattice(rule_set: RuleSet, function: str) -> Lattice[DType]:
+def _lattice(rule_set: Joins, function: str) -> Lattice[DType]:
     if rule_set.lattice is None:
         raise UserError(
             f"{function}: rule set {rule_set.name} is no lattice, so there is no Hasse diagram of it; "

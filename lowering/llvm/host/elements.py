@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, element_name, shape_of
+from .context import KernelContext
 from .loops.coordinates import Coordinate, Coordinates, memory_size_of
 from .nodes import Splat
 
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
-
 
 @contextmanager
-def each_element(k: KernelLowering, shape: tuple[int, ...]) -> Iterator[Coordinates]:
+def each_element(k: KernelContext, shape: tuple[int, ...]) -> Iterator[Coordinates]:
     """Loops over every coordinate of a block, the last dimension fastest."""
     with ExitStack() as stack:
         here: list[Coordinate] = []
@@ -28,7 +26,7 @@ def each_element(k: KernelLowering, shape: tuple[int, ...]) -> Iterator[Coordina
         yield tuple(here)
 
 
-def lower_gather(k: KernelLowering, op: Any) -> None:
+def lower_gather(k: KernelContext, op: Any) -> None:
     """`tt.gather`. An index outside the block reads its last element: scratch lies on the stack, nothing may read beyond it."""
     result = op.results[0]
     axis = int(attributes(op)["axis"])
@@ -51,7 +49,7 @@ def lower_gather(k: KernelLowering, op: Any) -> None:
     k.define(result, memory)
 
 
-def lower_histogram(k: KernelLowering, op: Any) -> None:
+def lower_histogram(k: KernelContext, op: Any) -> None:
     """`tt.histogram`: values outside the bins, and masked ones, are not counted."""
     result = op.results[0]
     elem, (bins,) = element_name(result.type), shape_of(result.type)

@@ -22,7 +22,7 @@ from ..elementwise import (
     register_element,
     to_memory,
 )
-from ..ir import Function, V, const, int_vector, lanes, vector, zero
+from ..ir import Function, V, int_vector, lanes, vector, zero
 from .loops.coordinates import (
     ORIGIN,
     Bound,
@@ -38,7 +38,7 @@ from .loops.flat import is_deep, read_flattened
 from .loops.scratch import Scratch
 from .memory.gathers import gather
 from .nodes import Affine, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
-from .scalars import ZERO, Scalars, is_constant
+from .scalars import ZERO, Scalars, is_constant, wrapped
 
 
 class Evaluator:
@@ -121,7 +121,7 @@ class Evaluator:
                 return self._read_scratch(node, coordinates)
             case Flattened():
                 assert coordinates[0] is not None
-                return read_flattened(self, node, coordinates[0])
+                return read_flattened(self.s, node, coordinates[0])
         raise InternalError(f"host lowering: cannot evaluate {type(node).__name__} of {node.elem}")
 
     @staticmethod
@@ -155,28 +155,14 @@ class Evaluator:
                 stretch = (coefficient, coordinate.lanes)
         narrow = register_element(node.elem)
         if stretch is None:
-            return total if narrow == "i64" else self.narrow(total, narrow)
+            return total if narrow == "i64" else self.s.truncated(total, narrow)
         coefficient, n = stretch
         if is_constant(coefficient):
-            steps = int_vector([self.wrapped(int(coefficient.ref) * i, narrow) for i in range(n)], narrow)
+            steps = int_vector([wrapped(int(coefficient.ref) * i, narrow) for i in range(n)], narrow)
         else:
-            step = self.f.splat(self.narrow(coefficient, narrow), n)
+            step = self.f.splat(self.s.truncated(coefficient, narrow), n)
             steps = self.f.binary("mul", step, self.f.iota(n, narrow))
-        return self.f.binary("add", self.f.splat(self.narrow(total, narrow), n), steps)
-
-    @staticmethod
-    def wrapped(value: int, type_: str) -> int:
-        """The value as a signed integer of the type's width."""
-        half = 1 << (int(type_[1:]) - 1)
-        return (value + half) % (2 * half) - half
-
-    def narrow(self, value: V, type_: str) -> V:
-        """An i64 in the type's width."""
-        if value.type == type_:
-            return value
-        if is_constant(value):
-            return const(self.wrapped(int(value.ref), type_), type_)
-        return self.f.cast("trunc", value, type_)
+        return self.f.binary("add", self.f.splat(self.s.truncated(total, narrow), n), steps)
 
     # -- memory -------------------------------------------------------------
 

@@ -161,3 +161,12 @@ def cost(node: Node, limit: int = 64) -> int:
         case Stored() | Flattened():
             return 1
     return 0
+
+
+def dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides; 0 for extents of 1."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step if extent > 1 else 0)
+        step *= extent
+    return tuple(reversed(strides))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..ir import Function, V
+from ..ir import Function, V, const
 
 ZERO = V("0", "i64")
 
@@ -21,6 +21,12 @@ def is_constant(v: V) -> bool:
 
 def constant_value(v: V) -> int:
     return int(v.ref)
+
+
+def wrapped(value: int, type_: str) -> int:
+    """The value as a signed integer of the type's width."""
+    half = 1 << (int(type_[1:]) - 1)
+    return (value + half) % (2 * half) - half
 
 
 class Scalars:
@@ -189,3 +195,11 @@ class Scalars:
             if signed and a.type in ("i8", "i16", "i32"):
                 self.narrow.add(found.ref)
         return found
+
+    def truncated(self, value: V, type_: str) -> V:
+        """The low bits of an i64, as many as the type has."""
+        if value.type == type_:
+            return value
+        if is_constant(value):
+            return const(wrapped(int(value.ref), type_), type_)
+        return self.f.cast("trunc", value, type_)

@@ -11,9 +11,8 @@ Sources: NVIDIA, "PTX Writer's Guide to Interoperability", "System Calls" (vprin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
@@ -23,32 +22,20 @@ from ...tt.source_locations import source_location
 from ..elementwise import emit_map
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
+from .context import KernelContext
+from .messages import Assertion
 from .nodes import Shape
 from .targets import WARP_SIZE
 from .threads import i32
-
-if TYPE_CHECKING:
-    from .kernel import KernelLowering
 
 ASSERT, PRINT = "__assertfail", "vprintf"
 UNKNOWN = ("unknown", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Assertion:
-    """What a failed assertion was: the message, its place in the source, and the element that thread 0 had in a block's shape
-    (the next thread had the next one)."""
-
-    message: str
-    location: tuple[str, int] | None
-    shape: Shape
-    first: int
-
-
 # -- assertions ------------------------------------------------------------------------------
 
 
-def _assert(k: KernelLowering, op: Any) -> None:
+def _assert(k: KernelContext, op: Any) -> None:
     """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
     attrs = attributes(op)
     message = _checked(op, str(attrs["message"] if "message" in attrs else attrs["msg"]))
@@ -68,13 +55,13 @@ def _assert(k: KernelLowering, op: Any) -> None:
     k.shared.barrier()
 
 
-def _fail_unless(k: KernelLowering, condition: V, predicate: V | None, what: Assertion, where: str) -> None:
+def _fail_unless(k: KernelContext, condition: V, predicate: V | None, what: Assertion, where: str) -> None:
     file, line = what.location or UNKNOWN
     file = file.replace("\0", "")
     function = f"{k.name}{where}"
-    k.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
+    k.messages.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
     fails = k.f.binary("xor", condition, V("true", "i1"))
-    texts = [text(k, each) for each in (what.message, file, function)]
+    texts = [k.messages.text(each) for each in (what.message, file, function)]
     k.f.module.declare(ASSERT, "void", ["ptr", "ptr", "i32", "ptr", "i64"])
     with k.t.where(k.t.both(fails, predicate)):
         k.f.call(ASSERT, "void", [texts[0], texts[1], i32(line), texts[2], V("1", "i64")])
@@ -83,7 +70,7 @@ def _fail_unless(k: KernelLowering, condition: V, predicate: V | None, what: Ass
 # -- prints ----------------------------------------------------------------------------------
 
 
-def _print(k: KernelLowering, op: Any) -> None:
+def _print(k: KernelContext, op: Any) -> None:
     attrs = attributes(op)
     program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
     prefix, location = _checked(op, str(attrs["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
@@ -106,7 +93,7 @@ def _print(k: KernelLowering, op: Any) -> None:
                 _vprintf(k, f"{location} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
 
 
-def _printed(k: KernelLowering, value: V, elem: str, hexadecimal: bool, signed: bool) -> tuple[str, V]:
+def _printed(k: KernelContext, value: V, elem: str, hexadecimal: bool, signed: bool) -> tuple[str, V]:
     """A directive of vprintf and its argument."""
     f = k.f
     if elem.startswith("f8"):
@@ -122,7 +109,7 @@ def _printed(k: KernelLowering, value: V, elem: str, hexadecimal: bool, signed: 
     return (f"%{length}d", f.cast("sext", value, container)) if signed else (f"%{length}u", f.cast("zext", value, container))
 
 
-def _vprintf(k: KernelLowering, form: str, values: Sequence[V], buffer: V) -> None:
+def _vprintf(k: KernelContext, form: str, values: Sequence[V], buffer: V) -> None:
     """Arguments lie in local memory, each where its size says."""
     f, end = k.f, 0
     for value in values:
@@ -131,20 +118,20 @@ def _vprintf(k: KernelLowering, form: str, values: Sequence[V], buffer: V) -> No
         f.store(value, f.gep(buffer, end), size)
         end += size
     f.module.declare(PRINT, "i32", ["ptr", "ptr"])
-    f.call(PRINT, "i32", [text(k, form), buffer])
+    f.call(PRINT, "i32", [k.messages.text(form), buffer])
 
 
 # -- what both need --------------------------------------------------------------------------
 
 
-def _in_order(k: KernelLowering, shape: Shape) -> LinearLayout:
+def _in_order(k: KernelContext, shape: Shape) -> LinearLayout:
     """One element for each thread, row-major, then the next ones."""
     if not shape:
         return default_blocked((), k.warps)
     return default_blocked((prod(shape),), k.warps, contiguity=1).unique_registers().reshape(shape)
 
 
-def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
+def _one_of_copies(k: KernelContext, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
     assert not free[REGISTER]
     return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
@@ -157,17 +144,6 @@ def _checked(op: Any, value: str) -> str:
         where = f"{location[0]}:{location[1]}: " if location is not None else ""
         raise UnsupportedError(f"{where}{op.name}: {value!r} has a zero byte, where texts end on a GPU; fix: leave it out")
     return value
-
-
-def text(k: KernelLowering, value: str) -> V:
-    """The generic address of a text that ends in a zero byte."""
-    octets = value.encode() + b"\0"
-    content = "".join(chr(octet) if 32 <= octet < 127 and octet not in b'"\\' else f"\\{octet:02X}" for octet in octets)
-    names = k.texts
-    name = names.setdefault(content, f"jn_text{len(names)}")
-    type_ = f"[{len(octets)} x i8]"
-    k.f.module.globals[name] = f'@{name} = internal unnamed_addr addrspace(1) constant {type_} c"{content}", align 1'
-    return V(f"addrspacecast (ptr addrspace(1) @{name} to ptr)", "ptr")
 
 
 EFFECTS: dict[str, Any] = {"tt.assert": _assert, "cf.assert": _assert, "tt.print": _print}

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from ..syntax import element_name, is_tensor, shape_of
-from .matmul.fp8 import are_eight
+from .matmul.operand_kinds import are_eight
 from .threads import bits_of
 
 _MANY = {"tt.scan": 32, "tt.reduce": 64, "tt.dot": 128}

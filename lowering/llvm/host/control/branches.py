@@ -7,25 +7,23 @@ where they hold. Block arguments live in stack slots (scalars) and in scratch (b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....promotion.errors import UnsupportedError
 from ....tt.analysis.dominance import dominated, postorder
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor, shape_of
+from ..context import KernelContext
 from ..loops.liveness import reachable
 from ..nodes import Map, Stored, cost
 from .loops import write_blocks
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 Leave = Callable[[Any], None]
 """What to do at an operation that ends the region."""
 
 
-def lower_blocks(k: KernelLowering, region: Any, leave: Leave) -> None:
+def lower_blocks(k: KernelContext, region: Any, leave: Leave) -> None:
     """Emit a region. The code after every `leave` must branch on; whoever calls starts the next LLVM block."""
     blocks = reachable(region)
     if len(blocks) == 1:
@@ -36,7 +34,7 @@ def lower_blocks(k: KernelLowering, region: Any, leave: Leave) -> None:
 
 
 class _Branches:
-    def __init__(self, k: KernelLowering, blocks: Sequence[Any], leave: Leave) -> None:
+    def __init__(self, k: KernelContext, blocks: Sequence[Any], leave: Leave) -> None:
         self.k = k
         self.leave = leave
         self.entry = blocks[0]
@@ -135,7 +133,7 @@ class _Branches:
         k.f.branch(self.labels[target])
 
 
-def lower_execute_region(k: KernelLowering, op: Any) -> None:
+def lower_execute_region(k: KernelContext, op: Any) -> None:
     """The body of an inlined function that branches."""
     results = _joined(k, op.regions[0], [result.type for result in op.results], lambda last: list(last.operands))
     for result, found in zip(op.results, results, strict=True):
@@ -145,7 +143,7 @@ def lower_execute_region(k: KernelLowering, op: Any) -> None:
             k.scalars[result] = found
 
 
-def lower_scalars(k: KernelLowering, region: Any, arguments: Sequence[V]) -> list[V]:
+def lower_scalars(k: KernelContext, region: Any, arguments: Sequence[V]) -> list[V]:
     """The values that a region on scalars gives for these arguments."""
     entry = region.blocks[0]
     s = k.ev.s
@@ -158,7 +156,7 @@ def lower_scalars(k: KernelLowering, region: Any, arguments: Sequence[V]) -> lis
 
 
 def _joined(
-    k: KernelLowering, region: Any, types: Sequence[Any], results: Callable[[Any], list[Any]]
+    k: KernelContext, region: Any, types: Sequence[Any], results: Callable[[Any], list[Any]]
 ) -> list[V | Stored]:
     """Emit a region and give what it ends with, wherever it ends."""
     if len(reachable(region)) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....promotion.errors import UnsupportedError
 from ....tt.dialect.atomics import MEMORY_ORDERS
@@ -12,24 +12,21 @@ from ....tt.source_locations import source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
 from ...ir import V, const
 from ...syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
+from ..context import KernelContext
 from ..elements import each_element
 from ..loops.coordinates import memory_size_of
 from ..memory.atomics import ORDERS, address_of
-from ..nodes import Affine, Map, Node, Splat
+from ..nodes import Affine, Map, Node, Splat, dense
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
-from ..shapes import dense
 from .status import Printed, PrintSite, Site
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 PRINT = "jn_print"
 CLOCK, YIELD = "clock_gettime", "sched_yield"
 _FINE = (1 << 31) - 1
 
 
-def lower_assert(k: KernelLowering, op: Any) -> None:
+def lower_assert(k: KernelContext, op: Any) -> None:
     """The launch stops at the first false element. What a program has written before stays."""
     if k.status is None:
         raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
@@ -45,7 +42,7 @@ def lower_assert(k: KernelLowering, op: Any) -> None:
     k.status.stop_unless(k.f.icmp("eq", first, const(_FINE, "i32")), site, k.program, k.f.cast("sext", first, "i64"))
 
 
-def _first_false(k: KernelLowering, node: Node) -> V:
+def _first_false(k: KernelContext, node: Node) -> V:
     """The row-major position of the first false element, i32; `_FINE` if there is none."""
     shape = node.shape
     strides = tuple(V(str(s), "i64") if s else None for s in dense(shape))
@@ -60,7 +57,7 @@ def _first_false(k: KernelLowering, node: Node) -> V:
     return k.nests.argument_of(found)
 
 
-def lower_print(k: KernelLowering, op: Any) -> None:
+def lower_print(k: KernelContext, op: Any) -> None:
     """Operands are written to scratch; the runtime formats them. One print is one call, so lines of programs do not mix."""
     if k.status is None:
         raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
@@ -77,7 +74,7 @@ def lower_print(k: KernelLowering, op: Any) -> None:
     k.f.call(PRINT, "void", [k.status.words, V(str(k.status.add(site)), "i64"), k.program, addresses])
 
 
-def lower_poll(k: KernelLowering, op: Any) -> None:
+def lower_poll(k: KernelContext, op: Any) -> None:
     """Lane after lane until it holds what is expected; the timeout counts for all of them together."""
     elem = pointee_name(op.operands[0].type)
     timeout = None if op.timeout is None else k.scalar(op.timeout)
@@ -95,7 +92,7 @@ def lower_poll(k: KernelLowering, op: Any) -> None:
     k.define(op.result, memory)
 
 
-def _wait(k: KernelLowering, op: Any, pointer: V, expected: V, elem: str, deadline: V | None) -> V:
+def _wait(k: KernelContext, op: Any, pointer: V, expected: V, elem: str, deadline: V | None) -> V:
     f = k.f
     order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]
     type_ = memory_element(elem)
@@ -117,7 +114,7 @@ def _wait(k: KernelLowering, op: Any, pointer: V, expected: V, elem: str, deadli
     return holds
 
 
-def _nanoseconds(k: KernelLowering) -> V:
+def _nanoseconds(k: KernelContext) -> V:
     """The monotonic clock."""
     f = k.f
     if not hasattr(time, "CLOCK_MONOTONIC"):
@@ -129,7 +126,7 @@ def _nanoseconds(k: KernelLowering) -> V:
     return f.binary("add", seconds, f.load("i64", f.gep(slot, 8), 8))
 
 
-def lower_poison(k: KernelLowering, op: Any) -> None:
+def lower_poison(k: KernelContext, op: Any) -> None:
     """Anything is right for a value that nobody may look at: zero."""
     result = op.results[0]
     elem, shape = element_name(result.type), shape_of(result.type)

@@ -7,53 +7,29 @@ every iteration are never stored: they are computed from the iteration number.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ....tt.types import bit_width
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor, shape_of
+from ..context import KernelContext
 from ..loops.coordinates import Bound
 from ..loops.liveness import all_operations
 from ..loops.scratch_reads import scratch_reads
 from ..matmul.product_loops import ProductLoop, define_integer, lower_product_loop, product_loop
 from ..memory.accesses import in_units
+from ..memory.advance import Advance
 from ..memory.affine import as_affine
 from ..memory.offsets import is_exact
 from ..nodes import Affine, Map, Node, Pointers, Splat, Stored, cost
 from ..scalars import ZERO, is_constant
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-
 ONE = V("1", "i64")
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """Pointers that advance by `step` in every iteration of a loop."""
-
-    start: Pointers
-    step: Affine
-
-    def after(self, k: KernelLowering, iterations: V) -> Pointers:
-        """Returns the pointers after `iterations` iterations."""
-        s, start = k.ev.s, self.start
-        offset = start.offset
-        moved = Affine(
-            start.shape,
-            "i64",
-            s.mul(self.step.base, iterations),
-            tuple(None if c is None else s.mul(c, iterations) for c in self.step.coefficients),
-        )
-        pairs = zip(offset.coefficients, moved.coefficients, strict=True)
-        sums = tuple(b if a is None else a if b is None else s.add(a, b) for a, b in pairs)
-        return replace(start, offset=Affine(start.shape, "i64", s.add(offset.base, moved.base), sums))
-
-
-def _advance(k: KernelLowering, op: Any, position: int) -> Advance | None:
+def _advance(k: KernelContext, op: Any, position: int) -> Advance | None:
     """How a carried block of pointers moves, if it is by one block of offsets known before the loop that is the same at every
     position, or affine in it."""
     body = op.regions[0].blocks[0]
@@ -78,7 +54,7 @@ def _advance(k: KernelLowering, op: Any, position: int) -> Advance | None:
     return Advance(start, scaled)
 
 
-def _quotient(k: KernelLowering, a: V, b: V) -> V:
+def _quotient(k: KernelContext, a: V, b: V) -> V:
     return a if b.ref == "1" else k.f.binary("sdiv", a, b)
 
 
@@ -90,7 +66,7 @@ def _may_pass_the_end(op: Any) -> bool:
     return ranges.of(op.operands[1])[1] - 1 + ranges.of(op.operands[2])[1] >= 1 << 63
 
 
-def _trip_count(k: KernelLowering, low: V, high: V, stride: V, passes: bool) -> V:
+def _trip_count(k: KernelContext, low: V, high: V, stride: V, passes: bool) -> V:
     """Emits the trip count of a loop. passes: one stride beyond the end may overflow 64 bits."""
     s = k.ev.s
     if not passes:
@@ -101,7 +77,7 @@ def _trip_count(k: KernelLowering, low: V, high: V, stride: V, passes: bool) -> 
     return k.f.select(k.f.icmp("slt", low, high), count, ZERO)
 
 
-def lower_for(k: KernelLowering, op: Any) -> None:
+def lower_for(k: KernelContext, op: Any) -> None:
     low, high, step = (k.integer(o) for o in op.operands[:3])
     body = op.regions[0].blocks[0]
     induction, *arguments = body.args
@@ -149,7 +125,7 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         if advancing:
             iteration = state.index if passes else _quotient(k, k.ev.s.sub(state.index, low), stride)
             for i, advance in advancing.items():
-                k.define(arguments[i], advance.after(k, iteration))
+                k.define(arguments[i], advance.after(k.ev.s, iteration))
         k.block(body)
         _yield(k, arguments, yielded)
         state.next = [k.scalar(yielded[i]) for i in carried_scalars]
@@ -158,17 +134,17 @@ def lower_for(k: KernelLowering, op: Any) -> None:
         k.scalars[op.results[i]] = value
     for i, argument in enumerate(arguments):
         if i in advancing:
-            k.define(op.results[i], advancing[i].after(k, iterations))
+            k.define(op.results[i], advancing[i].after(k.ev.s, iterations))
         elif is_tensor(argument.type):
             k.define(op.results[i], k.nodes[argument])
 
 
-def _carry_out(k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V) -> None:
+def _carry_out(k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V) -> None:
     """The results of a loop that is a product: blocks lie in scratch, everything else follows from the number of iterations."""
     op = loop.op
     for i, result in enumerate(op.results):
         if i in advancing:
-            k.define(result, advancing[i].after(k, iterations))
+            k.define(result, advancing[i].after(k.ev.s, iterations))
         elif is_tensor(result.type):
             k.define(result, k.nodes[op.regions[0].blocks[0].args[1 + i]])
         else:
@@ -176,7 +152,7 @@ def _carry_out(k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Adv
             define_integer(k, result, k.ev.s.add(start, k.ev.s.mul(k.ev.s.constant(loop.scalars[i]), iterations)))
 
 
-def _settle_captured(k: KernelLowering, body: Any) -> None:
+def _settle_captured(k: KernelContext, body: Any) -> None:
     """Work defined outside a loop and used inside is done once, before it."""
     inside = {id(op) for op in all_operations(body)}
     for op in all_operations(body):
@@ -193,7 +169,7 @@ def _settle_captured(k: KernelLowering, body: Any) -> None:
                 k.ev.replacement[id(node)] = (node, k.nests.materialize(node), ())
 
 
-def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
+def _yield(k: KernelContext, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
     """Write the new loop-carried blocks."""
     blocks = []
     for argument, value in zip(arguments, yielded, strict=True):
@@ -203,7 +179,7 @@ def _yield(k: KernelLowering, arguments: Sequence[Any], yielded: Sequence[Any]) 
     write_blocks(k, blocks)
 
 
-def write_blocks(k: KernelLowering, blocks: Sequence[tuple[Stored, Node, list[Bound]]]) -> None:
+def write_blocks(k: KernelContext, blocks: Sequence[tuple[Stored, Node, list[Bound]]]) -> None:
     """Write values, each as far as its bounds, into scratch that other ones of them may read: all at once. A block is
     overwritten only after everything that reads its old value."""
     pending: list[tuple[Stored, Node, set[int], list[Bound]]] = []
@@ -228,7 +204,7 @@ def write_blocks(k: KernelLowering, blocks: Sequence[tuple[Stored, Node, list[Bo
         k.nests.materialize(entry[1], entry[0], entry[3])
 
 
-def lower_if(k: KernelLowering, op: Any) -> None:
+def lower_if(k: KernelContext, op: Any) -> None:
     condition = k.scalar(op.operands[0])
     memories = {
         r: k.ev.scratch(shape_of(r.type), element_name(r.type))
@@ -264,7 +240,7 @@ def lower_if(k: KernelLowering, op: Any) -> None:
             k.scalars[result] = k.f.phi(incoming[result][0][0].type, incoming[result])
 
 
-def lower_while(k: KernelLowering, op: Any) -> None:
+def lower_while(k: KernelContext, op: Any) -> None:
     """`scf.while`: the first region computes the condition and what the second one, or the code behind the loop, gets."""
     before, after = (region.blocks[0] for region in op.regions)
     slots: dict[Any, V] = {}
@@ -312,7 +288,7 @@ def lower_while(k: KernelLowering, op: Any) -> None:
     _bind(k, op.results, passed)
 
 
-def _bind(k: KernelLowering, values: Sequence[Any], found: Sequence[V | Stored]) -> None:
+def _bind(k: KernelContext, values: Sequence[Any], found: Sequence[V | Stored]) -> None:
     for value, what in zip(values, found, strict=True):
         if isinstance(what, V):
             k.scalars[value] = what

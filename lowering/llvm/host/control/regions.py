@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, shape_of
+from ..context import KernelContext
 from ..elements import each_element
 from ..loops.coordinates import Coordinate, Coordinates
-from ..nodes import Node, Stored
-from ..shapes import dense
+from ..nodes import Node, Stored, dense
 from .branches import lower_scalars
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 
 def is_straight(region: Any) -> bool:
@@ -23,7 +20,7 @@ def is_straight(region: Any) -> bool:
     return len(region.blocks) == 1 and all(not op.regions and len(op.results) == 1 for op in list(region.blocks[0].ops)[:-1])
 
 
-def lower_map_elementwise(k: KernelLowering, op: Any) -> None:
+def lower_map_elementwise(k: KernelContext, op: Any) -> None:
     """`pack` elements at a time, in row-major order."""
     pack = int(attributes(op)["pack"])
     shape = shape_of(op.results[0].type)
@@ -46,7 +43,7 @@ def lower_map_elementwise(k: KernelLowering, op: Any) -> None:
         k.define(result, memory)
 
 
-def _flat(k: KernelLowering, node: Node) -> Stored:
+def _flat(k: KernelContext, node: Node) -> Stored:
     """A block's elements one after the other."""
     return _flatten(k.nests.materialize(node, k.ev.scratch(node.shape, node.elem, pad=node.shape[-1])))
 
@@ -56,7 +53,7 @@ def _flatten(memory: Stored) -> Stored:
     return Stored((math.prod(memory.shape),), memory.elem, memory.pointer, (1,), memory.memory)
 
 
-def reduce_by_region(k: KernelLowering, op: Any, axis: int) -> list[Stored | V]:
+def reduce_by_region(k: KernelContext, op: Any, axis: int) -> list[Stored | V]:
     """A reduction whose combine region branches or loops: along the axis, one position after the other."""
     operands = [k.node(operand) for operand in op.operands]
     shape = operands[0].shape
@@ -74,7 +71,7 @@ def reduce_by_region(k: KernelLowering, op: Any, axis: int) -> list[Stored | V]:
     return [value if memory is None else memory for memory, value in zip(memories, scalars, strict=True)]
 
 
-def scan_by_region(k: KernelLowering, op: Any, axis: int, reverse: bool) -> list[Stored]:
+def scan_by_region(k: KernelContext, op: Any, axis: int, reverse: bool) -> list[Stored]:
     """A scan whose combine region branches or loops."""
     operands = [k.node(operand) for operand in op.operands]
     shape = operands[0].shape
@@ -86,7 +83,7 @@ def scan_by_region(k: KernelLowering, op: Any, axis: int, reverse: bool) -> list
 
 
 def _along(
-    k: KernelLowering, op: Any, operands: Sequence[Node], extent: int, coordinates_at: Any, memories: Sequence[Stored] | None,
+    k: KernelContext, op: Any, operands: Sequence[Node], extent: int, coordinates_at: Any, memories: Sequence[Stored] | None,
     reverse: bool,
 ) -> list[V]:  # fmt: skip
     """Combine the elements of one line, in order; every prefix is written to the memories, if there are any."""

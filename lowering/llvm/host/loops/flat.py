@@ -14,16 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...elementwise import from_memory, register_element
 from ...ir import V, int_vector, vector, zero
 from ..nodes import Affine, Digit, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
-from ..scalars import ZERO, is_constant
-from .coordinates import Coordinate, memory_size_of
-
-if TYPE_CHECKING:
-    from ..evaluate import Evaluator
+from ..scalars import ZERO, Scalars, is_constant, wrapped
+from .coordinates import Bound, Coordinate, memory_size_of
 
 Dims = tuple[int | None, ...]
 FEWEST = 3
@@ -86,16 +82,16 @@ class Flattener:
 
     def __init__(
         self,
-        ev: Evaluator,
+        replacement: dict[int, tuple[Node, Stored, tuple[Bound, ...]]],
         shape: Shape,
         origins: dict[int, tuple[Node, Node]],
         materialize: Callable[[Node], Stored],
     ) -> None:
-        """`origins` takes, by the id of a node of the nest's shape, the node and the one that it is written from.
-        `materialize` makes a nest of its own."""
+        """`replacement`: the blocks that are kept in scratch, by node. `origins` takes, by the id of a node of the
+        nest's shape, the node and the one that it is written from. `materialize` makes a nest of its own."""
         self._origins = origins
         self._materialize = materialize
-        self._ev = ev
+        self._replacement = replacement
         self._shape = shape
         self._flat = (math.prod(shape),)
         self._found: dict[tuple[int, Dims], Node | None] = {}
@@ -118,7 +114,7 @@ class Flattener:
         return self._found[key]
 
     def _write(self, node: Node, dims: Dims) -> Node | None:
-        kept = self._ev.replacement.get(id(node))
+        kept = self._replacement.get(id(node))
         if kept is not None and not kept[2]:
             node = kept[1]
         match node:
@@ -176,7 +172,7 @@ class Flattener:
             if _SMALL * math.prod(node.shape) > self._flat[0]:
                 return None
             stored = self._materialize(node)
-            self._ev.replacement[id(node)] = (node, stored, ())
+            self._replacement[id(node)] = (node, stored, ())
             return self._write(stored, dims)
         parts: list[Node | None] = []
         for part in (node.mask, node.other):
@@ -189,21 +185,21 @@ class Flattener:
 # -- evaluation -----------------------------------------------------------------
 
 
-def read_flattened(ev: Evaluator, node: Flattened, coordinate: Coordinate) -> V:
+def read_flattened(s: Scalars, node: Flattened, coordinate: Coordinate) -> V:
     """The values at a vector of positions, whose first is a multiple of their number; a scalar where they are all the same."""
     n = coordinate.lanes
-    total, lane_terms = _split(ev, node.digits, coordinate)
+    total, lane_terms = _split(s, node.digits, coordinate)
     match node.source:
         case Affine():
-            return _affine(ev, node.source, total, lane_terms, n)
+            return _affine(s, node.source, total, lane_terms, n)
         case Stored():
-            return _stored(ev, node.source, total, [sum(place) for place in _places(lane_terms, n)])
+            return _stored(s, node.source, total, [sum(place) for place in _places(lane_terms, n)])
 
 
-def _split(ev: Evaluator, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[tuple[V, list[int]]]]:
+def _split(s: Scalars, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[tuple[V, list[int]]]]:
     """Σ coefficient · digit as what all lanes share, and the terms that vary between them: a coefficient, and its factor by
     lane."""
-    s, n = ev.s, at.lanes
+    n = at.lanes
     position = s.add(at.at, s.constant(at.offset))
     total, terms = ZERO, []
     for step, extent, coefficient in found:
@@ -213,7 +209,7 @@ def _split(ev: Evaluator, found: Sequence[Digit], at: Coordinate) -> tuple[V, li
             step, extent, coefficient = n, extent // inner, s.mul(coefficient, s.constant(inner))
         if extent > 1:
             quotient = s.floor_div(position, step)
-            digit = s.sub(quotient, s.round_down(quotient, extent)) if is_constant(quotient) else ev.f.binary(
+            digit = s.sub(quotient, s.round_down(quotient, extent)) if is_constant(quotient) else s.f.binary(
                 "and", quotient, s.constant(extent - 1))  # fmt: skip
             total = s.add(total, s.mul(coefficient, digit))
     return total, terms
@@ -224,38 +220,38 @@ def _places(terms: Sequence[tuple[V, list[int]]], n: int) -> list[list[int]]:
     return [[int(coefficient.ref) * factors[lane] for coefficient, factors in terms] for lane in range(n)]
 
 
-def _affine(ev: Evaluator, node: Affine, total: V, terms: Sequence[tuple[V, list[int]]], n: int) -> V:
+def _affine(s: Scalars, node: Affine, total: V, terms: Sequence[tuple[V, list[int]]], n: int) -> V:
     narrow = register_element(node.elem)
-    value = ev.narrow(ev.s.add(node.base, total), narrow)
+    value = s.truncated(s.add(node.base, total), narrow)
     known = [term for term in terms if is_constant(term[0])]
     if known:
-        lanes = [ev.wrapped(sum(place), narrow) for place in _places(known, n)]
+        lanes = [wrapped(sum(place), narrow) for place in _places(known, n)]
         if is_constant(value):
-            value = int_vector([ev.wrapped(int(value.ref) + lane, narrow) for lane in lanes], narrow)
+            value = int_vector([wrapped(int(value.ref) + lane, narrow) for lane in lanes], narrow)
         else:
-            value = ev.f.binary("add", ev.f.splat(value, n), int_vector(lanes, narrow))
+            value = s.f.binary("add", s.f.splat(value, n), int_vector(lanes, narrow))
     for coefficient, factors in terms:
         if not is_constant(coefficient):
-            step = ev.f.splat(ev.narrow(coefficient, narrow), n)
-            value = ev.f.binary("add", ev.f.splat(value, n), ev.f.binary("mul", step, int_vector(factors, narrow)))
+            step = s.f.splat(s.truncated(coefficient, narrow), n)
+            value = s.f.binary("add", s.f.splat(value, n), s.f.binary("mul", step, int_vector(factors, narrow)))
     return value
 
 
-def _stored(ev: Evaluator, node: Stored, total: V, places: Sequence[int]) -> V:
-    raw = _gathered(ev, node, ev.f.gep(node.pointer, total, node.memory), places)
-    return from_memory(ev.f, raw, "i1") if node.elem == "i1" else raw
+def _stored(s: Scalars, node: Stored, total: V, places: Sequence[int]) -> V:
+    raw = _gathered(s, node, s.f.gep(node.pointer, total, node.memory), places)
+    return from_memory(s.f, raw, "i1") if node.elem == "i1" else raw
 
 
-def _gathered(ev: Evaluator, node: Stored, pointer: V, places: Sequence[int]) -> V:
+def _gathered(s: Scalars, node: Stored, pointer: V, places: Sequence[int]) -> V:
     """The elements at these places, of which the first is the lowest: one access where they lie together, else two halves.
     Nothing is known to lie behind the last one."""
-    f, n, size = ev.f, len(places), memory_size_of(node.memory)
+    f, n, size = s.f, len(places), memory_size_of(node.memory)
     reach = max(places) - places[0] + 1
     if reach <= 2 * n:
         raw = f.load(vector(node.memory, reach), f.gep(pointer, places[0], node.memory), size)
         lanes = [place - places[0] for place in places]
         return raw if reach == 1 or lanes == list(range(reach)) else f.shuffle(raw, raw, lanes)
-    low, high = (_gathered(ev, node, pointer, half) for half in (places[: n // 2], places[n // 2 :]))
+    low, high = (_gathered(s, node, pointer, half) for half in (places[: n // 2], places[n // 2 :]))
     if n == 2:
         return f.insert(f.insert(zero(vector(node.memory, 2)), low, 0), high, 1)
     return f.shuffle(f.splat(low, n // 2), f.splat(high, n // 2), range(n))

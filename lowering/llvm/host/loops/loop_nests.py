@@ -21,9 +21,8 @@ from ...elementwise import (
 from ...ir import V, lanes, mangle, vector
 from ..evaluate import Evaluator
 from ..memory.transpose import transpose, transposed_load
-from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost
+from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost, dense
 from ..scalars import ZERO, is_constant
-from ..shapes import dense
 from .coordinates import (
     Bound,
     Coordinate,
@@ -153,7 +152,7 @@ class LoopNests:
         if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
             return None
         self.materialize_operands(nodes, flat=True)
-        return Flattener(self.ev, shape, self._origins, self.materialize)
+        return Flattener(self.ev.replacement, shape, self._origins, self.materialize)
 
     def materialize_operands(self, nodes: Sequence[Node], flat: bool = False) -> None:
         """Evaluates in nests of their own what would be slow inside: transposed tiles (element by element), and values on fewer

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....tt.transforms.cleanups import constant_of, is_pure
 from ....tt.transforms.reproducible import ORDERED
 from ...elementwise import NARROW, memory_size, register_element
 from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, shape_of
+from ..context import KernelContext
 from ..loops.coordinates import Bound, decompose_mask
+from ..memory.advance import Advance
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import ZERO, is_constant
 from .dot import Wanted, is_zero
-
-if TYPE_CHECKING:
-    from ..control.loops import Advance
-    from ..kernel import KernelLowering
 
 DEPTH = 256
 """Steps of k that a product should have at least."""
@@ -48,7 +46,7 @@ class ProductLoop:
     guards: tuple[tuple[V, V], ...]
 
 
-def product_loop(k: KernelLowering, op: Any, advancing: Mapping[int, Advance]) -> ProductLoop | None:
+def product_loop(k: KernelContext, op: Any, advancing: Mapping[int, Advance]) -> ProductLoop | None:
     """What a loop is as a product, if it is one and its blocks are shallow."""
     body = op.regions[0].blocks[0]
     arguments, yielded = body.args[1:], body.last_op.operands
@@ -110,7 +108,7 @@ def _across(operand: Any) -> int:
 
 
 def _neighbours(
-    k: KernelLowering, dot: Any, arguments: Any, advancing: Mapping[int, Advance]
+    k: KernelContext, dot: Any, arguments: Any, advancing: Mapping[int, Advance]
 ) -> tuple[tuple[V, V], ...] | None:
     """Both operands must be loads through carried pointers that move along k only; by one block, if the pairs are equal."""
     guards = []
@@ -135,7 +133,7 @@ def _neighbours(
 
 
 def lower_product_loop(
-    k: KernelLowering, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V, low: V, step: V
+    k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V, low: V, step: V
 ) -> bool:
     """Emit the loop with several iterations at a time, on the accumulator's scratch: with one, where the program finds that
     neighbouring iterations do not read neighbouring blocks. False, and nothing emitted, if its masks do not move along."""
@@ -160,7 +158,7 @@ def lower_product_loop(
                 first = s.to_i64(k.scalar(loop.op.operands[3 + i]))
                 define_integer(k, arguments[i], s.add(first, s.mul(s.constant(adds), iteration)))
             for i, advance in advancing.items():
-                k.define(arguments[i], advance.after(k, iteration))
+                k.define(arguments[i], advance.after(k.ev.s, iteration))
             for inner in body.ops:
                 if inner is not loop.dot and inner is not body.last_op:
                     k.operation(inner)
@@ -184,7 +182,7 @@ def lower_product_loop(
     return done
 
 
-def define_integer(k: KernelLowering, value: Any, number: V) -> None:
+def define_integer(k: KernelContext, value: Any, number: V) -> None:
     """Define an integer of an iteration by its i64 value."""
     type_ = register_element(element_name(value.type))
     if type_ == "i64":
@@ -194,7 +192,7 @@ def define_integer(k: KernelLowering, value: Any, number: V) -> None:
         k.scalars[value] = V(number.ref, type_) if is_constant(number) else k.f.cast("trunc", number, type_)
 
 
-def _moving_limits(k: KernelLowering, loop: ProductLoop) -> dict[str, int]:
+def _moving_limits(k: KernelContext, loop: ProductLoop) -> dict[str, int]:
     """Limits of masks inside the loop, by name, and what an iteration adds to them."""
     body = loop.op.regions[0].blocks[0]
     found: dict[str, int] = {}

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...elementwise import from_memory, memory_element, memory_size
 from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, pointee_name, shape_of
+from ..context import KernelContext
+from ..elementwise import folded, lower_elementwise
 from ..loops.coordinates import memory_size_of
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat
 from .affine import fold
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
-
-def lower_addptr(k: KernelLowering, op: Any) -> None:
+def lower_addptr(k: KernelContext, op: Any) -> None:
     result = op.results[0]
     if not is_tensor(result.type):
         base, offset = k.scalar(op.operands[0]), k.integer(op.operands[1])
@@ -34,7 +33,7 @@ def lower_addptr(k: KernelLowering, op: Any) -> None:
     offset_node = k.node(op.operands[1])
     if offset_node.elem != "i64":
         shape = offset_node.shape
-        offset_node = k.folded(op, "arith.extsi", shape, "i64", [offset_node]) or Map(
+        offset_node = folded(k, op, "arith.extsi", shape, "i64", [offset_node]) or Map(
             shape, "i64", "arith.extsi", (offset_node,))  # fmt: skip
     for part in _summands(in_units(k, pointers, offset_node)):
         total = fold(k.ev.s, "arith.addi", pointers.shape, "i64", [pointers.offset, part])
@@ -57,12 +56,12 @@ def _summands(node: Node) -> Iterator[Node]:
         yield node
 
 
-def in_units(k: KernelLowering, pointers: Pointers, offset: Node) -> Node:
+def in_units(k: KernelContext, pointers: Pointers, offset: Node) -> Node:
     """Offsets in elements of the pointee as offsets in the unit that the pointers count in."""
     return _scaled(k, offset, memory_size(pointers.pointee) // memory_size_of(pointers.unit))
 
 
-def _scaled(k: KernelLowering, offset: Node, scale: int) -> Node:
+def _scaled(k: KernelContext, offset: Node, scale: int) -> Node:
     if scale == 1:
         return offset
     factor = Splat(offset.shape, "i64", k.ev.s.constant(scale))
@@ -70,12 +69,12 @@ def _scaled(k: KernelLowering, offset: Node, scale: int) -> Node:
         offset.shape, "i64", "arith.muli", (offset, factor))  # fmt: skip
 
 
-def lower_bitcast(k: KernelLowering, op: Any) -> None:
+def lower_bitcast(k: KernelContext, op: Any) -> None:
     """Blocks of pointers to elements of another type keep their base; anything else is arithmetic."""
     result = op.results[0]
     source = k.nodes.get(op.operands[0])
     if not isinstance(source, Pointers) or not is_tensor(result.type):
-        k.arithmetic(op)
+        lower_elementwise(k, op)
         return
     pointee = pointee_name(result.type)
     size, unit = memory_size(pointee), source.unit
@@ -90,7 +89,7 @@ def lower_bitcast(k: KernelLowering, op: Any) -> None:
     k.define(result, Pointers(source.shape, "ptr", source.base, pointee, offset, source.alignment, unit, rest))
 
 
-def lower_load(k: KernelLowering, op: Any) -> None:
+def lower_load(k: KernelContext, op: Any) -> None:
     result = op.results[0]
     pointer, mask, other = op.ptr, op.mask, op.other
     elem = element_name(result.type)
@@ -114,7 +113,7 @@ def lower_load(k: KernelLowering, op: Any) -> None:
     k.scalars[result] = value
 
 
-def lower_store(k: KernelLowering, op: Any) -> None:
+def lower_store(k: KernelContext, op: Any) -> None:
     streaming = k.nests.streaming if k.from_text else attributes(op).get("cachePolicy") == "cs"
     mask = None if op.mask is None else k.node(op.mask)
     if is_tensor(op.ptr.type):

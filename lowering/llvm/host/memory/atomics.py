@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
 from ...elementwise import emit_map, from_memory, memory_element, memory_size, to_memory
 from ...ir import Function, V, zero
 from ...syntax import attribute, is_tensor, pointee_name, shape_of
+from ..context import KernelContext
 from ..elements import each_element
 from ..loops.coordinates import Coordinates
 from ..nodes import Pointers
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 ORDERS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 _FLOATS = {"fadd": "arith.addf", "fmax": "arith.maxnumf", "fmin": "arith.minnumf"}
 _INSTRUCTIONS = {"exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
 
-def lower_atomic(k: KernelLowering, op: Any) -> None:
+def lower_atomic(k: KernelContext, op: Any) -> None:
     """Every atomic operation, on scalars and blocks. Results are kept: the operation happens once."""
     elem = pointee_name(op.operands[0].type)
-    result = op.results[0] if op.results else None
     bits = _bits_type(elem)
     slot = k.f.alloca(bits, 1, 8)
     if not is_tensor(op.operands[0].type):
@@ -34,15 +31,15 @@ def lower_atomic(k: KernelLowering, op: Any) -> None:
         mask = None if _mask(op) is None else k.scalar(_mask(op))
         k.f.store(zero(bits), slot, 1)
         _guarded(k, op, pointer, values, mask, slot, elem)
-        if result is not None:
+        if op.results:
             old = _from_bits(k.f, k.f.load(bits, slot, 1), elem)
-            k.scalars[result] = k.f.op(f"inttoptr i64 {old.ref} to ptr", "ptr") if elem == "ptr" else old
+            k.scalars[op.results[0]] = k.f.op(f"inttoptr i64 {old.ref} to ptr", "ptr") if elem == "ptr" else old
         return
     shape = shape_of(op.operands[0].type)
     pointers = k.pointers(op.operands[0])
     values_ = [k.node(value) for value in _values(op)]
     mask_ = None if _mask(op) is None else k.node(_mask(op))
-    memory = k.ev.scratch(shape, elem) if result is not None else None
+    memory = k.ev.scratch(shape, elem) if op.results else None
     with each_element(k, shape) as at:
         guard = None if mask_ is None else k.ev.at(mask_, at)
         items = [k.ev.at(node, at) for node in values_]
@@ -52,7 +49,7 @@ def lower_atomic(k: KernelLowering, op: Any) -> None:
         if memory is not None:
             k.ev.write_scratch(memory, at, _from_bits(k.f, k.f.load(bits, slot, 1), elem))
     if memory is not None:
-        k.define(result, memory)
+        k.define(op.results[0], memory)
 
 
 def _bits_type(elem: str) -> str:
@@ -79,12 +76,12 @@ def _mask(op: Any) -> Any:
     return None if op.name == "tt.atomic_cas" else op.mask
 
 
-def address_of(k: KernelLowering, pointers: Pointers, at: Coordinates) -> V:
+def address_of(k: KernelContext, pointers: Pointers, at: Coordinates) -> V:
     return k.ev.pointer_at(pointers, at, None)
 
 
 def _guarded(
-    k: KernelLowering, op: Any, pointer: V, values: Sequence[V], mask: V | None, slot: V, elem: str
+    k: KernelContext, op: Any, pointer: V, values: Sequence[V], mask: V | None, slot: V, elem: str
 ) -> None:
     if mask is None:
         k.f.store(_emit(k, op, pointer, values, elem), slot, 1)
@@ -93,7 +90,7 @@ def _guarded(
         k.f.store(_emit(k, op, pointer, values, elem), slot, 1)
 
 
-def _emit(k: KernelLowering, op: Any, pointer: V, values: Sequence[V], elem: str) -> V:
+def _emit(k: KernelContext, op: Any, pointer: V, values: Sequence[V], elem: str) -> V:
     """The operation on one element: the bits it held before."""
     f = k.f
     order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]

@@ -11,29 +11,24 @@ not wrap, and is computed as it stands otherwise. So are comparisons of what wra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....tt.analysis.integer_ranges import IntegerRanges, LaunchRanges
 from ....tt.source_locations import source_location
 from ...ir import V
+from ..context import KernelContext
 from ..control.status import Site
 from ..nodes import Affine, Node
 from ..scalars import is_constant
+from .address_uses import RESHAPED
 from .affine import WIDENING
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
-_RESHAPED = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout"})
-_MOVED = _RESHAPED | {
-    "arith.addi", "arith.subi", "arith.muli", "arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci",
-}  # fmt: skip
 _SMALL = (1, 1024)
 """What all parameters are in launches of one program that stand for small ones."""
 
 
-def is_exact(k: KernelLowering, affine: Affine, op: Any, lowest: int = LOWEST) -> bool:
+def is_exact(k: KernelContext, affine: Affine, op: Any, lowest: int = LOWEST) -> bool:
     """Whether the form gives its elements exactly, not only modulo 2^32: False if it is known not to; checked by the program
     where it is not known. `lowest`: 0 for elements that are read unsigned."""
     if affine.elem != "i32":
@@ -78,24 +73,24 @@ def is_exact(k: KernelLowering, affine: Affine, op: Any, lowest: int = LOWEST) -
     return True
 
 
-def may_widen(k: KernelLowering, affine: Affine, op: Any, lowest: int) -> bool:
+def may_widen(k: KernelContext, affine: Affine, op: Any, lowest: int) -> bool:
     """Whether the form is that of the numbers that an operation widens too: proven, or made sure of where they become
     addresses."""
     if op.name not in WIDENING:  # they move pointers
         return is_exact(k, affine, op, lowest)
     if _is_proven(IntegerRanges(), op.operands[0], lowest):
         return True
-    return (is_static(affine) or _becomes_address(k, op.results[0])) and is_exact(k, affine, op, lowest)
+    return (is_static(affine) or k.address_uses.include(op.results[0])) and is_exact(k, affine, op, lowest)
 
 
-def may_bound(k: KernelLowering, op: Any, operands: Sequence[Node]) -> bool:
+def may_bound(k: KernelContext, op: Any, operands: Sequence[Node]) -> bool:
     """Whether a comparison may be one of exact numbers, which is made sure of where it is not proven."""
     for node, value in zip(operands, op.operands, strict=True):
         if not isinstance(node, Affine) or node.elem != "i32" or is_static(node):
             continue
-        while getattr(value.owner, "name", "") in _RESHAPED:
+        while getattr(value.owner, "name", "") in RESHAPED:
             value = value.owner.operands[0]
-        if not _becomes_address(k, value) and not any(_is_proven(_small(size, op), value, LOWEST) for size in _SMALL):
+        if not k.address_uses.include(value) and not any(_is_proven(_small(size, op), value, LOWEST) for size in _SMALL):
             return False
     return all(is_exact(k, node, op) for node in operands if isinstance(node, Affine))
 
@@ -115,33 +110,3 @@ def _small(size: int, op: Any) -> IntegerRanges:
         op = op.parent_op()
     parameters = range(len(op.regions[0].blocks[0].args))
     return IntegerRanges(LaunchRanges(((1, 1),) * 3, dict.fromkeys(parameters, (size, size))))
-
-
-def _becomes_address(k: KernelLowering, value: Any) -> bool:
-    """Whether a value moves pointers, by itself or as a part of sums and products."""
-    known = k.becomes_address.get(value)
-    if known is not None:
-        return known
-    pending, seen = [value], {value}
-    found = False
-    while pending and not found:
-        for use in pending.pop().uses:
-            user = use.operation
-            new: Sequence[Any] = ()
-            if user.name == "tt.addptr" and use.index == 1:
-                found = True
-            elif user.name in _MOVED:
-                new = user.results
-            elif user.name == "scf.for" and use.index >= 3:
-                new = (user.regions[0].block.args[use.index - 2], user.results[use.index - 3])
-            elif user.name == "scf.yield" and user.parent_op().name == "scf.for":
-                loop = user.parent_op()
-                new = (loop.regions[0].block.args[use.index + 1], loop.results[use.index])
-            elif user.name == "scf.yield" and user.parent_op().name == "scf.if":
-                new = (user.parent_op().results[use.index],)
-            for each in new:
-                if each not in seen:
-                    seen.add(each)
-                    pending.append(each)
-    k.becomes_address[value] = found
-    return found

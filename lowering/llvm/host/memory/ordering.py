@@ -7,23 +7,21 @@ its memory is evaluated into scratch before the write; so is one that the write 
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....tt.analysis.aliasing import ATOMICS, UNKNOWN, AliasAnalysis, AliasSet, may_alias
 from ....tt.dialect.atomics import MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
 from ...syntax import attribute
 from ..nodes import Load, Map, Node, Pointers, View
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
+from ..values import Values
 
 
 class Ordering:
     """Keeps the loads of one function in order with its writes. `aliases` says what may share memory."""
 
-    def __init__(self, lowering: KernelLowering, aliases: AliasAnalysis) -> None:
-        self._k = lowering
+    def __init__(self, values: Values, aliases: AliasAnalysis) -> None:
+        self._values = values
         self._aliases = aliases
         self._pending: list[tuple[Any, Load, AliasSet]] = []
 
@@ -41,10 +39,10 @@ class Ordering:
         if not written:
             return
         for value, node, alias_set in list(self._pending):
-            last = self._k.liveness.last.get(value, -1)
-            if last < index or id(node) in self._k.ev.replacement or (last == index and op.regions):
+            last = self._values.liveness.last.get(value, -1)
+            if last < index or id(node) in self._values.ev.replacement or (last == index and op.regions):
                 continue  # read before, kept already, or handed to a loop or branch, which reads it first
-            if may_alias(alias_set, written) and (last > index or not _in_step(self._k, op, node)):
+            if may_alias(alias_set, written) and (last > index or not _in_step(self._values, op, node)):
                 self._keep(value, node)
 
     def enter(self) -> int:
@@ -56,12 +54,12 @@ class Ordering:
         own = self._pending[mark:]
         del self._pending[mark:]
         for value, node, _ in own:
-            if value in values and id(node) not in self._k.ev.replacement:
+            if value in values and id(node) not in self._values.ev.replacement:
                 self._keep(value, node)
 
     def _keep(self, value: Any, node: Load) -> None:
-        stored = self._k.nests.materialize(node, bounds=self._k.limits(value))
-        self._k.ev.replacement[id(node)] = (node, stored, ())
+        stored = self._values.nests.materialize(node, bounds=self._values.limits(value))
+        self._values.ev.replacement[id(node)] = (node, stored, ())
 
     def _writes(self, op: Any) -> AliasSet:
         found: set[int] = set()
@@ -76,16 +74,16 @@ def _orders(op: Any) -> bool:
     return enum_name(MEMORY_ORDERS, attribute(op, "sem")) != "relaxed"
 
 
-def _in_step(k: KernelLowering, op: Any, load: Load) -> bool:
+def _in_step(values: Values, op: Any, load: Load) -> bool:
     """Whether a store reads the load only at the positions it writes: in place, element by element."""
     if op.name != "tt.store" or not load.shape:
         return False
-    target = k.node(op.ptr)
+    target = values.node(op.ptr)
     if not isinstance(target, Pointers) or not same_addresses(target, load.pointers):
         return False
     if target.rest is not None and _reads(target.rest, load):
         return False
-    parts = [k.node(op.value)] + ([] if op.mask is None else [k.node(op.mask)])
+    parts = [values.node(op.value)] + ([] if op.mask is None else [values.node(op.mask)])
     stack, seen = parts, set[int]()
     while stack:
         node = stack.pop()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....promotion.errors import InternalError
 from ....tt.transforms.reproducible import ORDERED
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor
+from ..context import KernelContext
 from ..control.branches import lower_scalars
 from ..control.regions import is_straight, reduce_by_region, scan_by_region
 from ..loops.coordinates import Bound
@@ -19,11 +20,8 @@ from .combine import Combine
 from .loops import reduce, scan
 from .ordered import reduce_in_order, scan_in_order
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
-
-def _combine(k: KernelLowering, op: Any) -> Combine:
+def _combine(k: KernelContext, op: Any) -> Combine:
     block = op.regions[0].blocks[0]
     operations: list[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]]] = []
     captured: dict[int, V] = {}
@@ -39,7 +37,7 @@ def _combine(k: KernelLowering, op: Any) -> Combine:
     raise InternalError(f"host lowering: the region of {op.name} has no terminator")
 
 
-def lower_reduce(k: KernelLowering, op: Any) -> None:
+def lower_reduce(k: KernelContext, op: Any) -> None:
     facts = attributes(op)
     axis = int(facts["axis"])
     if ORDERED in facts:
@@ -60,7 +58,7 @@ def lower_reduce(k: KernelLowering, op: Any) -> None:
     _define_reduced(k, op, reduce(k.nests, operands, axis, _combine(k, op), wanted))
 
 
-def _define_reduced(k: KernelLowering, op: Any, results: Sequence[Node]) -> None:
+def _define_reduced(k: KernelContext, op: Any, results: Sequence[Node]) -> None:
     for result, node in zip(op.results, results, strict=True):
         if is_tensor(result.type):
             k.define(result, node)
@@ -69,7 +67,7 @@ def _define_reduced(k: KernelLowering, op: Any, results: Sequence[Node]) -> None
             k.scalars[result] = k.ev.s.pointer(value) if element_name(result.type) == "ptr" else value
 
 
-def _any_region(k: KernelLowering, op: Any) -> tuple[Callable[[Sequence[V], Sequence[V]], list[V]], bool]:
+def _any_region(k: KernelContext, op: Any) -> tuple[Callable[[Sequence[V], Sequence[V]], list[V]], bool]:
     """What a region makes of two values each, and whether it takes scalars only."""
     region = op.regions[0]
     if not is_straight(region):
@@ -78,7 +76,7 @@ def _any_region(k: KernelLowering, op: Any) -> tuple[Callable[[Sequence[V], Sequ
     return lambda left, right: combine.emit(k.ev, left, right), False
 
 
-def lower_scan(k: KernelLowering, op: Any) -> None:
+def lower_scan(k: KernelContext, op: Any) -> None:
     facts = attributes(op)
     axis, reverse = int(facts["axis"]), bool(facts.get("reverse", False))
     nodes: Sequence[Node]
@@ -93,7 +91,7 @@ def lower_scan(k: KernelLowering, op: Any) -> None:
         k.define(result, node)
 
 
-def lower_dot(k: KernelLowering, op: Any) -> None:
+def lower_dot(k: KernelContext, op: Any) -> None:
     a, b, c = (k.node(o) for o in op.operands[:3])
     facts = attributes(op)
     precision, ordered = str(facts.get("inputPrecision", "ieee")), ORDERED in facts
@@ -106,7 +104,7 @@ def lower_dot(k: KernelLowering, op: Any) -> None:
     k.define(result, k.dots.dot(a, b, c, precision, into, wanted, ordered))
 
 
-def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str, ordered: bool) -> Stored:
+def _batched(k: KernelContext, a: Node, b: Node, c: Node, precision: str, ordered: bool) -> Stored:
     """One product after the other, on blocks in scratch."""
     rows = k.ev.target.vector_bytes
     stored = [k.nests.materialize(node, k.ev.scratch(node.shape, node.elem, pad=rows)) for node in (a, b, c)]
@@ -120,13 +118,12 @@ def _batched(k: KernelLowering, a: Node, b: Node, c: Node, precision: str, order
     return stored[2]
 
 
-def _update_in_place(k: KernelLowering, op: Any, result: Any, factors: Sequence[Node], c: Node) -> Stored | None:
+def _update_in_place(k: KernelContext, op: Any, result: Any, factors: Sequence[Node], c: Node) -> Stored | None:
     """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
     memory = k.carried.get(result)
     if memory is None:
         return None
-    owner = k.value_of.get(id(memory))
-    if owner is not None and k.liveness.last.get(owner, -1) > k.liveness.index[op]:
+    if k.is_read_after(memory, op):
         return None
     place = id(memory.pointer)
     if place in scratch_reads(k.ev, c)[1] or any(place in scratch_reads(k.ev, factor)[0] for factor in factors):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....promotion.errors import UnsupportedError
 from ....tt.transforms.pipelining import address_slice, marked_loads
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor
+from ..context import KernelContext
 from ..matmul.mma_dot import prepare
 from ..matmul.warpgroup_dot import invariant_operands
 from ..memory.shared_memory import ALIGNMENT
@@ -25,13 +26,10 @@ from .pipelined_loads import PipelinedLoad, make_pipeline, plan_load
 from .pipelined_loops import PipelinedLoop
 from .warp_specialization import OuterConsumerLoop, outer_consumer_loop, pipelined_loop
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-
 _TRIALS = 3
 
 
-def lower_body(k: KernelLowering) -> None:
+def lower_body(k: KernelContext) -> None:
     """The whole function: one block, or a graph of them."""
     region = k.function.body
     if len(region.blocks) == 1:
@@ -41,7 +39,7 @@ def lower_body(k: KernelLowering) -> None:
         lower_graph(k, region, k.function, lambda last: leave(k))
 
 
-def leave(k: KernelLowering) -> None:
+def leave(k: KernelContext) -> None:
     """The end of a program: shared memory is there until copies have read it."""
     k.shared.finish_copies(reading=True)
     k.f.ret()
@@ -55,13 +53,13 @@ def _starts_copies(op: Any) -> bool:
 # -- values in registers -------------------------------------------------------------------
 
 
-def _wanted(k: KernelLowering, values: Sequence[Any]) -> Layouts:
+def _wanted(k: KernelContext, values: Sequence[Any]) -> Layouts:
     """Where values lie, as far as they lie anywhere."""
     return [k.ev.choose_layout([k.node(value)]) if is_tensor(value.type) else None for value in values]
 
 
 @contextmanager
-def trial(k: KernelLowering) -> Iterator[None]:
+def trial(k: KernelContext) -> Iterator[None]:
     """Lower something to see in which layouts it comes out. No trace is left."""
     nodes, scalars, on_trial = dict(k.nodes), dict(k.scalars), k.ev.only_layouts
     k.ev.only_layouts = True
@@ -72,13 +70,13 @@ def trial(k: KernelLowering) -> Iterator[None]:
 
 
 def _carried_layouts(
-    k: KernelLowering, first: Sequence[Any], arguments: Sequence[Any], body: Callable[[], Sequence[Any]]
+    k: KernelContext, first: Sequence[Any], arguments: Sequence[Any], body: Callable[[], Sequence[Any]]
 ) -> Layouts:
     """Layouts for what a loop carries: `body` lowers it and gives what it yields."""
     start = _wanted(k, first)
     guessed = [own is None for own in start]
     layouts: Layouts = [
-        (own if own is not None else k.preferred(argument)) if is_tensor(argument.type) else None
+        (own if own is not None else k.accesses.preferred(argument)) if is_tensor(argument.type) else None
         for own, argument in zip(start, arguments, strict=True)
     ]
     if all(layout is None for layout in layouts):
@@ -100,7 +98,7 @@ def _carried_layouts(
 # -- loops -----------------------------------------------------------------------------------
 
 
-def _for(k: KernelLowering, op: Any) -> None:
+def _for(k: KernelContext, op: Any) -> None:
     f, body = k.f, op.body.blocks[0]
     index, *arguments = body.args
 
@@ -153,7 +151,7 @@ def _for(k: KernelLowering, op: Any) -> None:
         k.shared.several_ways(copies)
 
 
-def _pipelined(k: KernelLowering, op: Any, layouts: Layouts) -> PipelinedLoop | OuterConsumerLoop | None:
+def _pipelined(k: KernelContext, op: Any, layouts: Layouts) -> PipelinedLoop | OuterConsumerLoop | None:
     """The software-pipelined form of a loop, planned by a trial lowering of what its loads' addresses need; None if it has
     none."""
     loads = marked_loads(op)
@@ -175,7 +173,7 @@ def _pipelined(k: KernelLowering, op: Any, layouts: Layouts) -> PipelinedLoop | 
     return outer_consumer_loop(k, op) if pipeline is None else pipelined_loop(k, op, pipeline, layouts)
 
 
-def _while(k: KernelLowering, op: Any) -> None:
+def _while(k: KernelContext, op: Any) -> None:
     f = k.f
     before, after = op.before_region.blocks[0], op.after_region.blocks[0]
 
@@ -193,7 +191,7 @@ def _while(k: KernelLowering, op: Any) -> None:
         _, passed = test()
         found = _wanted(k, passed)
         layouts = [
-            (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
+            (own if own is not None else k.accesses.preferred(value)) if is_tensor(value.type) else None
             for own, value in zip(found, after.args, strict=True)
         ]
         return iterate(passed, layouts)
@@ -215,7 +213,7 @@ def _while(k: KernelLowering, op: Any) -> None:
             condition, passed = test()
             wanted = _wanted(k, passed)
             results = [
-                (own if own is not None else k.preferred(value)) if is_tensor(value.type) else None
+                (own if own is not None else k.accesses.preferred(value)) if is_tensor(value.type) else None
                 for own, value in zip(wanted, after.args, strict=True)
             ]
             outgoing = flat(k, passed, results)
@@ -236,7 +234,7 @@ def _while(k: KernelLowering, op: Any) -> None:
 # -- choices ---------------------------------------------------------------------------------
 
 
-def _if(k: KernelLowering, op: Any) -> None:
+def _if(k: KernelContext, op: Any) -> None:
     f = k.f
     condition = k.scalar(op.cond)
     regions = [region for region in op.regions if region.blocks]
@@ -248,7 +246,7 @@ def _if(k: KernelLowering, op: Any) -> None:
                 found = _wanted(k, list(region.blocks[0].last_op.operands))
             layouts = [old if old is not None else own for old, own in zip(layouts, found, strict=True)]
         layouts = [
-            (own if own is not None else k.preferred(result)) if is_tensor(result.type) else None
+            (own if own is not None else k.accesses.preferred(result)) if is_tensor(result.type) else None
             for own, result in zip(layouts, op.results, strict=True)
         ]
         labels = [f.label("then"), f.label("else")]
@@ -271,7 +269,7 @@ def _if(k: KernelLowering, op: Any) -> None:
         bind(k, op.results, layouts, _joined(k, op.results, layouts, ends))
 
 
-def _execute_region(k: KernelLowering, op: Any) -> None:
+def _execute_region(k: KernelContext, op: Any) -> None:
     """The body of an inlined function. Where it ends in several places, its results lie where accesses want them."""
     region, f = op.regions[0], k.f
     if len(region.blocks) == 1:
@@ -282,7 +280,7 @@ def _execute_region(k: KernelLowering, op: Any) -> None:
             else:
                 k.scalars[result] = k.scalar(value)
         return
-    layouts: Layouts = [k.preferred(result) if is_tensor(result.type) else None for result in op.results]
+    layouts: Layouts = [k.accesses.preferred(result) if is_tensor(result.type) else None for result in op.results]
     ends: list[tuple[str, list[V]]] = []
     done = f.label("done")
     copies = k.shared.pending.copies or _starts_copies(op)
@@ -299,7 +297,7 @@ def _execute_region(k: KernelLowering, op: Any) -> None:
     bind(k, op.results, layouts, _joined(k, op.results, layouts, ends))
 
 
-def _joined(k: KernelLowering, values: Sequence[Any], layouts: Layouts, ends: Sequence[tuple[str, list[V]]]) -> list[V]:
+def _joined(k: KernelContext, values: Sequence[Any], layouts: Layouts, ends: Sequence[tuple[str, list[V]]]) -> list[V]:
     """The registers of values that come out of several blocks."""
     return [
         k.f.phi(type_, [(registers[i], block) for block, registers in ends])
@@ -310,14 +308,15 @@ def _joined(k: KernelLowering, values: Sequence[Any], layouts: Layouts, ends: Se
 # -- graphs ----------------------------------------------------------------------------------
 
 
-def lower_graph(k: KernelLowering, region: Any, parent: Any, leave: Callable[[Any], None]) -> None:
+def lower_graph(k: KernelContext, region: Any, parent: Any, leave: Callable[[Any], None]) -> None:
     """Lower the blocks of a region in reverse postorder, so that values are defined before they are used. Block arguments take
     the layouts that accesses prefer. `leave` ends the code of blocks that leave the region of the operation `parent`."""
     f = k.f
     order = _reverse_postorder(region.blocks[0])
     labels = {block: f.label("block") for block in order}
     layouts: dict[Any, Layouts] = {
-        block: [k.preferred(argument) if is_tensor(argument.type) else None for argument in block.args] for block in order
+        block: [k.accesses.preferred(argument) if is_tensor(argument.type) else None for argument in block.args]
+        for block in order
     }
     slots: dict[Any, tuple[int, list[V]]] = {}
     incoming: dict[Any, list[tuple[str, list[V]]]] = {block: [] for block in order}
@@ -345,7 +344,7 @@ def lower_graph(k: KernelLowering, region: Any, parent: Any, leave: Callable[[An
         f.lines[slot] = "\n".join(phis)
 
 
-def _branch(k: KernelLowering, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:
+def _branch(k: KernelContext, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:
     f = k.f
 
     def go(block: Any, values: Sequence[Any]) -> str:
@@ -387,11 +386,11 @@ def _reverse_postorder(entry: Any) -> list[Any]:
     return found[::-1]
 
 
-def _yield(k: KernelLowering, op: Any) -> None:
+def _yield(k: KernelContext, op: Any) -> None:
     """Nothing to emit: the parent operation reads the operands."""
 
 
-def _return(k: KernelLowering, op: Any) -> None:
+def _return(k: KernelContext, op: Any) -> None:
     if op.operands:
         raise k.unsupported(op, "with values")
 

@@ -8,15 +8,13 @@ non-negative counter is compared as unsigned, which doubles the range. A counter
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ...elementwise import register_element
 from ...ir import Function, V, const, element
 from ...syntax import element_name
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
+from ..context import KernelContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Counting:
         return f.icmp(self.less, counter, self.high)
 
 
-def counting(k: KernelLowering, op: Any, lookahead: int = 1) -> Counting:
+def counting(k: KernelContext, op: Any, lookahead: int = 1) -> Counting:
     """How an `scf.for` counts whose counter is tested up to `lookahead` (at least 1) steps ahead."""
     f = k.f
     low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))

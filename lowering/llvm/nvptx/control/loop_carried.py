@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
 from ...elementwise import memory_size, register_element
 from ...ir import V
 from ...syntax import element_name, pointee_name, shape_of
 from ..axis_info import AxisAnalysis, has_promises
+from ..context import KernelContext
 from ..memory.global_memory import AccessInfo, widest
 from ..nodes import Distributed
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 FEW = 4
 """Pointers of a thread that a loop moves with as many instructions as a distance."""
@@ -25,7 +23,7 @@ Layouts = list[LinearLayout | None]
 """For each value: its layout; None for scalars."""
 
 
-def flat(k: KernelLowering, values: Sequence[Any], layouts: Layouts) -> list[V]:
+def flat(k: KernelContext, values: Sequence[Any], layouts: Layouts) -> list[V]:
     """The registers of values in these layouts, one after the other."""
     found: list[V] = []
     for value, layout in zip(values, layouts, strict=True):
@@ -34,7 +32,7 @@ def flat(k: KernelLowering, values: Sequence[Any], layouts: Layouts) -> list[V]:
 
 
 def bind(
-    k: KernelLowering, values: Sequence[Any], layouts: Layouts, registers: Sequence[V], guessed: Sequence[bool] = ()
+    k: KernelContext, values: Sequence[Any], layouts: Layouts, registers: Sequence[V], guessed: Sequence[bool] = ()
 ) -> None:
     """Give values their registers. `guessed`: whose layout is a guess."""
     rest = list(registers)

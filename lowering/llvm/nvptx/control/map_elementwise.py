@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.f2 import Span
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...ir import V
 from ...syntax import attributes, element_name, shape_of
+from ..context import KernelContext
 from ..nodes import Distributed
 from .regions import each_thread_alone, region_values
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
-def _map(k: KernelLowering, op: Any) -> None:
+def _map(k: KernelContext, op: Any) -> None:
     region = op.regions[0]
     pack = int(attributes(op)["pack"])
     layout = _layout(k, op, pack)
@@ -32,9 +31,9 @@ def _map(k: KernelLowering, op: Any) -> None:
         k.define(result, Distributed(shape_of(result.type), element_name(result.type), layout, tuple(values)))
 
 
-def _layout(k: KernelLowering, op: Any, pack: int) -> LinearLayout:
+def _layout(k: KernelContext, op: Any, pack: int) -> LinearLayout:
     """Where the elements lie already, if a thread has whole packs there; else in runs of a pack."""
-    own = k.ev.choose_layout([k.node(operand) for operand in op.operands]) or k.preferred(op.operands[0])
+    own = k.ev.choose_layout([k.node(operand) for operand in op.operands]) or k.accesses.preferred(op.operands[0])
     own = own.unique_registers()
     in_registers = all(1 << bit in Span(own[REGISTER]) for bit in range(pack.bit_length() - 1))
     if in_registers and not any(each % pack for each in own.columns((LANE, WARP))):

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import offsets, vector_elements
 from ....tt.transforms.pipelining import address_slice, uses_in_products
 from ...syntax import attributes, element_name, shape_of
+from ..context import KernelContext
 from ..matmul.fma_dot import StagedLines
 from ..matmul.mma_dot import StagedBlock, staged
 from ..memory.bounds import Bound, bound_of
@@ -27,9 +28,6 @@ from ..nodes import Shape
 from ..targets import WARP_SIZE
 from ..threads import bits_of
 from .loop_carried import Layouts
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 MAX_STAGES = 8
 """The most stages that a loop may ask for (`tt.num_stages`)."""
@@ -92,7 +90,7 @@ class Pipeline:
         return [(each, each.source) for each in self.loads if not isinstance(each.source, MappedBlock)]
 
 
-def plan_load(k: KernelLowering, op: Any, offset: int) -> PipelinedLoad | None:
+def plan_load(k: KernelContext, op: Any, offset: int) -> PipelinedLoad | None:
     """Plan how a load is copied, once the values of an iteration are known; None if no copy instruction fits."""
     shape, bits = shape_of(op.results[0].type), bits_of(element_name(op.results[0].type))
     if op.name == "tt.descriptor_load":
@@ -102,10 +100,10 @@ def plan_load(k: KernelLowering, op: Any, offset: int) -> PipelinedLoad | None:
             return None
         return PipelinedLoad(op, found[0], block.layout, block, offset)
     layout = k.access_layout(op)
-    wide, axis = k.access_info(op).width(shape, bits, layout)
+    wide, axis = k.accesses.info(op).width(shape, bits, layout)
     bound, most = _bound(k, op, shape, bits)
     if most > wide:
-        layout, wide = coalesced(shape, k.access_info(op).order(), most, k.warps), most
+        layout, wide = coalesced(shape, k.accesses.info(op).order(), most, k.warps), most
     else:
         bound = None
     found = staged(k, op, axis)
@@ -118,10 +116,10 @@ def plan_load(k: KernelLowering, op: Any, offset: int) -> PipelinedLoad | None:
     return PipelinedLoad(op, operand, shared, layout, offset, wide * bits // 8, bound)
 
 
-def _bound(k: KernelLowering, op: Any, shape: Shape, bits: int) -> tuple[Bound | None, int]:
+def _bound(k: KernelContext, op: Any, shape: Shape, bits: int) -> tuple[Bound | None, int]:
     """The bound that ends inside an access as wide as the pointers allow, and that width in elements; (None, 0) if pointers or
     mask are no expressions, or the mask is no such bound."""
-    info = AccessInfo(k.access_info(op).pointers)
+    info = AccessInfo(k.accesses.info(op).pointers)
     wide = widest(info, shape, bits, k.warps * WARP_SIZE)
     if op.mask is None or k.ev.choose_layout([k.node(op.ptr), k.node(op.mask)]) is not None:
         return None, 0
@@ -133,7 +131,7 @@ def _order(transposed: bool) -> tuple[int, int]:
     return (1, 0) if transposed else (0, 1)
 
 
-def make_pipeline(k: KernelLowering, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
+def make_pipeline(k: KernelContext, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
     """Plan the pipeline with as many stages as the loop asks for, or seem best, and fit shared memory; None for fewer than
     two."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in loads), default=0)
@@ -150,7 +148,7 @@ def make_pipeline(k: KernelLowering, op: Any, loads: Sequence[PipelinedLoad], la
     return Pipeline(tuple(loads), tuple(addresses), tuple(carried), stages, size, sums)
 
 
-def _usual_stages(k: KernelLowering, size: int, loads: Sequence[PipelinedLoad]) -> int:
+def _usual_stages(k: KernelContext, size: int, loads: Sequence[PipelinedLoad]) -> int:
     """Choose the number of stages. A persistent kernel has a multiprocessor to itself; resident blocks of others hide latency
     too."""
     if all(isinstance(each.operand, StagedLines) for each in loads):
@@ -162,7 +160,7 @@ def _usual_stages(k: KernelLowering, size: int, loads: Sequence[PipelinedLoad]) 
     return max(fitting, default=USUAL_STAGES)
 
 
-def _running_sums(k: KernelLowering, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> dict[int, Any]:
+def _running_sums(k: KernelContext, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> dict[int, Any]:
     """The products that read prefetched blocks, if each adds to a value that the loop carries and nothing else reads."""
     body, found = op.body.blocks[0], dict[int, Any]()
     for dot, read in Counter(op for load in loads for op, _, _ in uses_in_products(load.op)).items():

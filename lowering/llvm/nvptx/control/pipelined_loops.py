@@ -13,7 +13,7 @@ Source: NVIDIA, "PTX ISA", "cp.async", "cp.async.wait_group", "mbarrier.try_wait
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
@@ -21,26 +21,18 @@ from ....linear_layouts.matching import offsets, vector_accesses
 from ...elementwise import register_element
 from ...ir import V, const
 from ...syntax import element_name, shape_of
+from ..context import KernelContext
 from ..matmul.wgmma import Matrix, address, pointer, wait_for
-from ..memory.tma import (
-    BARRIER_BYTES,
-    expect,
-    make_barriers,
-    remove_barriers,
-    start_copies,
-    wait_for_phase,
-)
+from ..memory.mbarriers import BARRIER_BYTES, expect, make_barriers, remove_barriers, wait_for_phase
+from ..memory.tma import start_copies
 from ..nodes import Staged
 from ..threads import bits_of, i32
 from .counting import Counting
 from .loop_carried import Layouts, bind, flat
 from .pipelined_loads import Pipeline, PipelinedLoad
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
-
-def _start(k: KernelLowering, load: PipelinedLoad, layout: LinearLayout, stage: V, goes_on: V) -> None:
+def _start(k: KernelContext, load: PipelinedLoad, layout: LinearLayout, stage: V, goes_on: V) -> None:
     """Copy the block of the iteration whose values are bound now into a stage; nothing past the last iteration."""
     t, f, op = k.t, k.f, load.op
     bits = bits_of(element_name(op.results[0].type))
@@ -73,7 +65,7 @@ def _start(k: KernelLowering, load: PipelinedLoad, layout: LinearLayout, stage: 
 
 
 def _sizes(
-    k: KernelLowering, load: PipelinedLoad, layout: LinearLayout, registers: Sequence[int], goes_on: V
+    k: KernelContext, load: PipelinedLoad, layout: LinearLayout, registers: Sequence[int], goes_on: V
 ) -> dict[int, V]:
     """Bytes that each copy reads, by the first register of its elements."""
     f, mask, nothing = k.f, load.op.mask, i32(0)
@@ -92,7 +84,7 @@ class PipelinedLoop:
     prefetched and the byte offsets of the stages to be read and written; with TMA also those of their mbarriers, and the parity
     of the phase to wait for."""
 
-    def __init__(self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> None:
+    def __init__(self, k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layouts) -> None:
         self.k, self.op, self.pipeline = k, op, pipeline
         index, *arguments = op.body.blocks[0].args
         self.index = index
@@ -144,7 +136,7 @@ class PipelinedLoop:
         self._count, index = count, count.low
         k.shared.barrier()  # what lay in the stages has been read
         if pipeline.mapped:
-            make_barriers(k, self._barriers)
+            make_barriers(k.shared, self._barriers)
         for iteration in range(pipeline.prefetch_distance):
             goes_on = count.goes_on(k.f, index)
             stage, barrier = i32(iteration * pipeline.stage_bytes), self._barrier(i32(iteration * BARRIER_BYTES))
@@ -169,11 +161,11 @@ class PipelinedLoop:
         if self._fenced:
             k.t.call("fence.proxy.async.shared_cta", [], "void")
         if pipeline.mapped:
-            wait_for_phase(k, self._barrier(barriers[0]), barriers[2])
+            wait_for_phase(k.shared, self._barrier(barriers[0]), barriers[2])
         if pipeline.copied or not pipeline.sums:
             k.shared.barrier()
         following = [] if pipeline.sums else self._later(counter, own)
-        self._offer(k.f.add(address(k, self._buffer), k.f.binary("lshr", read, i32(4))))
+        self._offer(k.f.add(address(k.t, self._buffer), k.f.binary("lshr", read, i32(4))))
         return following
 
     def _offer(self, start: V) -> None:
@@ -183,7 +175,7 @@ class PipelinedLoop:
             operand = load.operand
             slot = k.f.add(start, i32(load.offset >> 4))
             if not isinstance(operand, Matrix):
-                slot = pointer(k, slot)
+                slot = pointer(k.t, slot)
             k.staged[load.op] = Staged(shape_of(load.op.results[0].type), operand.elem, operand, slot)
         k.in_flight.update(pipeline.sums.values())
 
@@ -227,10 +219,10 @@ class PipelinedLoop:
         found, rest = [], list(registers)
         for number, layout in enumerate(self.all_layouts):
             count = 1 if layout is None else layout.size(REGISTER)
-            found += wait_for(k, rest[:count]) if number in pipeline.sums else rest[:count]
+            found += wait_for(k.t, rest[:count]) if number in pipeline.sums else rest[:count]
             rest = rest[count:]
         if self.has_barriers:
-            remove_barriers(k, self._barriers)
+            remove_barriers(k.shared, self._barriers)
         return found
 
     def _of(self, start: Sequence[V]) -> list[V]:
@@ -271,7 +263,7 @@ class PipelinedLoop:
         return following
 
     def _start_mapped(self, stage: V, barrier: V) -> None:
-        expect(self.k, barrier, sum(block.bytes for _, block in self.pipeline.mapped))
+        expect(self.k.shared, barrier, sum(block.bytes for _, block in self.pipeline.mapped))
         for load, block in self.pipeline.mapped:
             start_copies(self.k, load.op, block, self.k.shared.at(stage, i32(load.offset)), barrier)
 

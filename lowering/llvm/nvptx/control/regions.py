@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....tt.analysis.aliasing import WRITES
 from ...ir import V
 from ...syntax import is_tensor
+from ..context import KernelContext
 from .branches import lower_graph
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-
 
 _OF_THE_PROGRAM = WRITES | {"tt.atomic_load", "tt.atomic_poll", "tt.print", "ttg.barrier"}
 
 
 @contextmanager
-def each_thread_alone(k: KernelLowering, op: Any) -> Iterator[None]:
+def each_thread_alone(k: KernelContext, op: Any) -> Iterator[None]:
     """Around the code of an operation with such a region. What the region reads is waited for before."""
     for inner in op.regions[0].walk():
         if inner.name in _OF_THE_PROGRAM or any(is_tensor(value.type) for value in (*inner.operands, *inner.results)):
@@ -33,7 +30,7 @@ def each_thread_alone(k: KernelLowering, op: Any) -> Iterator[None]:
     k.is_alone = False
 
 
-def region_values(k: KernelLowering, region: Any, arguments: Sequence[V]) -> list[V]:
+def region_values(k: KernelContext, region: Any, arguments: Sequence[V]) -> list[V]:
     """What a region on scalars gives for these arguments; its blocks may branch to each other."""
     f, entry = k.f, region.blocks[0]
     saved = dict(k.scalars)

@@ -19,57 +19,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor
-from ..matmul.wgmma import GROUP, Matrix, address
+from ..context import KernelContext
+from ..matmul.wgmma import Matrix, address
+from ..memory.mbarriers import BARRIER_BYTES, wait_for_phase
 from ..memory.shared_memory import ALIGNMENT
-from ..memory.tma import BARRIER_BYTES, wait_for_phase
-from ..targets import REGISTERS, WARP_SIZE
 from ..threads import ALL_LANES, i32
 from .counting import Counting, counting
+from .loop_carried import Layouts
+from .pipelined_loads import Pipeline
 from .pipelined_loops import PipelinedLoop
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-    from .loop_carried import Layouts
-    from .pipelined_loads import Pipeline
-
-OWN_REGISTERS = 40
-"""Registers of a producer thread after setmaxnreg; addresses and coordinates need fewer."""
-
-
-def _registers(threads: int, kept: int = 0) -> int:
-    """Registers that each of so many threads of a multiprocessor can have, when other threads keep `kept` of them."""
-    return min(256, (REGISTERS - kept) // threads // 8 * 8)
-
-
-def _handed_over(warps: int) -> int | None:
-    """What each thread of these warps can have when a warpgroup beside them keeps `OWN_REGISTERS`; None where it has that
-    anyway beside a single warp."""
-    found = _registers(warps * WARP_SIZE, kept=GROUP * WARP_SIZE * OWN_REGISTERS)
-    at_first, alone = (_registers((warps + more) * WARP_SIZE) for more in (GROUP, 1))
-    return found if warps % GROUP == 0 and found > alone and at_first > OWN_REGISTERS else None
-
-
-def _loads_blocks(loop: Any) -> bool:
-    return any(inner.name == "tt.descriptor_load" for inner in loop.body.blocks[0].ops)
-
-
-def _inner_loop(loop: Any) -> Any:
-    """The loop that loads described blocks and stands in this one; None where there is not exactly one."""
-    found = [inner for inner in loop.body.blocks[0].ops if inner.name == "scf.for" and _loads_blocks(inner)]
-    return found[0] if len(found) == 1 and not _loads_blocks(loop) else None
-
-
-def may_have_a_producer(function: Any) -> bool:
-    """Whether there is a loop that loads described blocks, which the program reaches once, or in each iteration of such a
-    loop."""
-    blocks = function.body.blocks
-    loops = [op for op in blocks[0].ops if op.name == "scf.for"] if len(blocks) == 1 else []
-    return any(_loads_blocks(loop) or _inner_loop(loop) is not None for loop in loops)
+from .producer import Producer, Stages, inner_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +47,11 @@ class Slice:
     carried: tuple[int, ...]
 
 
-def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
+def _slice(k: KernelContext, loop: Any, roots: Sequence[Any]) -> Slice | None:
     """The operations outside a loop that these values come from; None if they take more than arithmetic."""
     entry = k.function.body.blocks[0]
     outer = None if loop.parent is entry else loop.parent_op()
-    if outer is not None and (outer.name != "scf.for" or outer.parent is not entry or _inner_loop(outer) is not loop):
+    if outer is not None and (outer.name != "scf.for" or outer.parent is not entry or inner_loop(outer) is not loop):
         return None
     body: Any = None if outer is None else outer.body.blocks[0]
     found: set[Any] = set()
@@ -113,99 +77,6 @@ def _slice(k: KernelLowering, loop: Any, roots: Sequence[Any]) -> Slice | None:
         waiting += op.operands
     inside = () if body is None else tuple(op for op in body.ops if op in found)
     return Slice(tuple(op for op in entry.ops if op in found), outer, inside, tuple(sorted(carried)))
-
-
-class Producer:
-    """The warp that copies: from the start of a kernel, until its loop is found."""
-
-    def __init__(self, k: KernelLowering) -> None:
-        self.k = k
-        self.is_busy = False
-        self.hands_over = False
-        f = k.f
-        self._label, consumers = f.label("producer"), f.label("consumers")
-        self._first = k.t.is_first()
-        f.emit("")
-        self._slot = len(f.lines) - 1
-        k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
-        warp = f.binary("lshr", k.t.call("read.ptx.sreg.tid.x", [], "i32"), i32(5))  # k.t.warp counts those that compute
-        f.cond_branch(f.icmp("uge", warp, i32(k.warps)), self._label, consumers)
-        self._known, self._remembered = f.known(), k.t.all_remembered()
-        f.start(consumers, True)
-        self._increase = len(f.lines)
-        f.lines.append("")
-        self._lines: list[str] = []
-        self._decrease = 0  # where among these lines registers may be handed over
-        self.ring: list[V] = [address(k, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
-        """Between loops: what the next one starts with, see `Consumed`. The stages lie behind the mbarriers, or elsewhere where
-        they have no memory of their own."""
-        self.wanted: Pipeline | None = None
-        """Whose stages need memory of their own."""
-
-    def full(self, offset: V) -> V:
-        """The mbarrier that counts a stage's bytes, at an offset among them."""
-        return self.k.shared.at(self.k.shared.buffer, offset)
-
-    def free(self, offset: V) -> V:
-        """The mbarrier that counts the warps that have read a stage."""
-        return self.k.shared.at(self.full(i32(ALIGNMENT // 2)), offset)
-
-    @property
-    def warps(self) -> int:
-        """More than those that compute."""
-        return GROUP if self.hands_over else 1
-
-    @property
-    def reserved(self) -> int:
-        """Bytes for the stages that are wanted, as many as leave room for what the kernel moves besides; two at least."""
-        k, pipeline = self.k, self.wanted
-        assert pipeline is not None
-        room = (k.target.shared_bytes - ALIGNMENT - k.shared.largest) // pipeline.stage_bytes
-        return max(2, min(pipeline.stages, room)) * pipeline.stage_bytes
-
-    def make_barriers(self, stages: int) -> None:
-        """At the start of the kernel, for the loop that was found."""
-        k = self.k
-        with k.f.apart() as lines, k.f.knowing({}), k.f.when(self._first):
-            for stage in range(stages):
-                pointer = i32(stage * BARRIER_BYTES)
-                k.t.call("mbarrier.init.shared", [self.full(pointer), i32(1)], "void")
-                k.t.call("mbarrier.init.shared", [self.free(pointer), i32(k.warps)], "void")
-            k.t.call("fence.mbarrier_init.release.cluster", [], "void")
-        k.f.lines[self._slot] = "\n".join(lines)
-
-    @contextmanager
-    def code(self) -> Iterator[str]:
-        """What is emitted inside is done by one thread of the warp; the label ends it."""
-        k, f = self.k, self.k.f
-        self.is_busy = True
-        with f.apart() as self._lines, f.knowing(self._known), k.t.knowing(self._remembered), k.ev.scope():
-            scalars, nodes = dict(k.scalars), dict(k.nodes)
-            begin, end = f.label("copies"), f.label("end")
-            f.start(self._label)
-            self._decrease = len(f.lines)
-            f.lines.append("")
-            thread = k.t.call("read.ptx.sreg.tid.x", [], "i32")
-            f.cond_branch(f.icmp("eq", thread, i32(k.warps * WARP_SIZE)), begin, end)
-            f.start(begin)
-            yield end
-            f.start(end)
-            f.ret()
-            k.scalars, k.nodes = scalars, nodes
-
-    def finish(self) -> None:
-        """Behind everything else, when it is known what the kernel needs."""
-        k, registers = self.k, _handed_over(self.k.warps)
-        if self.is_busy and registers is not None and k.target.blocks(k.shared.bytes) == 1:
-            self.hands_over = True
-            k.f.lines[self._increase] = self._set_registers("inc", registers)
-            self._lines[self._decrease] = self._set_registers("dec", OWN_REGISTERS)
-        k.f.lines += self._lines
-
-    def _set_registers(self, way: str, count: int) -> str:
-        with self.k.f.apart() as lines:
-            self.k.t.call(f"setmaxnreg.{way}.sync.aligned.u32", [i32(count)], "void")
-        return "\n".join(lines)
 
 
 class OuterConsumerLoop:
@@ -238,10 +109,10 @@ class OuterConsumerLoop:
         return list(registers)
 
 
-def outer_consumer_loop(k: KernelLowering, loop: Any) -> OuterConsumerLoop | None:
+def outer_consumer_loop(k: KernelContext, loop: Any) -> OuterConsumerLoop | None:
     """The form of a loop around one whose blocks the producer may copy; None for any other loop."""
     free = k.producer is not None and not k.producer.is_busy and loop.parent is k.function.body.blocks[0]
-    return OuterConsumerLoop(k.producer) if free and k.producer is not None and _inner_loop(loop) is not None else None
+    return OuterConsumerLoop(k.producer) if free and k.producer is not None and inner_loop(loop) is not None else None
 
 
 class ConsumerLoop(PipelinedLoop):
@@ -250,7 +121,7 @@ class ConsumerLoop(PipelinedLoop):
     mbarriers of the stage before."""
 
     def __init__(
-        self, k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts, slice_: Slice
+        self, k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layouts, slice_: Slice
     ) -> None:
         assert k.producer is not None
         self._producer, self._slice = k.producer, slice_
@@ -258,7 +129,7 @@ class ConsumerLoop(PipelinedLoop):
         if self._has_room:
             pipeline = replace(pipeline, stages=k.reserved // pipeline.stage_bytes)
         elif slice_.outer is not None:
-            k.producer.wanted = pipeline
+            k.producer.wanted = Stages(pipeline.stages, pipeline.stage_bytes)
         super().__init__(k, op, pipeline, layouts)
         self._own: Sequence[V] = ()
         self._is_taken = k.shared.is_used and not self._has_room
@@ -302,7 +173,7 @@ class ConsumerLoop(PipelinedLoop):
                 for stage in range(pipeline.stages):
                     self._release(i32(stage * BARRIER_BYTES))
         if self._slice.outer is None:
-            return [address(k, self._buffer), *[i32(0)] * 3]
+            return [address(k.t, self._buffer), *[i32(0)] * 3]
         return self._producer.ring
 
     def _producer_outer_loop(self, ring: list[V]) -> None:
@@ -326,7 +197,7 @@ class ConsumerLoop(PipelinedLoop):
         with self._loop(self.op, first) as (counter, own, following):
             *values, write, pointer, parity = own
             released = parity if self._is_taken else f.binary("xor", parity, i32(1))  # or free from the start
-            wait_for_phase(k, self._producer.free(pointer), released)
+            wait_for_phase(k.shared, self._producer.free(pointer), released)
             following += self._load(values, counter, None, write, self._producer.full(pointer))
             following += [self._next(write, pipeline.stage_bytes), *self._next_phase(pointer, parity)]
         return own[-3:]
@@ -365,7 +236,7 @@ class ConsumerLoop(PipelinedLoop):
 
     def iteration(self, counter: V, own: Sequence[V]) -> list[V]:
         read, pointer, parity, _ = self._own = own
-        wait_for_phase(self.k, self._producer.full(pointer), parity)
+        wait_for_phase(self.k.shared, self._producer.full(pointer), parity)
         self._offer(read)
         return []
 
@@ -407,7 +278,7 @@ class ConsumerLoop(PipelinedLoop):
         self.k.t.call("mbarrier.arrive.shared", [self._producer.free(pointer)], "i64")
 
 
-def pipelined_loop(k: KernelLowering, op: Any, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:
+def pipelined_loop(k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:
     """Choose the form of a pipelined loop: a `ConsumerLoop` if there is an idle producer, else one that copies by itself."""
     if k.producer is not None and not k.producer.is_busy and not pipeline.copied:
         copies = [load.op for load, _ in pipeline.mapped]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.distributed import blocked
 from ....linear_layouts.f2 import log2, units
@@ -23,11 +23,9 @@ from ....linear_layouts.shared import plain
 from ...elementwise import emit_map, register_element
 from ...ir import V, const, element
 from ...syntax import element_name
+from ..context import KernelContext
 from ..nodes import Node, Shape, Staged
 from ..threads import bits_of, i32
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 Registers = list[V]
 
@@ -56,7 +54,7 @@ def thread_tiles(shape: Sequence[int], warps: int) -> LinearLayout:
     return blocked(shape, tile, lanes, split, (1, 0))
 
 
-def rounded(k: KernelLowering, operand: Any, precision: str) -> Node:
+def rounded(k: KernelContext, operand: Any, precision: str) -> Node:
     """An operand as a node, float32 rounded to tf32 where that is asked for."""
     node = k.node(operand)
     if element_name(operand.type) == "f32" and precision == "tf32":
@@ -105,7 +103,7 @@ class _Side:
     steps = 1
     """That are read at a time."""
 
-    def __init__(self, k: KernelLowering, layout: LinearLayout, axis: int, elem: str, sums: str) -> None:
+    def __init__(self, k: KernelContext, layout: LinearLayout, axis: int, elem: str, sums: str) -> None:
         """sums: the element type that the products are added up in."""
         self.k, self.elem, self.sums, self.size = k, elem, sums, bits_of(elem) // 8
         self.moved = [[layout.coordinates(basis)[axis] for basis in layout[name]] for name in (LANE, WARP)]
@@ -145,7 +143,7 @@ class _Across(_Side):
     """Every step is a line, along which the places lie."""
 
     def __init__(
-        self, k: KernelLowering, layout: LinearLayout, axis: int, elem: str, sums: str, length: int, base: V | None
+        self, k: KernelContext, layout: LinearLayout, axis: int, elem: str, sums: str, length: int, base: V | None
     ) -> None:
         """base: where the first line starts, one behind the other; None: not known yet, and lines begin in different banks,
         for stores across them."""
@@ -185,7 +183,7 @@ class _Along(_Side):
     steps = 4
 
     def __init__(
-        self, k: KernelLowering, layout: LinearLayout, axis: int, elem: str, sums: str, operand: StagedLines, base: V
+        self, k: KernelContext, layout: LinearLayout, axis: int, elem: str, sums: str, operand: StagedLines, base: V
     ) -> None:
         super().__init__(k, layout, axis, elem, sums)
         self.base = base
@@ -232,7 +230,7 @@ class ThreadProduct:
     """Products of one shape in one layout of the result."""
 
     def __init__(
-        self, k: KernelLowering, layout: LinearLayout, shape: Shape, depth: int, elems: tuple[str, str], elem: str
+        self, k: KernelContext, layout: LinearLayout, shape: Shape, depth: int, elems: tuple[str, str], elem: str
     ) -> None:
         self.k, self.shape, self.depth, self.elems, self.elem = k, shape, depth, elems, elem
         batch_bits = 0 if len(shape) == 2 else log2(shape[0])
@@ -309,7 +307,7 @@ class ThreadProduct:
         """An operand to shared memory, every element once. contracted: which of its two last dims steps go along."""
         assert line.base is not None
         k, f = self.k, self.k.f
-        layout = k.ev.choose_layout([node]) or k.coalesced(node.shape)
+        layout = k.ev.choose_layout([node]) or k.accesses.coalesced(node.shape)
         values = k.ev.at(node, layout)
         free = layout.free_masks()
         first = len(node.shape) - 2

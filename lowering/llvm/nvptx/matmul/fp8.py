@@ -12,46 +12,28 @@ Specification".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from .....promotion.dtype import float8_e4m3fn, float8_e5m2
 from ....linear_layouts.layout import REGISTER, LinearLayout
 from ....linear_layouts.linear import table
 from ...ir import V
-from ...syntax import attributes, element_name, shape_of
+from ..context import KernelContext
 from ..nodes import Distributed, Node, Staged
 from ..threads import i32
+from .operand_kinds import NAMES
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-
-STEP = 32
-"""Extent of a fragment along k."""
-NAMES = {dtype.names.mlir: dtype.names.ptx for dtype in (float8_e4m3fn, float8_e5m2)}
 _BYTES = 4
 _UPPER_BYTES = (0x1404, 0x3424)
 """prmt: bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves; the lower ones are 0."""
 _SIGNS, _REST = 0x8000_8000, 0x3FFF_3FFF
 
 
-def are_eight(op: Any) -> bool:
-    """Whether both operands of a tt.dot are 8-bit floats of the kinds that instructions know, in whole fragments."""
-    elems = [element_name(operand.type) for operand in op.operands[:2]]
-    return all(elem in NAMES for elem in elems) and shape_of(op.operands[0].type)[-1] % STEP == 0
-
-
-def may_be_imprecise(op: Any) -> bool:
-    """Whether the text allows a sum over all of k in fewer bits than a float32 has."""
-    return int(attributes(op).get("maxNumImpreciseAcc") or 0) >= shape_of(op.operands[0].type)[-1]
-
-
-def has_instruction(k: KernelLowering) -> bool:
+def has_instruction(k: KernelContext) -> bool:
     """PTX ISA 8.4. sm_90 has it too, but its PTX is of an older version, which serves more drivers, and wgmma takes bytes. For
     sm_100 the assembler makes products of float16 and separate additions of it."""
     return k.target.ptx >= 84 and (k.target.capability == 89 or k.target.capability >= 120)
 
 
-def lies_along(k: KernelLowering, node: Node, axis: int) -> bool:
+def lies_along(k: KernelContext, node: Node, axis: int) -> bool:
     """Whether a block can go to its fragments as bytes, `axis` being k: it is in shared memory for that already, or threads
     hold neighbours along k, or it lies nowhere yet. Else bytes would have to change places with those of other rows, which
     ldmatrix does with 16 bits only."""
@@ -62,7 +44,7 @@ def lies_along(k: KernelLowering, node: Node, axis: int) -> bool:
     return own is None or (first is not None and own.coordinates(first)[axis] != 0)
 
 
-def as_halves(k: KernelLowering, node: Node) -> Node:
+def as_halves(k: KernelContext, node: Node) -> Node:
     """The block as f16, where it is."""
     own = k.ev.choose_layout([node])
     if own is None or own.size(REGISTER) % _BYTES:
@@ -79,7 +61,7 @@ def by_instruction(layout: LinearLayout, side: str) -> tuple[LinearLayout, tuple
     return layout.with_bases(**{REGISTER: bases}), tuple(table([1 << bit for bit in order]))
 
 
-def halves(k: KernelLowering, values: Sequence[V], elem: str) -> list[V]:
+def halves(k: KernelContext, values: Sequence[V], elem: str) -> list[V]:
     """Elements of an 8-bit type, a multiple of four, as f16."""
     t = k.t
     raw = [t.to_bits(value, elem) for value in values]
@@ -91,12 +73,12 @@ def halves(k: KernelLowering, values: Sequence[V], elem: str) -> list[V]:
     return found
 
 
-def _of_e5m2(k: KernelLowering, packed: V) -> list[V]:
+def _of_e5m2(k: KernelContext, packed: V) -> list[V]:
     """It is the upper byte of a float16."""
     return [k.t.call("prmt", [packed, i32(0), i32(selector)], "i32") for selector in _UPPER_BYTES]
 
 
-def _of_e4m3(k: KernelLowering, packed: V) -> list[V]:
+def _of_e4m3(k: KernelContext, packed: V) -> list[V]:
     """The bits in the places of a float16's are the number by 2^8. 0x7f would become 480, and is NaN: times 140 it is the one
     that leaves the range of float16, and infinity by 0 is NaN."""
     f = k.f
@@ -118,7 +100,7 @@ def _twice(factor: float) -> str:
     return f"<half {factor:e}, half {factor:e}>"
 
 
-def multiply_bytes(k: KernelLowering, elems: Sequence[str], a: Sequence[V], b: Sequence[V], c: Sequence[V]) -> list[V]:
+def multiply_bytes(k: KernelContext, elems: Sequence[str], a: Sequence[V], b: Sequence[V], c: Sequence[V]) -> list[V]:
     """mma.m16n8k32 of words of bytes, added to c."""
     number = [f"${index}" for index in range(len(c) + len(a) + len(b) + len(c))]
     ends = [len(c), len(c) + len(a), len(c) + len(a) + len(b), len(number)]
@@ -130,9 +112,3 @@ def multiply_bytes(k: KernelLowering, elems: Sequence[str], a: Sequence[V], b: S
     type_ = "{" + ", ".join(["float"] * len(c)) + "}"
     got = k.f.op(f'call {type_} asm "{text};", "{constraints}"({values}) convergent', type_)
     return [k.f.op(f"extractvalue {type_} {got.ref}, {index}", "float") for index in range(len(c))]
-
-
-__all__ = [
-    "STEP", "are_eight", "as_halves", "by_instruction", "halves", "has_instruction", "lies_along", "may_be_imprecise",
-    "multiply_bytes",
-]  # fmt: skip

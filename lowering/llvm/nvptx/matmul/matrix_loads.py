@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate, to_unique
 from ....linear_layouts.matching import MatrixAccess, match_matrix, offsets, vector_accesses, vector_elements
 from ....linear_layouts.shared import matrix_swizzled
 from ...ir import V
+from ..context import KernelContext
 from ..threads import bits_of
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 SWIZZLES = (128, 64, 32)
 """Bytes of a row in which chunks change places."""
@@ -48,10 +45,10 @@ class OperandLoad:
     def bytes(self) -> int:
         return self.src.shape[0] * self.src.shape[1] * bits_of(self.elem) // 8
 
-    def store(self, k: KernelLowering, base: V) -> None:
+    def store(self, k: KernelContext, base: V) -> None:
         store_block(k, self.values, self.elem, self.src, self.shared, base)
 
-    def fetch(self, k: KernelLowering, base: V) -> list[V]:
+    def fetch(self, k: KernelContext, base: V) -> list[V]:
         found = _fetch(k, self.access, self.elem, base)
         return [found[each] for each in to_unique(self.dst)]
 
@@ -90,7 +87,7 @@ class StagedOperand:
     def bytes(self) -> int:
         return self.shape[0] * self.shape[1] * bits_of(self.elem) // 8
 
-    def fetch(self, k: KernelLowering, base: V) -> list[V]:
+    def fetch(self, k: KernelContext, base: V) -> list[V]:
         if self.access is None:
             return list(read_block(k, self.elem, self.dst, self.shared, base))
         found = _fetch(k, self.access, self.elem, base)
@@ -109,7 +106,7 @@ def staged_operand(elem: str, axis: int, dst: LinearLayout) -> StagedOperand | N
 
 
 def store_block(
-    k: KernelLowering, values: Sequence[V], elem: str, src: LinearLayout, shared: LinearLayout, base: V
+    k: KernelContext, values: Sequence[V], elem: str, src: LinearLayout, shared: LinearLayout, base: V
 ) -> None:
     """Every element of a block once, by stores as wide as both layouts allow."""
     t, f, bits = k.t, k.f, bits_of(elem)
@@ -137,7 +134,7 @@ def store_block(
             store()
 
 
-def read_block(k: KernelLowering, elem: str, layout: LinearLayout, shared: LinearLayout, base: V) -> tuple[V, ...]:
+def read_block(k: KernelContext, elem: str, layout: LinearLayout, shared: LinearLayout, base: V) -> tuple[V, ...]:
     """A block from shared memory, by loads as wide as both layouts allow."""
     t, f, bits = k.t, k.f, bits_of(elem)
     where = offsets(layout, shared)
@@ -157,7 +154,7 @@ def read_block(k: KernelLowering, elem: str, layout: LinearLayout, shared: Linea
     return tuple(found[register] for register in range(layout.size(REGISTER)))
 
 
-def _fetch(k: KernelLowering, access: MatrixAccess, elem: str, base: V) -> dict[int, V]:
+def _fetch(k: KernelContext, access: MatrixAccess, elem: str, base: V) -> dict[int, V]:
     """Register of the fragment layout → value."""
     t, f, bits = k.t, k.f, bits_of(elem)
     row = t.map(access.row_address)

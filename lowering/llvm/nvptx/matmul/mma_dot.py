@@ -10,9 +10,9 @@ products keep 22 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from ....linear_layouts.conversion import is_warp_local
 from ....linear_layouts.distributed import (
@@ -26,55 +26,31 @@ from ....linear_layouts.distributed import (
 )
 from ....linear_layouts.f2 import log2
 from ....linear_layouts.layout import REGISTER, LinearLayout
-from ....tt.transforms.expand.dot_scaled import EXACT
 from ....tt.transforms.pipelining import uses_in_products
 from ....tt.transforms.reproducible import ORDERED
 from ... import conversions
 from ...elementwise import emit_map
 from ...ir import V, const
-from ...syntax import attributes, element_name, shape_of
+from ...syntax import element_name, shape_of
+from ..context import Handler, KernelContext
 from ..memory.shared_memory import ALIGNMENT
 from ..nodes import Distributed, Node, Shape, Staged
 from ..threads import bits_of
 from . import fp8
 from .fma_dot import StagedLines, ThreadProduct, rounded, staged_lines, thread_tiles
 from .matrix_loads import OperandLoad, StagedOperand, plan_operand, staged_operand
+from .operand_kinds import NAMES, SPLIT, Instruction, instruction_of, kind_of, may_be_imprecise, precision_of
 from .warpgroup_dot import dot_of_warpgroups
-from .wgmma import SPLIT, Matrix, WarpgroupProduct, plan_product
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
+from .wgmma import Matrix
 
 Registers = list[V]
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """mma.sync: its name in LLVM, rows, columns and depth of what fragments hold, bits of operand elements there, what a word
-    of an operand and an accumulator register is. feeds: the instructions that take a pair of fragments, one after the other,
-    each with elements of `feeds` times as many bits."""
-
-    name: str
-    shape: tuple[int, int, int]
-    bits: int
-    register_type: str
-    accumulator: str
-    feeds: int = 1
-
-
-_INSTRUCTIONS: dict[str, Instruction] = {
-    "f16": Instruction("m16n8k16.row.col.f32.f32", (16, 8, 16), 16, "<2 x half>", "float"),
-    "bf16": Instruction("m16n8k16.row.col.bf16", (16, 8, 16), 16, "i32", "float"),
-    "tf32": Instruction("m16n8k8.row.col.tf32", (16, 8, 8), 32, "i32", "float"),
-    "i8": Instruction("m16n8k32.row.col.s8", (16, 8, 32), 8, "i32", "i32"),
-    "f8": Instruction("m16n8k16.row.col.f32.f32", (16, 8, fp8.STEP), 8, "<2 x half>", "float", 2),
-    "f64": Instruction("m8n8k4.row.col.f64", (8, 8, 4), 64, "double", "double"),
-}
 _KEPT = 32
 """Registers that an operand may take in which a loop keeps it."""
 
 
-def _dot(k: KernelLowering, op: Any) -> None:
+def _dot(k: KernelContext, op: Any) -> None:
     a, b, c = op.operands[:3]
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
@@ -88,10 +64,10 @@ def _dot(k: KernelLowering, op: Any) -> None:
             registers = tuple(_finished(k, value, elem) for value in dot_of_warpgroups(k, op, product))
         k.define(result, Distributed(shape, elem, layout, registers))
         return
-    precision = _precision(op)
+    precision = precision_of(op)
     elems = (element_name(a.type), element_name(b.type))
-    kind = _kind(op)
-    instruction = _instruction(op, kind)
+    kind = kind_of(op)
+    instruction = instruction_of(op, kind)
     if instruction is not None:
         warps = _warps(k, shape[-2:], instruction)
         layout = with_batches(mma_accumulator(shape[-2:], warps, element_bits=64 if elem == "f64" else 32), shape)
@@ -123,34 +99,7 @@ def _dot(k: KernelLowering, op: Any) -> None:
     k.define(result, Distributed(shape, elem, layout, tuple(_finished(k, value, elem) for value in total)))
 
 
-def _precision(op: Any) -> str:
-    return str(attributes(op).get("inputPrecision") or "ieee")
-
-
-def _kind(op: Any) -> str | None:
-    """What the operands are for the instruction; None: each thread multiplies."""
-    if ORDERED in op.attributes:
-        return None
-    elems, elem = [element_name(operand.type) for operand in op.operands[:2]], element_name(op.results[0].type)
-    exact = attributes(op).get(EXACT)
-    if exact in ("bf16", "tf32") and elems == ["f32", "f32"]:  # texts may say anything
-        return str(exact)
-    if fp8.are_eight(op):
-        return "f8"
-    if elems[0] != elems[1]:
-        return "f16" if all(e.startswith("f8") for e in elems) else None
-    if elems[0].startswith("f8"):
-        return "f16"  # which holds all its numbers
-    if elems[0] == "f32":
-        return "tf32" if _precision(op) in ("tf32", *SPLIT) else None
-    return elems[0] if elems[0] in _INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
-
-
-def _fits(instruction: Instruction, sizes: Sequence[int]) -> bool:
-    return all(size % tile == 0 for size, tile in zip(sizes, instruction.shape, strict=True))
-
-
-def _warps(k: KernelLowering, shape: Sequence[int], instruction: Instruction) -> tuple[int, int]:
+def _warps(k: KernelContext, shape: Sequence[int], instruction: Instruction) -> tuple[int, int]:
     """How many warps share the rows and the columns: as square as the tile of each warp can be.
 
     Where rows are reduced, as in attention, a warp has whole rows if there are enough: the reduction stays inside it, and the
@@ -175,7 +124,7 @@ def with_batches(layout: LinearLayout, shape: Shape) -> LinearLayout:
     return LinearLayout.of(bases, shape)
 
 
-def _finished(k: KernelLowering, value: V, elem: str) -> V:
+def _finished(k: KernelContext, value: V, elem: str) -> V:
     """Rounded to the type of the result."""
     if elem in ("f16", "bf16"):
         return emit_map(k.f, "arith.truncf", elem, [value], ["f32"], {})
@@ -186,7 +135,7 @@ def _finished(k: KernelLowering, value: V, elem: str) -> V:
 
 
 def _operands(
-    k: KernelLowering, op: Any, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
+    k: KernelContext, op: Any, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
 ) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
     """The instruction, which may be another one for the same fragments, and pairs of operands in fragments; the result is the
     sum of their products, the smallest first."""
@@ -217,7 +166,7 @@ def _operands(
 
 
 def _eight(
-    k: KernelLowering, op: Any, instruction: Instruction, wanted: Sequence[tuple[Node, LinearLayout]]
+    k: KernelContext, op: Any, instruction: Instruction, wanted: Sequence[tuple[Node, LinearLayout]]
 ) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
     """8-bit floats: as bytes as far as they can go to their fragments, and into the instruction if that may be."""
     rank = len(wanted[0][0].shape)
@@ -229,7 +178,7 @@ def _eight(
             layout, orders[number] = fp8.by_instruction(layout, "ab"[number])
             ways[number] = fp8.as_halves(k, node), layout
     sides = _fragments(k, ways)
-    if all(in_bytes) and fp8.has_instruction(k) and fp8.may_be_imprecise(op):
+    if all(in_bytes) and fp8.has_instruction(k) and may_be_imprecise(op):
         name = ".".join(node.elem for node, _ in wanted)
         return replace(instruction, name=name, register_type="i32", feeds=1), [(sides[0], sides[1])]
     found: list[Registers] = []
@@ -242,15 +191,10 @@ def _eight(
     return instruction, [(found[0], found[1])]
 
 
-def product_of_warpgroups(k: KernelLowering, op: Any) -> WarpgroupProduct | None:
-    """How wgmma computes a tt.dot; None where it does not."""
-    return plan_product(k, op, _kind(op))
-
-
 StagedBlock = StagedOperand | StagedLines | Matrix
 
 
-def staged(k: KernelLowering, load: Any, axis: int) -> tuple[StagedBlock, bool] | None:
+def staged(k: KernelContext, load: Any, axis: int) -> tuple[StagedBlock, bool] | None:
     """How a block lies in shared memory that products take just as it was loaded, contiguous along `axis`, and whether they
     take its transpose. None where products take it otherwise, or not all in the same way."""
     elem, found = element_name(load.results[0].type), uses_in_products(load)
@@ -260,34 +204,27 @@ def staged(k: KernelLowering, load: Any, axis: int) -> tuple[StagedBlock, bool] 
     return (first, turned) if first is not None and same else None
 
 
-def _staged(k: KernelLowering, op: Any, number: int, elem: str, axis: int) -> StagedBlock | None:
+def _staged(k: KernelContext, op: Any, number: int, elem: str, axis: int) -> StagedBlock | None:
     product, side = k.product(op), "ab"[number]
     if product is not None:
         return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
     shape, own = shape_of(op.results[0].type), shape_of(op.operands[number].type)
     if len(shape) != 2:
         return None
-    kind = _kind(op)
-    instruction = _instruction(op, kind)
+    kind = kind_of(op)
+    instruction = instruction_of(op, kind)
     if instruction is None:
-        is_rounded = elem == "f32" and _precision(op) == "tf32"
+        is_rounded = elem == "f32" and precision_of(op) == "tf32"
         if bits_of(elem) != 32 or is_rounded:
             return None
         return staged_lines(own, side, elem, axis, thread_tiles(shape, k.warps))
-    taken = {"tf32": ["f32"], "f8": fp8.NAMES}.get(kind or "", [kind])  # as the instruction takes it
+    taken = {"tf32": ["f32"], "f8": NAMES}.get(kind or "", [kind])  # as the instruction takes it
     if elem not in taken or elem == "f64":
         return None
     return staged_operand(elem, axis, dot_operand(own, side, _warps(k, shape, instruction), instruction.bits))
 
 
-def _instruction(op: Any, kind: str | None) -> Instruction | None:
-    """None: each thread multiplies."""
-    found = _INSTRUCTIONS.get(kind or "")
-    sizes = (*shape_of(op.results[0].type)[-2:], shape_of(op.operands[0].type)[-1])
-    return found if found is not None and _fits(found, sizes) else None
-
-
-def prepare(k: KernelLowering, body: Any) -> None:
+def prepare(k: KernelContext, body: Any) -> None:
     """Operands of a loop's products that the loop does not change, fetched before it where registers can keep them."""
     for op in body.ops:
         if op.name != "tt.dot" or k.ev.only_layouts or k.product(op) is not None:
@@ -301,9 +238,9 @@ def prepare(k: KernelLowering, body: Any) -> None:
                 k.ev.remember(node, layout, tuple(_fragments(k, [(node, layout)])[0]))
 
 
-def _fragment(k: KernelLowering, op: Any, index: int) -> LinearLayout | None:
+def _fragment(k: KernelContext, op: Any, index: int) -> LinearLayout | None:
     """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
-    shape, instruction = shape_of(op.results[0].type), _instruction(op, _kind(op))
+    shape, instruction = shape_of(op.results[0].type), instruction_of(op, kind_of(op))
     if instruction is None or len(shape) != 2:
         return None
     return dot_operand(shape_of(op.operands[index].type), "ab"[index], _warps(k, shape, instruction), instruction.bits)
@@ -316,7 +253,7 @@ def _is_inside(value: Any, body: Any) -> bool:
     return owner is body
 
 
-def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
+def _fragments(k: KernelContext, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
     """Operands in fragments. Those that go by ldmatrix are stored together, behind one barrier."""
     known = [k.ev.known(node, layout) for node, layout in wanted]
     if any(found is not None for found in known):
@@ -351,7 +288,7 @@ def _fragments(k: KernelLowering, wanted: Sequence[tuple[Node, LinearLayout]]) -
     ]
 
 
-def _by_matrices(k: KernelLowering, node: Node, layout: LinearLayout) -> OperandLoad | None:
+def _by_matrices(k: KernelContext, node: Node, layout: LinearLayout) -> OperandLoad | None:
     """The way by ldmatrix where that fits and values have to move between warps anyway."""
     own = k.ev.choose_layout([node])
     if own is None or len(node.shape) != 2 or is_warp_local(own, layout):
@@ -362,7 +299,7 @@ def _by_matrices(k: KernelLowering, node: Node, layout: LinearLayout) -> Operand
 class _Instructions:
     """One product of matrices in fragments."""
 
-    def __init__(self, k: KernelLowering, instruction: Instruction, shape: Sequence[int], depth: int) -> None:
+    def __init__(self, k: KernelContext, instruction: Instruction, shape: Sequence[int], depth: int) -> None:
         self.k, self.instruction = k, instruction
         warps = _warps(k, shape, instruction)
         bits = instruction.bits
@@ -422,5 +359,4 @@ class _Instructions:
         return [f.op(f"extractvalue {type_} {got.ref}, {i}", self.instruction.accumulator) for i in range(len(c))]
 
 
-Handler = Callable[["KernelLowering", Any], None]
 DOTS: dict[str, Handler] = {"tt.dot": _dot}

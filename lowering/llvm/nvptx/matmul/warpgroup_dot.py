@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.conversion import is_warp_local
 from ....linear_layouts.layout import REGISTER, LinearLayout
 from ...ir import V
 from ...syntax import attributes, element_name
+from ..context import KernelContext
 from ..memory.shared_memory import ALIGNMENT
 from ..nodes import Node, Splat, Staged
 from ..threads import i32
 from .matrix_loads import store_block
-from .wgmma import SPLIT, Matrix, Placed, WarpgroupProduct, address, multiply
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
+from .operand_kinds import SPLIT
+from .wgmma import Matrix, Placed, WarpgroupProduct, address, multiply
 
 _ZEROS = ("0", "0x0000000000000000")
 
@@ -39,7 +38,7 @@ class _Source:
 _Side = Placed | tuple[V, ...] | _Source
 
 
-def dot_of_warpgroups(k: KernelLowering, op: Any, product: WarpgroupProduct) -> list[V]:
+def dot_of_warpgroups(k: KernelContext, op: Any, product: WarpgroupProduct) -> list[V]:
     """The registers of the result in the accumulator's layout, before they are rounded to its type."""
     start = k.node(op.operands[2])
     is_zero = isinstance(start, Splat) and start.value.ref in _ZEROS
@@ -57,7 +56,7 @@ def dot_of_warpgroups(k: KernelLowering, op: Any, product: WarpgroupProduct) -> 
     pairs = [(lefts[0], places[0])]
     if len(lefts) > 1:  # the smallest first
         pairs = [(lefts[1], places[0]), (lefts[0], places[1]), (lefts[0], places[0])]
-    found = multiply(k, product, pairs, first, wait=op not in k.in_flight)
+    found = multiply(k.t, product, pairs, first, wait=op not in k.in_flight)
     if sources:
         k.shared.after_reading()
     return found
@@ -67,7 +66,7 @@ def _found(side: _Side, stored: dict[int, Placed]) -> Placed | tuple[V, ...]:
     return stored[id(side)] if isinstance(side, _Source) else side
 
 
-def _parts(k: KernelLowering, op: Any, product: WarpgroupProduct, number: int) -> list[Node]:
+def _parts(k: KernelContext, op: Any, product: WarpgroupProduct, number: int) -> list[Node]:
     """An operand as the product takes it; what is split has two parts, the bigger first."""
     value = op.operands[number]
     node, elem = k.node(value), element_name(value.type)
@@ -84,7 +83,7 @@ def _parts(k: KernelLowering, op: Any, product: WarpgroupProduct, number: int) -
     return [big, k.ev.compute("joinery.round_tf32", node.shape, "f32", [rest], {})]
 
 
-def _sides(k: KernelLowering, op: Any, product: WarpgroupProduct, number: int) -> list[_Side]:
+def _sides(k: KernelContext, op: Any, product: WarpgroupProduct, number: int) -> list[_Side]:
     """Where the parts of an operand are, or have to get to."""
     own = k.resident.get((op.operands[number], product.elem, number))
     if own is not None:
@@ -92,13 +91,13 @@ def _sides(k: KernelLowering, op: Any, product: WarpgroupProduct, number: int) -
     return [_side(k, product, number, node) for node in _parts(k, op, product, number)]
 
 
-def _side(k: KernelLowering, product: WarpgroupProduct, number: int, node: Node) -> _Side:
+def _side(k: KernelContext, product: WarpgroupProduct, number: int, node: Node) -> _Side:
     if isinstance(node, Staged):
         return Placed(node.operand, node.base)
     own = k.ev.choose_layout([node])
     if number == 0 and (own is None or is_warp_local(own, product.a_registers)):
         return k.ev.at(node, product.a_registers)
-    layout = own if own is not None else k.coalesced(node.shape)
+    layout = own if own is not None else k.accesses.coalesced(node.shape)
     basis = next((basis for basis in layout[REGISTER] if basis), 1)
     matrix = product.matrix("ab"[number], 1 if layout.coordinates(basis)[1] else 0)
     assert matrix is not None  # or there would be no product
@@ -109,21 +108,21 @@ def _bytes(sources: Sequence[_Source]) -> int:
     return sum(-(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT for each in sources)
 
 
-def _store(k: KernelLowering, sources: Sequence[_Source], base: V) -> dict[int, Placed]:
+def _store(k: KernelContext, sources: Sequence[_Source], base: V) -> dict[int, Placed]:
     """Store blocks one after the other, so that products may read them after a barrier."""
     found: dict[int, Placed] = {}
     start = 0
     for each in sources:
         pointer = k.shared.at(base, i32(start))
         store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, pointer)
-        found[id(each)] = Placed(each.matrix, address(k, pointer))
+        found[id(each)] = Placed(each.matrix, address(k.t, pointer))
         start += -(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT
     k.t.call("fence.proxy.async.shared_cta", [], "void")
     return found
 
 
 @contextmanager
-def invariant_operands(k: KernelLowering, loop: Any) -> Iterator[None]:
+def invariant_operands(k: KernelContext, loop: Any) -> Iterator[None]:
     """Around a loop: blocks from before it that its products read are stored once, if there is room for them."""
     before = dict(k.resident)
     inside = {value for inner in loop.walk() for value in inner.results}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....promotion.dtype import (
     BY_MLIR_NAME,
@@ -35,11 +35,9 @@ from ....linear_layouts.layout import REGISTER, LinearLayout
 from ....linear_layouts.shared import MatrixDescriptor, match_descriptor, matrix_swizzled
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
-from ..threads import ALL_LANES, i32
-from .fp8 import may_be_imprecise
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
+from ..targets import GpuTarget
+from ..threads import ALL_LANES, Threads, i32
+from .operand_kinds import SPLIT, may_be_imprecise
 
 Registers = Sequence[V]
 GROUP = 4
@@ -51,8 +49,6 @@ _TYPES = {
     dtype.names.mlir: dtype.names.ptx for dtype in (float16, bfloat16, tensor_float32, int8, float8_e4m3fn, float8_e5m2)
 }
 _SWIZZLES = (128, 64, 32)
-SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
-"""Precisions that take a float32 as the sum of two numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +123,13 @@ class WarpgroupProduct:
         return None
 
 
-def plan_product(k: KernelLowering, op: Any, kind: str | None) -> WarpgroupProduct | None:
+def plan_product(target: GpuTarget, warps: int, op: Any, kind: str | None) -> WarpgroupProduct | None:
     """How wgmma computes a tt.dot whose operands are taken as numbers of this kind; None where it does not fit."""
     elem = element_name(op.operands[0].type) if _keeps_fp8(op) else "f32" if kind == "tf32" else kind
     shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
-    if not k.target.has_wgmma or k.warps % GROUP or len(shape) != 2 or elem not in _TYPES or shape[0] % ROWS:
+    if not target.has_wgmma or warps % GROUP or len(shape) != 2 or elem not in _TYPES or shape[0] % ROWS:
         return None
-    groups = k.warps // GROUP
+    groups = warps // GROUP
     along = min(groups, shape[0] // ROWS)
     columns = min(MAX_COLUMNS, shape[1] * along // groups)
     found = WarpgroupProduct(elem, (shape[0], shape[1]), depth, (along, groups // along), columns)
@@ -142,7 +138,7 @@ def plan_product(k: KernelLowering, op: Any, kind: str | None) -> WarpgroupProdu
     sides = [found.matrix("a", 1), found.matrix("b", 0)]
     parts = 2 if elem == "f32" and str(attributes(op).get("inputPrecision")) in SPLIT else 1
     stored = sum(parts * side.bytes for side in sides if side is not None)
-    return found if all(sides) and stored <= k.target.shared_bytes else None
+    return found if all(sides) and stored <= target.shared_bytes else None
 
 
 def _keeps_fp8(op: Any) -> bool:
@@ -154,27 +150,27 @@ def _keeps_fp8(op: Any) -> bool:
 # -- code ------------------------------------------------------------------------------------
 
 
-def group_number(k: KernelLowering) -> V:
+def group_number(t: Threads) -> V:
     """The number of the thread's warpgroup, as a value that the assembler can tell is the same in the whole warp."""
-    found = k.t.remembered("warpgroup")
+    found = t.remembered("warpgroup")
     if found is not None:
         return found
-    if k.warps == GROUP:
-        return k.t.remember("warpgroup", i32(0))
-    first = k.t.call("shfl.sync.idx.i32", [ALL_LANES, k.t.warp, i32(0), i32(31)], "i32")
-    return k.t.remember("warpgroup", k.f.binary("lshr", first, i32(log2(GROUP))))
+    if t.warps == GROUP:
+        return t.remember("warpgroup", i32(0))
+    first = t.call("shfl.sync.idx.i32", [ALL_LANES, t.warp, i32(0), i32(31)], "i32")
+    return t.remember("warpgroup", t.f.binary("lshr", first, i32(log2(GROUP))))
 
 
-def address(k: KernelLowering, pointer: V) -> V:
+def address(t: Threads, pointer: V) -> V:
     """Where shared memory of at least this alignment starts, in units of 16 bytes (i32), as descriptors count."""
-    whole = k.f.op(f"ptrtoint ptr addrspace(3) {pointer.ref} to i32", "i32")
-    return k.f.binary("lshr", whole, i32(4))
+    whole = t.f.op(f"ptrtoint ptr addrspace(3) {pointer.ref} to i32", "i32")
+    return t.f.binary("lshr", whole, i32(4))
 
 
-def pointer(k: KernelLowering, address: V) -> V:
+def pointer(t: Threads, address: V) -> V:
     """The pointer for an `address`."""
-    whole = k.f.binary("shl", address, i32(4))
-    return k.f.op(f"inttoptr i32 {whole.ref} to ptr addrspace(3)", "ptr addrspace(3)")
+    whole = t.f.binary("shl", address, i32(4))
+    return t.f.op(f"inttoptr i32 {whole.ref} to ptr addrspace(3)", "ptr addrspace(3)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +180,12 @@ class Placed:
     matrix: Matrix
     start: V
 
-    def descriptor(self, k: KernelLowering, bits: Sequence[int]) -> V:
+    def descriptor(self, t: Threads, bits: Sequence[int]) -> V:
         """The descriptor (i64) of a warpgroup's first tile. bits: which bits of its number say where along the rows of A or the
         columns of B that is."""
-        f, descriptor, start = k.f, self.matrix.descriptor, self.start
+        f, descriptor, start = t.f, self.matrix.descriptor, self.start
         for bit, step in zip(bits, descriptor.row_steps, strict=False):
-            own = f.binary("and", f.binary("lshr", group_number(k), i32(bit)), i32(1))
+            own = f.binary("and", f.binary("lshr", group_number(t), i32(bit)), i32(1))
             start = f.add(start, f.mul(own, i32(step >> 4)))
         return f.binary("or", f.cast("zext", start, "i64"), const(descriptor.encode(0), "i64"))
 
@@ -201,7 +197,7 @@ class Placed:
 
 
 def multiply(
-    k: KernelLowering, product: WarpgroupProduct, pairs: Sequence[tuple[Placed | Registers, Placed]],
+    t: Threads, product: WarpgroupProduct, pairs: Sequence[tuple[Placed | Registers, Placed]],
     start: Registers | None, wait: bool = True,
 ) -> list[V]:  # fmt: skip
     """start + the sum of the products of these pairs, in the accumulator's layout. None: start from zero.
@@ -214,13 +210,13 @@ def multiply(
     text = _Statement(own)
     many = log2(product.groups[0])
     for number, (left, right) in enumerate(pairs):
-        b = text.operand(right.descriptor(k, range(many, log2(product.groups[1]) + many)))
+        b = text.operand(right.descriptor(t, range(many, log2(product.groups[1]) + many)))
         words: dict[tuple[int, int], str] = {}
         a = ""
         if isinstance(left, Placed):
-            a = text.operand(left.descriptor(k, range(many)))
+            a = text.operand(left.descriptor(t, range(many)))
         else:
-            words = {place: text.operands(each) for place, each in _words(k, product, left).items()}
+            words = {place: text.operands(each) for place, each in _words(t, product, left).items()}
         transposed = "" if product.bits != 16 else f", {int(not right.matrix.descriptor.k_major)}"
         if isinstance(left, Placed) and product.bits == 16:
             transposed = f", {int(not left.matrix.descriptor.k_major)}{transposed}"
@@ -235,7 +231,7 @@ def multiply(
                 source = "da" if isinstance(left, Placed) else words[row, depth]
                 text.lines.append(f"wgmma.mma_async.sync.aligned.{product.name} {d}, {source}, db, {adds}{signs};")
     ends = ["wgmma.commit_group.sync.aligned;", *(["wgmma.wait_group.sync.aligned 0;"] if wait else []), "}"]
-    return text.emit(k, [*_HEAD, *text.lines, *ends])
+    return text.emit(t, [*_HEAD, *text.lines, *ends])
 
 
 _HEAD = (
@@ -244,9 +240,9 @@ _HEAD = (
 )  # fmt: skip
 
 
-def wait_for(k: KernelLowering, values: Sequence[V]) -> list[V]:
+def wait_for(t: Threads, values: Sequence[V]) -> list[V]:
     """What products that nobody waited for put into these registers."""
-    return _Statement(list(values)).emit(k, ["wgmma.wait_group.sync.aligned 0;"]) if values else []
+    return _Statement(list(values)).emit(t, ["wgmma.wait_group.sync.aligned 0;"]) if values else []
 
 
 class _Statement:
@@ -264,7 +260,7 @@ class _Statement:
     def operands(self, values: Sequence[V]) -> str:
         return "{" + ", ".join(self.operand(value) for value in values) + "}"
 
-    def emit(self, k: KernelLowering, lines: Sequence[str]) -> list[V]:
+    def emit(self, t: Threads, lines: Sequence[str]) -> list[V]:
         """The registers afterwards."""
         count, type_ = len(self.own), self.own[0].type
         letter = "r" if type_ == "i32" else "f"
@@ -275,16 +271,16 @@ class _Statement:
         values = ", ".join(f"{each.type} {each.ref}" for each in (*self.own, *self.given))
         text = "\\0A".join(lines)
         call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({values}) convergent'
-        got = k.f.op(call, result)
-        return [k.f.op(f"extractvalue {result} {got.ref}, {i}", type_) for i in range(count)]
+        got = t.f.op(call, result)
+        return [t.f.op(f"extractvalue {result} {got.ref}, {i}", type_) for i in range(count)]
 
 
-def _words(k: KernelLowering, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:
+def _words(t: Threads, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:
     """The four words of A for each tile of an instruction, by its place."""
     found: dict[tuple[int, int], Registers] = {}
     each = 32 // product.bits
     for registers, place in fragment_tiles(product.a_registers, wgmma_a_fragment(product.bits)):
-        raw = [k.t.to_bits(values[register], product.elem) for register in registers]
-        packed = [k.t.pack(raw[start : start + each]) for start in range(0, len(raw), each)]
-        found[place] = [k.f.bitcast(word, "i32") for word in packed]
+        raw = [t.to_bits(values[register], product.elem) for register in registers]
+        packed = [t.pack(raw[start : start + each]) for start in range(0, len(raw), each)]
+        found[place] = [t.f.bitcast(word, "i32") for word in packed]
     return found

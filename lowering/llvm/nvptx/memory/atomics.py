@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.exchange import plan_exchange
@@ -25,11 +25,9 @@ from ....tt.dialect.attributes import enum_name
 from ...elementwise import emit_map
 from ...ir import V, const
 from ...syntax import attribute, element_name, is_tensor, pointee_name, shape_of
+from ..context import KernelContext
 from ..nodes import Distributed
 from ..threads import bits_of, i32
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 _LETTERS = {16: "h", 32: "r", 64: "l"}
 _INTEGERS = {
@@ -96,7 +94,7 @@ def _described(op: Any) -> _Atomic:
 # -- operations ----------------------------------------------------------------------------
 
 
-def _atomic(k: KernelLowering, op: Any) -> None:
+def _atomic(k: KernelContext, op: Any) -> None:
     """Read-modify-write, compare and swap, load and store, on a scalar or a block."""
     a = _described(op)
     pointer = op.operands[0]
@@ -117,7 +115,7 @@ def _atomic(k: KernelLowering, op: Any) -> None:
     _finish(k, op, a, layout, found)
 
 
-def _poll(k: KernelLowering, op: Any) -> None:
+def _poll(k: KernelContext, op: Any) -> None:
     """Every acting thread waits for its elements; the timeout counts for all of them together."""
     a = _described(op)
     f, layout = k.f, _layout(k, op.ptr)
@@ -148,23 +146,23 @@ def _poll(k: KernelLowering, op: Any) -> None:
     _finish(k, op, a, layout, found)
 
 
-def _layout(k: KernelLowering, pointer: Any) -> LinearLayout:
+def _layout(k: KernelContext, pointer: Any) -> LinearLayout:
     """Where the elements are; every thread has a copy of a scalar."""
     if is_tensor(pointer.type):
         return k.natural_layout(pointer).unique_registers()
     return default_blocked((), k.warps)
 
 
-def _column(k: KernelLowering, value: Any, layout: LinearLayout) -> Sequence[V]:
+def _column(k: KernelContext, value: Any, layout: LinearLayout) -> Sequence[V]:
     return k.registers(value, layout) if is_tensor(value.type) else (k.scalar(value),)
 
 
-def _predicate(k: KernelLowering, layout: LinearLayout) -> V | None:
+def _predicate(k: KernelContext, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
     return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
-def _finish(k: KernelLowering, op: Any, a: _Atomic, layout: LinearLayout, bits: list[V]) -> None:
+def _finish(k: KernelContext, op: Any, a: _Atomic, layout: LinearLayout, bits: list[V]) -> None:
     """The results, in every copy, and the barrier behind an acquire."""
     barriers = k.shared.barriers
     if a.has_result:
@@ -181,7 +179,7 @@ def _finish(k: KernelLowering, op: Any, a: _Atomic, layout: LinearLayout, bits: 
         k.shared.barrier()
 
 
-def spread(k: KernelLowering, bits: Sequence[V], layout: LinearLayout) -> Sequence[V]:
+def spread(k: KernelContext, bits: Sequence[V], layout: LinearLayout) -> Sequence[V]:
     """Integers that the elected thread of each element has, in every thread that holds the element."""
     free = layout.free_masks()
     if not free[WARP]:
@@ -196,7 +194,7 @@ def spread(k: KernelLowering, bits: Sequence[V], layout: LinearLayout) -> Sequen
 # -- instructions --------------------------------------------------------------------------
 
 
-def _one(k: KernelLowering, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V | None:
+def _one(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V | None:
     """The operation on one element: the bits that were there, 0 where the guard is false; None when nobody asks."""
     t = k.t
     if a.name == "tt.atomic_load":
@@ -214,13 +212,13 @@ def _one(k: KernelLowering, a: _Atomic, address: V, values: Sequence[V], guard: 
     return _asm(k, f"atom.{a.sem}.{a.scope}.global.{native} {{r}}, [{{a}}], {{0}};", a.bits, address, bits, guard)
 
 
-def _read(k: KernelLowering, a: _Atomic, address: V, guard: V | None = None) -> V:
+def _read(k: KernelContext, a: _Atomic, address: V, guard: V | None = None) -> V:
     found = _asm(k, f"ld.{a.sem}.{a.scope}.global.b{a.bits} {{r}}, [{{a}}];", a.bits, address, [], guard)
     assert found is not None
     return found
 
 
-def _swap(k: KernelLowering, a: _Atomic, address: V, bits: Sequence[V], guard: V | None) -> V:
+def _swap(k: KernelContext, a: _Atomic, address: V, bits: Sequence[V], guard: V | None) -> V:
     """Compare and swap: the bits that were there."""
     width = int(bits[0].type[1:])
     text = f"atom.{a.sem}.{a.scope}.global.cas.b{width} {{r}}, [{{a}}], {{0}}, {{1}};"
@@ -229,7 +227,7 @@ def _swap(k: KernelLowering, a: _Atomic, address: V, bits: Sequence[V], guard: V
     return found
 
 
-def _loop(k: KernelLowering, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V:
+def _loop(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V:
     """Combine with what is there until nobody came between. A byte is a half of the 16 bits that it lies in."""
     f, type_, word = k.f, f"i{a.bits}", f"i{max(16, a.bits)}"
     before = f.block
@@ -256,14 +254,14 @@ def _loop(k: KernelLowering, a: _Atomic, address: V, values: Sequence[V], guard:
     return f.phi(type_, [(seen, done), (const(0, type_), before)])
 
 
-def _half(k: KernelLowering, address: V) -> tuple[V, V]:
+def _half(k: KernelContext, address: V) -> tuple[V, V]:
     """Where the 16 bits around a byte lie, and how far up the byte is in them."""
     f = k.f
     odd = f.cast("trunc", f.binary("and", address, const(1, "i64")), "i16")
     return f.binary("and", address, const(-2, "i64")), f.binary("shl", odd, const(3, "i16"))
 
 
-def _combined(k: KernelLowering, a: _Atomic, old: V, values: Sequence[V]) -> V:
+def _combined(k: KernelContext, a: _Atomic, old: V, values: Sequence[V]) -> V:
     f, value = k.f, values[-1]
     if a.name == "tt.atomic_cas":
         expected = f.icmp("eq", k.t.to_bits(old, a.elem), k.t.to_bits(values[0], a.elem))
@@ -279,7 +277,7 @@ def _combined(k: KernelLowering, a: _Atomic, old: V, values: Sequence[V]) -> V:
 
 
 def _asm(
-    k: KernelLowering, text: str, width: int | None, address: V, values: Sequence[V], guard: V | None
+    k: KernelContext, text: str, width: int | None, address: V, values: Sequence[V], guard: V | None
 ) -> V | None:
     """One instruction: {r} is the result of `width` bits (0 where the guard is false), {a} the address, {0}, {1} the values."""
     f = k.f
@@ -305,7 +303,7 @@ def _asm(
     return f.cast("trunc", found, f"i{width}")
 
 
-def _nanoseconds(k: KernelLowering) -> V:
+def _nanoseconds(k: KernelContext) -> V:
     """The global timer, PTX ISA "%globaltimer"."""
     return k.t.call("read.ptx.sreg.globaltimer", [], "i64")
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
 from ...ir import V, const
 from ...syntax import attributes, element_name, is_tensor, shape_of
+from ..context import KernelContext
 from ..nodes import Node, viewed
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 _VIEWS = {"tt.expand_dims": "reshape", "tt.broadcast": "broadcast"}
 
@@ -41,7 +39,7 @@ class _Part:
                 axis -= axis > added
         return axis
 
-    def spread(self, k: KernelLowering, value: Any) -> Node:
+    def spread(self, k: KernelContext, value: Any) -> Node:
         """Another value of the same shape, spread like this one."""
         node = k.node(value)
         for view in self.views:
@@ -61,7 +59,7 @@ class Bound:
     rest: tuple[_Part, ...]
     count: int
 
-    def elements(self, k: KernelLowering, layout: LinearLayout, registers: Sequence[int]) -> dict[int, tuple[V, V]]:
+    def elements(self, k: KernelContext, layout: LinearLayout, registers: Sequence[int]) -> dict[int, tuple[V, V]]:
         """By register, the first of a group: whether it has any elements, and how many, if it has (i32)."""
         f = k.f
         index, limit = (
@@ -80,13 +78,13 @@ class Bound:
         return found
 
 
-def bound_of(k: KernelLowering, mask: Any, axis: int, count: int) -> Bound | None:
+def bound_of(k: KernelContext, mask: Any, axis: int, count: int) -> Bound | None:
     """What a mask says of groups of `count` neighbours along an axis, if one comparison in it ends inside them."""
     rest: list[_Part] = []
     found: Bound | None = None
     for part in _parts(mask, ()):
         own = part.axis(axis) if is_tensor(part.value.type) else None
-        if own is None or k.axes.of(part.value).constancy[own] >= count:
+        if own is None or k.accesses.axes.of(part.value).constancy[own] >= count:
             rest.append(part)
             continue
         op = part.value.owner
@@ -96,7 +94,7 @@ def bound_of(k: KernelLowering, mask: Any, axis: int, count: int) -> Bound | Non
         index, limit = op.operands if predicate in ("slt", "ult") else reversed(op.operands)
         if predicate not in ("slt", "ult", "sgt", "ugt") or element_name(index.type) not in ("i32", "i64"):
             return None
-        if k.axes.of(index).aligned(own) < count or k.axes.of(limit).constancy[own] < count:
+        if k.accesses.axes.of(index).aligned(own) < count or k.accesses.axes.of(limit).constancy[own] < count:
             return None
         found = Bound(part, index, limit, predicate[0] + "lt", (), count)
     if found is None:

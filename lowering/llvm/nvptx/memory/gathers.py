@@ -6,7 +6,7 @@ Source of the counters: NVIDIA, "PTX ISA", "Parallel Synchronization and Communi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....promotion.errors import UnsupportedError
 from ....linear_layouts.gathering import SharedGather, WarpGather, plan_gather
@@ -14,16 +14,14 @@ from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
+from ..context import KernelContext
 from ..nodes import Distributed, Splat
 from ..threads import bits_of, i32
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 # -- gathers ---------------------------------------------------------------------------------
 
 
-def _gather(k: KernelLowering, op: Any) -> None:
+def _gather(k: KernelContext, op: Any) -> None:
     result, (source, indices) = op.results[0], op.operands
     elem, shape = element_name(result.type), shape_of(result.type)
     node = k.node(source)
@@ -40,13 +38,13 @@ def _gather(k: KernelLowering, op: Any) -> None:
     k.define(result, Distributed(shape, elem, layout, tuple(k.t.from_bits(value, elem) for value in found)))
 
 
-def _index(k: KernelLowering, value: V) -> V:
+def _index(k: KernelContext, value: V) -> V:
     """An index as i32; blocks are smaller than what does not fit."""
     width = int(value.type[1:])
     return k.f.cast("trunc" if width > 32 else "zext", value, "i32")
 
 
-def _in_warp(k: KernelLowering, plan: WarpGather, values: Sequence[V], indices: Sequence[V]) -> list[V]:
+def _in_warp(k: KernelContext, plan: WarpGather, values: Sequence[V], indices: Sequence[V]) -> list[V]:
     """One shuffle for each register that may hold the value."""
     f, t = k.f, k.t
     register_of, lane_of = t.map(plan.register_of), t.map(plan.lane_of)
@@ -67,11 +65,11 @@ def _in_warp(k: KernelLowering, plan: WarpGather, values: Sequence[V], indices: 
     return found
 
 
-def _xor(k: KernelLowering, a: V, b: V) -> V:
+def _xor(k: KernelContext, a: V, b: V) -> V:
     return b if a.ref == "0" else a if b.ref == "0" else k.f.binary("xor", a, b)
 
 
-def _image(k: KernelLowering, index: V, columns: Sequence[int]) -> V:
+def _image(k: KernelContext, index: V, columns: Sequence[int]) -> V:
     """XOR of the columns of the index's set bits; images are gathered by how far they are shifted."""
     f = k.f
     diagonals: dict[int, int] = {}
@@ -90,7 +88,7 @@ def _image(k: KernelLowering, index: V, columns: Sequence[int]) -> V:
     return total
 
 
-def _in_memory(k: KernelLowering, plan: SharedGather, values: Sequence[V], indices: Sequence[V], width: int) -> list[V]:
+def _in_memory(k: KernelContext, plan: SharedGather, values: Sequence[V], indices: Sequence[V], width: int) -> list[V]:
     """The source is stored, each thread loads what its indices say."""
     f, t, shared = k.f, k.t, k.shared
     base = shared.reserve(plan.bytes)
@@ -109,7 +107,7 @@ def _in_memory(k: KernelLowering, plan: SharedGather, values: Sequence[V], indic
 # -- histograms ------------------------------------------------------------------------------
 
 
-def _histogram(k: KernelLowering, op: Any) -> None:
+def _histogram(k: KernelContext, op: Any) -> None:
     """Counters in shared memory; values outside the bins, and masked ones, are not counted. A copy counts once."""
     result, source = op.results[0], op.operands[0]
     elem, (bins,) = element_name(result.type), shape_of(result.type)
@@ -120,7 +118,7 @@ def _histogram(k: KernelLowering, op: Any) -> None:
     values = k.registers(source, layout)
     masks = None if mask is None else k.registers(mask, layout)
     base = k.shared.reserve(4 * bins)
-    counted = k.coalesced((bins,)).unique_registers()
+    counted = k.accesses.coalesced((bins,)).unique_registers()
     k.shared.before_writing()
     own = k.t.indices(counted, 0, range(counted.size(REGISTER)))
     pointers = [k.shared.at(base, k.f.mul(index, i32(4))) for index in own]
@@ -134,14 +132,14 @@ def _histogram(k: KernelLowering, op: Any) -> None:
     k.define(result, Distributed((bins,), elem, counted, found))
 
 
-def _clear(k: KernelLowering, pointers: Sequence[V], layout: LinearLayout) -> None:
+def _clear(k: KernelContext, pointers: Sequence[V], layout: LinearLayout) -> None:
     with k.t.where(_one_of_copies(k, layout)):
         for pointer in pointers:
             k.f.emit(f"store i32 0, ptr addrspace(3) {pointer.ref}, align 4")
 
 
 def _count(
-    k: KernelLowering, base: V, values: Sequence[V], masks: Sequence[V] | None, bins: int, layout: LinearLayout
+    k: KernelContext, base: V, values: Sequence[V], masks: Sequence[V] | None, bins: int, layout: LinearLayout
 ) -> None:
     f = k.f
     predicate = _one_of_copies(k, layout)
@@ -155,7 +153,7 @@ def _count(
             f.op(f"atomicrmw add ptr addrspace(3) {pointer.ref}, i32 1 monotonic", "i32")
 
 
-def _one_of_copies(k: KernelLowering, layout: LinearLayout) -> V | None:
+def _one_of_copies(k: KernelContext, layout: LinearLayout) -> V | None:
     free = layout.free_masks()
     assert not free[REGISTER]
     return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir import const
 from ...syntax import element_name, shape_of
+from ..context import KernelContext
 from ..nodes import Distributed, Node, Range, Shape, Splat, View
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
-
-def _join(k: KernelLowering, op: Any) -> None:
+def _join(k: KernelContext, op: Any) -> None:
     """The two blocks in a new last dim."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
@@ -21,7 +19,7 @@ def _join(k: KernelLowering, op: Any) -> None:
     k.define(result, _choice(k, shape, elem, sides, len(shape) - 1))
 
 
-def _cat(k: KernelLowering, op: Any) -> None:
+def _cat(k: KernelContext, op: Any) -> None:
     """The two blocks one after the other, in a new first dim."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
@@ -31,7 +29,7 @@ def _cat(k: KernelLowering, op: Any) -> None:
     k.define(result, View(shape, elem, both, "reshape"))
 
 
-def _choice(k: KernelLowering, shape: Shape, elem: str, sides: Sequence[Node], axis: int) -> Node:
+def _choice(k: KernelContext, shape: Shape, elem: str, sides: Sequence[Node], axis: int) -> Node:
     """sides[0] at 0 along an axis of size 2, sides[1] at 1."""
     alone = tuple(2 if d == axis else 1 for d in range(len(shape)))
     index = View(shape, "i32", View(alone, "i32", Range((2,), "i32", 0), "reshape"), "broadcast")
@@ -50,11 +48,11 @@ def _choice(k: KernelLowering, shape: Shape, elem: str, sides: Sequence[Node], a
     return Distributed(shape, elem, target, registers)
 
 
-def _split(k: KernelLowering, op: Any) -> None:
+def _split(k: KernelContext, op: Any) -> None:
     shape = shape_of(op.results[0].type)
     source = op.operands[0]
     own = k.ev.choose_layout([k.node(source)])
-    layout = k.coalesced(shape) if own is None else own.slice(len(shape))
+    layout = k.accesses.coalesced(shape) if own is None else own.slice(len(shape))
     values = k.registers(source, layout.join())
     for index, result in enumerate(op.results):
         k.define(result, Distributed(shape, element_name(result.type), layout, values[index::2]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....artifact import TensorMap
 from ....linear_layouts.layout import LinearLayout
@@ -21,18 +21,16 @@ from ....tt.dialect.descriptor_types import TensorDescType
 from ....tt.transforms.hoistable_descriptors import SOURCE, source_of
 from ...ir import V
 from ...syntax import attribute, element_name, shape_of
+from ..context import KernelContext
 from ..matmul.matrix_loads import read_block, store_block
 from ..nodes import Distributed
 from ..threads import bits_of, i32
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
+from .mbarriers import BARRIER_BYTES, expect, make_barriers, remove_barriers, wait_for_phase
 
 MAX_EXTENT = 256
 """The largest extent of a box along an axis."""
 MAP_TYPE = 'ptr byval([16 x i64]) align 64 "nvvm.grid_constant"'
 _SWIZZLES = (128, 64, 32)
-BARRIER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,60 +95,16 @@ def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
     return tuple(found)
 
 
-# -- barriers ---------------------------------------------------------------------------------
-
-
-def make_barriers(k: KernelLowering, pointers: Sequence[V]) -> None:
-    """mbarriers of one arrival each; all threads may use them afterwards."""
-    k.t.call("fence.proxy.async.shared_cta", [], "void")  # what was there has been written by ordinary stores
-    with k.f.when(k.t.is_first()):
-        for pointer in pointers:
-            k.t.call("mbarrier.init.shared", [pointer, i32(1)], "void")
-        k.t.call("fence.mbarrier_init.release.cluster", [], "void")
-    k.shared.barrier()
-
-
-def remove_barriers(k: KernelLowering, pointers: Sequence[V]) -> None:
-    """When nobody waits at them any more their memory is free."""
-    k.shared.barrier()
-    with k.f.when(k.t.is_first()):
-        for pointer in pointers:
-            k.t.call("mbarrier.inval.shared", [pointer], "void")
-    k.shared.after_reading()
-
-
-def expect(k: KernelLowering, barrier: V, size: int) -> None:
-    """The one arrival of a phase, which ends when as many bytes have been copied. One thread does it."""
-    k.t.call("mbarrier.arrive.expect.tx.scope.cta.space.cta", [barrier, i32(size)], "i64")
-
-
-def wait_for_phase(k: KernelLowering, barrier: V, parity: V) -> None:
-    """All threads wait for the phase of this parity; what was copied can be read by then.
-
-    Inline assembly: LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing in
-    uniform registers. The branch does not say `.uni`: each thread has an answer of its own, and may see the end of the phase
-    earlier than its neighbours. All of them see it, as the next phase does not end before each warp has arrived, or does not
-    come; and in whatever order they leave the loop, each comes once to the `.sync` instruction behind it, where they gather.
-    """
-    pointer = k.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
-    text = "\\0A".join(
-        ("{", ".reg .pred done;", "again:", "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
-         "@!done bra again;", "}")
-    )  # fmt: skip
-    operands = f"i32 {pointer.ref}, i32 {parity.ref}"
-    k.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')
-
-
 # -- copies -----------------------------------------------------------------------------------
 
 
-def _coordinates(k: KernelLowering, indices: Sequence[Any], row: int, column: int) -> list[V]:
+def _coordinates(k: KernelContext, indices: Sequence[Any], row: int, column: int) -> list[V]:
     """Where a box starts, innermost first."""
     *leading, first, last = (k.scalar(index) for index in indices)
     return [k.f.add(last, i32(column)), k.f.add(first, i32(row)), *reversed(leading)]
 
 
-def start_copies(k: KernelLowering, op: Any, block: MappedBlock, base: V, barrier: V) -> None:
+def start_copies(k: KernelContext, op: Any, block: MappedBlock, base: V, barrier: V) -> None:
     """Copy a tt.descriptor_load's block to shared memory; one thread does it."""
     rank = len(block.box)
     for row, column, offset in block.boxes:
@@ -161,7 +115,7 @@ def start_copies(k: KernelLowering, op: Any, block: MappedBlock, base: V, barrie
         k.t.call(f"cp.async.bulk.tensor.g2s.tile.{rank}d", [*operands, *rest], "void")
 
 
-def _load(k: KernelLowering, op: Any) -> None:
+def _load(k: KernelContext, op: Any) -> None:
     """A block into registers, when it has arrived."""
     result = op.results[0]
     if op in k.staged:
@@ -174,19 +128,19 @@ def _load(k: KernelLowering, op: Any) -> None:
     base = k.shared.reserve(block.bytes + BARRIER_BYTES)
     barrier = k.shared.at(base, i32(block.bytes))
     k.shared.before_writing()
-    make_barriers(k, [barrier])
+    make_barriers(k.shared, [barrier])
     with k.f.when(k.t.is_first()):
-        expect(k, barrier, block.bytes)
+        expect(k.shared, barrier, block.bytes)
         start_copies(k, op, block, base, barrier)
-    wait_for_phase(k, barrier, i32(0))
-    layout = k.coalesced(shape)
+    wait_for_phase(k.shared, barrier, i32(0))
+    layout = k.accesses.coalesced(shape)
     flat = layout.reshape((block.rows, block.columns))
     values = read_block(k, elem, flat, block.layout, base)
-    remove_barriers(k, [barrier])
+    remove_barriers(k.shared, [barrier])
     k.define(result, Distributed(shape, elem, layout, values))
 
 
-def _store(k: KernelLowering, op: Any) -> None:
+def _store(k: KernelContext, op: Any) -> None:
     """A block through shared memory. The program goes on; the next barrier waits for the copy, or its end."""
     k.order.before(op, None)
     elem, shape = element_name(op.src.type), shape_of(op.src.type)
@@ -194,7 +148,7 @@ def _store(k: KernelLowering, op: Any) -> None:
     assert block is not None
     node = k.node(op.src)
     own = k.ev.choose_layout([node])
-    layout = own if own is not None else k.coalesced(shape)
+    layout = own if own is not None else k.accesses.coalesced(shape)
     values = k.ev.at(node, layout)
     base = k.shared.reserve(block.bytes)
     k.shared.before_writing()
@@ -213,7 +167,7 @@ def _store(k: KernelLowering, op: Any) -> None:
 
 
 def _store_matrices(
-    k: KernelLowering, values: Sequence[V], elem: str, layout: LinearLayout, shared: LinearLayout, base: V
+    k: KernelContext, values: Sequence[V], elem: str, layout: LinearLayout, shared: LinearLayout, base: V
 ) -> bool:
     """A block by stmatrix, where its rows fit; whether they did."""
     t, bits = k.t, bits_of(elem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.ordered import (
@@ -16,10 +16,8 @@ from ....linear_layouts.ordered import (
     plan_ordered_scan,
 )
 from ...ir import V
+from ..context import KernelContext
 from ..threads import i32
-
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
 
 Row = list[V]
 """The values of the operands at one place."""
@@ -28,7 +26,7 @@ Row = list[V]
 class Ordered:
     """Steps of one reduction or scan. `combine` takes rows, the left one first."""
 
-    def __init__(self, k: KernelLowering, op: Any, elems: Sequence[str], combine: Any) -> None:
+    def __init__(self, k: KernelContext, op: Any, elems: Sequence[str], combine: Any) -> None:
         self.k, self.op, self.elems = k, op, elems
         self.combine = combine
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ....linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
@@ -11,18 +11,16 @@ from ....tt.transforms.reproducible import ORDERED, single_operation
 from ...elementwise import constant
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of
+from ..context import KernelContext
 from ..control.regions import each_thread_alone, region_values
 from ..nodes import Distributed
 from ..threads import ALL_LANES, bits_of, i32
 from .ordered import Ordered
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-
 Tuple = list[V]
 
 
-def combine(k: KernelLowering, op: Any, left: Sequence[V], right: Sequence[V]) -> Tuple:
+def combine(k: KernelContext, op: Any, left: Sequence[V], right: Sequence[V]) -> Tuple:
     """The combine region of a reduction or scan, on scalars."""
     if op not in k.single_combines:
         k.single_combines[op] = _single(k, op.regions[0])
@@ -46,7 +44,7 @@ def combine(k: KernelLowering, op: Any, left: Sequence[V], right: Sequence[V]) -
     return found
 
 
-def _single(k: KernelLowering, region: Any) -> Callable[[V, V], V] | None:
+def _single(k: KernelContext, region: Any) -> Callable[[V, V], V] | None:
     """A region of one operation on its two arguments, which most are: emitted without looking at it again."""
     block = region.blocks[0]
     ops = list(block.ops)
@@ -63,13 +61,13 @@ def _single(k: KernelLowering, region: Any) -> Callable[[V, V], V] | None:
     return lambda a, b: k.ev.element(inner.name, result, [b, a] if swapped else [a, b], elems, attrs)
 
 
-def _reduce(k: KernelLowering, op: Any) -> None:
+def _reduce(k: KernelContext, op: Any) -> None:
     attrs = attributes(op)
     axis = int(attrs["axis"])
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
     if layout is None:
-        layout = k.preferred(op.operands[0])
+        layout = k.accesses.preferred(op.operands[0])
     elems = [node.elem for node in nodes]
     plans = [plan_reduction(layout, axis, bits_of(elem)) for elem in elems]
     if k.ev.only_layouts:
@@ -87,7 +85,7 @@ def _reduce(k: KernelLowering, op: Any) -> None:
 
 
 def _reduced(
-    k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str], copies: Sequence[int]
+    k: KernelContext, op: Any, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str], copies: Sequence[int]
 ) -> list[Tuple]:
     """copies: masks that lead to lanes with the same elements."""
     plan, sums = plans[0], []
@@ -105,7 +103,7 @@ def _reduced(
     return sums if plan.exchange is None else _between_warps(k, op, plans, sums, elems)
 
 
-def _butterfly(k: KernelLowering, op: Any, step: Butterfly, sums: list[Tuple], elems: Sequence[str]) -> list[Tuple]:
+def _butterfly(k: KernelContext, op: Any, step: Butterfly, sums: list[Tuple], elems: Sequence[str]) -> list[Tuple]:
     """Every accumulator takes in the one of the other lane; lower places come first."""
     t = k.t
     found = []
@@ -146,7 +144,7 @@ def _commutes(op: Any) -> bool:
 
 
 def _between_warps(
-    k: KernelLowering, op: Any, plans: Sequence[ReductionPlan], sums: list[Tuple], elems: Sequence[str]
+    k: KernelContext, op: Any, plans: Sequence[ReductionPlan], sums: list[Tuple], elems: Sequence[str]
 ) -> list[Tuple]:
     columns = []
     for index, (plan, elem) in enumerate(zip(plans, elems, strict=True)):
@@ -163,7 +161,7 @@ def _between_warps(
     return found
 
 
-def _define(k: KernelLowering, op: Any, layout: LinearLayout, rows: list[Tuple]) -> None:
+def _define(k: KernelContext, op: Any, layout: LinearLayout, rows: list[Tuple]) -> None:
     for index, result in enumerate(op.results):
         values = tuple(row[index] for row in rows)
         if is_tensor(result.type):

@@ -6,7 +6,7 @@ Values of all operands are combined together, so they take every step together; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.linear import ThreadMap
@@ -22,25 +22,23 @@ from ....linear_layouts.scanning import (
 from ....tt.transforms.reproducible import ORDERED
 from ...ir import V
 from ...syntax import attributes, shape_of
+from ..context import KernelContext
 from ..control.regions import each_thread_alone
 from ..nodes import Distributed, Node
 from ..threads import bits_of, i32
 from .ordered import Ordered
 from .reductions import combine
 
-if TYPE_CHECKING:
-    from ..kernel import KernelLowering
-
 Row = list[V]
 """The values of the operands at one place."""
 
 
-def _scan(k: KernelLowering, op: Any) -> None:
+def _scan(k: KernelContext, op: Any) -> None:
     attrs = attributes(op)
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
     if layout is None:
-        layout = k.preferred(op.operands[0])
+        layout = k.accesses.preferred(op.operands[0])
     elems = [node.elem for node in nodes]
     if ORDERED in attrs:
         _scan_in_order(k, op, nodes, layout.unique_registers())
@@ -63,7 +61,7 @@ def _scan(k: KernelLowering, op: Any) -> None:
         k.define(result, Distributed(shape_of(result.type), elem, layout, values))
 
 
-def _scan_in_order(k: KernelLowering, op: Any, nodes: Sequence[Node], layout: LinearLayout) -> None:
+def _scan_in_order(k: KernelContext, op: Any, nodes: Sequence[Node], layout: LinearLayout) -> None:
     attrs, elems = attributes(op), [node.elem for node in nodes]
     rows: list[Row] = [list(row) for row in zip(*[k.ev.at(node, layout) for node in nodes], strict=True)]
     if not k.ev.only_layouts:
@@ -76,7 +74,7 @@ def _scan_in_order(k: KernelLowering, op: Any, nodes: Sequence[Node], layout: Li
 class _Scan:
     """The rows of a thread, register by register, while steps change them. Left operands come first along the scan."""
 
-    def __init__(self, k: KernelLowering, op: Any, elems: Sequence[str], rows: list[Row]) -> None:
+    def __init__(self, k: KernelContext, op: Any, elems: Sequence[str], rows: list[Row]) -> None:
         self.k = k
         self.op = op
         self.elems = elems

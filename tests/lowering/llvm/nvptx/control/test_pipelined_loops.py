@@ -8,7 +8,8 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.llvm.nvptx.kernel import GpuKernel, lower_to_threads
+from joinery.lowering.llvm.nvptx.gpu_kernel import GpuKernel
+from joinery.lowering.llvm.nvptx.kernel import lower_to_threads
 from joinery.lowering.llvm.nvptx.memory.shared_memory import SharedMemory
 from joinery.lowering.llvm.nvptx.targets import GpuTarget
 from joinery.lowering.tt.interpret.interpreter import find_function

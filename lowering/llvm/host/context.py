@@ -1,0 +1,69 @@
+"""What the handlers of operations share while one function is lowered.
+
+A handler (`Handler`) lowers one operation. Handlers see this class and what lies below it; `kernel.py` imports them all and
+hands in the table, so a handler that lowers a region calls `block` and knows no other handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from xdsl.ir import Block, Operation
+
+from ...tt.dialect.functions import FuncOp
+from ..ir import Function, V
+from .control.status import Status
+from .evaluate import Evaluator
+from .matmul.dot import Dots
+from .memory.address_uses import AddressUses
+from .memory.ordering import Ordering
+from .values import Values
+
+Handler = Callable[["KernelContext", Any], None]
+"""Lowers one operation; each handler knows the class of its operations."""
+
+
+class KernelContext(Values):
+    """Values of a function, and everything else that its handlers work on.
+
+    f: the LLVM function that code goes to; ev, nests, dots: emit values, loop nests and matrix products into it.
+    from_text: whether the function was read from a text, and not built here.
+    status: the launch's status words; None outside of launches.
+    ordering: keeps loads and stores of arrays that may alias in order; None where none do.
+    address_uses: which values move pointers.
+    program: the number of the program; grid: the extents of the grid, where the function asks for them.
+    """
+
+    def __init__(
+        self, f: Function, ev: Evaluator, function: FuncOp, from_text: bool, handlers: Mapping[str, Handler], otherwise: Handler
+    ) -> None:
+        """handlers: by the name of the operation; `otherwise` lowers all that are not among them."""
+        super().__init__(ev, function)
+        self.f = f
+        self.from_text = from_text
+        self.dots = Dots(ev, self.nests)
+        self.status: Status | None = None
+        self.ordering: Ordering | None = None
+        self.address_uses = AddressUses()
+        self.program = V("0", "i64")
+        self.grid: list[V] = []
+        self._handlers = handlers
+        self._otherwise = otherwise
+
+    def block(self, block: Block) -> None:
+        """Lower the operations of a block, in order."""
+        for op in block.ops:
+            if op in self.liveness.index:
+                self.current_nest = self.liveness.index[op]
+                if self.ordering is not None:
+                    self.ordering.before(op, self.current_nest)
+            self.operation(op)
+
+    def operation(self, op: Operation) -> None:
+        self._handlers.get(op.name, self._otherwise)(self, op)
+
+    def leave_if_stopped(self) -> None:
+        """Every program, and every iteration of a loop, ends a launch that has been stopped."""
+        if self.status is not None:
+            self.status.leave_if_stopped()

@@ -1,0 +1,130 @@
+"""Operations that work element by element. They are lowered to scalar instructions, or to lazy nodes for blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from ....promotion.errors import UnsupportedError
+from .. import division
+from ..elementwise import emit_map
+from ..ir import V
+from ..syntax import attributes, element_name, is_tensor, shape_of
+from .context import KernelContext
+from .memory.affine import WIDENING, bound_of, fold
+from .memory.offsets import LOWEST, is_static, may_bound, may_widen
+from .nodes import Affine, Map, Node, Splat, View
+from .scalars import is_constant
+
+
+def lower_elementwise(k: KernelContext, op: Operation) -> None:
+    """An operation that works element by element."""
+    if len(op.results) != 1 or op.regions:
+        raise UnsupportedError(f"host lowering: operation {op.name}")
+    result = op.results[0]
+    if is_tensor(result.type):
+        k.define(result, _map(k, op, result))
+    else:
+        k.scalars[result] = _scalar(k, op, result)
+
+
+def _scalar(k: KernelContext, op: Operation, value: SSAValue) -> V:
+    s = k.ev.s
+    elem = element_name(value.type)
+    signed = op.name == "arith.extsi"
+    if (signed or op.name == "arith.extui") and op.operands[0] in k.wide and elem == "i64" and (
+        signed or not isinstance(op.operands[0], BlockArgument)  # a counter, which may be negative
+    ):
+        return k.wide[op.operands[0]]
+    if not op.operands or any(is_tensor(o.type) for o in op.operands):
+        raise UnsupportedError(f"host lowering: operation {op.name} with a scalar result")
+    operands = [k.scalar(o) for o in op.operands]
+    match op.name:
+        case "tt.bitcast" if elem == "ptr":
+            return operands[0]
+        case "tt.ptr_to_int":
+            return k.f.op(f"ptrtoint ptr {operands[0].ref} to i64", "i64")
+        case "tt.int_to_ptr":
+            return k.f.op(f"inttoptr i64 {operands[0].ref} to ptr", "ptr")
+    if operands[0].type == "i64" and elem == "i64":
+        match op.name:
+            case "arith.addi":
+                return s.add(*operands)
+            case "arith.subi":
+                return s.sub(*operands)
+            case "arith.muli":
+                return s.mul(*operands)
+            case "arith.minsi":
+                return s.min(*operands)
+            case "arith.maxsi":
+                return s.max(*operands)
+            case "arith.divsi" | "arith.divui" | "arith.remsi" | "arith.remui":
+                if all(is_constant(o) for o in operands) and operands[1].ref != "0":
+                    a, b = (int(o.ref) for o in operands)
+                    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+                    return s.constant(quotient if "div" in op.name else a - quotient * b)
+                if is_constant(operands[1]) and operands[1].ref == "1":
+                    return operands[0] if "div" in op.name else s.constant(0)
+    result = emit_map(
+        k.f, op.name, elem, operands, [element_name(o.type) for o in op.operands], attributes(op)
+    )
+    s.follow_multiple(op.name, result, operands)
+    return result
+
+
+def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
+    shape, elem = shape_of(result.type), element_name(result.type)
+    operands = [k.node(o) for o in op.operands]
+    if not operands or any(o.shape != shape for o in operands if o.shape):
+        raise UnsupportedError(f"host lowering: operation {op.name}")
+    narrow = k.from_text and elem not in ("i64", "index")
+    if not (narrow and all(isinstance(o, Splat) for o in operands)):
+        affine = folded(k, op, op.name, shape, elem, operands)
+        if affine is not None:
+            return affine
+    facts = attributes(op)
+    if all(isinstance(o, Splat) for o in operands):
+        s = k.ev.s
+        values = [s.address(o.value) if o.elem == "ptr" else o.value for o in operands if isinstance(o, Splat)]
+        value = emit_map(k.f, op.name, elem, values, [o.elem for o in operands], facts)
+        return Splat(shape, elem, s.pointer(value) if elem == "ptr" else value)
+    if op.name == "arith.cmpi":
+        bound = bound_of(k.ev.s, facts["predicate"], *operands)
+        if bound is not None and (not k.from_text or may_bound(k, op, operands)):
+            facts["bound"] = bound
+            k.remember_limit(result, shape, bound)
+    if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
+        inverse = _inverse(operands[1])
+        if inverse is not None:
+            return k.shallow(Map(shape, elem, division.DIVIDE, (*operands, inverse), facts))
+    return k.shallow(Map(shape, elem, op.name, tuple(operands), facts))
+
+
+def folded(
+    k: KernelContext, op: Operation, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]
+) -> Node | None:
+    """The operation's result as an affine block, if it is one. In functions built here i32 blocks are data, in texts also
+    addresses."""
+    if not k.from_text and elem == "i32":
+        return None
+    form = fold(k.ev.s, name, shape, elem, operands)
+    if form is None or not k.from_text or name not in WIDENING:
+        return form
+    source = operands[0]
+    lowest = 0 if name == "arith.extui" else LOWEST
+    if lowest == 0 and not (isinstance(source, Affine) and is_static(source)):
+        return None
+    return form if not isinstance(source, Affine) or may_widen(k, source, op, lowest) else None
+
+
+def _inverse(divisor: Node) -> Node | None:
+    """The reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value."""
+    match divisor:
+        case Splat():
+            one = Splat((), divisor.elem, divisor.value)
+            return View(divisor.shape, divisor.elem, Map((), "f32", division.RECIPROCAL, (one,)), ())
+        case View() if any(n > 1 and d not in divisor.dims for d, n in enumerate(divisor.shape)):
+            source = divisor.source
+            return View(divisor.shape, divisor.elem, Map(source.shape, "f32", division.RECIPROCAL, (source,)), divisor.dims)
+    return None
