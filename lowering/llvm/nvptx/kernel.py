@@ -17,7 +17,7 @@ from ...libdevice.signatures import SIGNATURES
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...tt.analysis.integer_ranges import Range as IntegerRange
 from ...tt.dialect.descriptor_types import TensorDescType
-from ...tt.transforms.pointer_induction import with_distances
+from ...tt.transforms.loops.pointer_induction import with_distances
 from ..elementwise import constant, memory_size, register_element
 from ..ir import Function, Module, V, const
 from ..syntax import attributes, constant_value, element_name, is_tensor, pointee_name, program_axis, shape_of

@@ -26,9 +26,9 @@ from ....linear_layouts.distributed import (
 )
 from ....linear_layouts.f2 import log2
 from ....linear_layouts.layout import REGISTER, LinearLayout
-from ....tt.transforms.expand.dot_scaled import EXACT
-from ....tt.transforms.pipelining import uses_in_products
-from ....tt.transforms.reproducible import ORDERED
+from ....tt.transforms.expand.expand_scaled_products import EXACT
+from ....tt.transforms.loops.mark_pipelined_loads import uses_in_products
+from ....tt.transforms.numerics.fix_order import ORDERED
 from ... import conversions
 from ...elementwise import emit_map
 from ...ir import V, const
