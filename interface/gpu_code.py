@@ -20,12 +20,12 @@ from ..lowering.llvm.nvptx.kernel import lower_to_threads
 from ..lowering.llvm.nvptx.known_non_negative import Dividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
 from ..lowering.tt.analysis.aliasing import AliasSet
+from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor
 from ..lowering.tt.interpret.effects import assertion_error
-from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor
 from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap

@@ -45,8 +45,8 @@ from ..lowering.tt.interpret.trace import Step
 from ..lowering.tt.printing import print_module
 from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 from ..lowering.tt.sanitize.sanitizer import sanitize
+from ..lowering.tt.transforms.numerics.fix_order import fix_order
 from ..lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, PASSES, Pass, run_passes
-from ..lowering.tt.transforms.reproducible import fix_order
 from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import resolve_threads
@@ -54,7 +54,7 @@ from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .launching import HostProgram, encode_argument
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
-    from ..lowering.tt.transforms.hoistable_descriptors import HoistableDescriptor
+    from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor
     from ..runtime.cuda.device import CudaDevice
     from .gpu_code import GpuCode, GpuKernelCompiler
 
@@ -370,7 +370,7 @@ class Kernel:
             return ()
         function = self._own_function()
         run_passes(function, BEFORE_DESCRIPTORS)
-        from ..lowering.tt.transforms.hoistable_descriptors import hoistable_descriptors
+        from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors
 
         return tuple(hoistable_descriptors(function))
 

@@ -27,8 +27,8 @@ from .schedule.plan import schedule
 from .state import STAGES, Backend, LoweringState, Stage
 from .target import HostTarget
 from .tt.printing import print_module
-from .tt.transforms.fast_math import allow_fast_math, contract_products
-from .tt.transforms.reproducible import fix_order
+from .tt.transforms.numerics.fast_math import allow_fast_math, contract_products
+from .tt.transforms.numerics.fix_order import fix_order
 
 Run = Callable[[LoweringState], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..tt import types as t
-from ..tt.transforms.expand.expression import Expr, copysign, extreme, where
+from ..tt.transforms.expression import Expr, copysign, extreme, where
 
 INF = math.inf
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..tt import types as t
-from ..tt.transforms.expand.expression import Expr, copysign, where
+from ..tt.transforms.expression import Expr, copysign, where
 
 INF = math.inf
 LN2 = math.log(2.0)

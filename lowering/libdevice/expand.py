@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..tt import types as t
-from ..tt.transforms.expand.expression import (
+from ..tt.transforms.expression import (
     Expr,
     copysign,
     high_product,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ..tt.transforms.expand.expression import Expr, copysign, where
+from ..tt.transforms.expression import Expr, copysign, where
 
 FAR = 120
 """Exponents this far apart: the smaller term only breaks ties."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute
 
 from ..tt import types as t
-from ..tt.transforms.expand.expression import Expr, where
+from ..tt.transforms.expression import Expr, where
 from .fused import remainder_sign
 
 MODES = ("rn", "rz", "rm", "rp")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ..tt.transforms.expand.expression import Expr, copysign, where
+from ..tt.transforms.expression import Expr, copysign, where
 from .coefficients import BESSEL_ASYMPTOTIC, BESSEL_LIMIT, BESSEL_SERIES, ERFCX
 
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)

@@ -1,6 +1,6 @@
 """Reductions and scans along one axis in an order that no layout changes, as data.
 
-The order goes by the bits of the position along the axis, lowest first: see `tt/transforms/reproducible.py`. A bit that
+The order goes by the bits of the position along the axis, lowest first: see `tt/transforms/numerics/fix_order.py`. A bit that
 is one register or one lane is combined in place. Where the next bit is neither, the block moves to a layout in which all that
 are left are.
 """

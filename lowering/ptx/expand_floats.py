@@ -14,7 +14,7 @@ from xdsl.ir import Attribute
 from ...promotion.dtype import BY_PTX_NAME
 from ..libdevice import rounding
 from ..tt import types as t
-from ..tt.transforms.expand.expression import Expr, copysign, extreme, saturated, to_integer, where
+from ..tt.transforms.expression import Expr, copysign, extreme, saturated, to_integer, where
 from .expand_integers import INTEGERS, from_halves, halves, is_signed
 from .instructions import WIDTHS, Decoded
 

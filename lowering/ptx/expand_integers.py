@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Attribute
 
 from ..tt import types as t
-from ..tt.transforms.expand.expression import Expr, divide, high_product, reverse_bits, shift, where
+from ..tt.transforms.expression import Expr, divide, high_product, reverse_bits, shift, where
 from .instructions import WIDTHS, Decoded
 from .syntax import Integer
 

@@ -13,7 +13,7 @@ from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.canonical import canonical_text
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.cleanups import simplify
+from joinery.lowering.tt.transforms.folding import simplify
 from joinery.lowering.tt.verify import verify
 
 ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tt.transforms.cleanups import is_pure
+from ...tt.transforms.folding import is_pure
 from .loops.liveness import all_operations
 
 

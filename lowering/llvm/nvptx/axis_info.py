@@ -16,7 +16,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 
-from ...tt.transforms.cleanups import constant_of
+from ...tt.transforms.folding import constant_of
 from ..elementwise import memory_size
 from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
 from .known_non_negative import is_known_non_negative

@@ -14,7 +14,7 @@ from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...tt.dialect.descriptor_types import TensorDescType
 from ...tt.dialect.functions import FuncOp
-from ...tt.transforms.pointer_induction import with_distances
+from ...tt.transforms.loops.pointer_induction import with_distances
 from ..elementwise import constant, register_element
 from ..ir import Function, Module, const
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from .. import types as t
-from ..transforms.cleanups import constant_of
+from ..transforms.folding import constant_of
 from .integer_ranges import IntegerRanges
 
 MANY = 64

@@ -24,7 +24,7 @@ from ....promotion.errors import UserError
 from ...libdevice.signatures import SIGNATURES
 from .. import types as t
 from ..checks import BlockSizes, expect_kind, expect_shape, fail
-from ..transforms.expand.inline_asm_text import AsmProgram, read_asm
+from ..transforms.inline_asm_text import AsmProgram, read_asm
 
 MAX_PACKED = 32
 """Largest packed_element: elements of one bit in a 32-bit register."""

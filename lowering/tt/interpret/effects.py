@@ -18,7 +18,7 @@ from ....promotion.errors import KernelAssertionError, UnsupportedError
 from .. import types as t
 from ..dialect.attributes import property_number
 from ..source_locations import source_location
-from ..transforms.cleanups import is_pure
+from ..transforms.folding import is_pure
 from .memory import Memory
 from .numerics import numpy_dtype
 from .print_format import print_lines

@@ -15,7 +15,7 @@ from ...libdevice.signatures import known_signature
 from ...ptx.evaluate import run
 from .. import types as t
 from ..dialect.external import ElementwiseInlineAsmOp, ExternElementwiseOp, program_of
-from ..transforms.expand.inline_asm_text import Slot
+from ..transforms.inline_asm_text import Slot
 from .numerics import numpy_dtype
 
 Array = NDArray[Any]

@@ -16,7 +16,7 @@ from xdsl.traits import SymbolTable
 from ....promotion.errors import UnsupportedError, UserError
 from ..analysis.control_flow import switch_edges
 from ..dialect.attributes import property_number
-from ..transforms.reproducible import prefix_moves
+from ..transforms.numerics.fix_order import prefix_moves
 from .descriptors import DESCRIPTOR_EVALUATORS
 from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator

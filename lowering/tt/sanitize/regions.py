@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from ..dialect.attributes import property_number
-from ..transforms.reproducible import prefix_moves
+from ..transforms.numerics.fix_order import prefix_moves
 from .shadow import Shadow, restructured, tidy
 
 Array = NDArray[Any]

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from ....promotion.errors import UserError
 from ...gc_paused import gc_paused
 from ..dialect.functions import FuncOp
-from .cleanups import canonicalize, remove_dead, reuse_common
-from .expand.arithmetic import expand_arithmetic
-from .expand.control import expand_control
-from .expand.descriptors import expand_descriptors
-from .expand.dot_scaled import expand_dot_scaled
-from .expand.inline_asm import expand_inline_asm
-from .expand.libdevice import expand_libdevice
-from .expand.map_elementwise import expand_map_elementwise
-from .fast_math import allow_fast_math, contract_products
-from .inlining import inline_calls
-from .legalize_division import legalize_division
-from .licm import hoist_invariants
-from .pipelining import mark_loads
-from .reproducible import fix_order
-from .softmax_weights import mark_weights
+from .cleanup.inline import inline_calls
+from .expand.expand_arithmetic import expand_arithmetic
+from .expand.expand_assembly import expand_inline_asm
+from .expand.expand_control import expand_control
+from .expand.expand_descriptors import expand_descriptors
+from .expand.expand_library import expand_libdevice
+from .expand.expand_maps import expand_map_elementwise
+from .expand.expand_scaled_products import expand_dot_scaled
+from .expand.legalize_division import legalize_division
+from .folding import canonicalize, remove_dead, reuse_common
+from .loops.licm import hoist_invariants
+from .loops.mark_pipelined_loads import mark_loads
+from .numerics.fast_math import allow_fast_math, contract_products
+from .numerics.fix_order import fix_order
+from .numerics.softmax_weights import mark_weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from joinery.lowering.frontends.ttir.parser import read_module
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.fast_math import allow_fast_math
+from joinery.lowering.tt.transforms.numerics.fast_math import allow_fast_math
 from joinery.lowering.tt.transforms.pipeline import PASSES
 from joinery.lowering.tt.verify import first_problem
 

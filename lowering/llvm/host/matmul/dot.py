@@ -184,7 +184,7 @@ class Dots:
         ordered: bool = False,
     ) -> Stored:  # fmt: skip
         """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place.
-        `ordered`: of floats, in the order of `tt/transforms/reproducible.py`."""
+        `ordered`: of floats, in the order of `tt/transforms/numerics/fix_order.py`."""
         if len(a.shape) != 2:
             raise UnsupportedError(
                 f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented"

@@ -1,4 +1,4 @@
-"""Reductions and scans in the order that `tt/transforms/reproducible.py` fixes, whatever the width of vectors."""
+"""Reductions and scans in the order that `tt/transforms/numerics/fix_order.py` fixes, whatever the width of vectors."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from .....promotion.errors import UnsupportedError
-from ....tt.transforms.pipelining import address_slice, marked_loads
+from ....tt.transforms.loops.mark_pipelined_loads import address_slice, marked_loads
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor

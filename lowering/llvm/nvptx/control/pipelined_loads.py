@@ -15,7 +15,7 @@ from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import offsets, vector_elements
-from ....tt.transforms.pipelining import address_slice, uses_in_products
+from ....tt.transforms.loops.mark_pipelined_loads import address_slice, uses_in_products
 from ...syntax import attributes, element_name, shape_of
 from ..context import KernelContext
 from ..matmul.fma_dot import StagedLines

@@ -1,4 +1,4 @@
-"""Reductions and scans in the order that `tt/transforms/reproducible.py` fixes, by the plans of `linear_layouts.ordered`."""
+"""Reductions and scans in the order that the pass `fix-order` fixes, by the plans of `linear_layouts.ordered`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.legalize_division import legalize_division
+from joinery.lowering.tt.transforms.expand.legalize_division import legalize_division
 from xdsl.dialects.builtin import UnitAttr
 
 from ....support.random_kernels.hashes import CONSTANTS, program

@@ -9,7 +9,7 @@ from joinery.lowering.tt.builder import BlockBuilder
 from joinery.lowering.tt.constants import splat_value
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.cleanups import remove_dead, simplify
+from joinery.lowering.tt.transforms.folding import remove_dead, simplify
 from joinery.lowering.tt.types import F32, I1, I8, I32, I64, ptr
 from joinery.lowering.tt.verify import verify
 

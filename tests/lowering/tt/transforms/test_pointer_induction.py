@@ -8,8 +8,8 @@ import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function
 from joinery.lowering.tt.printing import print_module
+from joinery.lowering.tt.transforms.loops.pointer_induction import with_distances
 from joinery.lowering.tt.transforms.pipeline import run_passes
-from joinery.lowering.tt.transforms.pointer_induction import with_distances
 from xdsl.dialects import scf
 
 P, F = "tensor<16x!tt.ptr<f32>>", "tensor<16xf32>"

@@ -278,7 +278,7 @@ def test_results_are_those_of_exact_weights(elem: str, function: str, target: st
     unit = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-22}[elem]
     assert (np.abs(out - exact) <= unit * size + 2.0**-24).all()
     if function == "math.exp2" and elem != "f32":  # the marks change no bit: what they cost is too small beside 1
-        monkeypatch.setattr("joinery.lowering.tt.transforms.softmax_weights._EXPONENTIALS", frozenset())
+        monkeypatch.setattr("joinery.lowering.tt.transforms.numerics.softmax_weights._EXPONENTIALS", frozenset())
         before = run()
         np.testing.assert_array_equal(total, before[1])
         np.testing.assert_array_equal(out, before[0])
@@ -364,7 +364,7 @@ def test_tame_quotients_of_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
         wide = np.exp((x - x.max(axis=1, keepdims=True)).astype(np.float64))
     np.testing.assert_allclose(out, wide / wide.sum(axis=1, keepdims=True), rtol=6e-7, atol=2.0**-147)
     np.testing.assert_allclose(run(device="cpu"), out, rtol=6e-7, atol=2.0**-147)
-    monkeypatch.setattr("joinery.lowering.tt.transforms.softmax_weights._EXPONENTIALS", frozenset())
+    monkeypatch.setattr("joinery.lowering.tt.transforms.numerics.softmax_weights._EXPONENTIALS", frozenset())
     before = run(**on_gpu)
     usual = ~(before < 2.0**-100)
     np.testing.assert_array_equal(out[usual], before[usual])

@@ -6,7 +6,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.artifact import EXPRESSION_OPERATIONS, ArgumentExpression
-from joinery.lowering.tt.transforms.hoistable_descriptors import hoistable_descriptors
+from joinery.lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors
 from joinery.lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, run_passes
 
 from .....support.kernels.descriptors import launched, load, make, some, store, text_of

@@ -13,8 +13,8 @@ from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_facts import MANY, never_negative, trailing_zeros
 from joinery.lowering.tt.interpret.interpreter import find_function
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.cleanups import simplify
-from joinery.lowering.tt.transforms.expand.descriptors import expand_descriptors
+from joinery.lowering.tt.transforms.expand.expand_descriptors import expand_descriptors
+from joinery.lowering.tt.transforms.folding import simplify
 from joinery.lowering.tt.verify import verify
 
 Runner = Callable[..., None]

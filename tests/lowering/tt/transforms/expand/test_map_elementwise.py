@@ -9,7 +9,7 @@ import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function, interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.expand.map_elementwise import expand_map_elementwise
+from joinery.lowering.tt.transforms.expand.expand_maps import expand_map_elementwise
 from joinery.lowering.tt.verify import verify
 
 RNG = np.random.default_rng(32)

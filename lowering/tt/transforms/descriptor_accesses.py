@@ -7,18 +7,18 @@ from contextlib import contextmanager
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from .....promotion.errors import UnsupportedError
-from ... import types as t
-from ...block_addresses import Axis, place_block
-from ...builder import BlockBuilder
-from ...dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicRMWOp
-from ...dialect.attributes import PADDING_OPTIONS, enum_attr, enum_name, property_number
-from ...dialect.block_pointers import AdvanceOp, MakeTensorPtrOp
-from ...dialect.descriptor_types import TensorDescType, block_of
-from ...dialect.descriptors import REDUCE_KINDS, MakeTensorDescriptorOp
-from ...dialect.memory import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, LoadOp, StoreOp
-from ...dialect.tensormaps import TensormapCreateOp
-from ...host_values import (
+from ....promotion.errors import UnsupportedError
+from .. import types as t
+from ..block_addresses import Axis, place_block
+from ..builder import BlockBuilder
+from ..dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicRMWOp
+from ..dialect.attributes import PADDING_OPTIONS, enum_attr, enum_name, property_number
+from ..dialect.block_pointers import AdvanceOp, MakeTensorPtrOp
+from ..dialect.descriptor_types import TensorDescType, block_of
+from ..dialect.descriptors import REDUCE_KINDS, MakeTensorDescriptorOp
+from ..dialect.memory import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, LoadOp, StoreOp
+from ..dialect.tensormaps import TensormapCreateOp
+from ..host_values import (
     MAP_ADDRESS,
     MAP_EXTENTS,
     MAP_KIND,
@@ -28,8 +28,8 @@ from ...host_values import (
     TENSOR_MAP_MAGIC,
     map_kind,
 )
-from ...interpret.descriptors import checked_axes
-from ..cleanups import constant_of
+from ..interpret.descriptors import checked_axes
+from .folding import constant_of
 
 Parts = tuple[SSAValue, ...]
 Made = list[Parts]

@@ -6,8 +6,8 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ....promotion.errors import UnsupportedError, UserError
-from ..dialect.functions import CallOp, FuncOp
+from .....promotion.errors import UnsupportedError, UserError
+from ...dialect.functions import CallOp, FuncOp
 
 MAX_INLINED = 100_000
 """Operations that inlining may add: calls that call twice what calls twice grow without bound."""

@@ -18,8 +18,8 @@ from ....libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signatur
 from ... import types as t
 from ...builder import BlockBuilder
 from ...dialect.external import ExternElementwiseOp
-from .expression import Expr, where
-from .shared import Expander, operations_named
+from ..expander import Expander, operations_named
+from ..expression import Expr, where
 
 _COMPOSED = frozenset(
     f"math.{name}" for name in ("acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "log10", "round", "sinh")

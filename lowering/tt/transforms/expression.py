@@ -14,8 +14,8 @@ from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
 
-from ... import types as t
-from ...builder import BlockBuilder
+from .. import types as t
+from ..builder import BlockBuilder
 
 Operand = Any  # an Expr, or a number
 

@@ -22,9 +22,9 @@ from ....ptx.syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
 from ... import types as t
 from ...builder import BlockBuilder
 from ...dialect.external import ElementwiseInlineAsmOp, program_of
-from .expression import Expr, where
-from .inline_asm_text import AsmProgram, Slot
-from .shared import Expander, operations_named
+from ..expander import Expander, operations_named
+from ..expression import Expr, where
+from ..inline_asm_text import AsmProgram, Slot
 
 _CARRY = "CC.CF"
 

@@ -16,12 +16,12 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
-from .. import types as t
-from ..analysis.aliasing import ATOMICS, WRITES
-from ..constants import splat_value
-from ..dialect.descriptors import DescriptorLoadOp
-from ..dialect.memory import LoadOp
-from ..dialect.shapes import TransOp
+from ... import types as t
+from ...analysis.aliasing import ATOMICS, WRITES
+from ...constants import splat_value
+from ...dialect.descriptors import DescriptorLoadOp
+from ...dialect.memory import LoadOp
+from ...dialect.shapes import TransOp
 
 PIPELINED = "joinery.ahead"
 _PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "tt.make_range", "tt.reshape", "tt.trans")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from .....promotion.errors import UnsupportedError
-from ...builder import BlockBuilder
+from ....promotion.errors import UnsupportedError
+from ..builder import BlockBuilder
 from .expression import Expr
 
 MAX_EXPANDED = 200_000

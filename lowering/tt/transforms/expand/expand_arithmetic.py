@@ -13,8 +13,8 @@ from xdsl.ir import Operation
 
 from ... import types as t
 from ...builder import BlockBuilder
-from .expression import Expr, high_product, where
-from .shared import Build, Expander, operations_named
+from ..expander import Build, Expander, operations_named
+from ..expression import Expr, high_product, where
 
 
 def expand_arithmetic(func: Operation) -> None:

@@ -16,12 +16,12 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from ....promotion.errors import InternalError
-from .. import types as t
-from ..constants import splat_value
-from ..dialect.functions import FuncOp
+from .....promotion.errors import InternalError
+from ... import types as t
+from ...constants import splat_value
+from ...dialect.functions import FuncOp
+from ..rewriting import Rewriter
 from .licm import hoist_invariants
-from .rewriting import Rewriter
 
 _REPEATS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims"})
 

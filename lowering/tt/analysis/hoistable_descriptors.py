@@ -16,11 +16,11 @@ from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
 from ...artifact import EXPRESSION_OPERATIONS, MAX_EXPRESSION_STEPS, ArgumentExpression, TensorSource
 from .. import types as t
-from ..analysis.aliasing import UNKNOWN, AliasAnalysis, AliasSet, may_alias
 from ..dialect.descriptor_types import TensorDescType, is_composite, part_types
 from ..dialect.descriptors import MakeTensorDescriptorOp
 from ..dialect.functions import FuncOp
-from .cleanups import constant_of
+from ..transforms.folding import constant_of
+from .aliasing import UNKNOWN, AliasAnalysis, AliasSet, may_alias
 
 SOURCE = "tt.tensor_source"
 """Attribute of a tensor map parameter: what a launch creates it from (`source_attribute`)."""

@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
-from .. import types as t
-from ..constants import splat_value
-from ..dialect.attributes import property_number
+from ... import types as t
+from ...constants import splat_value
+from ...dialect.attributes import property_number
 from .fast_math import IN_RANGE, WEIGHT
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})

@@ -17,14 +17,19 @@ from .....promotion.errors import UnsupportedError
 from ....artifact import TensorSource
 from ... import types as t
 from ...analysis.dominance import postorder
+from ...analysis.hoistable_descriptors import (
+    SOURCE,
+    argument_offsets,
+    hoistable_descriptors,
+    source_attribute,
+)
 from ...analysis.integer_facts import MANY, carried, chosen, trailing_zeros
 from ...builder import BlockBuilder
 from ...dialect.block_pointers import MakeTensorPtrOp
 from ...dialect.descriptor_types import block_of, is_composite, part_types
 from ...dialect.descriptors import MakeTensorDescriptorOp
 from ...dialect.functions import FuncOp
-from ..hoistable_descriptors import SOURCE, argument_offsets, hoistable_descriptors, source_attribute
-from .descriptor_accesses import ACCESSES, Parts, build_before
+from ..descriptor_accesses import ACCESSES, Parts, build_before
 
 _LONGEST_CHAIN = 64
 

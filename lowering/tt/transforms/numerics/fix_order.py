@@ -23,11 +23,11 @@ from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, Region
 
-from ....promotion.errors import UnsupportedError
-from .. import types as t
-from ..dialect.atomics import RMW_OPERATIONS
-from ..dialect.attributes import enum_name
-from ..source_locations import line_of
+from .....promotion.errors import UnsupportedError
+from ... import types as t
+from ...dialect.atomics import RMW_OPERATIONS
+from ...dialect.attributes import enum_name
+from ...source_locations import line_of
 from .fast_math import IN_RANGE, REDUCED, SHORT, WEIGHT
 
 ORDERED = "joinery.ordered"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from .cleanups import is_pure
+from ..folding import is_pure
 
 _LOOPS = frozenset({"scf.for", "scf.while"})
 

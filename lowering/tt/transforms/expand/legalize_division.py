@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
-from .. import types as t
-from .cleanups import constant_of
-from .rewriting import Rewriter
+from ... import types as t
+from ..folding import constant_of
+from ..rewriting import Rewriter
 
 
 class _Writer(Rewriter):

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .....promotion.errors import UnsupportedError, UserError
-from ....ptx.instructions import Decoded, decode
-from ....ptx.parser import parse_body
-from ....ptx.syntax import Directive, Instruction, Label, Scope, Statement
+from ....promotion.errors import UnsupportedError, UserError
+from ...ptx.instructions import Decoded, decode
+from ...ptx.parser import parse_body
+from ...ptx.syntax import Directive, Instruction, Label, Scope, Statement
 
 REGISTER_OF = {
     "b": "pred", "c": "b16", "h": "b16", "r": "b32", "f": "b32", "l": "b64", "N": "b64", "d": "b64", "q": "b128", "n": "b64",
