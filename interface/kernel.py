@@ -320,16 +320,18 @@ class Kernel:
     ) -> GpuCode:
         """PTX with what a launch of it needs. Launches find out which of these hold, and run the code for that.
 
-        warps: how many warps of 32 threads run one program, a power of two up to 32.
-        tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last strides are 1,
-            addresses and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last
-            parameters are then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that are
-            parameters, and of those that the kernel makes of what is the same in all programs. Other targets have wide
-            accesses to them, and take it that parameters are padded with zeros.
-            False: descriptors are pointers and masks, for any strides.
-        multiples: whether addresses and integers are multiples of 16, but for last strides. Launches tell 4, 8 and 16.
-        bounded: whether grid and arguments are such that no number wraps around to a negative one before it is divided, where
-            that is up to them: elements side by side have remainders side by side then. Launches prove it of their numbers.
+        Args:
+            warps: how many warps of 32 threads run one program, a power of two up to 32.
+            tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last strides are 1,
+                addresses and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last
+                parameters are then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that
+                are parameters, and of those that the kernel makes of what is the same in all programs. Other targets have
+                wide accesses to them, and take it that parameters are padded with zeros.
+                False: descriptors are pointers and masks, for any strides.
+            multiples: whether addresses and integers are multiples of 16, but for last strides. Launches tell 4, 8 and 16.
+            bounded: whether grid and arguments are such that no number wraps around to a negative one before it is divided,
+                where that is up to them: elements side by side have remainders side by side then. Launches prove it of their
+                numbers.
 
         Raises what `ptx` raises.
         """

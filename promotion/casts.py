@@ -9,6 +9,7 @@ from .dtype import DType
 from .errors import UserError
 
 LossClass = Literal["exact", "rounding", "sign", "overflow"]
+"""What a cast can do to a value; `loss_class` tells what each means."""
 
 LOSS_CLASSES: tuple[LossClass, ...] = ("exact", "rounding", "sign", "overflow")
 """Ordered from harmless to worst."""
@@ -29,12 +30,11 @@ def overflow_limit(dtype: DType) -> int | float:
 def loss_class(source: DType, target: DType) -> LossClass:
     """The worst thing that can happen to a finite value of `source` when it is cast to `target`.
 
-    "exact"     every value survives;
-    "rounding"  values stay in range but may lose digits (or their fraction);
-    "sign"      all magnitudes fit, but some values change sign (int → uint of enough bits, uint → int of
-                equal bits) or negative values have no counterpart;
-    "overflow"  magnitudes exceed the target's range: integers wrap, float → int saturates, floats
-                become infinite.
+    - "exact": every value survives;
+    - "rounding": values stay in range but may lose digits (or their fraction);
+    - "sign": all magnitudes fit, but some values change sign (int → uint of enough bits, uint → int of equal bits) or
+      negative values have no counterpart;
+    - "overflow": magnitudes exceed the target's range: integers wrap, float → int saturates, floats become infinite.
 
     Between floats exponent ranges are compared; the last half unit below the top of the source is not
     counted. Raises `UserError` for complex to real, which is no conversion.

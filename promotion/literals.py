@@ -20,6 +20,7 @@ from .dtype import DTYPES, DType
 from .errors import UserError
 
 Scalar = bool | int | float | complex
+"""A Python number, which is weak: it takes the dtype of the tensor it meets where its kind allows it."""
 
 _RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 

@@ -217,3 +217,4 @@ RESULT_RULES = {
         EXPLICIT,
     )
 }
+"""The rules by name. Operations of the op table have three of their own beside these."""

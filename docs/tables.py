@@ -1,0 +1,110 @@
+"""Writes docs/dtypes.md from the type table and docs/commands.md from the parser of the `joinery` command.
+
+python docs/tables.py            writes the pages
+python docs/tables.py --check    exits with 1 when one of them is not what the code says
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from joinery.interface.cli.main import _parser
+from joinery.promotion.dtype import DTYPES, DType
+
+DOCS = Path(__file__).resolve().parent
+NOTE = "<!-- Written by docs/tables.py (make docs) from the code. Do not edit. -->"
+
+DTYPES_INTRO = """# Dtypes
+
+`jn.float32` and the others are values of `jn.DType`; wherever one is taken, its name (`"float32"`) and the NumPy dtype do as
+well.
+
+- **bits**: of a value; in memory it takes whole bytes. `tensor_float32` is stored as float32 and has 10 bits of mantissa.
+- **computed with**: operations of graphs compute with the dtype. The others are stored, viewed and cast; "stored" ones are not
+  cast either.
+- **NumPy**: the dtype of arrays. Those that NumPy lacks are of the package ml_dtypes.
+- **largest**, **smallest**: of finite numbers; of floats the smallest normal one.
+
+Which dtypes meet in which is a matter of [rule sets](promotion.md)."""
+
+COMMANDS_INTRO = """# Commands
+
+`joinery` (or `python -m joinery`) asks about promotion, runs saved models and block kernels, and shows what becomes of them.
+The exit status is 0, 2 for a mistake in what was asked, or 1 for what this version or this machine cannot do."""
+
+
+def number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def dtype_row(dtype: DType) -> str:
+    computed = "yes" if dtype.has_arithmetic else "stored" if dtype.storage_only else "–"
+    bits = f"{dtype.exponent_bits}, {dtype.mantissa_bits}" if dtype.exponent_bits else "–"
+    is_number = dtype.kind in ("int", "uint", "float")
+    smallest = number(dtype.smallest_normal) if dtype.kind == "float" else number(dtype.min_value) if is_number else "–"
+    special = [word for word, present in (("inf", dtype.has_infinity), ("NaN", dtype.has_nan)) if present]
+    cells = (
+        f"`{dtype.name}`", dtype.kind, str(dtype.bits), bits, computed, f"`{dtype.numpy.name}`",
+        number(dtype.max_value) if is_number else "–", smallest, ", ".join(special) or "–",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def dtypes_page() -> str:
+    header = (
+        "dtype", "kind", "bits", "bits of exponent, mantissa", "computed with", "NumPy", "largest", "smallest", "special",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}", *map(dtype_row, DTYPES.values())]
+    return f"{NOTE}\n\n{DTYPES_INTRO}\n\n" + "\n".join(lines) + "\n"
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Name → parser of the command."""
+    (actions,) = [action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(actions.choices)
+
+
+def spelled(action: argparse.Action) -> str:
+    """An argument as the user types it: `--rules RULES`, `--format {md,csv}`, `B [B ...]`."""
+    choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else None
+    value = choices or str(action.metavar or action.dest.upper())
+    if not action.option_strings:
+        return {"+": f"{value} [{value} ...]", "*": f"[{value} ...]", "?": f"[{value}]"}.get(str(action.nargs), value)
+    return f"{action.option_strings[-1]} {value}" if action.nargs != 0 else action.option_strings[-1]
+
+
+def argument_row(action: argparse.Action) -> str:
+    meaning = (action.help or "–") % {**vars(action)}
+    return f"| `{spelled(action)}` | {meaning.replace('|', chr(92) + '|')} |"
+
+
+def commands_page() -> str:
+    parts = [NOTE, COMMANDS_INTRO]
+    for name, parser in commands().items():
+        rows = [argument_row(action) for action in parser._actions if "--help" not in action.option_strings]
+        parts += [f"## joinery {name}", str(parser.description)]
+        if rows:
+            parts.append("\n".join(["| argument | meaning |", "| --- | --- |", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"dtypes.md": dtypes_page, "commands.md": commands_page}
+
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    outdated = [name for name, page in PAGES.items() if (DOCS / name).read_text(encoding="utf-8") != page()]
+    for name in outdated:
+        if not arguments:
+            (DOCS / name).write_text(PAGES[name](), encoding="utf-8")
+        print(f"docs/{name} is out of date; fix: make docs" if arguments else f"wrote docs/{name}")
+    return int(bool(arguments and outdated))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
