@@ -22,7 +22,7 @@ from ..lowering.llvm.elementwise import stored_dtype
 from ..lowering.llvm.host.control.effects import PRINT
 from ..lowering.llvm.host.control.status import CANCELLED, RUNNING, STOPPED, WORDS, Printed, PrintSite, Site
 from ..lowering.llvm.host.launcher import KERNEL, HostKernel
-from ..lowering.llvm.sharing import SharedFunction, module_of
+from ..lowering.llvm.module import SharedFunction, module_of
 from ..lowering.tt.interpret.effects import assertion_error
 from ..lowering.tt.interpret.memory import AccessError
 from ..lowering.tt.interpret.numerics import numpy_dtype

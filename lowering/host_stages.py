@@ -10,8 +10,8 @@ from .launch_checks import launch_checks, magnitude
 from .llvm.compile import compile_object
 from .llvm.host.driver import DriverPlan, emit_driver
 from .llvm.host.kernel import lower_kernel
-from .llvm.ir import Module
 from .llvm.math.library import check_target
+from .llvm.module import Module
 from .state import Backend, LoweringState
 from .target import HostTarget
 from .tile.host_schedule import HostLimits

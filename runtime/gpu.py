@@ -47,7 +47,8 @@ class LoadedKernel(Protocol):
     def code(self) -> KernelCode: ...
 
     @property
-    def device(self) -> GpuDevice: ...
+    def device(self) -> object:
+        """The device that it was loaded on."""
 
 
 class Recording(Protocol):

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol, Self, TypeVar
 
-if TYPE_CHECKING:
-    from .dim import Atom, Dim, Extent
+P_co = TypeVar("P_co", covariant=True)
 
+
+class Factor(Protocol[P_co]):
+    """An opaque factor of a monomial: `floordiv(p, q)`, `mod(p, q)` or `max(p, 0)`."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def args(self) -> tuple[int | P_co, int | P_co]: ...
+
+
+class Polynomial(Protocol):
+    """A sum of terms, as bounds look at it; `Dim` is one."""
+
+    @property
+    def terms(self) -> tuple[tuple[int, tuple[tuple[str | Factor[Self], int], ...]], ...]: ...
+
+    def without(self, monomial: tuple[object, ...]) -> int | Self: ...
+
+    def __add__(self, other: int | Self) -> int | Self: ...
+
+    def __radd__(self, other: int | Self) -> int | Self: ...
+
+    def __sub__(self, other: int | Self) -> int | Self: ...
+
+    def __mul__(self, other: int | Self) -> int | Self: ...
+
+
+P = TypeVar("P", bound=Polynomial)
 
 _MAX_STEPS = 2000
 
 
-def lower(extent: Extent, depth: int) -> int | None:
+def lower(extent: int | P, depth: int) -> int | None:
     """A number `extent` is never below, or None. `depth` limits how many opaque atoms are looked through; the search gives up
     after `_MAX_STEPS`, because a stranger's expression may have a thousand terms."""
     return _lower(extent, depth, [_MAX_STEPS])
 
 
-def _lower(extent: Extent, depth: int, steps: list[int]) -> int | None:
+def _lower(extent: int | P, depth: int, steps: list[int]) -> int | None:
     if isinstance(extent, int):
         return extent
     steps[0] -= 1
@@ -29,7 +57,7 @@ def _lower(extent: Extent, depth: int, steps: list[int]) -> int | None:
     return _constant(extent)
 
 
-def _is_nonnegative(atom: str | Atom, depth: int, steps: list[int]) -> bool:
+def _is_nonnegative(atom: str | Factor[P], depth: int, steps: list[int]) -> bool:
     if isinstance(atom, str) or atom.kind == "max":
         return True
     dividend, divisor = atom.args
@@ -42,7 +70,7 @@ def _is_nonnegative(atom: str | Atom, depth: int, steps: list[int]) -> bool:
     return all(bound is not None and bound >= 0 for bound in bounds)
 
 
-def _by_cases(extent: Dim, depth: int, steps: list[int]) -> int | None:
+def _by_cases(extent: P, depth: int, steps: list[int]) -> int | None:
     """The best bound from replacing one opaque atom that occurs linearly and alone by what bounds it. Which one comes first
     matters, because a case forgets what it says about the others."""
     best: int | None = None
@@ -57,7 +85,7 @@ def _by_cases(extent: Dim, depth: int, steps: list[int]) -> int | None:
     return best
 
 
-def _without(atom: Atom, coefficient: int, rest: Extent, depth: int, steps: list[int]) -> int | None:
+def _without(atom: Factor[P], coefficient: int, rest: int | P, depth: int, steps: list[int]) -> int | None:
     """A bound of `coefficient * atom + rest`."""
     first, second = atom.args
     if atom.kind == "max":
@@ -77,6 +105,6 @@ def _without(atom: Atom, coefficient: int, rest: Extent, depth: int, steps: list
     return None if bound is None else -(-bound // second)
 
 
-def _constant(extent: Dim) -> int:
+def _constant(extent: P) -> int:
     coefficient, monomial = extent.terms[-1]
     return 0 if monomial else coefficient

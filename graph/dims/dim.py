@@ -162,7 +162,7 @@ class Dim:
             total += coefficient
         return total
 
-    def without(self, monomial: Monomial) -> Extent:
+    def without(self, monomial: tuple[object, ...]) -> Extent:
         """This dim less its term of that monomial."""
         return _make({key: coefficient for key, coefficient in self._terms if key != monomial})
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .module import Module
 from .names import check_name
-
-if TYPE_CHECKING:
-    from .sharing import SharedFunction
 
 
 class V(NamedTuple):
@@ -152,52 +149,6 @@ def zero(type_: str) -> V:
 def int_vector(values: Sequence[int], element_: str) -> V:
     body = ", ".join(f"{element_} {v}" for v in values)
     return V(f"<{body}>", vector(element_, len(values)))
-
-
-@dataclass
-class Module:
-    """Functions, declarations and globals of one LLVM module; `text()` is the whole."""
-
-    functions: dict[str, str] = field(default_factory=dict)
-    declarations: dict[str, str] = field(default_factory=dict)
-    globals: dict[str, str] = field(default_factory=dict)
-    metadata: dict[int, str] = field(default_factory=dict)
-    """Numbered metadata besides !0."""
-    shared: dict[str, SharedFunction] | None = None
-    """Functions that the module calls and does not hold, by name. None: it holds everything."""
-    features: frozenset[str] = frozenset()
-    """Features of the target processor that emitters make use of."""
-    opaque_indices: bool = False
-    """LLVM is not told that an index of a loop counts. Else it looks for better induction variables (loop strength reduction),
-    a tenth to a quarter of its time, and finds none: emitters step by constants that addressing modes hold."""
-
-    def no_unrolling(self) -> int:
-        """The number of metadata that keeps one loop as it is."""
-        number = len(self.metadata) + 1
-        self.metadata[number] = f"distinct !{{!{number}, !{number + 1}}}"
-        self.metadata[number + 1] = '!{!"llvm.loop.unroll.disable"}'
-        return number
-
-    def declare(self, name: str, result: str, params: Iterable[str]) -> None:
-        if name not in self.declarations and name not in self.functions:
-            self.declarations[name] = f"declare {result} @{check_name(name)}({', '.join(params)})"
-
-    def provide(self, function: SharedFunction) -> str:
-        """The name of a function that may be called now: modules of kernels from texts share it, others hold their own."""
-        if self.shared is not None:
-            self.shared[function.name] = function
-            self.declare(function.name, "void", [type_ for type_, _ in function.parameters])
-        elif function.name not in self.functions:
-            function.add(self)
-        return function.name
-
-    def add(self, function: Function) -> None:
-        self.functions[function.name] = function.text()
-
-    def text(self) -> str:
-        metadata = [f"!{number} = {text}" for number, text in self.metadata.items()]
-        declarations = [d for n, d in self.declarations.items() if n not in self.functions]
-        return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", *metadata, ""])
 
 
 class Loop:

@@ -17,8 +17,7 @@ treated alike; nothing broadcasts by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -62,6 +61,7 @@ from .dialect.shapes import (
     TransOp,
     UnsplatOp,
 )
+from .operation_builder import OperationBuilder
 
 Combine = Callable[["BlockBuilder", list[SSAValue], list[SSAValue]], Sequence[SSAValue]]
 """The body of a reduction or scan: (builder, left values, right values) -> combined values, all scalars."""
@@ -109,23 +109,19 @@ _CLASSES = _Classes()
 _PROPERTIES = _DefaultProperties()
 
 
-class BlockBuilder:
+class BlockBuilder(OperationBuilder):
     """Appends operations to a block function. Made by `BlockBuilder.function`."""
 
-    __slots__ = ("_block", "_constants", "_scopes", "args", "func")
+    __slots__ = ("args", "func")
 
     func: FuncOp
     args: list[SSAValue]
 
     def __init__(self, func: FuncOp) -> None:
         entry = func.body.block
+        super().__init__(entry)
         self.func = func
         self.args = list(entry.args)
-        self._block = entry
-        self._constants: dict[object, SSAValue] = {}  # of this block
-        self._scopes: list[
-            dict[object, SSAValue]
-        ] = []  # of the enclosing blocks whose values are visible here
 
     @staticmethod
     def function(
@@ -185,11 +181,7 @@ class BlockBuilder:
     ) -> Sequence[SSAValue]:
         """Append any operation of the block IR, by class or name; nothing is checked. Returns its results."""
         kind = _CLASSES[operation] if isinstance(operation, str) else operation
-        made = kind.create(
-            operands=operands, result_types=result_types, properties=properties, regions=regions
-        )
-        self._block.add_op(made)
-        return made.results
+        return self.append(kind, operands, result_types, properties, regions)
 
     def _one(
         self,
@@ -459,17 +451,6 @@ class BlockBuilder:
                 )
             block.add_op(terminator.create(operands=values))
         return list(self.op(operation, operands, result_types, properties, (Region(block),)))
-
-    @contextmanager
-    def inside(self, block: Block, visible: bool = True) -> Iterator[None]:
-        """Append to `block` for a while. `visible`: constants of the enclosing blocks may be used in it."""
-        outer = self._block, self._constants, self._scopes
-        self._scopes = [self._constants, *self._scopes] if visible else [{}]
-        self._block, self._constants = block, {}
-        try:
-            yield
-        finally:
-            self._block, self._constants, self._scopes = outer
 
     def for_(self, low: SSAValue, high: SSAValue, step: SSAValue, inits: Sequence[SSAValue] = ()) -> Loop:
         """`scf.for` over [low, high) by step (equal integer types, signed).

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.dialects import scf
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ...promotion.errors import InternalError
-
-if TYPE_CHECKING:
-    from .builder import BlockBuilder
+from .operation_builder import OperationBuilder
 
 
 class Loop:
@@ -20,7 +18,7 @@ class Loop:
 
     __slots__ = ("_block", "_builder", "_context", "_operands", "_yielded", "args", "index", "results")
 
-    def __init__(self, builder: BlockBuilder, operands: list[SSAValue], index_type: Attribute) -> None:
+    def __init__(self, builder: OperationBuilder, operands: list[SSAValue], index_type: Attribute) -> None:
         self._builder = builder
         self._operands = operands
         self._block = Block(arg_types=[index_type, *(value.type for value in operands[3:])])
@@ -51,7 +49,7 @@ class Loop:
             self.yield_()
         types = [value.type for value in self.args]
         self.results = list(
-            self._builder.op(scf.ForOp, self._operands, types, regions=(Region(self._block),))
+            self._builder.append(scf.ForOp, self._operands, types, regions=(Region(self._block),))
         )
 
 
@@ -61,7 +59,7 @@ class Branch:
 
     __slots__ = ("_builder", "_condition", "_current", "_else", "_types", "_yielded", "results")
 
-    def __init__(self, builder: BlockBuilder, condition: SSAValue, types: list[Attribute]) -> None:
+    def __init__(self, builder: OperationBuilder, condition: SSAValue, types: list[Attribute]) -> None:
         self._builder = builder
         self._condition = condition
         self._types = types
@@ -77,7 +75,7 @@ class Branch:
         with self._filled(block):
             yield self
         regions = (Region(block), self._else)
-        self.results = list(self._builder.op(scf.IfOp, (self._condition,), self._types, regions=regions))
+        self.results = list(self._builder.append(scf.IfOp, (self._condition,), self._types, regions=regions))
 
     @contextmanager
     def otherwise(self) -> Iterator[Branch]:

@@ -26,8 +26,8 @@ from ...promotion.errors import DeviceError, DeviceMemoryError, InternalError, U
 from ..gpu import GpuMemory, LoadedKernel
 from . import current
 from . import driver as cu
+from .device_properties import DeviceProperties
 from .modules import CudaKernel, check_code, load_kernel
-from .targets import choose_target
 from .tensor_maps import FIRST_CAPABILITY, encode_map
 from .transfers import Transfers
 
@@ -152,44 +152,21 @@ class _ContextGuard:
             raise device.described(error, self._doing[0] % self._doing[1:]) from error
 
 
-class CudaDevice:
-    """Implements `GpuDevice`.
-
-    Attributes:
-        ordinal, name, model: 1, "cuda:1", "NVIDIA H200".
-        capability: 90 for 9.0.  target: what code is made for.  stream: the handle.
-        total_memory, l2_bytes: bytes.  processors, clock_hz: of them, at most.
-    """
+class CudaDevice(DeviceProperties):
+    """Implements `GpuDevice`. `stream`: the handle of its own stream."""
 
     def __init__(self, driver: cu.Driver, ordinal: int) -> None:
-        self.driver = driver
-        self.ordinal = ordinal
-        self.name = "cuda" if ordinal == 0 else f"cuda:{ordinal}"
-        self.handle = handle = driver.cuDeviceGet(ordinal)
-        self.model = driver.cuDeviceGetName(handle)
-        self.driver_version = driver.cuDriverGetVersion()
-
-        def attribute(which: int) -> int:
-            return driver.cuDeviceGetAttribute(which, handle)
-
-        self.capability = 10 * attribute(cu.MAJOR) + attribute(cu.MINOR)
-        self.target = choose_target(self.capability, self.driver_version, f"{self.name} ({self.model})")
-        self.max_threads = attribute(cu.MAX_THREADS_PER_BLOCK)
-        self.max_shared = attribute(cu.SHARED_OPTIN)
-        self.processors = attribute(cu.MULTIPROCESSOR_COUNT)
-        self.max_blocks = tuple(attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
-        self.total_memory = driver.cuDeviceTotalMem(handle)
+        super().__init__(driver, ordinal)
         self.lock = threading.RLock()
         self.deferred_frees: deque[tuple[int, int]] = deque()
         self.deferred_graphs: deque[int] = deque()
-        self.deferred_modules: deque[int] = deque()
         self._lost: DeviceError | None = None
         self._in_flight: deque[tuple[str, tuple[int, int, int]]] = deque(maxlen=8)
         self._prints = False
         self._recorded: list[tuple[CudaKernel, tuple[int, int, int]]] | None = None
         self._kernels: weakref.WeakValueDictionary[KernelCode, CudaKernel] = weakref.WeakValueDictionary()
-        self.context = driver.cuDevicePrimaryCtxRetain(handle)
-        self._pool = driver.cuDeviceGetDefaultMemPool(handle) if attribute(cu.POOLS_SUPPORTED) else 0
+        self.context = driver.cuDevicePrimaryCtxRetain(self.handle)
+        self._pool = driver.cuDeviceGetDefaultMemPool(self.handle) if self._attribute(cu.POOLS_SUPPORTED) else 0
         with self._context_guard("setting up the device"):
             if self._pool:
                 # What was freed is kept for the next allocation, a quarter of the memory at most: others want some too.
@@ -199,14 +176,6 @@ class CudaDevice:
 
     def __repr__(self) -> str:
         return f"<CudaDevice {self.name!r}: {self.model}, {self.target}>"
-
-    @property
-    def l2_bytes(self) -> int:
-        return self.driver.cuDeviceGetAttribute(cu.L2_BYTES, self.handle)
-
-    @property
-    def clock_hz(self) -> int:
-        return 1000 * self.driver.cuDeviceGetAttribute(cu.CLOCK_RATE, self.handle)
 
     # -- context and errors ----------------------------------------------------------------
 
@@ -553,4 +522,3 @@ class CudaDevice:
         """Bytes of the device: free, total."""
         with self._context_guard("asking for free memory"):
             return self.driver.cuMemGetInfo()
-

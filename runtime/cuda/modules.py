@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...lowering.artifact import KernelCode
 from ...promotion.errors import DeviceError, InternalError, UserError
 from ..gpu import WORD_BYTES
 from . import driver as cu
+from .device_properties import DeviceProperties
 from .targets import capability_of, runs_on
-
-if TYPE_CHECKING:
-    from .device import CudaDevice
 
 
 class CudaKernel:
@@ -28,7 +25,7 @@ class CudaKernel:
         parameters: the address of the parameters' addresses, as a launch takes it.
     """
 
-    def __init__(self, device: CudaDevice, code: KernelCode, module: int, function: int, registers: int) -> None:
+    def __init__(self, device: DeviceProperties, code: KernelCode, module: int, function: int, registers: int) -> None:
         self.device = device
         self.code = code
         self.function = function
@@ -69,7 +66,7 @@ class CudaKernel:
         self.device.deferred_modules.append(self._module)
 
 
-def check_code(device: CudaDevice, code: KernelCode) -> None:
+def check_code(device: DeviceProperties, code: KernelCode) -> None:
     """Raises `UserError` or `DeviceError` for code that cannot run on the device, saying by how much it misses."""
     what = f"@{code.name}"
     if not runs_on(code.target, device.capability):
@@ -92,7 +89,7 @@ def check_code(device: CudaDevice, code: KernelCode) -> None:
         raise InternalError(f"{what} has parameters of types {', '.join(unknown)}, which no launch can fill")
 
 
-def load_kernel(device: CudaDevice, code: KernelCode) -> CudaKernel:
+def load_kernel(device: DeviceProperties, code: KernelCode) -> CudaKernel:
     """Load a checked kernel; the device's context is current."""
     driver = device.driver
     module = driver.cuModuleLoadDataEx(code.ptx.encode() + b"\0")

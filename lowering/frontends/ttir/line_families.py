@@ -14,7 +14,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation
@@ -22,9 +22,7 @@ from xdsl.irdl import IRDLOperation
 from ...tt.dialect.context import operation_class
 from ...tt.types import I1, elem
 from .line_syntax import HOLE, argument_type
-
-if TYPE_CHECKING:
-    from .line_templates import Template
+from .template import Template
 
 _LIMIT = 1 << 12
 _TYPE = re.compile(r"tensor<[1-9][0-9x]*x(?:!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\w+", re.ASCII)

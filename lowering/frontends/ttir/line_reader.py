@@ -33,9 +33,10 @@ from .line_syntax import (
     split_commas,
     split_names,
 )
-from .line_templates import TEMPLATES, Template
+from .line_templates import TEMPLATES
 from .locations import Located, Locations
 from .parser import BlockParser, drop_unprintable_name
+from .template import Template
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _ENDS = frozenset(("%", '"', "^", "}", ""))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from xdsl.dialects.builtin import (
@@ -29,19 +29,15 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.traits import HasParent, IsTerminator
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from ...tt import types as t
-from ...tt.dialect.functions import CalleeExists
 from .line_families import Families
 from .line_syntax import HOLE, FallBackToParser
 from .parser import BlockParser
-
-_CONTEXT_TRAITS = (IsTerminator, HasParent, CalleeExists)
-"""Traits whose verifiers look at more than the operation."""
+from .template import Template
 
 _LOCATION = NameLoc(StringAttr("line"), NoneAttr())
 ENDINGS = {"loc": 'loc("line")', "%": "%n", "a": "n.n", '"': '"n"', "^": "^n", "}": "}", "": ""}
@@ -57,41 +53,6 @@ _SHAPE = re.compile(
 _MARKS = (7919, 7907, 7901, 7883, 7879, 7877, 7873, 7867)
 _MARK = re.compile("|".join(str(mark) for mark in _MARKS))
 _NO_ENCODING = NoneAttr()
-
-
-@dataclass(slots=True)
-class Template:
-    """The operation of a template.
-
-    Attributes:
-        op_class: the operation.
-        operands: for each operand the place of its name in the text.
-        operand_types: the types that the operands must have.
-        result_types, properties, attributes: of the operation.
-        successors: names of the blocks that it branches to.
-        arguments: for each region the (place, type) of the arguments that the operation gives to its first block; None if
-            it gives no such block.
-        constant_bytes: size of its block constants.
-        is_sound: an operation made of it has passed its verifier, which looks at nothing but what stands here: neither at
-            regions, nor at its place, nor for a symbol.
-    """
-
-    op_class: type[Operation]
-    operands: tuple[int, ...]
-    operand_types: tuple[Attribute, ...]
-    result_types: tuple[Attribute, ...]
-    properties: Mapping[str, Attribute]
-    attributes: Mapping[str, Attribute]
-    successors: tuple[str, ...]
-    arguments: tuple[tuple[tuple[int, Attribute], ...] | None, ...]
-    constant_bytes: int
-    is_sound: bool = False
-
-    def passed(self) -> None:
-        """An operation made of it has passed its verifier."""
-        traits = self.op_class.traits.traits
-        depends_on_context = self.arguments or self.successors or any(isinstance(each, _CONTEXT_TRAITS) for each in traits)
-        self.is_sound = not depends_on_context
 
 
 class Templates:

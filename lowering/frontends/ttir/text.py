@@ -10,8 +10,8 @@ from ...gc_paused import gc_paused
 from ...tt.verify import first_problem
 from .lexing import line_and_column
 from .line_reader import read_lines
-from .line_templates import Template
 from .parser import read_module, read_strictly
+from .template import Template
 
 
 @gc_paused()

@@ -14,7 +14,8 @@ from ....graph.reference.budget import MAX_SIZE
 from ...nest import Buffer, Extent
 from ...program import Launch
 from ...target import HostTarget
-from ..ir import Function, Module, V, const
+from ..ir import Function, V, const
+from ..module import Module
 from .float_modes import default_modes
 from .loops.extents import emit_approximately, emit_extent
 from .scalars import Scalars, is_constant

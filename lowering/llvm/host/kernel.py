@@ -14,7 +14,8 @@ from ...target import HostTarget
 from ...tt.analysis.aliasing import AliasAnalysis
 from ...tt.dialect.functions import FuncOp
 from ..elementwise import constant, register_element
-from ..ir import Function, Module
+from ..ir import Function
+from ..module import Module
 from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, program_axis, shape_of
 from .context import Handler, KernelContext
 from .control.branches import lower_blocks, lower_execute_region

@@ -9,8 +9,7 @@ from typing import Any
 from ...gc_paused import gc_paused
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
-from ..ir import Module
-from ..sharing import SharedFunction
+from ..module import Module, SharedFunction
 from .control.status import PrintSite, Site
 from .kernel import lower_kernel
 from .launch_specialization import GENERIC, LaunchSpecialization

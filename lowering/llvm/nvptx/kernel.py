@@ -16,7 +16,8 @@ from ...tt.dialect.descriptor_types import TensorDescType
 from ...tt.dialect.functions import FuncOp
 from ...tt.transforms.loops.pointer_induction import with_distances
 from ..elementwise import constant, register_element
-from ..ir import Function, Module, const
+from ..ir import Function, const
+from ..module import Module
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
 from .context import Handler, KernelContext
 from .control.branches import CONTROL, lower_body

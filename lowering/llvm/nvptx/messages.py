@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Module, V
+from ..ir import V
+from ..module import Module
 from .nodes import Shape
 
 

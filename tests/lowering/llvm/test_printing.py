@@ -6,7 +6,8 @@ import gc
 
 import llvmlite.binding as llvm
 from joinery.lowering.gc_paused import gc_paused
-from joinery.lowering.llvm.ir import Function, Module, V, const
+from joinery.lowering.llvm.ir import Function, V, const
+from joinery.lowering.llvm.module import Module
 
 
 def function(numbering: bool = True) -> Function:

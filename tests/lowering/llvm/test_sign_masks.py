@@ -8,7 +8,8 @@ import re
 import llvmlite.binding as llvm
 import pytest
 from joinery.lowering.llvm.compile import compile_assembly
-from joinery.lowering.llvm.ir import Function, Module, V, const
+from joinery.lowering.llvm.ir import Function, V, const
+from joinery.lowering.llvm.module import Module
 from joinery.lowering.llvm.sign_masks import compared, lowest_bit
 from joinery.lowering.target import HostTarget
 

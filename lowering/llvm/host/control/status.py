@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ...ir import Function, Module, V
+from ...ir import Function, V
+from ...module import Module
 
 RUNNING, CANCELLED, STOPPED = 0, 1, 2
 WORDS = 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir import Function, Module, V, vector, zero
+from ...ir import Function, V, vector, zero
+from ...module import Module
 from ..loops.coordinates import memory_size_of
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import Function, Loop, Module, V, vector, zero
+from ...ir import Function, Loop, V, vector, zero
+from ...module import Module
 from ..loops.coordinates import memory_size_of
 
 PREFETCH_ROWS = 32

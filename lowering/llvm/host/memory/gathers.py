@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...ir import Function, Module, V, bits, element, lanes, mangle, vector, zero
+from ...ir import Function, V, bits, element, lanes, mangle, vector, zero
+from ...module import Module
 
 
 def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, rarely: bool = False) -> V:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
-from ...ir import Function, Module, V, iconst, vector, zero
+from ...ir import Function, V, iconst, vector, zero
+from ...module import Module
 from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, decompose_mask, memory_size_of, stride_of
 from ..nodes import Load, Node, Pointers, Splat, Stored, View, view

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from joinery.lowering.llvm.compile import compile_object, host_target
 from joinery.lowering.llvm.host.kernel import lower_kernel
-from joinery.lowering.llvm.ir import Module
+from joinery.lowering.llvm.module import Module
 from joinery.lowering.target import HostTarget
 from joinery.runtime.native.codegen import link
 

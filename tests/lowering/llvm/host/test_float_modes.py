@@ -5,7 +5,8 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 import pytest
 from joinery.lowering.llvm.host.float_modes import default_modes
-from joinery.lowering.llvm.ir import Function, Module
+from joinery.lowering.llvm.ir import Function
+from joinery.lowering.llvm.module import Module
 from joinery.lowering.target import HostTarget
 
 

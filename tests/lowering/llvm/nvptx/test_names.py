@@ -9,7 +9,8 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.interface.cli.text import wrapped
-from joinery.lowering.llvm.ir import Function, Module
+from joinery.lowering.llvm.ir import Function
+from joinery.lowering.llvm.module import Module
 from joinery.lowering.llvm.nvptx.symbols import symbol_of
 from joinery.promotion.errors import InternalError
 

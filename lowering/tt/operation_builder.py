@@ -1,0 +1,45 @@
+"""Where operations are appended: the part of `BlockBuilder` that loops and branches under construction work with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+_NONE: dict[str, Attribute] = {}
+
+
+class OperationBuilder:
+    """Appends operations to one block at a time."""
+
+    __slots__ = ("_block", "_constants", "_scopes")
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._constants: dict[object, SSAValue] = {}  # of this block
+        self._scopes: list[dict[object, SSAValue]] = []  # of the enclosing blocks whose values are visible here
+
+    def append(
+        self,
+        operation: type[Operation],
+        operands: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        properties: Mapping[str, Attribute] = _NONE,
+        regions: Sequence[Region] = (),
+    ) -> Sequence[SSAValue]:
+        """Append an operation; nothing is checked. Returns its results."""
+        made = operation.create(operands=operands, result_types=result_types, properties=properties, regions=regions)
+        self._block.add_op(made)
+        return made.results
+
+    @contextmanager
+    def inside(self, block: Block, visible: bool = True) -> Iterator[None]:
+        """Append to `block` for a while. `visible`: constants of the enclosing blocks may be used in it."""
+        outer = self._block, self._constants, self._scopes
+        self._scopes = [self._constants, *self._scopes] if visible else [{}]
+        self._block, self._constants = block, {}
+        try:
+            yield
+        finally:
+            self._block, self._constants, self._scopes = outer
