@@ -76,6 +76,7 @@ class GpuKernelCompiler:
         written: Callable[[], AliasSet],
         symbols: Callable[[], Sequence[str]],
         store: CompileCache | None,
+        debug: bool = False,
     ) -> None:
         """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
         functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1, padded with zeros.
@@ -84,6 +85,7 @@ class GpuKernelCompiler:
         written: the alias set, after the passes, that the kernel writes.
         symbols: the functions of libdevice that the text names.
         store: where functions taken out of libdevice are kept.
+        debug: whether PTX says which lines its instructions come from.
         """
         self._simplified = simplified
         self._parameters = parameters
@@ -91,6 +93,7 @@ class GpuKernelCompiler:
         self._written = written
         self._named = symbols
         self._store = store
+        self._debug = debug
         self._codes: dict[_Key, GpuCode] = {}
         self._functions: dict[_Passes, tuple[FuncOp, dict[str, str], Dividends]] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
@@ -174,7 +177,7 @@ class GpuKernelCompiler:
                 facts = dict(multiples)
                 for word, least in [fact for each in along.values() for fact in each.items()]:
                     facts[word] = max(least, facts.get(word, 1))  # powers of two
-                lowered = lower_to_threads(function, resolved, warps, facts, non_negative)
+                lowered = lower_to_threads(function, resolved, warps, facts, non_negative, self._debug)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, numbers)

@@ -74,6 +74,7 @@ class Kernel:
     Attributes:
         name: the function's name.
         numerics: "strict", "fast" or "reproducible", see `from_ttir`.
+        debug: whether its code has line tables.
     """
 
     def __init__(
@@ -83,11 +84,13 @@ class Kernel:
         name: str | None,
         store: CompileCache | None = None,
         numerics: str = "strict",
+        debug: bool = False,
     ) -> None:
         """text: of the module; `source` names it in messages. The other parameters are those of `from_ttir`."""
         self._text = text
         self._store = store
         self.numerics: str = numerics
+        self.debug = debug
         with default_modes():
             module = parse(text, source)
         function = find_function(module, name)
@@ -139,9 +142,10 @@ class Kernel:
         """The module as text."""
         return print_module(self._module)
 
-    def text(self, spelling: str = "3.9") -> str:
-        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3."""
-        return print_module(self._module, spelling=spelling)
+    def text(self, spelling: str = "3.9", locations: bool = False) -> str:
+        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3; `locations`: with the lines
+        that operations come from, `loc("kernel.py":12:8)`."""
+        return print_module(self._module, locations, spelling)
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -345,8 +349,8 @@ class Kernel:
         with self._lock:
             return GpuKernelCompiler(
                 self._simplified_for, self.parameters, self._hoistable_descriptors, lambda: self._written, self._symbols,
-                self._store
-            )
+                self._store, self.debug,
+            )  # fmt: skip
 
     def asm(self, target: str = "host") -> str:
         """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
@@ -404,7 +408,9 @@ class Kernel:
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
-                self._host[specialization] = lower_for_launch(self._simplified(), host_target(), specialization)
+                self._host[specialization] = lower_for_launch(
+                    self._simplified(), host_target(), specialization, self.debug
+                )
             return self._host[specialization]
 
     def _program(self, arguments: _KernelArguments) -> HostProgram:
@@ -516,6 +522,7 @@ def from_ttir(
     name: str | None = None,
     *,
     numerics: str = "strict",
+    debug: bool = False,
     cache: CacheOption = True,
 ) -> Kernel:
     """A block kernel from text in the tt dialect, as Triton prints it or written by hand.
@@ -530,6 +537,8 @@ def from_ttir(
             denormal may be 0. Infinities, NaN and signed zeros stay what they are, nothing is reassociated. "reproducible": as
             "strict", and sums, products of blocks and functions have the same bits on every device; slower, and atomic sums of
             floats are refused. `interpret` and `sanitize` are strict; with "reproducible" they add in its order.
+        debug: whether code has line tables, for debuggers and profilers: instructions come from the lines that the text's
+            `loc(…)` name. They are the same without.
         cache: where native code that kernels share is kept between processes: True for the user's cache directory, False for
             nowhere, or a directory or `CompileCache`.
 
@@ -538,7 +547,7 @@ def from_ttir(
     """
     numerics = checked_numerics(numerics, "from_ttir")
     text, source = _source(text_or_path)
-    return Kernel(text, source, name, cache_of(cache), numerics)
+    return Kernel(text, source, name, cache_of(cache), numerics, debug)
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:

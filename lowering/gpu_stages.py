@@ -41,17 +41,18 @@ def _tile_plan(state: LoweringState) -> None:
 
 
 def _lower_programs(state: LoweringState) -> None:
-    state.threads = tuple([_lower(program, _target(state), state.numerics) for program in state.programs])
+    state.threads = tuple([_lower(program, _target(state), state.numerics, state.debug) for program in state.programs])
     state.module = "\n".join(kernel.llvm_ir for kernel in state.threads)
 
 
-def _lower(program: BlockProgram, target: GpuTarget, numerics: str) -> GpuKernel:
+def _lower(program: BlockProgram, target: GpuTarget, numerics: str, debug: bool) -> GpuKernel:
     function = program.func.clone()  # the program stays as it was tiled
     first = program.pointers + program.scalars
     # "fast" was applied to the program as it was tiled
     order = numerics if numerics == "reproducible" else "strict"
     run_passes(function, keep=range(first, first + program.descriptors), numerics=order)
-    return lower_to_threads(function, target, program.warps, dict.fromkeys(range(program.pointers), GPU_ALIGNMENT))
+    multiples = dict.fromkeys(range(program.pointers), GPU_ALIGNMENT)
+    return lower_to_threads(function, target, program.warps, multiples, debug=debug)
 
 
 def _compile_module(state: LoweringState) -> None:

@@ -11,6 +11,7 @@ from .llvm.compile import compile_object
 from .llvm.host.driver import DriverPlan, emit_driver
 from .llvm.host.kernel import lower_kernel
 from .llvm.math.library import check_target
+from .llvm.metadata import Metadata
 from .llvm.module import Module
 from .state import Backend, LoweringState
 from .target import HostTarget
@@ -43,7 +44,7 @@ def _tile_plan(state: LoweringState) -> None:
 def _lower_programs(state: LoweringState) -> None:
     target = _target(state)
     check_target(target)
-    module = Module(opaque_indices=True)
+    module = Module(opaque_indices=True, metadata=Metadata("LineTablesOnly" if state.debug else None))
     names = [program.name for program in state.programs]
     for program, name in zip(state.programs, names, strict=True):
         lower_kernel(module, program.func, name, target)

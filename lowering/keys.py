@@ -69,10 +69,19 @@ def structure_text(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def compile_key(graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict") -> str:
-    """SHA-256 over the graph's structure, its rule set, the target, `numerics`, LLVM's version and joinery's own sources."""
+def lines_text(graph: Graph) -> str:
+    """The user's line of every symbol, which is part of code with line tables."""
+    return "\n".join([f"{symbol.location.line} {symbol.location.file!r}" for symbol in graph.symbols])
+
+
+def compile_key(graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict", debug: bool = False) -> str:
+    """SHA-256 over the graph's structure, its rule set, the target, `numerics`, LLVM's version and joinery's own sources.
+
+    debug: and over the lines it was built at, which code without line tables does not depend on.
+    """
     digest = hashlib.sha256()
-    for part in (structure_text(graph), graph.rules.hash, target.key, numerics, llvm_version(), source_fingerprint()):
+    parts = [structure_text(graph), graph.rules.hash, target.key, numerics, llvm_version(), source_fingerprint()]
+    for part in [*parts, lines_text(graph)] if debug else parts:
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()

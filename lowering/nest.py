@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..graph.dims.dim import Dim
+from ..graph.location import Location
 from ..promotion.dtype import DType
 
 Extent = int | Dim
@@ -86,6 +87,7 @@ class Value:
     axes: tuple[int, ...]  # sorted
     operands: tuple[int, ...] = ()
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    lines: tuple[Location, ...] = field(default=(), compare=False)  # the user's lines that it comes from, the first caused it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,15 @@ class Store:
     value: int
     buffer: Buffer
     at: Affine
+    lines: tuple[Location, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A kernel before tiling. `body` is in topological order; operands index into it. `fused` names the graph ops inside."""
+    """A kernel before tiling. `body` is in topological order; operands index into it. `fused` names the graph ops inside.
+
+    Nests that differ in the user's lines alone are equal: lines decide nothing.
+    """
 
     axes: tuple[Axis, ...]
     body: tuple[Value, ...]

@@ -26,6 +26,7 @@ from .nest import Buffer, Extent, size_text
 from .schedule.plan import schedule
 from .state import STAGES, Backend, LoweringState, Stage
 from .target import HostTarget
+from .tile.user_lines import short_names
 from .tt.printing import print_module
 from .tt.transforms.numerics.fast_math import allow_fast_math, contract_products
 from .tt.transforms.numerics.fix_order import fix_order
@@ -35,13 +36,18 @@ Run = Callable[[LoweringState], None]
 
 @gc_paused()
 def lower_graph(
-    graph: Graph, target: HostTarget | GpuTarget, backend: Backend, stop_after: Stage | None = None, numerics: str = "strict"
+    graph: Graph,
+    target: HostTarget | GpuTarget,
+    backend: Backend,
+    stop_after: Stage | None = None,
+    numerics: str = "strict",
+    debug: bool = False,
 ) -> LoweringState:
     """Lowers a finished graph for a target, stage by stage. `backend`: the stages of the kind of target. `numerics`: one of
-    `NUMERICS`."""
+    `NUMERICS`. `debug`: whether the code has line tables."""
     if stop_after is not None and stop_after not in STAGES:
         raise UserError(f"no stage {stop_after!r}; expected one of {', '.join(STAGES)}")
-    state = LoweringState(graph, target, numerics)
+    state = LoweringState(graph, target, numerics, debug)
     tile: Run = partial(_tile, backend)
     runs = (_expand, _schedule, backend.layouts, tile, backend.lower, backend.compile)
     for stage, run in zip(STAGES, runs, strict=True):
@@ -72,10 +78,13 @@ def _tile(backend: Backend, state: LoweringState) -> None:
             fix_order(program.func)
 
 
-def block_texts(graph: Graph, target: HostTarget | GpuTarget, backend: Backend, numerics: str) -> dict[str, str]:
-    """The block programs of a graph as text, by kernel name."""
+def block_texts(
+    graph: Graph, target: HostTarget | GpuTarget, backend: Backend, numerics: str, locations: bool
+) -> dict[str, str]:
+    """The block programs of a graph as text, by kernel name. `locations`: with the user's lines."""
     state = lower_graph(graph, target, backend, stop_after="tile", numerics=numerics)
-    return {program.name: print_module(program.func) for program in state.programs}
+    files = short_names({symbol.location.file for symbol in graph.symbols})
+    return {program.name: print_module(program.func, locations, files=files) for program in state.programs}
 
 
 def finish(state: LoweringState, backend: Backend, key: str, labels: dict[int, str]) -> CompiledGraph:

@@ -30,12 +30,13 @@ class LoweringState:
     module: LLVM IR; for GPUs the modules of all programs.  object_code: of a host.
     wide: the arrays of complex128 constants, by id in `expanded`, where they are pairs of uint64.
     threads, kernels: of a GPU, one per program, before and after LLVM.
-    numerics: one of `NUMERICS`: what float operations allow.
+    numerics: one of `NUMERICS`: what float operations allow.  debug: whether code has line tables.
     """
 
     graph: Graph
     target: HostTarget | GpuTarget
     numerics: str = "strict"
+    debug: bool = False
     expanded: Graph | None = None
     wide: Mapping[int, Array] = field(default_factory=dict)
     plan: Plan | None = None

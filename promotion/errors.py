@@ -4,7 +4,13 @@ from __future__ import annotations
 
 
 class JoineryError(Exception):
-    """Base class of every exception joinery raises on purpose."""
+    """Base class of every exception joinery raises on purpose.
+
+    Attributes:
+        origin: `file:line` of the operation that a lowering failed on, which the message ends with; else None.
+    """
+
+    origin: str | None = None
 
 
 class UserError(JoineryError, ValueError):

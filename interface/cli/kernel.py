@@ -55,6 +55,9 @@ def add_compile(add: Add) -> None:
     )
     parser.add_argument("--target", default="host", help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
     parser.add_argument("--after", metavar="PASS", help="with --emit ttir: the text after this pass")
+    parser.add_argument(
+        "--debug", action="store_true", help="say which lines of the source the text's operations come from: loc(…), .loc"
+    )
     add_numerics(parser)
     parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal")
 
@@ -84,20 +87,20 @@ def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
     )  # fmt: skip
 
 
-def _kernel(path: str, function: str | None, numerics: str | None) -> Kernel:
+def _kernel(path: str, function: str | None, numerics: str | None, debug: bool = False) -> Kernel:
     from ..kernel import from_ttir
 
     if not is_kernel(path):
         raise UserError(f"{path}: expected the text of a kernel, a file that ends in {' or '.join(SUFFIXES)}")
-    return from_ttir(Path(path), function, numerics=numerics or NUMERICS[0])
+    return from_ttir(Path(path), function, numerics=numerics or NUMERICS[0], debug=debug)
 
 
 def _compile(options: argparse.Namespace) -> int:
-    kernel = _kernel(options.kernel, options.function, options.numerics)
+    kernel = _kernel(options.kernel, options.function, options.numerics, options.debug)
     if options.after is not None and options.emit != "ttir":
         raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
     if options.emit == "ttir":
-        text = kernel.ttir if options.after is None else kernel.ttir_after(options.after)
+        text = kernel.text(locations=options.debug) if options.after is None else kernel.ttir_after(options.after)
     elif options.emit == "ptx":
         text = kernel.ptx() if options.target == "host" else kernel.ptx(options.target)
     else:

@@ -116,7 +116,7 @@ def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
     after = [*carried[at_once:], *divided]
     following = f.binary("add", turn, const(1, "i32"))
     again = f.icmp("ult", following, const(turns, "i32"))
-    f.emit(f"br i1 {again.ref}, label %{loop}, label %{done}, !llvm.loop !{f.module.no_unrolling()}")
+    f.emit(f"br i1 {again.ref}, label %{loop}, label %{done}, !llvm.loop !{f.module.metadata.no_unrolling()}")
     phis = [f"  {turn.ref} = phi i32 [ 0, %{really} ], [ {following.ref}, %{loop} ]"]
     for own, first, new in zip(carried, dividends, after, strict=True):
         phis.append(f"  {own.ref} = phi float [ {first.ref}, %{really} ], [ {new.ref}, %{loop} ]")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from .metadata import SourceLine, Subprogram
 from .module import Module
 from .names import check_name
 
@@ -45,11 +46,12 @@ class Deferred(_Itself):
     origin: Any
     value: V | None
     depth: int
+    location: str
 
     @property
     def ref(self) -> str:
         if self.value is None:
-            self.value = self.function.print_at(self.slot, self.make)
+            self.value = self.function.print_at(self.slot, self.make, self.location)
         return self.value.ref
 
 
@@ -180,8 +182,7 @@ class Function:
 
         numbering: an instruction without effects is not printed a second time where the first dominates.
         """
-        self.module = module
-        self.name = check_name(name)
+        self.module, self.name = module, check_name(name)
         self.params = [V(f"%{n}", t if t[0] == "<" else t.split(" ")[0]) for t, n in params]
         head = ", ".join(f"{t} %{n}" for t, n in params)
         self._head = f"define {linkage + ' ' if linkage else ''}{result} @{name}({head})"
@@ -193,20 +194,27 @@ class Function:
         self.block = "entry"
         self._entry_allocas: list[str] = []
         self._counter = 0
+        self.subprogram: Subprogram | None = None
+        self.location = ""  # which line instructions come from: what follows their text
 
     # -- plumbing ---------------------------------------------------------
+
+    def begins_at(self, name: str, line: SourceLine) -> None:
+        """Gives the function a line, and what is printed before `location` is set."""
+        self.subprogram = self.module.metadata.subprogram(name, line)
+        self.location = self.subprogram.location(line)
 
     def fresh(self, prefix: str = "t") -> str:
         self._counter += 1
         return f"%{prefix}{self._counter}"
 
     def emit(self, text: str) -> None:
-        self.lines.append("  " + text)
+        self.lines.append(f"  {text}{self.location}" if text else "  ")
 
     def op(self, text: str, type_: str) -> V:
         self._counter += 1
         ref = f"%t{self._counter}"
-        self.lines.append(f"  {ref} = {text}")
+        self.lines.append(f"  {ref} = {text}{self.location}")
         return V(ref, type_)
 
     def pure(self, text: str, type_: str) -> V:
@@ -251,7 +259,8 @@ class Function:
     def deferred(self, type_: str, make: Callable[[], V], origin: Any = None, of: Iterable[V] = ()) -> Deferred:
         """A value that `make` prints here, from the values `of`, if it is ever used."""
         value = Deferred("", type_)
-        value.function, value.slot, value.make, value.origin, value.value = self, len(self._all), make, origin, None
+        value.function, value.slot, value.make, value.origin = self, len(self._all), make, origin
+        value.value, value.location = None, self.location
         value.depth = 1 + max((each.depth for each in of if isinstance(each, Deferred) and each.value is None), default=0)
         if self.lines is self._all:
             self._all.append("")
@@ -261,14 +270,14 @@ class Function:
             _ = value.ref
         return value
 
-    def print_at(self, slot: int, make: Callable[[], V]) -> V:
+    def print_at(self, slot: int, make: Callable[[], V], location: str) -> V:
         """What `make` prints in a line that was kept free; it must not need anything printed later."""
-        lines, known = self.lines, self._known
-        self.lines, self._known = [], None
+        lines, known, here = self.lines, self._known, self.location
+        self.lines, self._known, self.location = [], None, location
         value = make()
         ref = value.ref
         self._all[slot] = "\n".join(self.lines)
-        self.lines, self._known = lines, known
+        self.lines, self._known, self.location = lines, known, here
         return V(ref, value.type)
 
     def label(self, prefix: str = "b") -> str:
@@ -307,7 +316,7 @@ class Function:
 
     def text(self) -> str:
         self._print_phis()
-        head = f"{self._head} {self.attributes} {{"
+        head = f"{self._head} {self.attributes}{'' if self.subprogram is None else f' !dbg !{self.subprogram.number}'} {{"
         return "\n".join([head, self.lines[0], *self._entry_allocas, *filter(None, self.lines[1:]), "}", ""])
 
     @contextmanager
@@ -509,7 +518,7 @@ class Function:
             yield loop
         following = self.op(f"add nsw {lo.type} {counter.ref}, {st.ref}", lo.type)
         latch = self.block
-        hint = f", !llvm.loop !{self.module.no_unrolling()}" if keep else ""
+        hint = f", !llvm.loop !{self.module.metadata.no_unrolling()}" if keep else ""
         if at_least_once:
             again = self.icmp("slt", following, hi)
             self.emit(f"br i1 {again.ref}, label %{head}, label %{done}{hint}")

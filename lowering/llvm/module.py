@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from .metadata import Metadata
 from .names import check_name
 
 
@@ -25,8 +26,7 @@ class Module:
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
-    metadata: dict[int, str] = field(default_factory=dict)
-    """Numbered metadata besides !0."""
+    metadata: Metadata = field(default_factory=Metadata)
     shared: dict[str, SharedFunction] | None = None
     """Functions that the module calls and does not hold, by name. None: it holds everything."""
     features: frozenset[str] = frozenset()
@@ -34,13 +34,6 @@ class Module:
     opaque_indices: bool = False
     """LLVM is not told that an index of a loop counts. Else it looks for better induction variables (loop strength reduction),
     a tenth to a quarter of its time, and finds none: emitters step by constants that addressing modes hold."""
-
-    def no_unrolling(self) -> int:
-        """The number of metadata that keeps one loop as it is."""
-        number = len(self.metadata) + 1
-        self.metadata[number] = f"distinct !{{!{number}, !{number + 1}}}"
-        self.metadata[number + 1] = '!{!"llvm.loop.unroll.disable"}'
-        return number
 
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
@@ -59,9 +52,9 @@ class Module:
         self.functions[function.name] = function.text()
 
     def text(self) -> str:
-        metadata = [f"!{number} = {text}" for number, text in self.metadata.items()]
+        metadata = ["!0 = !{i32 1}", *self.metadata.text(), ""]
         declarations = [d for n, d in self.declarations.items() if n not in self.functions]
-        return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), "!0 = !{i32 1}", *metadata, ""])
+        return "\n".join([*self.globals.values(), *declarations, "", *self.functions.values(), *metadata])
 
 
 class SharedFunction(Protocol):

@@ -55,6 +55,17 @@ class _Scope:
     names: dict[str, str] = field(default_factory=dict)
 
 
+_OCTAL = re.compile(r"\\([0-3][0-7]{2})")
+
+
+def _file_name(text: str) -> str:
+    """A name in which bytes outside ASCII are written as LLVM does, `m\\303\\274ller.py`."""
+    plain = _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+    if plain == text or not all(ord(c) < 256 for c in plain):
+        return text
+    return plain.encode("latin-1").decode("utf-8", "replace")
+
+
 class _ModuleParser(StatementParser):
     max_statements = MAX_MODULE_STATEMENTS
 
@@ -126,7 +137,7 @@ class _ModuleParser(StatementParser):
             number, name = self.take(), self.take()
             if number.kind != "integer" or name.kind != "string" or len(number.text) > 9:
                 self.fail('expected .file number "name"')
-            self.files[int(number.text)] = name.text[1:-1]
+            self.files[int(number.text)] = _file_name(name.text[1:-1])
             while self.optional(","):
                 self.take()
             return True

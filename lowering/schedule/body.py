@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.location import Location
 from ...graph.symbol import Symbol
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
@@ -50,9 +51,10 @@ class SplitAxisError(Exception):
 
 
 class Entry:
-    """A body value before its axes are final: `axes` is a bit mask, `at` an unfinished affine expression."""
+    """A body value before its axes are final: `axes` is a bit mask, `at` an unfinished affine expression. `lines`: the user's
+    lines that asked for it."""
 
-    __slots__ = ("at", "attrs", "axes", "dtype", "op", "operands")
+    __slots__ = ("at", "attrs", "axes", "dtype", "lines", "op", "operands")
 
     def __init__(
         self,
@@ -62,14 +64,16 @@ class Entry:
         operands: tuple[int, ...],
         attrs: dict[str, Any],
         at: Index | None,
+        lines: tuple[Location, ...],
     ) -> None:
-        self.op, self.dtype, self.axes, self.operands, self.attrs, self.at = (
+        self.op, self.dtype, self.axes, self.operands, self.attrs, self.at, self.lines = (
             op,
             dtype,
             axes,
             operands,
             attrs,
             at,
+            lines,
         )
 
 
@@ -85,6 +89,7 @@ class BodyBuilder:
         self._known: dict[Any, int] = {}
         self._memo: dict[Any, int] = {}
         self._variants: dict[int, int] = {}
+        self._lines: tuple[Location, ...] = ()  # of the symbol that is being computed
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -108,7 +113,7 @@ class BodyBuilder:
         found = self._known.get(identity)
         if found is None:
             found = len(entries)
-            entries.append(Entry(op, dtype, axes, operands, attrs or {}, at))
+            entries.append(Entry(op, dtype, axes, operands, attrs or {}, at, self._lines))
             self._known[identity] = found
         return found
 
@@ -215,6 +220,16 @@ class BodyBuilder:
         variants = self._variants[symbol.id] = self._variants.get(symbol.id, 0) + 1
         if variants > MAX_VARIANTS:
             raise NeedsBufferError(symbol)
+        outer, self._lines = self._lines, (symbol.location,)
+        found = self._computed(symbol, index, guard)
+        self._lines = outer
+        lines = self.entries[found].lines
+        if symbol.location not in lines:  # an equal value that another line asked for before
+            self.entries[found].lines = (*lines, symbol.location)
+        return found
+
+    def _computed(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
+        kind = symbol.op.kind
         if kind == "map":
             return self._map(symbol, index, guard)
         if kind == "join":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...graph.location import Location
 from ...graph.symbol import Symbol
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
 from .body import Entry
@@ -28,6 +29,7 @@ class PendingStore:
     target: Symbol | Buffer  # a storage root, or a buffer that is no symbol's own
     at: Index
     axes: int
+    line: Location
 
 
 class AxisTable:
@@ -267,6 +269,7 @@ def finish(
                 tuple([p for p, axis in enumerate(order) if mask >> axis & 1]),
                 operands,
                 attrs,
+                entry.lines,
             )
         )
     final_stores = tuple(
@@ -275,6 +278,7 @@ def finish(
                 place_of[store.value],
                 store.target if isinstance(store.target, Buffer) else buffer_of(store.target),
                 affine(store.at[0], table.coefficients[table.store_position + position]),
+                (store.line,),
             )
             for position, store in enumerate(stores)
         ]

@@ -83,7 +83,7 @@ def copy_nest(
     builder = BodyBuilder(grouping, group)
     axes = (1 << len(group.axes)) - 1
     value = builder.spread(builder.evaluate(symbol, indices), axes)
-    store = PendingStore(value, target, linear(indices, contiguous_strides(symbol.shape)), axes)
+    store = PendingStore(value, target, linear(indices, contiguous_strides(symbol.shape)), axes, symbol.location)
     return finish(builder.entries, [store], group, ("copy",), (symbol.id,), buffer_of)
 
 
@@ -101,7 +101,8 @@ def _stores(builder: BodyBuilder, grouping: Grouping, group: Group) -> list[Pend
         value = builder.spread(builder.evaluate(symbol, tuple(indices)), axes)
         if whole is not symbol:
             indices[axis] = shift(indices[axis], offset)
-        stores.append(PendingStore(value, whole, linear(indices, contiguous_strides(whole.shape)), axes))
+        at = linear(indices, contiguous_strides(whole.shape))
+        stores.append(PendingStore(value, whole, at, axes, symbol.location))
 
     for key in group.stores:
         add(grouping.symbols[key], grouping.symbols[key], 0, 0)

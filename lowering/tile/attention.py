@@ -69,7 +69,8 @@ def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]
             raise UnsupportedError(
                 "tile: what lies between the two products of an attention is not one softmax over the keys"
             )
-        _online(frame, scores, values, softmax, rows, columns, step)
+        with kernel.at(nest.body[values.number]):
+            _online(frame, scores, values, softmax, rows, columns, step)
     needed = reach(nest, [store.value for store in nest.stores], [values.number])
     if any(nest.body[n].op in ("reduce", "contract") and n != values.number for n in needed):
         raise UnsupportedError("tile: an attention nest that stores more than what follows from its result")
@@ -166,19 +167,20 @@ def _online(
         inner = frame.child({values.k: keys})
         inner.define(scores.number, contraction(inner, scores, rows, keys, 1))
         dims = (rows, keys)
-        logits = _as(b, inner.expand(inner.block(softmax.logits), dims), working)
-        mask = inner.mask((keys,), dims)
-        if mask is not None:
-            logits = b.select(mask, logits, b.const(-math.inf, working, shape(dims)))
-        largest = b.reduce([logits], 1, lambda b, x, y: [b.binary("arith.maximumf", x[0], y[0])])[0]
-        largest = b.binary("arith.maximumf", running, largest)
-        empty = b.cmpf("oeq", largest, b.const(-math.inf, working, column))
-        shift = b.select(empty, b.const(0.0, working, column), largest)
-        decay = exp_weight(b, b.binary("arith.subf", running, shift))
-        spread = inner.expand(Block(shift, (rows,), working), dims)
-        powers = exp_weight(b, b.binary("arith.subf", logits, spread))
-        row_sums = b.reduce([powers], 1, lambda b, x, y: [b.binary("arith.addf", x[0], y[0])])[0]
-        following = b.binary("arith.addf", b.binary("arith.mulf", total, decay), row_sums)
+        with kernel.at(nest.body[softmax.total]):
+            logits = _as(b, inner.expand(inner.block(softmax.logits), dims), working)
+            mask = inner.mask((keys,), dims)
+            if mask is not None:
+                logits = b.select(mask, logits, b.const(-math.inf, working, shape(dims)))
+            largest = b.reduce([logits], 1, lambda b, x, y: [b.binary("arith.maximumf", x[0], y[0])])[0]
+            largest = b.binary("arith.maximumf", running, largest)
+            empty = b.cmpf("oeq", largest, b.const(-math.inf, working, column))
+            shift = b.select(empty, b.const(0.0, working, column), largest)
+            decay = exp_weight(b, b.binary("arith.subf", running, shift))
+            spread = inner.expand(Block(shift, (rows,), working), dims)
+            powers = exp_weight(b, b.binary("arith.subf", logits, spread))
+            row_sums = b.reduce([powers], 1, lambda b, x, y: [b.binary("arith.addf", x[0], y[0])])[0]
+            following = b.binary("arith.addf", b.binary("arith.mulf", total, decay), row_sums)
         scale = inner.expand(Block(_as(b, decay, accumulator), (rows,), accumulator), (rows, columns))
         weight_dtype, right_dtype = nest.body[weights].dtype, nest.body[right].dtype
         left = cast(b, powers, float64 if working == F64 else float32, weight_dtype)

@@ -72,6 +72,13 @@ def contraction(
 ) -> Block:
     """The product over (rows, columns), in steps of `step` along k unless the frame already has k in a
     block."""
+    with frame.kernel.at(frame.kernel.nest.body[product.number]):
+        return _contraction(frame, product, rows, columns, step, packed, rank)
+
+
+def _contraction(
+    frame: Frame, product: Product, rows: Dimension, columns: Dimension, step: int, packed: int, rank: int
+) -> Block:
     kernel, b = frame.kernel, frame.builder
     value = kernel.nest.body[product.number]
     accumulator = accumulator_type(value.dtype)

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from xdsl.dialects.builtin import LocationAttr
+
+from ...graph.location import Location
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Store, Value
@@ -23,6 +26,7 @@ from . import scalar
 from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
 from .index_builder import Index, IndexBuilder
 from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
+from .user_lines import location_of, naming, nest_lines
 
 BUFFER_ALIGNMENT = 64
 """Bytes: every buffer but inputs starts at a multiple of this."""
@@ -94,11 +98,28 @@ class Kernel:
             multiple = (multiples or {}).get(extent, 1)
             facts.append({"tt.divisibility": multiple} if multiple > 1 else {})
         self.builder = BlockBuilder.function(name, params, facts)
+        lines = nest_lines(nest)
+        self.builder.func.location = location_of(lines)
+        self.builder.location = location_of(lines[:1])
+        self._locations: dict[tuple[Location, ...], LocationAttr] = {}
         self.indices = IndexBuilder(self.builder)
         arguments = self.builder.args
         self._pointers = {(b.kind, b.index): arguments[number] for number, b in enumerate(self.buffers)}
         self._runtime = dict(zip(self.runtime, arguments[len(self.buffers) :], strict=True))
         self._ranks = 0
+
+    @contextmanager
+    def at(self, value: Value | Store) -> Iterator[None]:
+        """What is emitted inside comes from the user's lines that asked for the value; errors name the first."""
+        lines, outer = value.lines, self.builder.location
+        if lines:
+            location = self._locations.get(lines)
+            if location is None:
+                location = self._locations[lines] = location_of(lines)
+            self.builder.location = location
+        with naming(lines):
+            yield
+        self.builder.location = outer
 
     def extent(self, extent: Extent) -> Index:
         return extent if type(extent) is int else self._runtime[extent]
@@ -398,7 +419,9 @@ class Frame:
         """Returns the value at this frame's coordinates, evaluating it at the first request."""
         found = self.known(number)
         if found is None:
-            found = self._evaluate(number, self.kernel.nest.body[number])
+            value = self.kernel.nest.body[number]
+            with self.kernel.at(value):
+                found = self._evaluate(number, value)
             self._values[number] = found
         return found
 
@@ -536,6 +559,10 @@ class Frame:
 
     def store(self, store: Store) -> None:
         """Write a value for all positions of this frame."""
+        with self.kernel.at(store):
+            self._store(store)
+
+    def _store(self, store: Store) -> None:
         b = self.builder
         value = self.kernel.nest.body[store.value]
         block = self.block(store.value)

@@ -186,6 +186,11 @@ def reduce_whole(frame: Frame, number: int) -> None:
     body = frame.kernel.nest.body
     if frame.known(number) is not None or not body[number].attrs["over"]:
         return  # `Frame.block` gives the operand
+    with frame.kernel.at(body[number]):
+        _reduce_whole(frame, number)
+
+
+def _reduce_whole(frame: Frame, number: int) -> None:
     reductions = [Reduction(frame, number), *[Reduction(frame, other) for other in _beside(frame.kernel.nest, number)]]
     parts = [reduction.masked(frame) for reduction in reductions]
     _, dims, over = parts[0]

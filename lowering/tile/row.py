@@ -151,7 +151,8 @@ class _Chunks:
             results = self._accumulate_segments(reductions, dims, count)
         for reduction, kept in zip(reductions, dims, strict=True):
             size = len(reduction.elems)
-            frame.define(reduction.number, reduction.result(frame, results[:size], kept))
+            with frame.kernel.at(reduction.value):
+                frame.define(reduction.number, reduction.result(frame, results[:size], kept))
             results = results[size:]
 
     def _accumulate_segments(
@@ -169,7 +170,8 @@ class _Chunks:
             carried = list(loop.args)
             for reduction in reductions:
                 size = len(reduction.elems)
-                following.extend(reduction.combine(kernel.builder, carried[:size], parts[:size]))
+                with kernel.at(reduction.value):
+                    following.extend(reduction.combine(kernel.builder, carried[:size], parts[:size]))
                 carried, parts = carried[size:], parts[size:]
             loop.yield_(following)
         return list(loop.results)
@@ -195,13 +197,14 @@ class _Chunks:
             carried = list(loop.args)
             following: list[Any] = []
             for reduction, kept in zip(reductions, dims, strict=True):
-                values, left = reduction.partial(inner)
-                values = [
-                    inner.expand(Block(value, left, elem), kept)
-                    for value, elem in zip(values, reduction.elems, strict=True)
-                ]
-                accumulated, carried = carried[: len(values)], carried[len(values) :]
-                following.extend(reduction.combine(kernel.builder, accumulated, values))
+                with kernel.at(reduction.value):
+                    values, left = reduction.partial(inner)
+                    values = [
+                        inner.expand(Block(value, left, elem), kept)
+                        for value, elem in zip(values, reduction.elems, strict=True)
+                    ]
+                    accumulated, carried = carried[: len(values)], carried[len(values) :]
+                    following.extend(reduction.combine(kernel.builder, accumulated, values))
             loop.yield_(following)
         return list(loop.results)
 

@@ -76,6 +76,10 @@ class Scan:
 
     def whole(self, frame: Frame) -> None:
         """Defines a scan along an axis that lies whole in the frame's blocks."""
+        with frame.kernel.at(self.value):
+            self._whole(frame)
+
+    def _whole(self, frame: Frame) -> None:
         along = frame.coordinates[self.axis]
         if not isinstance(along, Dimension):  # one position
             one = frame.block(self.operand)
@@ -87,6 +91,10 @@ class Scan:
 
     def chunk(self, frame: Frame, carry: Any) -> Any:
         """Defines the scan in a chunk's frame; returns the carry of the next chunk."""
+        with frame.kernel.at(self.value):
+            return self._chunk(frame, carry)
+
+    def _chunk(self, frame: Frame, carry: Any) -> Any:
         b = frame.builder
         along = frame.coordinates[self.axis]
         if not isinstance(along, Dimension):

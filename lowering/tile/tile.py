@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
@@ -13,6 +13,7 @@ from ..nest import Extent, Nest
 from ..program import BlockProgram, DescriptorArgument, Launch
 from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.canonical import canonical_text
+from ..tt.source_locations import fuse_locations
 from .attention import build_attention
 from .contract import build_contract
 from .emit import Kernel, pointer_buffers, runtime_extents
@@ -25,6 +26,7 @@ from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
 from .structure import template_of
 from .tensor_descriptors import DescriptorAccess
+from .user_lines import naming, nest_lines, with_lines_of
 
 
 class Limits(Protocol):
@@ -69,6 +71,9 @@ class _Made:
     accesses: tuple[DescriptorAccess, ...]
 
 
+_Identity = tuple[Signature, Schedule | None, tuple[int, ...]]
+
+
 class Tiler:
     """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in
     order."""
@@ -78,36 +83,42 @@ class Tiler:
         self.limits: Limits = HostLimits() if limits is None else limits
         self.fixed_order = fixed_order
         self.programs: list[BlockProgram] = []
-        self._made: dict[tuple[Signature, Schedule | None, tuple[int, ...]], _Made] = {}
+        self._made: dict[_Identity, _Made] = {}
         self._by_key: dict[str, int] = {}
 
     def tile(
         self, nest: Nest, schedule: Schedule | None = None, name: str | None = None
     ) -> tuple[BlockProgram, Launch]:
         """As `tile.tile`; `Launch.program` is an index into `programs`."""
-        return self._tile(nest, Shared(nest, {}, {}), schedule, name)
+        form = Shared(nest, {}, {})
+        return self._launched(nest, form, self._program(_identity(form, schedule), form, [], name))
 
     def tile_all(self, nests: Sequence[Nest], schedules: Sequence[Schedule | None]) -> tuple[Launch, ...]:
-        """One launch per nest. Nests that differ in offsets alone share programs."""
+        """One launch per nest. Nests that differ in offsets alone share programs, which name the lines of all of them."""
         shared = share_offsets(nests, schedules)
+        identities = [_identity(form, schedule) for form, schedule in zip(shared, schedules, strict=True)]
+        uses: dict[_Identity, list[Nest]] = {}
+        for form, identity in zip(shared, identities, strict=True):
+            uses.setdefault(identity, []).append(form.nest)
         return tuple(
             [
-                self._tile(nest, form, schedule, None)[1]
-                for nest, form, schedule in zip(nests, shared, schedules, strict=True)
+                self._launched(nest, form, self._program(identity, form, uses[identity], None))[1]
+                for nest, form, identity in zip(nests, shared, identities, strict=True)
             ]
         )
 
-    def _tile(
-        self, nest: Nest, shared: Shared, schedule: Schedule | None, name: str | None
-    ) -> tuple[BlockProgram, Launch]:
-        extents = runtime_extents(shared.nest)
-        multiples = tuple([shared.multiples.get(extent, 1) for extent in extents])
-        identity = (signature(shared.nest), schedule, multiples)
+    def _launched(self, nest: Nest, shared: Shared, made: _Made) -> tuple[BlockProgram, Launch]:
+        scalars = tuple([shared.values.get(extent, extent) for extent in runtime_extents(shared.nest)])
+        return self.programs[made.index], _launch(nest, made, scalars)
+
+    def _program(self, identity: _Identity, shared: Shared, uses: Sequence[Nest], name: str | None) -> _Made:
+        """The program of a nest. uses: those that will share it."""
         found = self._made.get(identity)
         if found is None:
-            found = self._made[identity] = self._build(shared, schedule, name)
-        scalars = tuple([shared.values.get(extent, extent) for extent in extents])
-        return self.programs[found.index], _launch(nest, found, scalars)
+            form = replace(shared, nest=with_lines_of(shared.nest, uses))
+            with naming(nest_lines(form.nest)):
+                found = self._made[identity] = self._build(form, identity[1], name)
+        return found
 
     def _build(self, shared: Shared, schedule: Schedule | None, name: str | None) -> _Made:
         nest = shared.nest
@@ -141,7 +152,15 @@ class Tiler:
                     len(kernel.descriptors),
                 )
             )
+        else:
+            fuse_locations(self.programs[index].func, function)
         return _Made(index, grid, tuple(kernel.descriptors))
+
+
+def _identity(shared: Shared, schedule: Schedule | None) -> _Identity:
+    """Equal for nests that share a program."""
+    multiples = tuple([shared.multiples.get(extent, 1) for extent in runtime_extents(shared.nest)])
+    return signature(shared.nest), schedule, multiples
 
 
 CANONICAL_NAME = "kernel"

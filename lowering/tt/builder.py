@@ -166,7 +166,7 @@ class BlockBuilder(OperationBuilder):
         """Append `tt.return` and give the function."""
         if self._scopes:
             raise InternalError("finish() inside a loop, branch or combine region")
-        self._block.add_op(ReturnOp.create())
+        self._block.add_op(ReturnOp.create(location=self.location))
         return self.func
 
     # Making operations
@@ -190,7 +190,9 @@ class BlockBuilder(OperationBuilder):
         result_type: Attribute,
         properties: Mapping[str, Attribute] = _NONE,
     ) -> SSAValue:
-        made = operation.create(operands=operands, result_types=(result_type,), properties=properties)
+        made = operation.create(
+            operands=operands, result_types=(result_type,), properties=properties, location=self.location
+        )
         self._block.add_op(made)
         return made.results[0]
 
@@ -336,7 +338,7 @@ class BlockBuilder(OperationBuilder):
             raise InternalError(f"tt.store of {value.type} through {p.type}")
         operands = (p, value) if mask is None else (p, value, mask)
         properties: dict[str, Attribute] = {} if cache is None else {"cachePolicy": cache_policy(cache)}
-        self._block.add_op(StoreOp.create(operands=operands, properties=properties))
+        self._block.add_op(StoreOp.create(operands=operands, properties=properties, location=self.location))
 
     def descriptor_load(self, desc: SSAValue, indices: Sequence[SSAValue], sizes: tuple[int, ...]) -> SSAValue:
         """The block that starts at the (i32) indices; `sizes` are its extents, from which leading ones may be missing."""
@@ -346,7 +348,8 @@ class BlockBuilder(OperationBuilder):
 
     def descriptor_store(self, desc: SSAValue, value: SSAValue, indices: Sequence[SSAValue]) -> None:
         """Write the block that starts at the (i32) indices."""
-        self._block.add_op(_CLASSES["tt.descriptor_store"].create(operands=(desc, value, *indices)))
+        stored = _CLASSES["tt.descriptor_store"].create(operands=(desc, value, *indices), location=self.location)
+        self._block.add_op(stored)
 
     # Arithmetic
 
@@ -449,7 +452,7 @@ class BlockBuilder(OperationBuilder):
                 raise InternalError(
                     f"{operation.name}: the region gives {', '.join(str(value.type) for value in values)}"
                 )
-            block.add_op(terminator.create(operands=values))
+            block.add_op(terminator.create(operands=values, location=self.location))
         return list(self.op(operation, operands, result_types, properties, (Region(block),)))
 
     def for_(self, low: SSAValue, high: SSAValue, step: SSAValue, inits: Sequence[SSAValue] = ()) -> Loop:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ...promotion.errors import InternalError
@@ -38,7 +39,8 @@ class Loop:
 
     def yield_(self, values: Sequence[SSAValue] = ()) -> None:
         """End the body with the values of the next iteration (of the results, after the last)."""
-        _yield("scf.for", self._block, values, [value.type for value in self.args], self._yielded)
+        types = [value.type for value in self.args]
+        _yield("scf.for", self._block, values, types, self._yielded, self._builder.location)
         self._yielded = True
 
     def __exit__(self, *error: Any) -> None:
@@ -108,12 +110,17 @@ class Branch:
         """End the block that is open with the values of the results."""
         if self._current is None:
             raise InternalError("scf.if: yield_ outside then() and otherwise()")
-        _yield("scf.if", self._current, values, self._types, self._yielded)
+        _yield("scf.if", self._current, values, self._types, self._yielded, self._builder.location)
         self._yielded = True
 
 
 def _yield(
-    name: str, block: Block, values: Sequence[SSAValue], expected: Sequence[Attribute], done: bool
+    name: str,
+    block: Block,
+    values: Sequence[SSAValue],
+    expected: Sequence[Attribute],
+    done: bool,
+    location: LocationAttr | None,
 ) -> None:
     if done:
         raise InternalError(f"{name}: yield_ called twice in one block")
@@ -122,4 +129,4 @@ def _yield(
         raise InternalError(
             f"{name} yields ({', '.join(map(str, found))}), expected ({', '.join(map(str, expected))})"
         )
-    block.add_op(scf.YieldOp.create(operands=values))
+    block.add_op(scf.YieldOp.create(operands=values, location=location))

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 _NONE: dict[str, Attribute] = {}
 
 
 class OperationBuilder:
-    """Appends operations to one block at a time."""
+    """Appends operations to one block at a time. They get `location`, which may be set at any time."""
 
-    __slots__ = ("_block", "_constants", "_scopes")
+    __slots__ = ("_block", "_constants", "_scopes", "location")
+
+    location: LocationAttr | None
 
     def __init__(self, block: Block) -> None:
+        self.location = None
         self._block = block
         self._constants: dict[object, SSAValue] = {}  # of this block
         self._scopes: list[dict[object, SSAValue]] = []  # of the enclosing blocks whose values are visible here
@@ -29,7 +33,9 @@ class OperationBuilder:
         regions: Sequence[Region] = (),
     ) -> Sequence[SSAValue]:
         """Append an operation; nothing is checked. Returns its results."""
-        made = operation.create(operands=operands, result_types=result_types, properties=properties, regions=regions)
+        made = operation.create(
+            operands=operands, result_types=result_types, properties=properties, location=self.location, regions=regions
+        )
         self._block.add_op(made)
         return made.results
 

@@ -1,15 +1,68 @@
-"""Locations of operations in the kernel's own source."""
+"""Locations of operations in a source: which line an operation comes from, and the location that names lines."""
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import ArrayAttr, CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
+import functools
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
+    ArrayAttr,
+    CallSiteLoc,
+    FileLineColLoc,
+    FusedLoc,
+    IntAttr,
+    LocationAttr,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+)
 from xdsl.ir import Attribute, Operation
+
+from ...promotion.errors import JoineryError
+
+MAX_FUSED = 16
+"""Lines that one location names."""
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def line_location(file: str, line: int) -> FileLineColLoc:
+    """`loc("file":line:0)`; graphs know no columns."""
+    return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(0))
+
+
+def fused_location(locations: Sequence[LocationAttr]) -> LocationAttr:
+    """One location for what several places in the source stand for, in their order: `loc(fused["a.py":1:0, "a.py":7:0])`.
+    The first is the one that debuggers see. Fused ones are taken apart, unknown ones left out."""
+    found: dict[LocationAttr, None] = {}
+    for location in locations:
+        if isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
+            found.update(dict.fromkeys(location.locations.data))
+        else:
+            found[location] = None
+    found.pop(UNKNOWN_LOC, None)
+    if len(found) < 2:
+        return next(iter(found), UNKNOWN_LOC)
+    return FusedLoc(ArrayAttr(list(found)[:MAX_FUSED]), NoneAttr())
+
+
+def fuse_locations(function: Operation, other: Operation) -> None:
+    """Gives the operations of a function the locations of an equal function as well."""
+    for own, twin in zip(function.walk(), other.walk(), strict=True):
+        if own.location != twin.location:
+            own.location = fused_location((own.location, twin.location))
 
 
 def source_location(op: Operation) -> tuple[str, int] | None:
     """(file, line) of an operation's location; for inlined code the one in the callee, for fused locations the first
     known one. None if the text has none."""
-    waiting: list[Attribute] = [op.location]
+    found = first_line(op.location)
+    return None if found is None else (found.filename.data, found.line.data)
+
+
+def first_line(location: Attribute) -> FileLineColLoc | None:
+    """The place in a source that stands for a location, as in `source_location`."""
+    waiting: list[Attribute] = [location]
     seen: set[int] = set()  # of objects: locations share their parts
     while waiting:
         location = waiting.pop()
@@ -17,7 +70,7 @@ def source_location(op: Operation) -> tuple[str, int] | None:
             continue
         seen.add(id(location))
         if isinstance(location, FileLineColLoc):
-            return location.filename.data, location.line.data
+            return location
         if isinstance(location, NameLoc):
             waiting.append(location.location)
         elif isinstance(location, CallSiteLoc):
@@ -25,6 +78,14 @@ def source_location(op: Operation) -> tuple[str, int] | None:
         elif isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
             waiting += reversed(location.locations.data)
     return None
+
+
+def name_line(error: JoineryError, op: Operation) -> None:
+    """Adds the line that an operation comes from to the message of what its lowering raised, unless the message names one."""
+    line = line_of(op)
+    if line and error.origin is None:
+        error.origin = line
+        error.args = (f"{error}\n  at {line}", *error.args[1:])
 
 
 def line_of(op: Operation) -> str:

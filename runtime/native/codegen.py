@@ -19,6 +19,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ...promotion.errors import InternalError
+from .profilers import announce
 
 _lock = threading.Lock()
 _numbers = itertools.count()
@@ -96,6 +97,7 @@ def link(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str,
     verified them: LLVM aborts on object files that are damaged.
     """
     builder = llvm.JITLibraryBuilder()
+    objects = tuple(objects)
     for code in objects:
         builder.add_object_img(code)
     for name, address in imports.items():
@@ -108,7 +110,9 @@ def link(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str,
             tracker = builder.link(_jit(), f"joinery.{next(_numbers)}")
         except RuntimeError as error:
             raise InternalError(f"object code cannot be linked: {str(error).strip()}") from error
-    return LinkedCode({name: tracker[name] for name in names}, tracker)
+        addresses = {name: int(tracker[name]) for name in names}
+        announce(objects, addresses)
+    return LinkedCode(addresses, tracker)
 
 
 def address_of(function: Any) -> int:

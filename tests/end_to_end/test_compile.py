@@ -391,7 +391,7 @@ def test_kernels_show_their_code_at_every_level(model: jn.Model) -> None:
     assert [kernel.template for kernel in model.kernels] == ["contract", "row"]
     for kernel in model.kernels:
         module = parse(kernel.ttir)
-        assert print_module(module) == kernel.ttir
+        assert print_module(module, locations=True) == kernel.ttir
         assert f"tt.func public @{kernel.name}(" in kernel.ttir
         assert re.match(rf"define void @{kernel.name}\(ptr noalias %args, i64 %lo, i64 %hi\)", kernel.llvm_ir)
         assert kernel.asm.startswith(f"{kernel.name}:")

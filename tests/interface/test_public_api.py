@@ -143,7 +143,7 @@ SIGNATURES: dict[str, str] = {
     "evaluate": "graph, /, *arrays, **named",
     "what_if": "graph, semantics=None, policy=None",
     "result_type": "op, *operands, rules='max', **options",
-    "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', cache=True",
+    "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', debug=False, cache=True",
     "load": "path, device='auto', *, target=None, threads=None, trusted=False, budget=None, cache=True",
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xdsl.utils.exceptions import ParseError
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from ...tt.limits import MAX_LITERAL, MAX_SHAPE
 
@@ -15,6 +15,17 @@ class BlockLexer(MLIRLexer):
     which xDSL lexes anew for every extent. Strings are matched without xDSL's exponential backtracking."""
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
+        """A string is text where its bytes are UTF-8: names of files are printed as `m\\C3\\BCller.py`."""
+        token = super()._lex_string_literal(start_pos)
+        if token.kind == MLIRTokenKind.BYTES_LIT:
+            try:
+                StringLiteral(token.span.start, token.span.end, self.input).bytes_contents.decode()
+            except UnicodeDecodeError:
+                return token
+            return MLIRToken(MLIRTokenKind.STRING_LIT, token.span)
+        return token
 
     def _lex_bare_identifier(self, start_pos: int) -> MLIRToken:
         token = super()._lex_bare_identifier(start_pos)

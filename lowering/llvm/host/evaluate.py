@@ -23,6 +23,7 @@ from ..elementwise import (
     to_memory,
 )
 from ..ir import Function, V, int_vector, lanes, vector, zero
+from ..op_lines import NodeLines
 from .loops.coordinates import (
     ORIGIN,
     Bound,
@@ -53,6 +54,7 @@ class Evaluator:
         self._implied: dict[int, set[str]] = {}
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
+        self.lines = NodeLines()
         self.ahead: set[int] = set()  # loads that fetch the next row
         self.arguments: set[str] = set()  # pointers that are arguments as they came
         self.memory = Scratch(function)
@@ -89,7 +91,10 @@ class Evaluator:
         for table in reversed(self._values):
             if key in table:
                 return table[key]
+        here = self.f.location
+        self.f.location = self.lines.of(node, here)
         value = self._at(node, coordinates, mask)
+        self.f.location = here
         self._alive.append(node)
         self._values[-1][key] = value
         return value

@@ -16,6 +16,7 @@ from ...tt.dialect.functions import FuncOp
 from ..elementwise import constant, register_element
 from ..ir import Function
 from ..module import Module
+from ..op_lines import begin_lines
 from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, program_axis, shape_of
 from .context import Handler, KernelContext
 from .control.branches import lower_blocks, lower_execute_region
@@ -57,6 +58,7 @@ def lower_kernel(
     """
     module.features = target.features
     f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
+    begin_lines(f, function)
     k = KernelContext(f, Evaluator(f, target), function, launch is not None, HANDLERS, lower_elementwise)
     if launch is not None:
         k.ordering = Ordering(k, AliasAnalysis(function, dict(launch.groups)))

@@ -9,6 +9,7 @@ from typing import Any
 from ...gc_paused import gc_paused
 from ...target import HostTarget
 from ..compile import compile_assembly, compile_object
+from ..metadata import Metadata
 from ..module import Module, SharedFunction
 from .control.status import PrintSite, Site
 from .kernel import lower_kernel
@@ -39,11 +40,13 @@ class HostKernel:
 
 
 @gc_paused()
-def lower_for_launch(function: Any, target: HostTarget, specialization: LaunchSpecialization = GENERIC) -> HostKernel:
-    """Lowers a block function to host code for launches of this specialization.
+def lower_for_launch(
+    function: Any, target: HostTarget, specialization: LaunchSpecialization = GENERIC, debug: bool = False
+) -> HostKernel:
+    """Lowers a block function to host code for launches of this specialization. debug: with line tables.
 
     Raises `UnsupportedError` naming the first operation the host back end does not implement.
     """
-    module = Module(shared={}, opaque_indices=True)
+    module = Module(shared={}, opaque_indices=True, metadata=Metadata("LineTablesOnly" if debug else None))
     sites = lower_kernel(module, function, KERNEL, target, specialization)
     return HostKernel(module.text(), target, sites, dict(module.shared or {}))

@@ -53,6 +53,7 @@ class Values:
 
     def define(self, value: SSAValue, node: Node) -> None:
         self._depths[id(node)] = self._depth(node)
+        self.ev.lines.set(node, self.ev.f.location)
         self.nodes[value] = node
         self._value_of.setdefault(id(node), value)
 

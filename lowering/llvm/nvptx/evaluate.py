@@ -26,6 +26,7 @@ from ..elementwise import (
 )
 from ..ir import V, const
 from ..math import approximate
+from ..op_lines import NodeLines
 from .convert_layout import Moves
 from .functions import called
 from .nodes import (
@@ -96,6 +97,7 @@ class Evaluator:
         self._scopes: list[dict[tuple[int, LinearLayout], dict[int, V]]] = [{}]
         self._loops: list[OpenLoop] = []
         self._alive: list[Node] = []  # keeps the ids of remembered nodes unique
+        self.lines = NodeLines()
         self.only_layouts = False
         """Whether layouts are all that is asked for, as on trial: values are any."""
 
@@ -167,7 +169,10 @@ class Evaluator:
             if isinstance(node, Map) and self._is_kept(node, len(missing)):
                 with self._before(node.loops):
                     return self.elements(node, layout, registers)
+            here = self.f.location
+            self.f.location = self.lines.of(node, here)
             found = self._elements(node, layout, missing)
+            self.f.location = here
             # what an inner scope adds does not hold outside
             known = self._scopes[-1][key] = {**known, **dict(zip(missing, found, strict=True))}
         return tuple(known[register] for register in registers)

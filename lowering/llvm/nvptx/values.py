@@ -63,6 +63,7 @@ class Values:
         if depth_of(node) >= MAX_DEPTH:  # evaluation descends through all of it
             own = own_layout(node)
             node = self.ev.distributed(node, self.accesses.preferred(value) if own is None else own[0])
+        self.ev.lines.set(node, self.ev.f.location)
         self.nodes[value] = node
 
     def registers(self, value: SSAValue, layout: LinearLayout) -> tuple[V, ...]:

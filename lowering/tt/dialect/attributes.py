@@ -57,6 +57,13 @@ def is_older(printer: Printer) -> bool:
     return getattr(printer, "spelling", None) == "seed"
 
 
+def print_location(printer: Printer, location: Attribute) -> None:
+    """Prints where a parameter comes from behind its attributes, if the printer prints locations (`text.print_module`)."""
+    own = getattr(printer, "print_location", None)
+    if own is not None:
+        own(location)
+
+
 def property_number(op: Operation, name: str) -> int:
     """The value of an integer, boolean or enumeration property."""
     attr = op.properties[name]

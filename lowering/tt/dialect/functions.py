@@ -41,7 +41,7 @@ from .. import types as t
 from ..checks import BlockSizes, expect_types, fail
 from ..limits import MAX_NAME
 from ..symbols import find_symbol
-from .attributes import PROGRAM_AXES, ProgramAxis, enum_name
+from .attributes import PROGRAM_AXES, ProgramAxis, enum_name, print_location
 
 
 @irdl_op_definition
@@ -126,11 +126,13 @@ class FuncOp(IRDLOperation):
         entry = self.body.blocks.first
 
         def print_parameter(index: int) -> None:
-            if entry is None:
-                printer.print_attribute(inputs[index])
-            else:
-                printer.print_block_argument(entry.args[index])
+            if entry is not None:
+                printer.print_ssa_value(entry.args[index])
+                printer.print_string(": ")
+            printer.print_attribute(inputs[index])
             _print_attrs(printer, self.arg_attrs, index)
+            if entry is not None:
+                print_location(printer, entry.args[index].location)
 
         def print_result(index: int) -> None:
             printer.print_attribute(outputs[index])

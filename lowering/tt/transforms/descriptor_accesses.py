@@ -42,6 +42,7 @@ Access = Callable[[BlockBuilder, Operation, Sequence[Parts], Sequence[int]], Mad
 def build_before(b: BlockBuilder, op: Operation) -> Iterator[BlockBuilder]:
     """What is built lands before the operation."""
     made = Block()
+    b.location = op.location
     with b.inside(made, visible=False):
         yield b
     target = op.parent

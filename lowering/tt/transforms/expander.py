@@ -25,6 +25,7 @@ class Expander:
     def replace(self, op: Operation, build: Build) -> None:
         """Put what `build` makes of the operands in place of `op`: one value per result, of the result's type."""
         b = BlockBuilder.function("expansion", [(f"x{i}", value.type) for i, value in enumerate(op.operands)])
+        b.location = op.location
         values = [found.v for found in build(b, [Expr(b, argument) for argument in b.args])]
         block = b.func.body.block
         made = list(block.ops)

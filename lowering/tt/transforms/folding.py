@@ -168,7 +168,9 @@ class _Keys:
 
 def _replace(block: Block, op: Operation, value: SSAValue | Attribute) -> None:
     if isinstance(value, Attribute):
-        made = arith.ConstantOp.create(result_types=(op.results[0].type,), properties={"value": value})
+        made = arith.ConstantOp.create(
+            result_types=(op.results[0].type,), properties={"value": value}, location=op.location
+        )
         block.insert_op_before(made, op)
         value = made.results[0]
     op.results[0].replace_all_uses_with(value)
@@ -286,7 +288,7 @@ def _fold_spread(op: Operation) -> SSAValue | Attribute | None:
 
 
 def _respread(kind: type[Operation], op: Operation, owner: Operation) -> SSAValue:
-    made = kind.create(operands=owner.operands, result_types=(op.results[0].type,))
+    made = kind.create(operands=owner.operands, result_types=(op.results[0].type,), location=op.location)
     block = op.parent
     assert block is not None
     block.insert_op_before(made, op)

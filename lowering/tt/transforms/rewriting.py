@@ -32,6 +32,7 @@ class Rewriter(BlockBuilder):
 
     def __init__(self, anchor: Operation) -> None:
         self._anchor = anchor
+        self.location = anchor.location
         before: Any = _Before(anchor)
         self._block = before
         self._constants = {}

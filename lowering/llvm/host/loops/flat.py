@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from ...elementwise import from_memory, register_element
 from ...ir import V, int_vector, vector, zero
+from ...op_lines import NodeLines
 from ..nodes import Affine, Digit, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from ..scalars import ZERO, Scalars, is_constant, wrapped
 from .coordinates import Bound, Coordinate, memory_size_of
@@ -86,9 +87,12 @@ class Flattener:
         shape: Shape,
         origins: dict[int, tuple[Node, Node]],
         materialize: Callable[[Node], Stored],
+        lines: NodeLines,
     ) -> None:
         """`replacement`: the blocks that are kept in scratch, by node. `origins` takes, by the id of a node of the
-        nest's shape, the node and the one that it is written from. `materialize` makes a nest of its own."""
+        nest's shape, the node and the one that it is written from. `materialize` makes a nest of its own.
+        `lines`: those that nodes come from."""
+        self._lines = lines
         self._origins = origins
         self._materialize = materialize
         self._replacement = replacement
@@ -109,6 +113,8 @@ class Flattener:
         if key not in self._found:
             found = self._write(node, dims)
             self._found[key] = found
+            if found is not None:
+                self._lines.set(found, self._lines.of(node, ""))
             if found is not None and dims == self._same and found is not node:
                 self._origins[id(found)] = (found, node)
         return self._found[key]

@@ -152,7 +152,7 @@ class LoopNests:
         if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
             return None
         self.materialize_operands(nodes, flat=True)
-        return Flattener(self.ev.replacement, shape, self._origins, self.materialize)
+        return Flattener(self.ev.replacement, shape, self._origins, self.materialize, self.ev.lines)
 
     def materialize_operands(self, nodes: Sequence[Node], flat: bool = False) -> None:
         """Evaluates in nests of their own what would be slow inside: transposed tiles (element by element), and values on fewer

@@ -142,7 +142,7 @@ def _for(k: KernelContext, op: Any) -> None:
             following += [] if pipelined is None else pipelined.finish(counter, own)
             after = f.add(counter, count.step)
         latch = f.block
-        f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
+        f.emit(f"br label %{head}, !llvm.loop !{f.module.metadata.no_unrolling()}")
         values = zip([counter, *registers, *own], [count.low, *start, *more], [after, *following], strict=True)
         f.join(slot, values, open_loop.block, latch)
         f.start(done, True)

@@ -221,7 +221,7 @@ class ConsumerLoop(PipelinedLoop):
             yield counter, own, following
             following = [f.add(counter, count.step), *following]
         latch = f.block
-        f.emit(f"br label %{head}, !llvm.loop !{f.module.no_unrolling()}")
+        f.emit(f"br label %{head}, !llvm.loop !{f.module.metadata.no_unrolling()}")
         f.lines[slot] = "\n".join(
             f"  {value.ref} = phi {value.type} [ {start.ref}, %{before} ], [ {new.ref}, %{latch} ]"
             for value, start, new in zip([counter, *own], [count.low, *first], following, strict=True)

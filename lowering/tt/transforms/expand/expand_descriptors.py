@@ -310,7 +310,9 @@ class _Expansion:
             return False
         types = [value.type for value in _end(op.regions[0]).operands]
         regions = [op.detach_region(region) for region in list(op.regions)]
-        new = scf.IfOp.create(operands=op.operands, result_types=types, regions=regions, attributes=op.attributes)
+        new = scf.IfOp.create(
+            operands=op.operands, result_types=types, regions=regions, attributes=op.attributes, location=op.location
+        )
         _insert(new, op)
         self._results(op, new)
         for result, (yes, no) in _pairs(new):
@@ -344,6 +346,7 @@ class _Expansion:
             result_types=[inits[position].type for position in kept],
             regions=[op.detach_region(op.regions[0])],
             attributes=op.attributes,
+            location=op.location,
         )
         _insert(new, op)
         made = iter(new.results)
@@ -376,6 +379,7 @@ class _Expansion:
             result_types=types,
             regions=[op.detach_region(region) for region in list(op.regions)],
             attributes=op.attributes,
+            location=op.location,
         )
         _insert(new, op)
         self._results(op, new)

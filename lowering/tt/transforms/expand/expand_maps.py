@@ -53,7 +53,7 @@ def _expand(op: MapElementwiseOp) -> None:
     def as_block(value: SSAValue) -> SSAValue:
         found = blocks.get(value, splats.get(value))
         if found is None:
-            made = SplatOp.create(operands=(value,), result_types=(_spread(value, shape),))
+            made = SplatOp.create(operands=(value,), result_types=(_spread(value, shape),), location=op.location)
             block.insert_op_before(made, op)
             found = splats[value] = made.results[0]
         return found

@@ -1,0 +1,64 @@
+"""Ties what a back end emits, and what it raises, to the source lines of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...promotion.errors import JoineryError
+from ..tt.source_locations import first_line, name_line
+from .ir import Function
+from .metadata import SourceLine
+
+
+def begin_lines(f: Function, function: Any) -> None:
+    """Gives an LLVM function the line at which a block function begins: its own, else that of its first operation that has
+    one. Without any line, or where the module has no debug information, nothing happens."""
+    if f.module.metadata.emission is None:
+        return
+    line = next((line for op in function.walk() if (line := _line(op)) is not None), None)
+    if line is not None:
+        f.begins_at(function.sym_name.data, line)
+
+
+def _line(op: Any) -> SourceLine | None:
+    found = first_line(op.location)
+    return None if found is None else SourceLine(found.filename.data, found.line.data, found.column.data)
+
+
+class NodeLines:
+    """The lines that lazy nodes come from, as `Function.location`: wherever a node is evaluated, its code is of its line."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, tuple[object, str]] = {}  # with the nodes, so that their ids stay unique
+
+    def set(self, node: object, line: str) -> None:
+        """The first line of a node counts."""
+        if line:
+            self._lines.setdefault(id(node), (node, line))
+
+    def of(self, node: object, otherwise: str) -> str:
+        found = self._lines.get(id(node))
+        return otherwise if found is None else found[1]
+
+
+@contextmanager
+def lowering_of(f: Function, op: Any) -> Iterator[None]:
+    """What is printed inside comes from the operation's line, errors name it. An operation without a line has that of what is
+    around it."""
+    outer = f.location
+    if f.subprogram is not None:
+        line = _line(op)
+        if line is not None:
+            f.location = f.subprogram.location(line)
+    try:
+        yield
+    except JoineryError as error:
+        name_line(error, op)
+        raise
+    finally:
+        f.location = outer
+
+
+__all__ = ["NodeLines", "begin_lines", "lowering_of"]

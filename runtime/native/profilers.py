@@ -1,0 +1,117 @@
+"""Tells the profiler `perf` which functions and lines linked code has, where the environment variable JOINERY_PERF asks for it.
+
+    JOINERY_PERF=map       appends names to /tmp/perf-PID.map, which `perf report` reads
+    JOINERY_PERF=jitdump   writes code, names and lines to jit-PID.dump in the directory for temporary files: after
+                           `perf record -k 1 …`, `perf inject --jit` makes object files of it, and annotates by line
+
+Debuggers need none of this: LLVM registers every object that it links with GDB's interface for code made at run time.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import platform
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO
+
+from ...promotion.errors import UserError
+from .line_tables import CodeSymbol, LineEntry, ObjectLines, read_object
+
+VARIABLE = "JOINERY_PERF"
+KINDS = ("map", "jitdump")
+_MACHINES = {"x86_64": 62, "aarch64": 183}  # ELF's numbers
+_MAGIC, _VERSION = 0x4A695444, 1
+_LOAD, _LINES = 0, 2  # kinds of records
+
+
+@functools.cache
+def _kind() -> str:
+    """What the environment asks for when the first code is linked: "", "map" or "jitdump"."""
+    found = os.environ.get(VARIABLE, "")
+    if found and found not in KINDS:
+        raise UserError(f"{VARIABLE}={found!r}; fix: one of {', '.join(KINDS)}, or leave it out")
+    return found
+
+
+def announce(objects: Iterable[bytes], addresses: Mapping[str, int]) -> None:
+    """Called for objects that have been linked. addresses: of symbols that they define."""
+    kind = _kind()
+    if not kind:
+        return
+    for data in objects:
+        found = read_object(data)
+        if found is None:
+            continue
+        start = next((addresses[each.name] - each.start for each in found.symbols if each.name in addresses), None)
+        if start is not None:
+            _write(kind, found, start)
+
+
+def _write(kind: str, found: ObjectLines, start: int) -> None:
+    if kind == "map":
+        lines = [f"{start + each.start:x} {each.size:x} {each.name}\n" for each in found.symbols]
+        with Path(f"/tmp/perf-{os.getpid()}.map").open("a", encoding="utf-8") as names:  # where perf looks
+            names.writelines(lines)
+        return
+    stream, _ = _dump(os.getpid())
+    for symbol in found.symbols:
+        stream.write(_line_record(found, symbol, start))
+        stream.write(_code_record(symbol, start))
+    stream.flush()
+
+
+@functools.lru_cache(maxsize=1)
+def _dump(process: int) -> tuple[IO[bytes], mmap.mmap]:
+    """The file of a process, a child's after a fork. Its mapping is how perf learns of it."""
+    path = Path(tempfile.gettempdir()) / f"jit-{process}.dump"
+    stream = path.open("w+b")
+    machine = _MACHINES.get(platform.machine(), 0)
+    header = struct.pack("<IIIIIIQQ", _MAGIC, _VERSION, 40, machine, 0, process, time.monotonic_ns(), 0)
+    stream.write(header)
+    stream.flush()
+    return stream, mmap.mmap(stream.fileno(), len(header), mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+
+
+def _record(kind: int, body: bytes) -> bytes:
+    return struct.pack("<IIQ", kind, 16 + len(body), time.monotonic_ns()) + body
+
+
+_indices = iter(range(1 << 62))
+
+
+def _code_record(symbol: CodeSymbol, start: int) -> bytes:
+    """The code as it was linked: read from where it runs."""
+    import ctypes
+
+    address = start + symbol.start
+    code = ctypes.string_at(address, symbol.size)
+    head = struct.pack(
+        "<IIQQQQ", os.getpid(), threading.get_native_id(), address, address, symbol.size, next(_indices)
+    )
+    return _record(_LOAD, head + symbol.name.encode() + b"\0" + code)
+
+
+def _line_record(found: ObjectLines, symbol: CodeSymbol, start: int) -> bytes:
+    entries = _lines_of(found.lines, symbol)
+    if not entries:
+        return b""
+    parts = [struct.pack("<QQ", start + symbol.start, len(entries))]
+    for entry in entries:
+        parts.append(struct.pack("<Qii", start + entry.start, entry.line, 0) + os.fsencode(entry.file) + b"\0")
+    return _record(_LINES, b"".join(parts))
+
+
+def _lines_of(lines: Iterable[LineEntry], symbol: CodeSymbol) -> list[LineEntry]:
+    """The lines of one function. Instructions of no line count to the one before: profilers show no line 0."""
+    own = [each for each in lines if symbol.start <= each.start < symbol.start + symbol.size and each.line]
+    return [each for number, each in enumerate(own) if number == 0 or each[1:] != own[number - 1][1:]]
+
+
+__all__ = ["KINDS", "VARIABLE", "announce"]
