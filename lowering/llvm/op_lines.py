@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from ...promotion.errors import JoineryError
 from ..tt.source_locations import first_line, name_line
@@ -27,6 +26,12 @@ def _line(op: Any) -> SourceLine | None:
     return None if found is None else SourceLine(found.filename.data, found.line.data, found.column.data)
 
 
+class Lowering(Protocol):
+    """What handlers of operations share; `f` is the function that they print into."""
+
+    f: Function
+
+
 class NodeLines:
     """The lines that lazy nodes come from, as `Function.location`: wherever a node is evaluated, its code is of its line."""
 
@@ -43,22 +48,21 @@ class NodeLines:
         return otherwise if found is None else found[1]
 
 
-@contextmanager
-def lowering_of(f: Function, op: Any) -> Iterator[None]:
-    """What is printed inside comes from the operation's line, errors name it. An operation without a line has that of what is
-    around it."""
+def lower_at_line(k: Lowering, op: Any, handler: Callable[[Any, Any], None]) -> None:
+    """Calls the handler of an operation: what it prints comes from the operation's line, what it raises names that line. Where
+    an operation has none, the line of what is around it counts."""
+    f = k.f
     outer = f.location
     if f.subprogram is not None:
         line = _line(op)
         if line is not None:
             f.location = f.subprogram.location(line)
     try:
-        yield
+        handler(k, op)
     except JoineryError as error:
         name_line(error, op)
         raise
-    finally:
-        f.location = outer
+    f.location = outer
 
 
-__all__ = ["NodeLines", "begin_lines", "lowering_of"]
+__all__ = ["NodeLines", "begin_lines", "lower_at_line"]

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import LocationAttr
 
 from ...graph.location import Location
 from ...promotion.dtype import DType
-from ...promotion.errors import InternalError
+from ...promotion.errors import InternalError, JoineryError
 from ..nest import Affine, Buffer, Extent, Nest, Store, Value
 from ..tt.builder import BlockBuilder
 from ..tt.control import Loop
@@ -26,7 +26,7 @@ from . import scalar
 from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
 from .index_builder import Index, IndexBuilder
 from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
-from .user_lines import location_of, naming, nest_lines
+from .user_lines import location_of, name_lines, nest_lines
 
 BUFFER_ALIGNMENT = 64
 """Bytes: every buffer but inputs starts at a multiple of this."""
@@ -117,8 +117,11 @@ class Kernel:
             if location is None:
                 location = self._locations[lines] = location_of(lines)
             self.builder.location = location
-        with naming(lines):
+        try:
             yield
+        except JoineryError as error:
+            name_lines(error, lines)
+            raise
         self.builder.location = outer
 
     def extent(self, extent: Extent) -> Index:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
 
+from ...promotion.errors import JoineryError
 from ..nest import Extent, Nest
 from ..program import BlockProgram, DescriptorArgument, Launch
 from ..schedule.traffic import bytes_read, bytes_written, flops
@@ -26,7 +27,7 @@ from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
 from .structure import template_of
 from .tensor_descriptors import DescriptorAccess
-from .user_lines import naming, nest_lines, with_lines_of
+from .user_lines import name_lines, nest_lines, with_lines_of
 
 
 class Limits(Protocol):
@@ -116,8 +117,11 @@ class Tiler:
         found = self._made.get(identity)
         if found is None:
             form = replace(shared, nest=with_lines_of(shared.nest, uses))
-            with naming(nest_lines(form.nest)):
+            try:
                 found = self._made[identity] = self._build(form, identity[1], name)
+            except JoineryError as error:
+                name_lines(error, nest_lines(form.nest))
+                raise
         return found
 
     def _build(self, shared: Shared, schedule: Schedule | None, name: str | None) -> _Made:

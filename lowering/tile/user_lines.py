@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from xdsl.dialects.builtin import LocationAttr
@@ -54,16 +53,11 @@ def nest_lines(nest: Nest) -> tuple[Location, ...]:
     return tuple(dict.fromkeys([*values, *[line for store in nest.stores for line in store.lines]]))
 
 
-@contextmanager
-def naming(lines: Sequence[Location]) -> Iterator[None]:
-    """Errors that are raised inside name the first of the lines."""
-    try:
-        yield
-    except JoineryError as error:
-        if error.origin is None and lines and lines[0] != UNKNOWN:
-            error.origin = f"{lines[0].file}:{lines[0].line}"
-            error.args = (f"{error}\n  built at {lines[0]}", *error.args[1:])
-        raise
+def name_lines(error: JoineryError, lines: Sequence[Location]) -> None:
+    """Adds the first of the lines to the message of what was raised on its way to code, unless the message names one."""
+    if error.origin is None and lines and lines[0] != UNKNOWN:
+        error.origin = f"{lines[0].file}:{lines[0].line}"
+        error.args = (f"{error}\n  built at {lines[0]}", *error.args[1:])
 
 
 def with_lines_of(nest: Nest, others: Sequence[Nest]) -> Nest:

@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation
 
 from ...tt.dialect.functions import FuncOp
 from ..ir import Function, V
-from ..op_lines import lowering_of
+from ..op_lines import lower_at_line
 from .control.status import Status
 from .evaluate import Evaluator
 from .matmul.dot import Dots
@@ -62,8 +62,7 @@ class KernelContext(Values):
             self.operation(op)
 
     def operation(self, op: Operation) -> None:
-        with lowering_of(self.f, op):
-            self._handlers.get(op.name, self._otherwise)(self, op)
+        lower_at_line(self, op, self._handlers.get(op.name, self._otherwise))
 
     def leave_if_stopped(self) -> None:
         """Every program, and every iteration of a loop, ends a launch that has been stopped."""

@@ -16,7 +16,7 @@ from ...linear_layouts.layout import LinearLayout
 from ...tt.analysis.integer_ranges import Range as IntegerRange
 from ...tt.dialect.functions import FuncOp
 from ..ir import Function, V
-from ..op_lines import lowering_of
+from ..op_lines import lower_at_line
 from ..syntax import attributes, shape_of
 from .control.producer import Producer
 from .matmul.operand_kinds import kind_of
@@ -119,8 +119,7 @@ class KernelContext(Values):
             self.operation(op)
 
     def operation(self, op: Operation) -> None:
-        with lowering_of(self.f, op):
-            self._handlers.get(op.name, self._otherwise)(self, op)
+        lower_at_line(self, op, self._handlers.get(op.name, self._otherwise))
 
     def is_elementwise(self, op: Operation) -> bool:
         return op.name not in self._handlers and (op.name.startswith(("arith.", "math.")) or op.name in _ELEMENTWISE)
