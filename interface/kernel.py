@@ -139,12 +139,12 @@ class Kernel:
 
     @functools.cached_property
     def ttir(self) -> str:
-        """The module as text."""
-        return print_module(self._module)
+        """The module as text, with the lines that it names."""
+        return print_module(self._module, locations=True)
 
-    def text(self, spelling: str = "3.9", locations: bool = False) -> str:
-        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3; `locations`: with the lines
-        that operations come from, `loc("kernel.py":12:8)`."""
+    def text(self, spelling: str = "3.9", locations: bool = True) -> str:
+        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3. `locations`: whether with the
+        lines that operations come from, `loc("kernel.py":12:8)`, as far as the module names any."""
         return print_module(self._module, locations, spelling)
 
     @functools.cached_property
@@ -280,14 +280,14 @@ class Kernel:
         """The function as text after the pass of this name. Raises `UserError` for other names, listing those there are."""
         function = self._own_function()
         run_passes(function, name, numerics=self.numerics)
-        return print_module(function)
+        return print_module(function, locations=True)
 
     def stages(self) -> dict[str, str]:
         """Pass → the function as text after it, in order."""
         found: dict[str, str] = {}
 
         def keep(each: Pass, function: Any) -> None:
-            found[each.name] = print_module(function)
+            found[each.name] = print_module(function, locations=True)
 
         run_passes(self._own_function(), watch=keep, numerics=self.numerics)
         return found

@@ -56,7 +56,7 @@ def add_compile(add: Add) -> None:
     parser.add_argument("--target", default="host", help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
     parser.add_argument("--after", metavar="PASS", help="with --emit ttir: the text after this pass")
     parser.add_argument(
-        "--debug", action="store_true", help="say which lines of the source the text's operations come from: loc(…), .loc"
+        "--debug", action="store_true", help="put the source lines that the text names into the code"
     )
     add_numerics(parser)
     parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal")
@@ -100,7 +100,7 @@ def _compile(options: argparse.Namespace) -> int:
     if options.after is not None and options.emit != "ttir":
         raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
     if options.emit == "ttir":
-        text = kernel.text(locations=options.debug) if options.after is None else kernel.ttir_after(options.after)
+        text = kernel.ttir if options.after is None else kernel.ttir_after(options.after)
     elif options.emit == "ptx":
         text = kernel.ptx() if options.target == "host" else kernel.ptx(options.target)
     else:

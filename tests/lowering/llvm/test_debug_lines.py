@@ -96,11 +96,11 @@ def test_without_debug_there_are_no_lines() -> None:
 
 
 def test_locations_print_and_read_back() -> None:
-    text = kernel().text(locations=True)
-    assert jn.kernel.from_ttir(text).text(locations=True) == text
+    text = kernel().ttir
+    assert jn.kernel.from_ttir(text).ttir == text
     assert 'loc("x"("kernel.py":12:12))' in text
     assert '%n: i32 {tt.divisibility = 16 : i32} loc("n"("kernel.py":10:0))' in text, "as MLIR prints it"
-    assert "loc(" not in kernel().text()
+    assert "loc(" not in kernel().text(locations=False)
 
 
 def test_the_simulator_names_the_kernels_line() -> None:
