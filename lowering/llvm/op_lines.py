@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from xdsl.ir import Operation
 
 from ...promotion.errors import JoineryError
+from ..tt.dialect.functions import FuncOp
 from ..tt.source_locations import first_line, name_line
 from .ir import Function
 from .metadata import SourceLine
 
 
-def begin_lines(f: Function, function: Any) -> None:
+def begin_lines(f: Function, function: FuncOp) -> None:
     """Gives an LLVM function the line at which a block function begins: its own, else that of its first operation that has
     one. Without any line, or where the module has no debug information, nothing happens."""
     if f.module.metadata.emission is None:
@@ -21,7 +24,7 @@ def begin_lines(f: Function, function: Any) -> None:
         f.begins_at(function.sym_name.data, line)
 
 
-def _line(op: Any) -> SourceLine | None:
+def _line(op: Operation) -> SourceLine | None:
     found = first_line(op.location)
     return None if found is None else SourceLine(found.filename.data, found.line.data, found.column.data)
 
@@ -30,6 +33,9 @@ class Lowering(Protocol):
     """What handlers of operations share; `f` is the function that they print into."""
 
     f: Function
+
+
+K = TypeVar("K", bound=Lowering)
 
 
 class NodeLines:
@@ -48,7 +54,7 @@ class NodeLines:
         return otherwise if found is None else found[1]
 
 
-def lower_at_line(k: Lowering, op: Any, handler: Callable[[Any, Any], None]) -> None:
+def lower_at_line(k: K, op: Operation, handler: Callable[[K, Any], None]) -> None:
     """Calls the handler of an operation: what it prints comes from the operation's line, what it raises names that line. Where
     an operation has none, the line of what is around it counts."""
     f = k.f

@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import IO
 
 from ...promotion.errors import UserError
@@ -54,10 +53,16 @@ def announce(objects: Iterable[bytes], addresses: Mapping[str, int]) -> None:
             _write(kind, found, start)
 
 
+def _own_file(path: str, flags: int) -> int:
+    """Opens a file in a directory that others write to as well, and no link that somebody else left there."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
 def _write(kind: str, found: ObjectLines, start: int) -> None:
     if kind == "map":
         lines = [f"{start + each.start:x} {each.size:x} {each.name}\n" for each in found.symbols]
-        with Path(f"/tmp/perf-{os.getpid()}.map").open("a", encoding="utf-8") as names:  # where perf looks
+        where = f"/tmp/perf-{os.getpid()}.map"  # where perf looks
+        with open(where, "a", encoding="utf-8", opener=_own_file) as names:
             names.writelines(lines)
         return
     stream, _ = _dump(os.getpid())
@@ -70,8 +75,8 @@ def _write(kind: str, found: ObjectLines, start: int) -> None:
 @functools.lru_cache(maxsize=1)
 def _dump(process: int) -> tuple[IO[bytes], mmap.mmap]:
     """The file of a process, a child's after a fork. Its mapping is how perf learns of it."""
-    path = Path(tempfile.gettempdir()) / f"jit-{process}.dump"
-    stream = path.open("w+b")
+    path = os.path.join(tempfile.gettempdir(), f"jit-{process}.dump")
+    stream = open(path, "w+b", opener=_own_file)  # noqa: SIM115 - as long as the process
     machine = _MACHINES.get(platform.machine(), 0)
     header = struct.pack("<IIIIIIQQ", _MAGIC, _VERSION, 40, machine, 0, process, time.monotonic_ns(), 0)
     stream.write(header)
