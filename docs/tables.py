@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from joinery.interface.cli.main import _parser
@@ -25,10 +25,15 @@ well.
 - **bits**: of a value; in memory it takes whole bytes. `tensor_float32` is stored as float32 and has 10 bits of mantissa.
 - **computed with**: operations of graphs compute with the dtype. The others are stored, viewed and cast; "stored" ones are not
   cast either.
-- **NumPy**: the dtype of arrays. Those that NumPy lacks are of the package ml_dtypes.
 - **largest**, **smallest**: of finite numbers; of floats the smallest normal one.
 
 Which dtypes meet in which is a matter of [rule sets](promotion.md)."""
+
+NAMES_INTRO = """## What others call them
+
+- **NumPy**: the dtype of arrays. Those that NumPy lacks are of the package ml_dtypes.
+- **block IR**: the scalar type in the `tt` dialect, where integers have no sign. **PTX**: the type in instructions.
+- **DLPack**: the type code. **ONNX**: the number of the tensor data type. **safetensors**: the dtype in a file's header."""
 
 COMMANDS_INTRO = """# Commands
 
@@ -47,18 +52,32 @@ def dtype_row(dtype: DType) -> str:
     smallest = number(dtype.smallest_normal) if dtype.kind == "float" else number(dtype.min_value) if is_number else "–"
     special = [word for word, present in (("inf", dtype.has_infinity), ("NaN", dtype.has_nan)) if present]
     cells = (
-        f"`{dtype.name}`", dtype.kind, str(dtype.bits), bits, computed, f"`{dtype.numpy.name}`",
-        number(dtype.max_value) if is_number else "–", smallest, ", ".join(special) or "–",
+        f"`{dtype.name}`", dtype.kind, str(dtype.bits), bits, computed, number(dtype.max_value) if is_number else "–",
+        smallest, ", ".join(special) or "–",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
+def names_row(dtype: DType) -> str:
+    names = dtype.names
+    texts = (f"`{dtype.numpy.name}`", *(f"`{name}`" if name else "–" for name in (names.mlir, names.ptx)))
+    numbers = ("–" if code is None else str(code) for code in (names.dlpack, names.onnx))
+    cells = (f"`{dtype.name}`", *texts, *numbers, f"`{names.safetensors}`" if names.safetensors else "–")
+    return f"| {' | '.join(cells)} |"
+
+
+def table(header: Sequence[str], rows: Iterable[str]) -> str:
+    return "\n".join([f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}", *rows])
+
+
 def dtypes_page() -> str:
-    header = (
-        "dtype", "kind", "bits", "bits of exponent, mantissa", "computed with", "NumPy", "largest", "smallest", "special",
+    facts = ("dtype", "kind", "bits", "bits of exponent, mantissa", "computed with", "largest", "smallest", "special")
+    others = ("dtype", "NumPy", "block IR", "PTX", "DLPack", "ONNX", "safetensors")
+    parts = (
+        NOTE, DTYPES_INTRO, table(facts, map(dtype_row, DTYPES.values())),
+        NAMES_INTRO, table(others, map(names_row, DTYPES.values())),
     )  # fmt: skip
-    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}", *map(dtype_row, DTYPES.values())]
-    return f"{NOTE}\n\n{DTYPES_INTRO}\n\n" + "\n".join(lines) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
@@ -87,7 +106,7 @@ def commands_page() -> str:
         rows = [argument_row(action) for action in parser._actions if "--help" not in action.option_strings]
         parts += [f"## joinery {name}", str(parser.description)]
         if rows:
-            parts.append("\n".join(["| argument | meaning |", "| --- | --- |", *rows]))
+            parts.append(table(("argument", "meaning"), rows))
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,7 +16,7 @@ from ...promotion.errors import DeviceError, UserError
 from .text import wrapped
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
-PACKAGES = ("numpy", "networkx", "llvmlite", "xdsl", "ml_dtypes", "onnx", "safetensors", "cuda-python")
+PACKAGES = ("numpy", "networkx", "llvmlite", "xdsl", "ml_dtypes", "cuda-python")
 VECTORS = ("sse4.2", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "amx-bf16", "neon", "sve")
 
 

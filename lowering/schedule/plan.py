@@ -4,10 +4,9 @@ in."""
 from __future__ import annotations
 
 import heapq
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from graphlib import CycleError, TopologicalSorter
 
 from ...graph.checks import Check
 from ...graph.graph import Graph
@@ -228,39 +227,28 @@ def order_nests(nests: Sequence[Nest]) -> list[Nest]:
     for number, nest in enumerate(nests):
         for store in nest.stores:
             writers.setdefault((store.buffer.kind, store.buffer.index), []).append(number)
-    before: list[set[int]] = []
-    after: list[list[int]] = [[] for _ in nests]
+    sorter: TopologicalSorter[int] = TopologicalSorter()
     for number, nest in enumerate(nests):
         buffers = [load.attrs["buffer"] for load in nest.loads]
-        before.append({w for buffer in buffers for w in writers.get((buffer.kind, buffer.index), ())})
-        for writer in before[-1]:
-            after[writer].append(number)
-    waiting = [len(writers_of) for writers_of in before]
-    ready = [(_order_key(nests[number]), number) for number, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
+        sorter.add(number, *{w for buffer in buffers for w in writers.get((buffer.kind, buffer.index), ())})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        names = " → ".join(fused_names(nests[number].fused) or "copy" for number in error.args[1])
+        raise InternalError(f"schedule: kernels depend on each other in a cycle: {names}") from error
+    ready: list[tuple[int, int]] = []
+    order: list[Nest] = []
+    while sorter:
+        for number in sorter.get_ready():
+            heapq.heappush(ready, (_order_key(nests[number]), number))
         _, number = heapq.heappop(ready)
-        order.append(number)
-        for reader in after[number]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, (_order_key(nests[reader]), reader))
-    if len(order) < len(nests):
-        raise InternalError(f"schedule: kernels depend on each other in a cycle: {_cycle(nests, before)}")
-    return [nests[number] for number in order]
+        order.append(nests[number])
+        sorter.done(number)
+    return order
 
 
 def _order_key(nest: Nest) -> int:
     return nest.symbols[-1] if nest.symbols else -1
-
-
-def _cycle(nests: Sequence[Nest], before: Sequence[set[int]]) -> str:
-    # networkx takes longer to import than a graph to schedule; it is needed for the message alone
-    networkx: Any = importlib.import_module("networkx")
-    edges = [(writer, reader) for reader, writers in enumerate(before) for writer in writers]
-    cycle = networkx.find_cycle(networkx.DiGraph(edges))
-    return " → ".join([fused_names(nests[writer].fused) or "copy" for writer, _ in cycle])
 
 
 def with_nests(plan: Plan, nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> Plan:

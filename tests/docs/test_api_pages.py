@@ -11,7 +11,7 @@ import joinery as jn
 import pytest
 from joinery.promotion.dtype import DTYPES
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 API = runpy.run_path(str(DOCS / "api_pages.py"))
 TABLES = runpy.run_path(str(DOCS / "tables.py"))
 
@@ -69,6 +69,7 @@ def test_tables_are_what_the_code_says(name: str) -> None:
 
 def test_rows_of_dtypes_show_known_facts() -> None:
     lines = (DOCS / "dtypes.md").read_text(encoding="utf-8").splitlines()
-    assert "| `bfloat16` | float | 16 | 8, 7 | yes | `bfloat16` | 3.38953e+38 | 1.17549e-38 | inf, NaN |" in lines
-    assert "| `int8` | int | 8 | – | yes | `int8` | 127 | -128 | – |" in lines
-    assert sum(line.startswith("| `") for line in lines) == len(DTYPES)
+    assert "| `bfloat16` | float | 16 | 8, 7 | yes | 3.38953e+38 | 1.17549e-38 | inf, NaN |" in lines
+    assert "| `int8` | int | 8 | – | yes | 127 | -128 | – |" in lines
+    assert "| `bfloat16` | `bfloat16` | `bf16` | `bf16` | 4 | 16 | `BF16` |" in lines
+    assert sum(line.startswith("| `") for line in lines) == 2 * len(DTYPES)

@@ -1,0 +1,56 @@
+"""The package imports what pyproject.toml requires, and nothing else: what tests, demo or benchmarks need is an extra."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import joinery
+
+ROOT = Path(joinery.__file__).parent
+LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
+IMPORTED_AS = {"cuda-python": "cuda"}
+
+
+def required() -> set[str]:
+    """Import names of the core requirements."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [re.match(r"[\w-]+", requirement) for requirement in project["dependencies"]]
+    return {IMPORTED_AS.get(name.group(), name.group()) for name in names if name is not None}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Top-level names of the absolute imports of a module, those by `importlib.import_module("…")` too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module"):
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and not str(first.value).startswith("."):
+                yield str(first.value).partition(".")[0]
+
+
+def foreign(files: list[Path]) -> set[str]:
+    """Names that the files import and that come neither with Python nor with the package."""
+    found = {name for file in files for name in imported(ast.parse(file.read_text(encoding="utf-8")))}
+    return found - set(sys.stdlib_module_names) - {"joinery"}
+
+
+def test_the_package_imports_its_requirements_and_nothing_else() -> None:
+    files = [*ROOT.glob("*.py"), *(file for layer in LAYERS for file in (ROOT / layer).rglob("*.py"))]
+    assert foreign(files) == required()
+
+
+def test_imports_of_every_form_are_seen(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        "import os, first.part\nfrom second.part import x\nfrom .third import y\nfrom joinery import z\n"
+        "def f():\n    import fourth\n    importlib.import_module('fifth.part')\n    importlib.import_module('.sixth', 'a')\n"
+    )
+    assert foreign([file]) == {"first", "second", "fourth", "fifth"}
