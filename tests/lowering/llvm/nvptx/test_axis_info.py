@@ -8,7 +8,8 @@ import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.llvm.nvptx.axis_info import MAX_DIVISIBILITY, AxisAnalysis, AxisInfo
 from joinery.lowering.llvm.nvptx.known_non_negative import Dividends, with_known_non_negative
-from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.interpret.machine import find_function
 
 from ....support.random_kernels.hashes import program
 
