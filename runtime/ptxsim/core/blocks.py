@@ -1,4 +1,4 @@
-"""The sixteen barriers of a block.
+"""The state of a block that is not in arrays of registers: groups of lanes, and the sixteen barriers.
 
 Source: PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier". Arrivals are counted in warps; a warp
 has arrived when all its live lanes have.
@@ -7,18 +7,39 @@ has arrived when all its live lanes have.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from ..checks.findings import Fault
-from ..core.types import Array
+from ..memory.spaces import SharedMemory
+from .types import Array, Mask
 
-if TYPE_CHECKING:
-    from ..core.scheduler import Cta, Group, Scheduler
 
+class Group:
+    """Lanes at one program counter. `mask` is None for all lanes of the block."""
+
+    __slots__ = ("count", "jumps", "mask", "pc", "polling", "turn")
+
+    def __init__(self, pc: int, mask: Mask, count: int, turn: int = 0) -> None:
+        self.pc = pc
+        self.mask = mask
+        self.count = count
+        self.turn = turn
+        self.jumps = 0
+        self.polling = False
+
+    def lanes(self, count: int) -> Array:
+        """Which of the block's lanes are in the group."""
+        return np.ones(count, np.bool_) if self.mask is None else self.mask
+
+
+Control = Callable[[Group], bool]
+"""Executes a control instruction and moves the group's pc; False when the scheduler must choose again."""
 Finish = Callable[[Array, Array], None]
 """Called with all arrived lanes and with those that wait, when a phase ends."""
+Synchronised = Callable[["Cta", Array | None, Array | None], None]
+"""Called with the block, with all lanes that arrived and with those that waited, when a phase has ended; None for all lanes."""
 
 
 class Barrier:
@@ -34,12 +55,12 @@ class Barrier:
 
     def arrive(
         self,
-        scheduler: Scheduler,
         cta: Cta,
         group: Group,
         kind: str,
         expected: int | None,
         finish: Finish | None,
+        synchronised: Synchronised,
     ) -> None:
         """The lanes of a group arrive; all but "arrive" wait, with the group's pc already behind the instruction."""
         lanes = cta.live.size
@@ -54,7 +75,7 @@ class Barrier:
             )
         if (kind == "red") != (self.kind == "red"):
             raise Fault("barrier", f"barrier {self.number}: bar.red and bar.sync or bar.arrive in one phase")
-        mask = scheduler.mask_of(group)
+        mask = group.lanes(cta.live.size)
         twice = mask & self.lanes
         if np.count_nonzero(twice):
             raise Fault(
@@ -71,14 +92,14 @@ class Barrier:
                 "barrier",
                 f"barrier {self.number}: {self.arrived} threads arrived, {self.expected} are expected",
             )
-        self.check(scheduler, cta)
+        self.check(cta, synchronised)
 
     def _complete_warps(self, cta: Cta) -> Array:
         assert self.lanes is not None
         here, live = self.lanes.reshape(-1, 32), cta.live.reshape(-1, 32)
         return np.asarray(here.any(1) & ~(live & ~here).any(1))
 
-    def check(self, scheduler: Scheduler, cta: Cta) -> None:
+    def check(self, cta: Cta, synchronised: Synchronised) -> None:
         """End the phase if everyone is there."""
         if self.lanes is None:
             return
@@ -91,10 +112,33 @@ class Barrier:
         self.lanes, self.waiting, self.arrived = None, [], 0
         released = np.zeros(lanes.size, np.bool_)
         for group, _ in waiting:
-            released |= scheduler.mask_of(group)
+            released |= group.lanes(lanes.size)
         for group, finish in waiting:
             if finish is not None:
-                finish(lanes, scheduler.mask_of(group))
+                finish(lanes, group.lanes(lanes.size))
             group.polling = False
             cta.groups.append(group)
-        scheduler.machine.synchronised(cta, lanes, released)
+        synchronised(cta, lanes, released)
+
+
+class Cta:
+    """The state of one block that is not in arrays of registers."""
+
+    def __init__(
+        self, ctaid: tuple[int, int, int], rank: int, shared: SharedMemory, live: Array, entry: int
+    ) -> None:
+        self.ctaid = ctaid
+        self.rank = rank
+        self.shared = shared
+        self.live = live
+        self.live_count = int(np.count_nonzero(live))
+        self.groups = [Group(entry, None if live.all() else live.copy(), self.live_count)]
+        self.parked: list[Group] = []
+        self.barriers: dict[int, Barrier] = {}
+        self.waiting: dict[str, list[Group]] = {}
+        self.saved: list[Array] | None = None
+        self.seen_changes = -1
+        self.quantum_over = False
+        self.agents: dict[str, Any] = {}
+        self.others: list[Cta] = [self]
+        self.done = False
