@@ -11,7 +11,7 @@ _Axis = int | tuple[int, ...] | list[int] | None
 
 
 def _call(name: str, *arguments: Any, **options: Any) -> Any:
-    exports = importlib.import_module("..functions.exports", __package__)  # its modules import Symbol
+    exports = importlib.import_module("..functions.names.exports", __package__)  # its modules import Symbol
     return exports.public(name)(*arguments, **options)
 
 
@@ -137,7 +137,7 @@ class Methods:
         self._not_numpy(name, f"numpy.{name}")
 
     def _not_numpy(self, name: str, shown: str) -> NoReturn:
-        aliases = importlib.import_module("..functions.aliases", __package__)
+        aliases = importlib.import_module("..functions.names.aliases", __package__)
         own = name if name in aliases.EXPORTS else aliases.named_elsewhere(name)
         fix = f"joinery.{own} does this inside the graph" if own else "use joinery's functions inside the graph"
         raise UserError(
@@ -151,7 +151,7 @@ class Methods:
             """Only for names that do not exist: what the user may have meant."""
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            aliases = importlib.import_module("..functions.aliases", __package__)
+            aliases = importlib.import_module("..functions.names.aliases", __package__)
             own = name if name in aliases.EXPORTS else aliases.named_elsewhere(name)
             methods = [entry for entry in dir(type(self)) if not entry.startswith("_")]
             if own in methods:

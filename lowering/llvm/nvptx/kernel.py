@@ -12,13 +12,15 @@ from typing import Any
 from ....promotion.errors import UnsupportedError
 from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
-from ...tt.dialect.descriptor_types import TensorDescType
 from ...tt.dialect.functions import FuncOp
+from ...tt.dialect.memory.descriptor_types import TensorDescType
 from ...tt.transforms.loops.pointer_induction import with_distances
 from ..elementwise import constant, register_element
 from ..ir import Function, const
 from ..module import Module
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
+from .analysis.known_non_negative import Dividends, with_known_non_negative
+from .analysis.occupancy import holds_many_elements
 from .context import Handler, KernelContext
 from .control.branches import CONTROL, lower_body
 from .control.loop_carried import CarriedPointers
@@ -28,7 +30,6 @@ from .control.producer import Producer, may_have_a_producer
 from .effects import EFFECTS
 from .elementwise import lower_elementwise
 from .gpu_kernel import GpuKernel
-from .known_non_negative import Dividends, with_known_non_negative
 from .matmul.mma_dot import DOTS
 from .matmul.wgmma import group_number
 from .memory.accesses import ACCESSES
@@ -38,7 +39,6 @@ from .memory.joins import JOINS
 from .memory.shared_memory import ALIGNMENT
 from .memory.tma import DESCRIPTORS, MAP_TYPE, tensor_maps
 from .nodes import Splat
-from .occupancy import holds_many_elements
 from .reduce.reductions import REDUCTIONS
 from .reduce.scans import SCANS
 from .shapes import SHAPES

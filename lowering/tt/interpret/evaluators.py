@@ -19,8 +19,8 @@ from xdsl.ir import Attribute, Operation
 from .. import types as t
 from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
-from ..dialect.atomics import RMW_OPERATIONS
 from ..dialect.attributes import ROUNDING_MODES, enum_name, property_number
+from ..dialect.memory.atomics import RMW_OPERATIONS
 from .external import extern_elementwise, inline_asm
 from .matrix_product import product
 from .memory import Memory

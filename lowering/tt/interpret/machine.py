@@ -15,8 +15,8 @@ from xdsl.ir import Operation, Region, SSAValue
 
 from ....promotion.errors import UserError
 from ..arguments import parameters_of, supplied
-from ..dialect.descriptor_types import TensorDescType
 from ..dialect.functions import FuncOp
+from ..dialect.memory.descriptor_types import TensorDescType
 from ..host_values import PointerTable, TensorDescriptor
 from .descriptors import bind_host_value
 from .memory import Memory

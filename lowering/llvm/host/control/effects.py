@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from .....promotion.errors import UnsupportedError
-from ....tt.dialect.atomics import MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import MEMORY_ORDERS
 from ....tt.source_locations import source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
 from ...ir import V, const

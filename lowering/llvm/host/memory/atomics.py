@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ...elementwise import emit_map, from_memory, memory_element, memory_size, to_memory
 from ...ir import Function, V, zero
 from ...syntax import attribute, is_tensor, pointee_name, shape_of

@@ -10,8 +10,8 @@ from collections.abc import Set
 from typing import Any
 
 from ....tt.analysis.aliasing import ATOMICS, UNKNOWN, AliasAnalysis, AliasSet, may_alias
-from ....tt.dialect.atomics import MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import MEMORY_ORDERS
 from ...syntax import attribute
 from ..nodes import Load, Map, Node, Pointers, View
 from ..values import Values

@@ -11,7 +11,7 @@ from ....linear_layouts.layout import LinearLayout
 from ...elementwise import memory_size, register_element
 from ...ir import V
 from ...syntax import element_name, pointee_name, shape_of
-from ..axis_info import AxisAnalysis, has_promises
+from ..analysis.axis_info import AxisAnalysis, has_promises
 from ..context import KernelContext
 from ..memory.global_memory import AccessInfo, widest
 from ..nodes import Distributed

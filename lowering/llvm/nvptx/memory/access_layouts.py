@@ -9,7 +9,7 @@ from ....linear_layouts.layout import LinearLayout
 from ....tt.dialect.functions import FuncOp
 from ...elementwise import memory_size
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
-from ..axis_info import AxisAnalysis, has_promises
+from ..analysis.axis_info import AxisAnalysis, has_promises
 from ..nodes import Shape
 from ..targets import WARP_SIZE
 from .global_memory import AccessInfo, coalesced, widest

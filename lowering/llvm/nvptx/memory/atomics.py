@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....linear_layouts.distributed import default_blocked
-from ....linear_layouts.exchange import plan_exchange
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
-from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES
+from ....linear_layouts.plans.exchange import plan_exchange
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES
 from ...elementwise import emit_map
 from ...ir import V, const
 from ...syntax import attribute, element_name, is_tensor, pointee_name, shape_of

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .....promotion.errors import UnsupportedError
-from ....linear_layouts.gathering import SharedGather, WarpGather, plan_gather
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
+from ....linear_layouts.plans.gathering import SharedGather, WarpGather, plan_gather
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
 from ..context import KernelContext

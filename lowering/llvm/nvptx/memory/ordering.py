@@ -12,8 +12,8 @@ from typing import Any
 
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
 from ....tt.analysis.aliasing import UNKNOWN, WRITES, AliasAnalysis, AliasSet, may_alias
-from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from .shared_memory import SharedMemory
 
 _READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descriptor_load", "tt.descriptor_store"})

@@ -18,7 +18,7 @@ from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import match_matrix, offsets
 from ....linear_layouts.shared import matrix_swizzled, plain
 from ....tt.analysis.hoistable_descriptors import SOURCE, source_of
-from ....tt.dialect.descriptor_types import TensorDescType
+from ....tt.dialect.memory.descriptor_types import TensorDescType
 from ...ir import V
 from ...syntax import attribute, element_name, shape_of
 from ..context import KernelContext

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
-from ....linear_layouts.ordered import (
+from ....linear_layouts.plans.ordered import (
     Exchange,
     Fold,
     Move,

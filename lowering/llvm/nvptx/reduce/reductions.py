@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....linear_layouts.layout import LANE, REGISTER, LinearLayout
-from ....linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
+from ....linear_layouts.plans.reduction import Butterfly, ReductionPlan, plan_reduction
 from ....tt.transforms.numerics.fix_order import ORDERED, single_operation
 from ...elementwise import constant
 from ...ir import V

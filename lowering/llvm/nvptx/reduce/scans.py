@@ -10,7 +10,7 @@ from typing import Any
 
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.linear import ThreadMap
-from ....linear_layouts.scanning import (
+from ....linear_layouts.plans.scanning import (
     LanePrefixStep,
     LaneStep,
     SharedStep,
