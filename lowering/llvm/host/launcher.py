@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...gc_paused import gc_paused
 from ...target import HostTarget
+from ...tt.dialect.functions import FuncOp
 from ..compile import compile_assembly, compile_object
 from ..module import Module, SharedFunction
 from .control.status import PrintSite, Site
@@ -39,7 +39,7 @@ class HostKernel:
 
 
 @gc_paused()
-def lower_for_launch(function: Any, target: HostTarget, specialization: LaunchSpecialization = GENERIC) -> HostKernel:
+def lower_for_launch(function: FuncOp, target: HostTarget, specialization: LaunchSpecialization = GENERIC) -> HostKernel:
     """Lowers a block function to host code for launches of this specialization.
 
     Raises `UnsupportedError` naming the first operation the host back end does not implement.

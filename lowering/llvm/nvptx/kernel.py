@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from xdsl.ir import Attribute, Operation
+
 from ....promotion.errors import UnsupportedError
 from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
@@ -140,7 +142,7 @@ def _lowered_once(
     return k
 
 
-def parameter_type(type_: Any) -> str:
+def parameter_type(type_: Attribute) -> str:
     if isinstance(type_, TensorDescType):
         return MAP_TYPE
     elem = element_name(type_)
@@ -149,7 +151,7 @@ def parameter_type(type_: Any) -> str:
     return {"i1": "i8", "f16": "half", "bf16": "bfloat"}.get(elem, register_element(elem))
 
 
-def _constant(k: KernelContext, op: Any) -> None:
+def _constant(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     elem = element_name(result.type)
     if not is_tensor(result.type):
@@ -158,16 +160,16 @@ def _constant(k: KernelContext, op: Any) -> None:
     k.define(result, Splat(shape_of(result.type), elem, constant(constant_value(op), elem)))
 
 
-def _program_id(k: KernelContext, op: Any) -> None:
+def _program_id(k: KernelContext, op: Operation) -> None:
     what = "ctaid" if op.name == "tt.get_program_id" else "nctaid"
     k.scalars[op.results[0]] = k.t.call(f"read.ptx.sreg.{what}.{program_axis(op)}", [], "i32")
 
 
-def _nothing(k: KernelContext, op: Any) -> None:
+def _nothing(k: KernelContext, op: Operation) -> None:
     """Emit nothing: hints, and orderings that a single launch has anyway."""
 
 
-def _poison(k: KernelContext, op: Any) -> None:
+def _poison(k: KernelContext, op: Operation) -> None:
     """Lower ub.poison to zero; any value would do."""
     result = op.results[0]
     zero = k.ev.zero(element_name(result.type))
@@ -177,7 +179,7 @@ def _poison(k: KernelContext, op: Any) -> None:
         k.scalars[result] = zero
 
 
-def _barrier(k: KernelContext, op: Any) -> None:
+def _barrier(k: KernelContext, op: Operation) -> None:
     k.shared.barrier()
 
 

@@ -156,7 +156,6 @@ class Watch(Observer):
         used = self._used_bytes(k, size)
         machine = self.machine
         races = machine.races
-        assert k.instruction is not None
         atomic = k.instruction.opcode in ("atom", "red")
         ordered = atomic or not _ORDERED.isdisjoint(k.instruction.modifiers)
         cached = "nc" in k.instruction.modifiers
@@ -206,7 +205,6 @@ class Watch(Observer):
 
     def _used_bytes(self, k: Binding, size: int) -> Array:
         """The compiler's word for which bytes of a widened load matter."""
-        assert k.instruction is not None
         used = np.ones(size, np.bool_)
         for pragma in k.pragmas:
             words = pragma.split()

@@ -56,9 +56,9 @@ class Binding:
         self.watch = watch
         self.function = function
         self.lanes = machine.lanes
-        self.start(None)
+        self.start(Instruction("ret", (), (), None, function.line))
 
-    def start(self, instruction: Instruction | None, pragmas: tuple[str, ...] = ()) -> None:
+    def start(self, instruction: Instruction, pragmas: tuple[str, ...] = ()) -> None:
         """Begin with an instruction. What its builder notes for level 2 is kept until the next one:
 
         the registers that it reads and writes, whether it is an access that sees to its own shadow, whether a result depends on
@@ -76,7 +76,6 @@ class Binding:
 
     @property
     def where(self) -> str:
-        assert self.instruction is not None
         return f"PTX line {self.instruction.line}: {self.instruction.spelling}"
 
     def refuse(self, operand: Operand, expected: str) -> UserError:

@@ -15,7 +15,9 @@ from math import gcd
 from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.ir import Operation, Region, SSAValue
 
+from ....tt.dialect.functions import FuncOp
 from ....tt.transforms.folding import constant_of
 from ...elementwise import memory_size
 from ...syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
@@ -83,7 +85,7 @@ class AxisAnalysis:
         block. What is said of scalars always counts.
     """
 
-    def __init__(self, function: Any, multiples: Mapping[int, int] | None = None, promises: bool = False) -> None:
+    def __init__(self, function: FuncOp, multiples: Mapping[int, int] | None = None, promises: bool = False) -> None:
         self._promises = promises
         self._infos: dict[Any, AxisInfo] = {}
         details = attribute(function, "arg_attrs")
@@ -102,12 +104,12 @@ class AxisAnalysis:
             found = self._unknown(value)
         return found
 
-    def _unknown(self, value: Any) -> AxisInfo:
+    def _unknown(self, value: SSAValue) -> AxisInfo:
         rank = len(shape_of(value.type)) if is_tensor(value.type) else 1
         least = memory_size(pointee_name(value.type)) if element_name(value.type) == "ptr" else 1
         return AxisInfo((1,) * rank, (least,) * rank, (1,) * rank)
 
-    def _region(self, region: Any) -> bool:
+    def _region(self, region: Region) -> bool:
         changed = False
         for block in region.blocks:
             for op in block.ops:
@@ -137,7 +139,7 @@ class AxisAnalysis:
                 changed = True
         return changed
 
-    def _with_promises(self, op: Any, found: AxisInfo | None) -> AxisInfo | None:
+    def _with_promises(self, op: Operation, found: AxisInfo | None) -> AxisInfo | None:
         """What is found, or what the text says where that is more."""
         result = op.results[0]
         shape = shape_of(result.type) if is_tensor(result.type) else (1,)
@@ -164,23 +166,23 @@ class AxisAnalysis:
         self._infos[target] = new
         return new != old
 
-    def numbers(self, op: Any) -> list[AxisInfo]:
+    def numbers(self, op: Operation) -> list[AxisInfo]:
         return [self.of(operand) for operand in op.operands]
 
 
-def _promise(op: Any, name: str, rank: int) -> tuple[int, ...]:
+def _promise(op: Operation, name: str, rank: int) -> tuple[int, ...]:
     """The powers of two of an attribute with one number above 0 per dim; nothing where the text has none, or something else."""
     found = op.attributes.get(name)
     numbers = [int(number) for number in found.get_values()] if isinstance(found, DenseIntOrFPElementsAttr) else []
     return tuple(map(_power, numbers)) if len(numbers) == rank and min(numbers) > 0 else ()
 
 
-def has_promises(function: Any) -> bool:
+def has_promises(function: FuncOp) -> bool:
     """Whether the text says something of blocks that only wide accesses may rely on."""
     return any(name in op.attributes for op in function.walk() for name in ("tt.contiguity", "tt.divisibility", "tt.constancy"))
 
 
-def _is_later(value: Any) -> bool:
+def _is_later(value: SSAValue) -> bool:
     return getattr(value.owner, "name", "") in _RULES or getattr(value.owner, "name", "").startswith("scf.")
 
 
@@ -210,7 +212,7 @@ def _flows(op: Any) -> Iterable[tuple[Any, Sequence[Any]]]:
 Rule = Callable[[AxisAnalysis, Any], AxisInfo | None]
 
 
-def _constant(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+def _constant(analysis: AxisAnalysis, op: Operation) -> AxisInfo | None:
     elem = element_name(op.results[0].type)
     if elem[0] != "i":
         return None
@@ -222,18 +224,18 @@ def _constant(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
     return _splat(info, shape_of(op.results[0].type)) if is_tensor(op.results[0].type) else info
 
 
-def _make_range(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _make_range(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     (size,) = shape_of(op.results[0].type)
     start = int(attributes(op)["start"])
     return AxisInfo((size,), (_power(start),), (1,))
 
 
-def _add(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _add(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     left, right = analysis.numbers(op)
     return _sum(left, right, 1)
 
 
-def _address(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _address(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     pointer, offset = analysis.numbers(op)
     unit = memory_size(pointee_name(op.operands[0].type))
     scaled = AxisInfo(offset.contiguity, tuple(min(MAX_DIVISIBILITY, d * unit) for d in offset.divisibility), offset.constancy)
@@ -251,7 +253,7 @@ def _sum(a: AxisInfo, b: AxisInfo, unit: int) -> AxisInfo:
     return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy), constant)
 
 
-def _subtract(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _subtract(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     a, b = analysis.numbers(op)
     contiguity = tuple(gcd(x, y) for x, y in zip(a.contiguity, b.constancy, strict=True))
     divisibility = tuple(
@@ -261,7 +263,7 @@ def _subtract(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     return AxisInfo(contiguity, divisibility, constancy)
 
 
-def _multiply(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _multiply(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     a, b = analysis.numbers(op)
     rank = range(len(a.contiguity))
     contiguity = tuple(
@@ -275,11 +277,11 @@ def _multiply(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     return AxisInfo(contiguity, divisibility, constancy, constant)
 
 
-def _remainder(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _remainder(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     return _of_remainder(analysis, op, op.operands[1])
 
 
-def _of_remainder(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
+def _of_remainder(analysis: AxisAnalysis, op: Operation, divisor: Any) -> AxisInfo:
     """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
     remainders, unless they are negative."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
@@ -294,11 +296,11 @@ def _of_remainder(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
     return AxisInfo(tuple(contiguity), tuple(divisibility), tuple(constancy))
 
 
-def _quotient(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _quotient(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     return _of_quotient(analysis, op, op.operands[1])
 
 
-def _of_quotient(analysis: AxisAnalysis, op: Any, divisor: Any) -> AxisInfo:
+def _of_quotient(analysis: AxisAnalysis, op: Operation, divisor: Any) -> AxisInfo:
     """Consecutive numbers between two multiples of the divisor have one quotient; multiples of more than a divisor that is a
     power of two leave something of it."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
@@ -344,7 +346,7 @@ _DIVISIONS = {
 }  # fmt: skip
 
 
-def _is_number(condition: Any, value: Any, number: int) -> bool:
+def _is_number(condition: Any, value: SSAValue, number: int) -> bool:
     """Whether a condition is that a value is this number."""
     test = condition.owner
     return (
@@ -355,14 +357,14 @@ def _is_number(condition: Any, value: Any, number: int) -> bool:
     )
 
 
-def _elementwise(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _elementwise(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     """Equal operands give equal results; nothing else is known."""
     infos = analysis.numbers(op)
     rank = len(infos[0].contiguity)
     return AxisInfo((1,) * rank, (1,) * rank, tuple(min(i.constancy[d] for i in infos) for d in range(rank)))
 
 
-def _compare(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _compare(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     """Numbers in a row against a constant bound: the answer changes only at a multiple of what divides both."""
     a, b = analysis.numbers(op)
     predicate = attributes(op)["predicate"]
@@ -380,7 +382,7 @@ def _compare(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     return AxisInfo((1,) * rank, (1,) * rank, tuple(steps))
 
 
-def _select(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+def _select(analysis: AxisAnalysis, op: Operation) -> AxisInfo | None:
     guarded = _guarded_division(analysis, op)
     if guarded is not None:
         return guarded
@@ -395,7 +397,7 @@ def _select(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
     return AxisInfo(contiguity, divisibility, constancy)
 
 
-def _bitcast(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
+def _bitcast(analysis: AxisAnalysis, op: Operation) -> AxisInfo | None:
     source, target = op.operands[0].type, op.results[0].type
     if "ptr" in (element_name(source), element_name(target)):
         sizes = [memory_size(pointee_name(each)) for each in (source, target)]
@@ -403,7 +405,7 @@ def _bitcast(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
     return analysis.of(op.operands[0]) if "f" not in element_name(source)[0] + element_name(target)[0] else None
 
 
-def _resized(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _resized(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     """Few bits wrap around at once, so that groups have to lie between two places where they do."""
     info = analysis.of(op.operands[0])
     bits = min(int(element_name(value.type)[1:]) for value in (op.operands[0], op.results[0]))
@@ -416,11 +418,11 @@ def _resized(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     return AxisInfo(contiguity, divisibility, info.constancy)
 
 
-def _splat_rule(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _splat_rule(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     return _splat(analysis.of(op.operands[0]), shape_of(op.results[0].type))
 
 
-def _expand(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _expand(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     info, axis = analysis.of(op.operands[0]), int(attributes(op)["axis"])
     lowest = min(
         (_of_groups(info, d, 1) for d in range(len(info.contiguity))), default=info.divisibility[0] if info.divisibility else 1
@@ -434,7 +436,7 @@ def _expand(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     )
 
 
-def _broadcast(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _broadcast(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     info = analysis.of(op.operands[0])
     own, wide = shape_of(op.operands[0].type), shape_of(op.results[0].type)
     constancy = tuple(
@@ -443,7 +445,7 @@ def _broadcast(analysis: AxisAnalysis, op: Any) -> AxisInfo:
     return AxisInfo(info.contiguity, info.divisibility, constancy, info.constant)
 
 
-def _transpose(analysis: AxisAnalysis, op: Any) -> AxisInfo:
+def _transpose(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     info, order = analysis.of(op.operands[0]), attributes(op)["order"]
     return AxisInfo(
         tuple(info.contiguity[d] for d in order), tuple(info.divisibility[d] for d in order),

@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Operation, SSAValue
 
 from ....tt.analysis.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
+from ....tt.dialect.functions import FuncOp
 from ...syntax import is_tensor
 
 _MARK = "joinery.natural"
@@ -23,12 +25,12 @@ _MAX_KNOWN = 1024
 """Launches whose answers are kept."""
 
 
-def is_known_non_negative(op: Any) -> bool:
+def is_known_non_negative(op: Operation) -> bool:
     """Whether the dividend of a division of blocks is known never to be negative."""
     return _MARK in op.attributes
 
 
-def with_known_non_negative(function: Any, numbers: Collection[int]) -> Any:
+def with_known_non_negative(function: FuncOp, numbers: Collection[int]) -> Any:
     """A copy of the function in which the divisions of these numbers are marked to have non-negative dividends."""
     if not numbers:
         return function
@@ -47,7 +49,7 @@ class Dividends:
         possible: dividends that are not negative in some launches.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: FuncOp) -> None:
         self._divisions = tuple(_divisions(function))
         self.always, looked_at = self._proven(ANY_LAUNCH, range(len(self._divisions)))
         self._open: tuple[int, ...] = ()
@@ -62,7 +64,7 @@ class Dividends:
         self._axes = sorted(-1 - each for each in looked_at if each < 0)
         self._known: dict[tuple[Range | None, ...], tuple[int, ...]] = {}
 
-    def at(self, grid: tuple[int, int, int], arguments: Sequence[Any]) -> tuple[int, ...]:
+    def at(self, grid: tuple[int, int, int], arguments: Sequence[SSAValue]) -> tuple[int, ...]:
         """The numbers of the dividends that are never negative in a launch."""
         if not self._open:
             return self.always
@@ -109,5 +111,5 @@ def _as_long(number: int | None) -> Range | None:
     return 1 << bits >> 1, (1 << bits) - 1
 
 
-def _divisions(function: Any) -> Iterator[Any]:
+def _divisions(function: FuncOp) -> Iterator[Any]:
     return (op for op in function.walk() if op.name in _DIVISIONS and is_tensor(op.results[0].type))

@@ -10,8 +10,8 @@ to 72 bytes at 48 to 128 registers, and (in `kernel`) those whose shared memory 
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
+from ....tt.dialect.functions import FuncOp
 from ...syntax import element_name, is_tensor, shape_of
 from ..matmul.operand_kinds import are_eight
 from ..threads import bits_of
@@ -20,7 +20,7 @@ _MANY = {"tt.scan": 32, "tt.reduce": 64, "tt.dot": 128}
 """Operation → registers of 32 bits per thread for one of its blocks, from which on a kernel is marked."""
 
 
-def holds_many_elements(function: Any, threads: int) -> bool:
+def holds_many_elements(function: FuncOp, threads: int) -> bool:
     """Whether one block per SM should be asked for. threads: that compute."""
     for op in function.walk():
         least = _MANY.get(op.name)
