@@ -193,10 +193,8 @@ class Dim:
         )
 
     def __str__(self) -> str:
-        text = self._text
-        if text is None:
-            text = _text(self)
-            object.__setattr__(self, "_text", text)
+        if (text := self._text) is None:
+            object.__setattr__(self, "_text", text := _text(self))
         return text
 
     def __repr__(self) -> str:
