@@ -44,7 +44,7 @@ _MODULES = {"kernel": "interface.kernel", "promotion": "promotion"}
 
 
 def _functions() -> dict[str, str]:
-    exports: dict[str, str] = importlib.import_module(".graph.functions.exports", __name__).EXPORTS
+    exports: dict[str, str] = importlib.import_module(".graph.functions.names.exports", __name__).EXPORTS
     return exports
 
 
@@ -65,9 +65,9 @@ def __getattr__(name: str) -> Any:
     elif name in (dtypes := _dtypes()):
         value = dtypes[name]
     elif name in _functions():
-        value = importlib.import_module(".graph.functions.exports", __name__).public(name)
+        value = importlib.import_module(".graph.functions.names.exports", __name__).public(name)
     else:
-        aliases = importlib.import_module(".graph.functions.aliases", __name__)
+        aliases = importlib.import_module(".graph.functions.names.aliases", __name__)
         if aliases.is_planned(name) and not aliases.named_elsewhere(name):
             raise AttributeError(f"joinery.{name} is planned, but not part of version {__version__}")
         hint = aliases.did_you_mean(name, __dir__())

@@ -19,7 +19,7 @@ from typing import Any
 
 import joinery as jn
 from joinery.graph.functions.elementwise import _OPERANDS
-from joinery.graph.functions.exports import EXPORTS
+from joinery.graph.functions.names.exports import EXPORTS
 from joinery.promotion.dtype import DTYPES
 
 ROOT = Path(__file__).resolve().parents[1]

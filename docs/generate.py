@@ -18,7 +18,7 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.functions.exports import EXPORTS
+from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import structural as ops_structural
 from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, OpDef

@@ -11,7 +11,7 @@ from pathlib import Path
 from joinery.lowering.libdevice.expand import EXPANSIONS
 from joinery.lowering.libdevice.signatures import CALLS, MAX_ORDER, SIGNATURES, Signature
 from joinery.lowering.ptx.instructions import FORMS
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.transforms.expression import Expr
 from joinery.lowering.tt.types import scalar_type
 from joinery.runtime.toolchain.libdevice import VARIABLE

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import joinery as jn
-from joinery.graph.functions.exports import EXPORTS, public
+from joinery.graph.functions.names.exports import EXPORTS, public
 from joinery.promotion.dtype import DTYPES
 
 PATH = Path(__file__).resolve().parents[1] / "__init__.pyi"

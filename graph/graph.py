@@ -31,6 +31,7 @@ from .ops.table import OPS, op_named
 from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .promote.chains import tell
 from .promote.operands import promote
+from .protocols import Growing
 from .reference.budget import Budget
 from .symbol import Symbol
 from .text import printing
@@ -452,6 +453,13 @@ class Graph(NeverCurrent):
         copy.shape_checks = Checks(self.checks, settled=True)
         copy.journal.busy, copy.chains = True, False
         return copy
+
+    def _growing(self) -> Growing:
+        """What only grows, for going back when a call is refused."""
+        return Growing(
+            (self.symbols, self._inputs, self.journal.calls),
+            (self._weights, self._literals, self._constants, self._extents, self._ledger, self._weak, self.parts),
+        )
 
     @property
     def place(self) -> Location | None:

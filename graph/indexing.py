@@ -7,21 +7,19 @@ clamped as in NumPy. Bounds and positions that are dims must lie in range, which
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .checks import Checks, ShapeError
 from .dims.dim import Dim, Extent, lower_bound, maximum, minimum
 from .errors import describing
 from .ops.shape import slice_length
+from .protocols import SymbolT
 from .types import Shape, shape_text
-
-if TYPE_CHECKING:
-    from .symbol import Symbol
 
 Bounds = tuple[Extent, Extent, int]
 
 
-def index(x: Symbol, key: Any) -> Symbol:
+def index(x: SymbolT, key: Any) -> SymbolT:
     """The elements of `x` that `key` selects."""
     with describing("index", x):
         bounds, shape = _resolve(x.shape, key if isinstance(key, tuple) else (key,), x.graph.shape_checks)

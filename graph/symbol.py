@@ -98,6 +98,11 @@ class Symbol(Methods):
         return TensorType(self.dtype, self.shape, self.name)
 
     @property
+    def _written(self) -> tuple[Any, ...]:
+        """The operands as the user wrote them: literals, and symbols before implicit casts."""
+        return self._operands or self.inputs
+
+    @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import InternalError, JoineryError, UserError
 from .checks import Check, Checks
-from .construction.recording import symbols_in
+from .construction.recording import Recording, symbols_in
 from .dims.dim import Dim
 from .ops.attributes import require_attributes
 from .ops.opdef import VARIADIC
 from .ops.table import OPS
-from .reference.budget import require_addressable
+from .protocols import SymbolLike
+from .reference.budget import Budget, require_addressable
 from .types import Shape, shape_text
 
-if TYPE_CHECKING:
-    from .graph import Graph
-    from .symbol import Symbol
+
+class Verified(Recording, Protocol):
+    """A graph with what it states of its runs."""
+
+    @property
+    def standing(self) -> tuple[Check, ...]: ...
+
+    @property
+    def budget(self) -> Budget | None: ...
 
 
-def verify(graph: Graph) -> tuple[Check, ...]:
+def verify(graph: Verified) -> tuple[Check, ...]:
     """Check the whole graph, and find what has to hold at launch.
 
     That is what the user stated in calls whose results the outputs need, and whatever else the ops that the outputs need
@@ -38,7 +45,7 @@ def verify(graph: Graph) -> tuple[Check, ...]:
     return tuple(found)
 
 
-def limits(graph: Graph) -> tuple[Check, ...]:
+def limits(graph: Verified) -> tuple[Check, ...]:
     """The checks that a run stays within the graph's budget. Raises `UserError` when it never does."""
     if graph.budget is None:
         return ()
@@ -46,7 +53,7 @@ def limits(graph: Graph) -> tuple[Check, ...]:
     return graph.budget.checks([symbol for symbol in graph.symbols if symbol.id in live])
 
 
-def problems(graph: Graph, found: list[Check] | None = None) -> Iterator[str]:
+def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]:
     """What is wrong with the graph's symbols, one line each, in order. The checks that it needs are added to `found`."""
     live = needed_symbols(graph)
     settled = graph.shape_checks.settled
@@ -83,7 +90,7 @@ def problems(graph: Graph, found: list[Check] | None = None) -> Iterator[str]:
         found += needed.entries
 
 
-def needed_symbols(graph: Graph) -> set[int]:
+def needed_symbols(graph: Verified) -> set[int]:
     """The ids of what the outputs need, and of all inputs; of all symbols while there are no outputs."""
     if not graph.outputs:
         return set(range(len(graph.symbols)))
@@ -94,7 +101,7 @@ def needed_symbols(graph: Graph) -> set[int]:
     return needed
 
 
-def _stated(graph: Graph, live: set[int]) -> list[Check]:
+def _stated(graph: Verified, live: set[int]) -> list[Check]:
     """The checks that hold for the whole graph, and those of calls that the outputs need a result of."""
     stated = list(graph.standing)
     for call in graph.journal.calls:
@@ -103,7 +110,7 @@ def _stated(graph: Graph, live: set[int]) -> list[Check]:
     return stated
 
 
-def _symbol_problems(symbol: Symbol, checks: Checks, approved: set[Any]) -> Iterator[str]:
+def _symbol_problems(symbol: SymbolLike, checks: Checks, approved: set[Any]) -> Iterator[str]:
     row = symbol.op
     for operand in symbol.inputs:
         if operand.graph is not symbol.graph or not 0 <= operand.id < symbol.id:
@@ -140,7 +147,7 @@ def _symbol_problems(symbol: Symbol, checks: Checks, approved: set[Any]) -> Iter
         yield f"its shape is {shape_text(symbol.shape)}, the op gives {shape_text(shape)}"
 
 
-def _dtype_problem(symbol: Symbol, dtypes: tuple[DType, ...]) -> str:
+def _dtype_problem(symbol: SymbolLike, dtypes: tuple[DType, ...]) -> str:
     row = symbol.op
     given = symbol.attrs["dtype"] if "dtype" in row.attrs else None
     promotion = row.promote.apply(symbol.graph.rules, dtypes, op=row.name, dtype=given)
@@ -155,7 +162,7 @@ def _dtype_problem(symbol: Symbol, dtypes: tuple[DType, ...]) -> str:
     return ""
 
 
-def _source_problems(symbol: Symbol) -> Iterator[str]:
+def _source_problems(symbol: SymbolLike) -> Iterator[str]:
     name, attrs = symbol.op.name, symbol.attrs
     if name in ("constant", "weight"):
         value = attrs["value"]
@@ -179,7 +186,7 @@ def _same_shape(lhs: Shape, rhs: Shape, checks: Checks) -> bool:
     )
 
 
-def _check_dims(graph: Graph, symbols: Iterable[Symbol], checks: Checks) -> None:
+def _check_dims(graph: Verified, symbols: Iterable[SymbolLike], checks: Checks) -> None:
     known = set(graph.dim_names)
     seen: set[Any] = set()
     for symbol in symbols:

@@ -14,7 +14,7 @@ from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS
 from ..lowering.tt import types
 from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.arguments import Parameter
-from ..lowering.tt.dialect.descriptor_types import TensorDescType
+from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
 from ..runtime.cuda.buffers import Buffer, buffer_of

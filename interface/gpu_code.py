@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from ..lowering.artifact import KernelCode, TensorMap
 from ..lowering.gpu_stages import kernel_code
 from ..lowering.llvm.compile_ptx import compile_ptx
+from ..lowering.llvm.nvptx.analysis.known_non_negative import Dividends
 from ..lowering.llvm.nvptx.gpu_kernel import GpuKernel
 from ..lowering.llvm.nvptx.kernel import lower_to_threads
-from ..lowering.llvm.nvptx.known_non_negative import Dividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
 from ..lowering.tt.analysis.aliasing import AliasSet
 from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor
 from ..lowering.tt.arguments import Parameter
-from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor
 from ..lowering.tt.interpret.effects import assertion_error
 from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError

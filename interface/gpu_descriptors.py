@@ -20,7 +20,7 @@ from ..lowering.llvm.nvptx.memory.tma import mapped_block
 from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor, argument_offsets
 from ..lowering.tt.arguments import Parameter
-from ..lowering.tt.dialect.descriptor_types import TensorDescType
+from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
 from ..lowering.tt.types import PointerType, bit_width
 

@@ -36,11 +36,12 @@ from ..lowering.tt.analysis.aliasing import (
     shared_memory,
 )
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
-from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
-from ..lowering.tt.interpret.interpreter import find_function, interpret
+from ..lowering.tt.interpret.interpreter import interpret
+from ..lowering.tt.interpret.machine import find_function
 from ..lowering.tt.interpret.trace import Step
 from ..lowering.tt.printing import print_module
 from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..graph.graph import Graph
 from .artifact import GpuProgram, KernelCode
 from .graph_passes.weight_packing import ConstantLayout
 from .graph_passes.wide import Array
+from .llvm.nvptx.gpu_kernel import GpuKernel
 from .llvm.nvptx.targets import GpuTarget
 from .program import BlockProgram, Launch
 from .schedule.plan import Plan
 from .target import HostTarget
 from .tt.printing import print_module
-
-if TYPE_CHECKING:
-    from .llvm.nvptx.gpu_kernel import GpuKernel
 
 Stage = Literal["expand", "schedule", "layouts", "tile", "lower", "compile"]
 STAGES: tuple[Stage, ...] = ("expand", "schedule", "layouts", "tile", "lower", "compile")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...promotion.errors import UserError
 from ..errors import compose
 from ..names import checked_name
-
-if TYPE_CHECKING:
-    from ..graph import Graph
-    from ..symbol import Symbol
+from ..protocols import GraphLike, SymbolLike
 
 
-def output_names(outputs: Sequence[Symbol], names: Sequence[str] | None) -> tuple[str, ...]:
+def output_names(outputs: Sequence[SymbolLike], names: Sequence[str] | None) -> tuple[str, ...]:
     """One distinct name per output: those given, those of the symbols, or "output0", "output1", …."""
     if names is None:
         own = [symbol.name or f"output{position}" for position, symbol in enumerate(outputs)]
@@ -36,7 +33,7 @@ def output_names(outputs: Sequence[Symbol], names: Sequence[str] | None) -> tupl
     return tuple(names)
 
 
-def foreign(graph: Graph, op: str, symbol: Symbol) -> UserError:
+def foreign(graph: GraphLike[SymbolLike], op: str, symbol: SymbolLike) -> UserError:
     own, other = repr(symbol.graph.name), f"graph {graph.name!r}"
     if symbol.graph.name == graph.name:
         own, other = own + _made_at(symbol.graph), f"another one of this name{_made_at(graph)}"
@@ -48,13 +45,13 @@ def foreign(graph: Graph, op: str, symbol: Symbol) -> UserError:
     )  # fmt: skip
 
 
-def _made_at(graph: Graph) -> str:
+def _made_at(graph: GraphLike[SymbolLike]) -> str:
     """Which of several graphs of a name it is: where its first symbol was made, and how far it has come."""
     symbols = graph.symbols
     return f" at {id(graph):#x} (" + (f"from {symbols[0].location}, {len(symbols)} symbols)" if symbols else "empty)")
 
 
-def closed(graph: Graph, op: str, values: Sequence[Any]) -> UserError:
+def closed(graph: GraphLike[SymbolLike], op: str, values: Sequence[Any]) -> UserError:
     return UserError(
         compose(
             f"{op}: graph {graph.name!r} is finished; output() ended its construction", values,

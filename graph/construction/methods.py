@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ...promotion.errors import UserError
-
-if TYPE_CHECKING:
-    from ..symbol import Symbol
 
 _Axis = int | tuple[int, ...] | list[int] | None
 
 
 def _call(name: str, *arguments: Any, **options: Any) -> Any:
-    exports = importlib.import_module("..functions.exports", __package__)  # its modules import Symbol
+    exports = importlib.import_module("..functions.names.exports", __package__)  # its modules import Symbol
     return exports.public(name)(*arguments, **options)
 
 
@@ -27,95 +24,95 @@ class Methods:
 
         def describe(self) -> str: ...
 
-    def astype(self, dtype: Any) -> Symbol:
+    def astype(self, dtype: Any) -> Self:
         """The value converted to `dtype`; NumPy's name for `cast`."""
-        result: Symbol = _call("cast", self, dtype)
+        result: Self = _call("cast", self, dtype)
         return result
 
-    def sum(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+    def sum(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Self:
         """The sum over `axis` (see joinery.sum)."""
-        result: Symbol = _call("sum", self, axis, keepdims, dtype)
+        result: Self = _call("sum", self, axis, keepdims, dtype)
         return result
 
-    def prod(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+    def prod(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Self:
         """The product over `axis` (see joinery.prod)."""
-        result: Symbol = _call("prod", self, axis, keepdims, dtype)
+        result: Self = _call("prod", self, axis, keepdims, dtype)
         return result
 
-    def mean(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+    def mean(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Self:
         """The arithmetic mean over `axis` (see joinery.mean)."""
-        result: Symbol = _call("mean", self, axis, keepdims, dtype)
+        result: Self = _call("mean", self, axis, keepdims, dtype)
         return result
 
     def var(
         self, axis: _Axis = None, keepdims: bool = False, correction: float = 0, dtype: Any = None
-    ) -> Symbol:
+    ) -> Self:
         """The variance over `axis` (see joinery.var)."""
-        result: Symbol = _call("var", self, axis, keepdims, correction, dtype)
+        result: Self = _call("var", self, axis, keepdims, correction, dtype)
         return result
 
     def stdev(
         self, axis: _Axis = None, keepdims: bool = False, correction: float = 0, dtype: Any = None
-    ) -> Symbol:
+    ) -> Self:
         """The standard deviation over `axis` (see joinery.stdev)."""
-        result: Symbol = _call("stdev", self, axis, keepdims, correction, dtype)
+        result: Self = _call("stdev", self, axis, keepdims, correction, dtype)
         return result
 
-    def max(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+    def max(self, axis: _Axis = None, keepdims: bool = False) -> Self:
         """The largest element over `axis` (see joinery.max)."""
-        result: Symbol = _call("max", self, axis=axis, keepdims=keepdims)
+        result: Self = _call("max", self, axis=axis, keepdims=keepdims)
         return result
 
-    def min(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+    def min(self, axis: _Axis = None, keepdims: bool = False) -> Self:
         """The smallest element over `axis` (see joinery.min)."""
-        result: Symbol = _call("min", self, axis=axis, keepdims=keepdims)
+        result: Self = _call("min", self, axis=axis, keepdims=keepdims)
         return result
 
-    def any(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+    def any(self, axis: _Axis = None, keepdims: bool = False) -> Self:
         """Whether some element over `axis` is true (see joinery.any)."""
-        result: Symbol = _call("any", self, axis, keepdims)
+        result: Self = _call("any", self, axis, keepdims)
         return result
 
-    def all(self, axis: _Axis = None, keepdims: bool = False) -> Symbol:
+    def all(self, axis: _Axis = None, keepdims: bool = False) -> Self:
         """Whether every element over `axis` is true (see joinery.all)."""
-        result: Symbol = _call("all", self, axis, keepdims)
+        result: Self = _call("all", self, axis, keepdims)
         return result
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the first largest element along `axis` (see joinery.argmax)."""
-        result: Symbol = _call("argmax", self, axis, keepdims)
+        result: Self = _call("argmax", self, axis, keepdims)
         return result
 
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Symbol:
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the first smallest element along `axis` (see joinery.argmin)."""
-        result: Symbol = _call("argmin", self, axis, keepdims)
+        result: Self = _call("argmin", self, axis, keepdims)
         return result
 
     def cumsum(
         self, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None
-    ) -> Symbol:
+    ) -> Self:
         """Running sums along `axis` (see joinery.cumsum)."""
-        result: Symbol = _call("cumsum", self, axis, exclusive, reverse, dtype)
+        result: Self = _call("cumsum", self, axis, exclusive, reverse, dtype)
         return result
 
-    def clip(self, low: Any = None, high: Any = None) -> Symbol:
+    def clip(self, low: Any = None, high: Any = None) -> Self:
         """Values held between two bounds (see joinery.clip)."""
-        result: Symbol = _call("clip", self, low, high)
+        result: Self = _call("clip", self, low, high)
         return result
 
-    def squeeze(self, axis: _Axis = None) -> Symbol:
+    def squeeze(self, axis: _Axis = None) -> Self:
         """Axes of size 1 dropped (see joinery.squeeze)."""
-        result: Symbol = _call("squeeze", self, axis)
+        result: Self = _call("squeeze", self, axis)
         return result
 
-    def unsqueeze(self, axis: int | tuple[int, ...] | list[int]) -> Symbol:
+    def unsqueeze(self, axis: int | tuple[int, ...] | list[int]) -> Self:
         """New axes of size 1 (see joinery.unsqueeze)."""
-        result: Symbol = _call("unsqueeze", self, axis)
+        result: Self = _call("unsqueeze", self, axis)
         return result
 
-    def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Symbol:
+    def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Self:
         """Axes merged into one (see joinery.flatten)."""
-        result: Symbol = _call("flatten", self, start_axis, end_axis)
+        result: Self = _call("flatten", self, start_axis, end_axis)
         return result
 
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
@@ -140,7 +137,7 @@ class Methods:
         self._not_numpy(name, f"numpy.{name}")
 
     def _not_numpy(self, name: str, shown: str) -> NoReturn:
-        aliases = importlib.import_module("..functions.aliases", __package__)
+        aliases = importlib.import_module("..functions.names.aliases", __package__)
         own = name if name in aliases.EXPORTS else aliases.named_elsewhere(name)
         fix = f"joinery.{own} does this inside the graph" if own else "use joinery's functions inside the graph"
         raise UserError(
@@ -154,7 +151,7 @@ class Methods:
             """Only for names that do not exist: what the user may have meant."""
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            aliases = importlib.import_module("..functions.aliases", __package__)
+            aliases = importlib.import_module("..functions.names.aliases", __package__)
             own = name if name in aliases.EXPORTS else aliases.named_elsewhere(name)
             methods = [entry for entry in dir(type(self)) if not entry.startswith("_")]
             if own in methods:

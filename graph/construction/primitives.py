@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
@@ -12,14 +12,11 @@ from ..dims.dim import Dim, Extent
 from ..errors import compose, describing, mistake
 from ..ops.opdef import accumulator
 from ..ops.shape import infer_reshape, normalize_axis
+from ..protocols import GraphLike, SymbolT
 from ..types import as_dtype, as_extent
 
-if TYPE_CHECKING:
-    from ..graph import Graph
-    from ..symbol import Symbol
 
-
-def cast(x: Symbol, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> Symbol:
+def cast(x: SymbolT, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> SymbolT:
     """`x` converted to `dtype`; `x` itself when it already is (a weak value becomes a strong one)."""
     target = as_dtype(dtype, "cast: dtype")
     if rounding not in ("nearest", "toward_zero"):
@@ -34,13 +31,13 @@ def cast(x: Symbol, dtype: Any, rounding: str = "nearest", saturate: bool = True
         if side.storage_only:
             message = f"cast: values of {side} can be stored, viewed and bit-cast, but not converted"
             raise UnsupportedError(compose(message, (x,), fix="convert the array before it enters the graph"))
-    result: Symbol = x.graph.apply(
+    result = x.graph.apply(
         "cast", (x,), {"dtype": target, "rounding": rounding, "saturate": saturate}, dtype=target
     )
     return result
 
 
-def bitcast(x: Symbol, dtype: Any) -> Symbol:
+def bitcast(x: SymbolT, dtype: Any) -> SymbolT:
     """The bits of `x` as another dtype of the same width."""
     target = as_dtype(dtype, "bitcast: dtype")
     if target is x.dtype:
@@ -55,11 +52,10 @@ def bitcast(x: Symbol, dtype: Any) -> Symbol:
             "dtypes of equal width",
             f"bitcast to uint{x.dtype.bits} first" if x.dtype.bits >= 8 else "cast instead",
         )
-    result: Symbol = x.graph.apply("bitcast", (x,), {"dtype": target}, dtype=target)
-    return result
+    return x.graph.apply("bitcast", (x,), {"dtype": target}, dtype=target)
 
 
-def reshape(x: Symbol, shape: Any) -> Symbol:
+def reshape(x: SymbolT, shape: Any) -> SymbolT:
     """`x` under another shape; one size may be -1, which is computed."""
     sizes = _sizes(shape)
     with describing("reshape", x):
@@ -75,8 +71,7 @@ def reshape(x: Symbol, shape: Any) -> Symbol:
         target = infer_reshape(x.shape, extents, unknown[0] if unknown else None, x.graph.shape_checks)
     if target == x.shape:
         return x
-    result: Symbol = x.graph.apply("reshape", (x,), {"shape": target})
-    return result
+    return x.graph.apply("reshape", (x,), {"shape": target})
 
 
 def _sizes(shape: Any) -> Sequence[Any]:
@@ -85,7 +80,7 @@ def _sizes(shape: Any) -> Sequence[Any]:
     return [int(size) if hasattr(size, "__index__") else size for size in shape]
 
 
-def permute(x: Symbol, axes: Any) -> Symbol:
+def permute(x: SymbolT, axes: Any) -> SymbolT:
     """Axes reordered: axis i of the result is axis axes[i] of `x`."""
     with describing("permute", x):
         if not isinstance(axes, (tuple, list)):
@@ -93,11 +88,10 @@ def permute(x: Symbol, axes: Any) -> Symbol:
         order = tuple([normalize_axis(axis, len(x.shape)) for axis in axes])
     if order == tuple(range(len(x.shape))):
         return x
-    result: Symbol = x.graph.apply("permute", (x,), {"axes": order})
-    return result
+    return x.graph.apply("permute", (x,), {"axes": order})
 
 
-def transpose(x: Symbol, first: Any, second: Any) -> Symbol:
+def transpose(x: SymbolT, first: Any, second: Any) -> SymbolT:
     """Two axes swapped."""
     with describing("transpose", x):
         a, b = (normalize_axis(axis, len(x.shape)) for axis in (first, second))
@@ -106,16 +100,15 @@ def transpose(x: Symbol, first: Any, second: Any) -> Symbol:
     return permute(x, order)
 
 
-def broadcast_to(x: Symbol, shape: Any) -> Symbol:
+def broadcast_to(x: SymbolT, shape: Any) -> SymbolT:
     """`x` repeated along new leading axes and axes of size 1."""
     target = tuple([as_extent(size, f"broadcast_to: size {p}") for p, size in enumerate(_sizes(shape))])
     if target == x.shape:
         return x
-    result: Symbol = x.graph.apply("broadcast_to", (x,), {"shape": target})
-    return result
+    return x.graph.apply("broadcast_to", (x,), {"shape": target})
 
 
-def matmul(graph: Graph, a: Any, b: Any, precision: str = "ieee", op: str = "matmul") -> Symbol:
+def matmul(graph: GraphLike[SymbolT], a: Any, b: Any, precision: str = "ieee", op: str = "matmul") -> SymbolT:
     """NumPy's matmul: vectors become matrices for the product, and the axis they got is dropped afterwards."""
     if precision not in ("ieee", "tf32"):
         raise mistake(op, f"unknown precision {precision!r}", (a, b), '"ieee" or "tf32"', 'precision="ieee"')
@@ -149,6 +142,6 @@ def matmul(graph: Graph, a: Any, b: Any, precision: str = "ieee", op: str = "mat
     return reshape(result, (*result.shape[:-2], *rows, *columns))
 
 
-def accumulate_in(x: Symbol, dtype: DType) -> Symbol:
+def accumulate_in(x: SymbolT, dtype: DType) -> SymbolT:
     """`x` in the dtype its sums are computed in, given the dtype of the result."""
     return cast(x, accumulator(dtype))

@@ -11,18 +11,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
 from .. import constants
 from ..checks import Check
 from ..location import Location, user_location
+from ..protocols import GraphLike, SymbolLike
 from .history import mark, rewind
-
-if TYPE_CHECKING:
-    from ..graph import Graph
-    from ..symbol import Symbol
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -67,9 +64,9 @@ class Journal:
     def __init__(self) -> None:
         self.busy = False
         self.calls: list[Call] = []
-        self.arrays: dict[int, Symbol] = {}
+        self.arrays: dict[int, SymbolLike] = {}
 
-    def saw(self, array: Any, symbol: Symbol) -> None:
+    def saw(self, array: Any, symbol: SymbolLike) -> None:
         """The call now running made `symbol` of this array: what it holds is the array as it was then."""
         if self.busy and isinstance(array, np.ndarray):
             self.arrays[id(array)] = symbol
@@ -88,6 +85,13 @@ class Journal:
         return value
 
 
+class Recording(GraphLike[SymbolLike], Protocol):
+    """A graph that remembers what was called."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+
 def rebuilt(value: Any, each: Callable[[Any], Any]) -> Any:
     """A tuple or list of the same type with every entry replaced."""
     entries = [each(entry) for entry in value]
@@ -103,7 +107,7 @@ def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
             owner = OWNERS.get(type(arguments[0]))
             if owner is not None and owner(arguments[0]).journal.busy:
                 return function(*arguments, **options)
-        graphs: list[Graph] = []
+        graphs: list[Recording] = []
         _collect(arguments, graphs)
         if options:
             _collect(options.values(), graphs)
@@ -116,7 +120,7 @@ def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
 
 def perform(
-    graphs: list[Graph], function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
+    graphs: list[Recording], function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
 ) -> Any:
     """Makes a call and records it in the first graph. Where it raises, all of the graphs are what they were before."""
     graph = graphs[0]
@@ -148,7 +152,7 @@ def perform(
         journal.arrays.clear()
 
 
-def symbols_in(value: Any) -> Iterable[Symbol]:
+def symbols_in(value: Any) -> Iterable[SymbolLike]:
     """The symbols of a value, also those inside of sequences and mappings."""
     owner = OWNERS.get(type(value))
     if owner is not None:
@@ -172,7 +176,7 @@ def _told_apart(result: Any, start: int) -> Any:
     return result
 
 
-def _collect(values: Iterable[Any], graphs: list[Graph]) -> None:
+def _collect(values: Iterable[Any], graphs: list[Recording]) -> None:
     for value in values:
         owner = OWNERS.get(type(value))
         if owner is not None:

@@ -193,10 +193,9 @@ class Dim:
         )
 
     def __str__(self) -> str:
-        if self._text is None:
-            object.__setattr__(self, "_text", _text(self))
-        assert self._text is not None
-        return self._text
+        if (text := self._text) is None:
+            object.__setattr__(self, "_text", text := _text(self))
+        return text
 
     def __repr__(self) -> str:
         return f"Dim({str(self)!r})" if self.name else f"Dim.parse({str(self)!r})"

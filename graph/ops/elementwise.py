@@ -1,7 +1,7 @@
 """Rows of the op table: maps, one scalar function per element.
 
 `emit` names an op of the block IR where one op is the whole meaning: "arith.addf", or with a predicate "arith.cmpi slt".
-Otherwise it names an emitter of `lowering/tile/scalar.py`:
+Otherwise it names an emitter of `lowering/tile/elements/scalar.py`:
 
     @identity      the operand itself (bool, int, uint)
     @false         false everywhere: no integer is NaN (bool, int, uint)

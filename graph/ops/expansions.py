@@ -8,31 +8,29 @@ tensor_float32, and rounded once at the end; softmax and logsumexp subtract the 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...promotion.dtype import DType
 from ..dims.dim import Extent, maximum, product
+from ..protocols import SymbolLike
 from .opdef import accumulator
 
-if TYPE_CHECKING:
-    from ..symbol import Symbol
 
-
-def _apply(name: str, *operands: Any, **attrs: Any) -> Symbol:
+def _apply(name: str, *operands: Any, **attrs: Any) -> SymbolLike:
     graph = next(operand.graph for operand in operands if hasattr(operand, "graph"))
-    result: Symbol = graph.apply(name, operands, attrs, attrs.get("dtype"))
+    result: SymbolLike = graph.apply(name, operands, attrs, attrs.get("dtype"))
     return result
 
 
-def _cast(x: Symbol, dtype: DType) -> Symbol:
+def _cast(x: SymbolLike, dtype: DType) -> SymbolLike:
     return x if x.dtype is dtype else _apply("cast", x, dtype=dtype, rounding="nearest", saturate=True)
 
 
-def _reduce(name: str, x: Symbol, axes: tuple[int, ...], keepdims: bool = True) -> Symbol:
+def _reduce(name: str, x: SymbolLike, axes: tuple[int, ...], keepdims: bool = True) -> SymbolLike:
     return _apply(name, x, axes=axes, keepdims=keepdims) if axes else x
 
 
-def _count(x: Symbol, axes: tuple[int, ...], correction: int | float = 0) -> float | Symbol:
+def _count(x: SymbolLike, axes: tuple[int, ...], correction: int | float = 0) -> float | SymbolLike:
     """The number of elements over `axes` less `correction`, but at least 0, as a divisor of `x`'s dtype."""
     extent: Extent = product(x.shape[axis] for axis in axes)
     if isinstance(extent, int):
@@ -43,23 +41,23 @@ def _count(x: Symbol, axes: tuple[int, ...], correction: int | float = 0) -> flo
     return _apply("maximum", _apply("sub", count, float(correction)), 0.0)
 
 
-def _apply_source(x: Symbol, extent: Extent) -> Symbol:
-    result: Symbol = x.graph.dim_value(extent)
+def _apply_source(x: SymbolLike, extent: Extent) -> SymbolLike:
+    result: SymbolLike = x.graph.dim_value(extent)
     return result
 
 
-def _mean(x: Symbol, axes: tuple[int, ...], keepdims: bool) -> Symbol:
+def _mean(x: SymbolLike, axes: tuple[int, ...], keepdims: bool) -> SymbolLike:
     return _apply("div", _reduce("reduce_sum", x, axes, keepdims), _count(x, axes))
 
 
-def softmax(symbol: Symbol, x: Symbol) -> Symbol:
+def softmax(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     x = _cast(x, accumulator(symbol.dtype))
     axes = (symbol.attrs["axis"],)
     powers = _apply("exp_shifted", x, _reduce("reduce_max", x, axes))
     return _cast(_apply("div_approximate", powers, _reduce("reduce_sum", powers, axes)), symbol.dtype)
 
 
-def logsoftmax(symbol: Symbol, x: Symbol) -> Symbol:
+def logsoftmax(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     """x - max - log(count of max + sum of the others' weights), whose two terms have one sign. log1p keeps what a largest
     element that stands alone leaves to the others."""
     x = _cast(x, accumulator(symbol.dtype))
@@ -73,7 +71,7 @@ def logsoftmax(symbol: Symbol, x: Symbol) -> Symbol:
     return _cast(_apply("sub", _apply("sub", x, top), _apply("log1p", beyond_one)), symbol.dtype)
 
 
-def logsumexp(symbol: Symbol, x: Symbol) -> Symbol:
+def logsumexp(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     """Where the maximum is infinite or NaN it is not subtracted: exp and log then give -inf, inf and NaN by themselves."""
     x = _cast(x, accumulator(symbol.dtype))
     axes = symbol.attrs["axes"]
@@ -85,12 +83,12 @@ def logsumexp(symbol: Symbol, x: Symbol) -> Symbol:
     return result if symbol.attrs["keepdims"] else _apply("reshape", result, shape=symbol.shape)
 
 
-def mean(symbol: Symbol, x: Symbol) -> Symbol:
+def mean(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     x = _cast(x, accumulator(symbol.dtype))
     return _cast(_mean(x, symbol.attrs["axes"], symbol.attrs["keepdims"]), symbol.dtype)
 
 
-def var(symbol: Symbol, x: Symbol) -> Symbol:
+def var(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     x = _cast(x, accumulator(symbol.dtype))
     axes = symbol.attrs["axes"]
     centred = _apply("sub", x, _mean(x, axes, True))
@@ -101,16 +99,16 @@ def var(symbol: Symbol, x: Symbol) -> Symbol:
 _GELU = {"none": "x_phi", "tanh": "x_sigmoid_tanh", "quick": "x_sigmoid_quick"}
 
 
-def gelu(symbol: Symbol, x: Symbol) -> Symbol:
+def gelu(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     x = _cast(x, accumulator(symbol.dtype))
     return _cast(_apply(_GELU[symbol.attrs["approximate"]], x), symbol.dtype)
 
 
-def silu(symbol: Symbol, x: Symbol) -> Symbol:
+def silu(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
     return _cast(_apply("x_sigmoid", _cast(x, accumulator(symbol.dtype))), symbol.dtype)
 
 
-def layer_norm(symbol: Symbol, x: Symbol, *vectors: Symbol) -> Symbol:
+def layer_norm(symbol: SymbolLike, x: SymbolLike, *vectors: SymbolLike) -> SymbolLike:
     work = accumulator(symbol.dtype)
     x = _cast(x, work)
     axes = (len(x.shape) - 1,)
@@ -125,7 +123,7 @@ def layer_norm(symbol: Symbol, x: Symbol, *vectors: Symbol) -> Symbol:
     return _cast(result, symbol.dtype)
 
 
-def rms_norm(symbol: Symbol, x: Symbol, *vectors: Symbol) -> Symbol:
+def rms_norm(symbol: SymbolLike, x: SymbolLike, *vectors: SymbolLike) -> SymbolLike:
     work = accumulator(symbol.dtype)
     x = _cast(x, work)
     square = _mean(_apply("mul", x, x), (len(x.shape) - 1,), True)

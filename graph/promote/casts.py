@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ...promotion.casts import LOSS_CLASSES, LossClass, loss_class, loss_example
 from ...promotion.dtype import DType
@@ -13,9 +13,7 @@ from ...promotion.errors import PromotionWarning, UserError
 from ..dims.dim import Extent
 from ..errors import compose
 from ..location import Location
-
-if TYPE_CHECKING:
-    from ..symbol import Symbol
+from ..protocols import SymbolLike
 
 Policy = Literal["lattice", "exact", "strict"]
 POLICIES: tuple[Policy, ...] = ("lattice", "exact", "strict")
@@ -43,7 +41,7 @@ class CastEntry:
     target: DType
     loss: LossClass
     bytes: Extent
-    symbol: Symbol
+    symbol: SymbolLike
 
     def __str__(self) -> str:
         example = loss_example(self.source, self.target)

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import PromotionWarning, UserError
 from ...promotion.literals import is_scalar
 from ...promotion.result_rules import EXPLICIT
 from ..location import user_location
-
-if TYPE_CHECKING:
-    from ..symbol import Symbol
+from ..protocols import SymbolLike
 
 
-def tell(symbol: Symbol, written: Sequence[Any]) -> None:
+def tell(symbol: SymbolLike, written: Sequence[Any]) -> None:
     """Warns at the user's line when the operands of `symbol` would have met in another dtype had they been joined with what
     they were made of, and remembers what `symbol` was made of while its choice is open."""
     graph = symbol.graph

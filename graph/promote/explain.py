@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...promotion.casts import loss_class, loss_example
 from ...promotion.explain import explain as explain_join
 from ...promotion.literals import is_numpy_scalar, is_scalar
 from ...promotion.rules import RuleSet, dtype_of, element_of
+from ..protocols import SymbolLike
 from ..types import shape_text
 
-if TYPE_CHECKING:
-    from ..symbol import Symbol
 
-
-def explain(symbol: Symbol) -> str:
+def explain(symbol: SymbolLike) -> str:
     """Text of a few lines: the symbol, each operand with its cast, the rule, and the rule set's explanation of the join."""
     row = symbol.op
     lines = [
@@ -32,7 +30,7 @@ def explain(symbol: Symbol) -> str:
         )
         lines.append(f"  operand 0: {source.describe()}")
         return "\n".join(lines)
-    written = symbol._operands or symbol.inputs
+    written = symbol._written
     rule_set = symbol.graph.rules
     for position, (operand, used) in enumerate(zip(written, symbol.inputs, strict=True)):
         lines.append(f"  operand {position}: {_operand(operand, used, rule_set)}")
@@ -41,7 +39,7 @@ def explain(symbol: Symbol) -> str:
     return "\n".join(lines)
 
 
-def _source(symbol: Symbol) -> str:
+def _source(symbol: SymbolLike) -> str:
     match symbol.op.name:
         case "input":
             return f"declared by the type of input {symbol.name!r}"
@@ -58,7 +56,7 @@ def _loss(source: Any, target: Any, op: str) -> str:
     return " (exact)" if loss == "exact" else f" ({loss}: {loss_example(source, target)})"
 
 
-def _operand(operand: Any, used: Symbol, rule_set: RuleSet) -> str:
+def _operand(operand: Any, used: SymbolLike, rule_set: RuleSet) -> str:
     if is_numpy_scalar(operand):
         own = dtype_of(operand)
         if is_scalar(rule_set.weakened(operand)):
@@ -73,7 +71,7 @@ def _operand(operand: Any, used: Symbol, rule_set: RuleSet) -> str:
     return f"{text}; cast to {used.dtype}{_loss(operand.dtype, used.dtype, 'cast')}"
 
 
-def _joins(symbol: Symbol, written: Any) -> list[str]:
+def _joins(symbol: SymbolLike, written: Any) -> list[str]:
     """The join of the operands' dtypes, folded from the left, in the rule set's words."""
     rule_set = symbol.graph.rules
     dtypes = list(dict.fromkeys([element_of(operand) for operand in written if not is_scalar(operand)]))

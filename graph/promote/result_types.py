@@ -9,8 +9,8 @@ from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ...promotion.literals import is_scalar
 from ...promotion.rules import RuleSet, ZeroDim, dtype_of
-from ..functions.aliases import did_you_mean
-from ..functions.exports import EXPORTS
+from ..functions.names.aliases import did_you_mean
+from ..functions.names.exports import EXPORTS
 from ..graph import Graph
 from ..types import TensorType
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 from ...promotion.errors import UserError
 from ..checks import Check
 from ..dims.dim import Extent, at_most, maximum
-
-if TYPE_CHECKING:
-    from ..symbol import Symbol
+from ..protocols import SymbolLike
 
 MAX_SIZE = 1 << 62
 """No tensor of any graph has this many bytes: sizes are computed in 64 bits."""
@@ -44,7 +41,7 @@ class Budget:
                     f"Budget: {field.name} is {value!r}; expected an int from 1 to 2**62 - 1; fix: Budget({field.name}=2**40)"
                 )
 
-    def checks(self, symbols: Iterable[Symbol]) -> tuple[Check, ...]:
+    def checks(self, symbols: Iterable[SymbolLike]) -> tuple[Check, ...]:
         """What a launch has to check so that these symbols, which the outputs need, stay within the budget. Raises `UserError`
         where they never do."""
         total: Extent = 0
@@ -65,7 +62,7 @@ class Budget:
         return tuple(found)
 
 
-def _work(symbol: Symbol) -> Extent:
+def _work(symbol: SymbolLike) -> Extent:
     match symbol.op.kind:
         case "view":
             return 0
@@ -78,7 +75,7 @@ def _work(symbol: Symbol) -> Extent:
     return symbol.size
 
 
-def require_addressable(symbol: Symbol) -> None:
+def require_addressable(symbol: SymbolLike) -> None:
     """Raises `UserError` when the bytes of a tensor of known size do not fit 64 bits."""
     nbytes = symbol.nbytes
     if isinstance(nbytes, int) and nbytes >= MAX_SIZE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from ...promotion.literals import is_scalar, rank, scalar_rank
 from ..construction.misuse import checked_graph
 from ..dims.binding import ArrayShape, bind_dims
 from ..dims.dim import Dim
+from ..graph import Graph
+from ..symbol import Symbol
 from ..types import shape_text
 from . import elementwise as reference_elementwise
 from . import reductions as reference_reductions
@@ -27,10 +29,6 @@ from . import structure as reference_structure
 from .budget import MAX_SIZE
 from .numerics import Array, literal
 from .registry import REFERENCE, BoundSymbol
-
-if TYPE_CHECKING:
-    from ..graph import Graph
-    from ..symbol import Symbol
 
 __all__ = ["REFERENCE", "BoundSymbol", "bind_inputs", "evaluate"]
 

@@ -19,7 +19,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +29,7 @@ from ...promotion.presets import PRESETS, rules
 from ..constants import Array, array_digest
 from ..construction.misuse import checked_graph
 from ..dims.dim import Dim, Extent
-
-if TYPE_CHECKING:
-    from ..graph import Graph
-    from ..symbol import Symbol
+from ..protocols import GraphLike, SymbolLike
 
 INLINE_BYTES = 64
 """Arrays up to this many bytes are written into the text."""
@@ -73,7 +70,7 @@ def shape_list(shape: tuple[Extent, ...]) -> str:
     return f"[{', '.join(str(extent) for extent in shape)}]"
 
 
-def to_text(graph: Graph, locations: bool = False) -> tuple[str, dict[str, Array]]:
+def to_text(graph: GraphLike[SymbolLike], locations: bool = False) -> tuple[str, dict[str, Array]]:
     """The text of a graph and the arrays it refers to, by SHA-256 of their bytes, as a pair. Deterministic.
 
     `from_text(*to_text(graph))` is a graph of equal text.
@@ -112,7 +109,7 @@ def to_text(graph: Graph, locations: bool = False) -> tuple[str, dict[str, Array
     return "\n".join(lines) + "\n", arrays
 
 
-def _statement(symbol: Symbol, array_text: ArrayText) -> str:
+def _statement(symbol: SymbolLike, array_text: ArrayText) -> str:
     operands = f"({', '.join(f'%{operand.id}' for operand in symbol.inputs)})" if symbol.inputs else ""
     attributes = attributes_text(symbol.attrs, array_text)
     return (
@@ -123,7 +120,7 @@ def _statement(symbol: Symbol, array_text: ArrayText) -> str:
 # ------------------------------------------------------------------------------------------------------ canonical key
 
 
-def canonical_key(graph: Graph) -> str:
+def canonical_key(graph: GraphLike[SymbolLike]) -> str:
     """SHA-256 of what a graph computes, whatever its parts are called: live symbols are renumbered in order, dims in order of
     appearance in the inputs, names and locations are left out, arrays enter by their bytes."""
     live = {symbol.id for symbol in graph.outputs}
@@ -161,7 +158,7 @@ def canonical_key(graph: Graph) -> str:
     return digest.hexdigest()
 
 
-def _dims_in_order(graph: Graph) -> tuple[str, ...]:
+def _dims_in_order(graph: GraphLike[SymbolLike]) -> tuple[str, ...]:
     """Named dims by first appearance; within one extent by the input axes where they appear alone, then by name."""
     names: dict[str, None] = {}
     for plain in (True, False):

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...promotion.errors import UnsupportedError
-from .exchange import SharedExchange, plan_exchange, plan_warp_exchange
 from .f2 import Span
 from .layout import BLOCK, LANE, REGISTER, WARP, LinearLayout
 from .levels import Moves, find_moves
 from .linear import ThreadMap, expand_unique, table, to_unique
-from .shuffles import ShufflePlan, plan_shuffles
+from .plans.exchange import SharedExchange, plan_exchange, plan_warp_exchange
+from .plans.shuffles import ShufflePlan, plan_shuffles
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .conversion import Equal, Plan, RenamedRegisters
-from .exchange import SharedExchange
-from .gathering import SharedGather, WarpGather, source_coordinate
 from .layout import LANE, REGISTER, WARP, LinearLayout
-from .reduction import ReductionPlan
-from .scanning import LanePrefixStep, LaneStep, ScanPlan, SharedStep, ThreadStep
-from .shuffles import ShufflePlan
+from .plans.exchange import SharedExchange
+from .plans.gathering import SharedGather, WarpGather, source_coordinate
+from .plans.reduction import ReductionPlan
+from .plans.scanning import LanePrefixStep, LaneStep, ScanPlan, SharedStep, ThreadStep
+from .plans.shuffles import ShufflePlan
 
 T = TypeVar("T")
 Values = list[list[list[T]]]

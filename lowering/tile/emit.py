@@ -18,12 +18,12 @@ from ...graph.location import Location
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, JoineryError
 from ..nest import Affine, Buffer, Extent, Nest, Store, Value
-from ..tt.builder import BlockBuilder
-from ..tt.control import Loop
-from ..tt.dialect.descriptor_types import TensorDescType
+from ..tt.builder.block_builder import BlockBuilder
+from ..tt.builder.control import Loop
+from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.types import I1, I8, I32, I64, ptr, tensor
-from . import scalar
 from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
+from .elements import scalar
 from .index_builder import Index, IndexBuilder
 from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
 from .user_lines import location_of, name_lines, nest_lines

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..tt.builder import BlockBuilder
+from ..tt.builder.block_builder import BlockBuilder
 from ..tt.types import I64
 
 Index = Any

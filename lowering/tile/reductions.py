@@ -10,10 +10,10 @@ from typing import Any
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
 from ..nest import Nest
-from ..tt.builder import BlockBuilder, Combine
+from ..tt.builder.block_builder import BlockBuilder, Combine
 from ..tt.types import I64
 from .blocks import Block, Dimension, register_type, shape, union
-from .conversions import round_tensor_float32
+from .elements.conversions import round_tensor_float32
 from .emit import Frame
 from .structure import may_be_negative_zero, reach
 

@@ -15,17 +15,17 @@ from ..program import BlockProgram, DescriptorArgument, Launch
 from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.canonical import canonical_text
 from ..tt.source_locations import fuse_locations
-from .attention import build_attention
-from .contract import build_contract
 from .emit import Kernel, pointer_buffers, runtime_extents
 from .fixed_order import in_fixed_order
 from .host_schedule import HostLimits
-from .map import build_map
 from .offsets import Shared, share_offsets
-from .row import build_row
 from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
 from .structure import template_of
+from .templates.attention import build_attention
+from .templates.contract import build_contract
+from .templates.map import build_map
+from .templates.row import build_row
 from .tensor_descriptors import DescriptorAccess
 from .user_lines import name_lines, nest_lines, with_lines_of
 

@@ -12,8 +12,8 @@ from xdsl.ir import Attribute
 
 from ...promotion.errors import UserError
 from . import types as t
-from .dialect.descriptor_types import TensorDescType
 from .dialect.functions import FuncOp
+from .dialect.memory.descriptor_types import TensorDescType
 from .host_values import PointerTable, TensorDescriptor
 from .interpret.numerics import numpy_dtype
 

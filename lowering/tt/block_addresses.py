@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from . import types as t
 from .analysis.integer_facts import never_negative, trailing_zeros, zeros_of
-from .builder import BlockBuilder
+from .builder.block_builder import BlockBuilder
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from ...promotion.float_modes import default_modes
 from .checks.findings import Finding, PtxCheckError
 from .core.arguments import Arena, lay_out, place_arguments
 from .core.binder import bind
+from .core.blocks import Cta
 from .core.machine import Machine
-from .core.scheduler import Cta
 from .memory.spaces import GlobalMemory, SharedMemory
 
 MAX_THREADS = 1024

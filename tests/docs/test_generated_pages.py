@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.functions.exports import EXPORTS
+from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.ops.opdef import OpDef
 from joinery.graph.ops.table import OPS
 

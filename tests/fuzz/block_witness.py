@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.transforms.numerics.fast_math import contract_products
 from joinery.lowering.tt.transforms.pipeline import run_passes
 from joinery.lowering.tt.transforms.rewriting import Rewriter

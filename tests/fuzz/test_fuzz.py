@@ -17,9 +17,10 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.llvm import elementwise
-from joinery.lowering.tile import arithmetic, emit, scalar
-from joinery.lowering.tt.builder import BlockBuilder
-from joinery.lowering.tt.transforms import fast_math
+from joinery.lowering.tile import emit
+from joinery.lowering.tile.elements import arithmetic, scalar
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
+from joinery.lowering.tt.transforms.numerics import fast_math
 
 from ..support.error_bounds import propagation as error_bounds
 from . import graphs, text_cases

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+
+from xdsl.ir import Operation
 
 from ..elementwise import constant
 from ..ir import V
@@ -26,7 +27,7 @@ def each_element(k: KernelContext, shape: tuple[int, ...]) -> Iterator[Coordinat
         yield tuple(here)
 
 
-def lower_gather(k: KernelContext, op: Any) -> None:
+def lower_gather(k: KernelContext, op: Operation) -> None:
     """`tt.gather`. An index outside the block reads its last element: scratch lies on the stack, nothing may read beyond it."""
     result = op.results[0]
     axis = int(attributes(op)["axis"])
@@ -49,7 +50,7 @@ def lower_gather(k: KernelContext, op: Any) -> None:
     k.define(result, memory)
 
 
-def lower_histogram(k: KernelContext, op: Any) -> None:
+def lower_histogram(k: KernelContext, op: Operation) -> None:
     """`tt.histogram`: values outside the bins, and masked ones, are not counted."""
     result = op.results[0]
     elem, (bins,) = element_name(result.type), shape_of(result.type)

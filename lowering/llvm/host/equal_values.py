@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.ir import Block, SSAValue
+
 from ...tt.transforms.folding import is_pure
 from .loops.liveness import all_operations
 
@@ -11,7 +13,7 @@ from .loops.liveness import all_operations
 class Comparisons:
     """The comparisons (`arith.cmpi`) of a block and those nested in it. Equal ones have one number."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Block) -> None:
         self._numbers = _Numbers()
         self._outermost: dict[int, tuple[int, Any]] = {}
         for op in all_operations(block):
@@ -21,10 +23,10 @@ class Comparisons:
                 if found is None or depth < found[0]:
                     self._outermost[number] = depth, value
 
-    def number(self, value: Any) -> int:
+    def number(self, value: SSAValue) -> int:
         return self._numbers.of(value)
 
-    def outermost(self, value: Any) -> Any:
+    def outermost(self, value: SSAValue) -> Any:
         """The one of those with the same value that is inside the fewest loops: what varies in none of the others'."""
         found = self._outermost.get(self.number(value))
         return value if found is None else found[1]

@@ -8,7 +8,8 @@ updated in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from xdsl.ir import Operation
 
 from ...target import HostTarget
 from ...tt.analysis.aliasing import AliasAnalysis
@@ -113,7 +114,7 @@ def _load_arguments(k: KernelContext, function: FuncOp, multiples: Sequence[int]
         k.ev.memory.begin(k.status)
 
 
-def _constant(k: KernelContext, op: Any) -> None:
+def _constant(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     elem, shape = element_name(result.type), shape_of(result.type)
     value = constant(constant_value(op), elem)
@@ -123,7 +124,7 @@ def _constant(k: KernelContext, op: Any) -> None:
         k.scalars[result] = value
 
 
-def _program_id(k: KernelContext, op: Any) -> None:
+def _program_id(k: KernelContext, op: Operation) -> None:
     position = k.program
     if k.grid:  # programs are numbered along x first, then y, then z
         x, y, _ = k.grid
@@ -141,13 +142,13 @@ def _program_id(k: KernelContext, op: Any) -> None:
     k.scalars[result] = k.f.cast("trunc", position, "i32")
 
 
-def _num_programs(k: KernelContext, op: Any) -> None:
+def _num_programs(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     k.wide[result] = k.grid["xyz".index(str(program_axis(op)))]
     k.scalars[result] = k.f.cast("trunc", k.wide[result], "i32")
 
 
-def _nothing(k: KernelContext, op: Any) -> None:
+def _nothing(k: KernelContext, op: Operation) -> None:
     """Terminators (their operands are handled by the owner) and hints."""
 
 

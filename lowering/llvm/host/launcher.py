@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...gc_paused import gc_paused
 from ...target import HostTarget
+from ...tt.dialect.functions import FuncOp
 from ..compile import compile_assembly, compile_object
 from ..metadata import Metadata
 from ..module import Module, SharedFunction
@@ -41,7 +41,7 @@ class HostKernel:
 
 @gc_paused()
 def lower_for_launch(
-    function: Any, target: HostTarget, specialization: LaunchSpecialization = GENERIC, debug: bool = False
+    function: FuncOp, target: HostTarget, specialization: LaunchSpecialization = GENERIC, debug: bool = False
 ) -> HostKernel:
     """Lowers a block function to host code for launches of this specialization. debug: with line tables.
 

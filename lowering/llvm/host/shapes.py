@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+
+from xdsl.ir import Operation
 
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
@@ -13,13 +14,13 @@ from .loops.coordinates import ORIGIN
 from .nodes import Affine, Splat, Stored, dense, view
 
 
-def lower_make_range(k: KernelContext, op: Any) -> None:
+def lower_make_range(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     start = k.ev.s.constant(int(facts["start"]))
     k.define(op.results[0], Affine(shape_of(op.results[0].type), "i32", start, (V("1", "i64"),)))
 
 
-def lower_splat(k: KernelContext, op: Any) -> None:
+def lower_splat(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     source = op.operands[0]
     elem, shape = element_name(result.type), shape_of(result.type)
@@ -27,7 +28,7 @@ def lower_splat(k: KernelContext, op: Any) -> None:
     k.define(result, Splat(shape, elem, value))
 
 
-def lower_expand_dims(k: KernelContext, op: Any) -> None:
+def lower_expand_dims(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     axis = int(attributes(op)["axis"])
     shape = shape_of(result.type)
@@ -35,7 +36,7 @@ def lower_expand_dims(k: KernelContext, op: Any) -> None:
     k.define(result, view(k.node(op.operands[0]), shape, dims))
 
 
-def lower_broadcast(k: KernelContext, op: Any) -> None:
+def lower_broadcast(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     source = k.node(op.operands[0])
     shape = shape_of(result.type)
@@ -43,14 +44,14 @@ def lower_broadcast(k: KernelContext, op: Any) -> None:
     k.define(result, view(source, shape, dims))
 
 
-def lower_trans(k: KernelContext, op: Any) -> None:
+def lower_trans(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     order = [int(x) for x in attributes(op)["order"]]
     dims = [order.index(s) for s in range(len(order))]
     k.define(result, view(k.node(op.operands[0]), shape_of(result.type), dims))
 
 
-def lower_reshape(k: KernelContext, op: Any) -> None:
+def lower_reshape(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     source = k.node(op.operands[0])
     shape = shape_of(result.type)
@@ -75,20 +76,20 @@ def _same_extents(before: Sequence[int], after: Sequence[int]) -> list[int | Non
     return [next(following) if n > 1 else None for n in before]
 
 
-def lower_join(k: KernelContext, op: Any) -> None:
+def lower_join(k: KernelContext, op: Operation) -> None:
     """Both blocks are written side by side, every other element."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
     k.define(result, _woven(k, op, shape, elem, (0, 1), 2))
 
 
-def lower_cat(k: KernelContext, op: Any) -> None:
+def lower_cat(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
     k.define(result, _woven(k, op, shape, elem, (0, math.prod(shape) // 2), 1))
 
 
-def _woven(k: KernelContext, op: Any, shape: tuple[int, ...], elem: str, places: Sequence[int], step: int) -> Stored:
+def _woven(k: KernelContext, op: Operation, shape: tuple[int, ...], elem: str, places: Sequence[int], step: int) -> Stored:
     """A dense block made of the operation's operands: operand k starts at its place and lies `step` elements apart."""
     memory = k.ev.scratch((math.prod(shape),), elem)
     for operand, start in zip(op.operands, places, strict=True):
@@ -99,7 +100,7 @@ def _woven(k: KernelContext, op: Any, shape: tuple[int, ...], elem: str, places:
     return Stored(shape, elem, memory.pointer, dense(shape), memory.memory)
 
 
-def lower_split(k: KernelContext, op: Any) -> None:
+def lower_split(k: KernelContext, op: Operation) -> None:
     """Two views of the block in scratch, every other element each."""
     source = k.node(op.operands[0])
     memory = k.nests.materialize(source, k.ev.scratch(source.shape, source.elem, pad=source.shape[-1]))
@@ -113,7 +114,7 @@ def lower_split(k: KernelContext, op: Any) -> None:
             k.scalars[result] = k.ev.at(scalar, ())
 
 
-def lower_unsplat(k: KernelContext, op: Any) -> None:
+def lower_unsplat(k: KernelContext, op: Operation) -> None:
     node = k.node(op.operands[0])
     value = k.ev.at(node, (ORIGIN,) * len(node.shape))
     k.scalars[op.results[0]] = k.ev.s.pointer(value) if node.elem == "ptr" else value

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...linear_layouts.conversion import Equal, RenamedRegisters, plan_conversion
-from ...linear_layouts.exchange import Accesses, SharedExchange
 from ...linear_layouts.f2 import log2, units
 from ...linear_layouts.layout import LinearLayout
 from ...linear_layouts.linear import ThreadMap
-from ...linear_layouts.shuffles import ShufflePlan, ShuffleRound
+from ...linear_layouts.plans.exchange import Accesses, SharedExchange
+from ...linear_layouts.plans.shuffles import ShufflePlan, ShuffleRound
 from ..ir import V
 from .memory.shared_memory import SharedMemory
 from .threads import Threads, bits_of, i32

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
@@ -35,7 +37,7 @@ UNKNOWN = ("unknown", 0)
 # -- assertions ------------------------------------------------------------------------------
 
 
-def _assert(k: KernelContext, op: Any) -> None:
+def _assert(k: KernelContext, op: Operation) -> None:
     """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
     attrs = attributes(op)
     message = _checked(op, str(attrs["message"] if "message" in attrs else attrs["msg"]))
@@ -70,7 +72,7 @@ def _fail_unless(k: KernelContext, condition: V, predicate: V | None, what: Asse
 # -- prints ----------------------------------------------------------------------------------
 
 
-def _print(k: KernelContext, op: Any) -> None:
+def _print(k: KernelContext, op: Operation) -> None:
     attrs = attributes(op)
     program = [k.t.call(f"read.ptx.sreg.ctaid.{axis}", [], "i32") for axis in "xyz"]
     prefix, location = _checked(op, str(attrs["prefix"])).replace("%", "%%"), "pid (%d, %d, %d)"
@@ -137,7 +139,7 @@ def _one_of_copies(k: KernelContext, layout: LinearLayout) -> V | None:
     return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
-def _checked(op: Any, value: str) -> str:
+def _checked(op: Operation, value: str) -> str:
     """A text of the user's, of which the run-time system sees what comes before a zero byte."""
     if "\0" in value:
         location = source_location(op)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from xdsl.ir import Attribute, Operation
+
 from ....promotion.errors import UnsupportedError
 from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
-from ...tt.dialect.descriptor_types import TensorDescType
 from ...tt.dialect.functions import FuncOp
+from ...tt.dialect.memory.descriptor_types import TensorDescType
 from ...tt.transforms.loops.pointer_induction import with_distances
 from ..elementwise import constant, register_element
 from ..ir import Function, const
@@ -21,6 +23,8 @@ from ..metadata import Metadata
 from ..module import Module
 from ..op_lines import begin_lines
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
+from .analysis.known_non_negative import Dividends, with_known_non_negative
+from .analysis.occupancy import holds_many_elements
 from .context import Handler, KernelContext
 from .control.branches import CONTROL, lower_body
 from .control.loop_carried import CarriedPointers
@@ -30,7 +34,6 @@ from .control.producer import Producer, may_have_a_producer
 from .effects import EFFECTS
 from .elementwise import lower_elementwise
 from .gpu_kernel import GpuKernel
-from .known_non_negative import Dividends, with_known_non_negative
 from .matmul.mma_dot import DOTS
 from .matmul.wgmma import group_number
 from .memory.accesses import ACCESSES
@@ -40,7 +43,6 @@ from .memory.joins import JOINS
 from .memory.shared_memory import ALIGNMENT
 from .memory.tma import DESCRIPTORS, MAP_TYPE, tensor_maps
 from .nodes import Splat
-from .occupancy import holds_many_elements
 from .reduce.reductions import REDUCTIONS
 from .reduce.scans import SCANS
 from .shapes import SHAPES
@@ -145,7 +147,7 @@ def _lowered_once(
     return k
 
 
-def parameter_type(type_: Any) -> str:
+def parameter_type(type_: Attribute) -> str:
     if isinstance(type_, TensorDescType):
         return MAP_TYPE
     elem = element_name(type_)
@@ -154,7 +156,7 @@ def parameter_type(type_: Any) -> str:
     return {"i1": "i8", "f16": "half", "bf16": "bfloat"}.get(elem, register_element(elem))
 
 
-def _constant(k: KernelContext, op: Any) -> None:
+def _constant(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     elem = element_name(result.type)
     if not is_tensor(result.type):
@@ -163,16 +165,16 @@ def _constant(k: KernelContext, op: Any) -> None:
     k.define(result, Splat(shape_of(result.type), elem, constant(constant_value(op), elem)))
 
 
-def _program_id(k: KernelContext, op: Any) -> None:
+def _program_id(k: KernelContext, op: Operation) -> None:
     what = "ctaid" if op.name == "tt.get_program_id" else "nctaid"
     k.scalars[op.results[0]] = k.t.call(f"read.ptx.sreg.{what}.{program_axis(op)}", [], "i32")
 
 
-def _nothing(k: KernelContext, op: Any) -> None:
+def _nothing(k: KernelContext, op: Operation) -> None:
     """Emit nothing: hints, and orderings that a single launch has anyway."""
 
 
-def _poison(k: KernelContext, op: Any) -> None:
+def _poison(k: KernelContext, op: Operation) -> None:
     """Lower ub.poison to zero; any value would do."""
     result = op.results[0]
     zero = k.ev.zero(element_name(result.type))
@@ -182,7 +184,7 @@ def _poison(k: KernelContext, op: Any) -> None:
         k.scalars[result] = zero
 
 
-def _barrier(k: KernelContext, op: Any) -> None:
+def _barrier(k: KernelContext, op: Operation) -> None:
     k.shared.barrier()
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ..ir import V
 from ..module import Module
-from .nodes import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,7 @@ class Assertion:
 
     message: str
     location: tuple[str, int] | None
-    shape: Shape
+    shape: tuple[int, ...]
     first: int
 
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from xdsl.ir import Operation
 
 from ..syntax import attributes, element_name, shape_of
 from .context import Handler, KernelContext
 from .nodes import Range, Splat, viewed
 
 
-def _make_range(k: KernelContext, op: Any) -> None:
+def _make_range(k: KernelContext, op: Operation) -> None:
     k.define(op.results[0], Range(shape_of(op.results[0].type), "i32", int(attributes(op)["start"])))
 
 
-def _splat(k: KernelContext, op: Any) -> None:
+def _splat(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     k.define(result, Splat(shape_of(result.type), element_name(result.type), k.scalar(op.operands[0])))
 
 
-def _unsplat(k: KernelContext, op: Any) -> None:
+def _unsplat(k: KernelContext, op: Operation) -> None:
     k.scalars[op.results[0]] = k.registers(op.operands[0], k.natural_layout(op.operands[0]))[0]
 
 
 def _view(kind: str) -> Handler:
-    def lower(k: KernelContext, op: Any) -> None:
+    def lower(k: KernelContext, op: Operation) -> None:
         result, order = op.results[0], tuple(attributes(op)["order"]) if kind == "transpose" else ()
         k.define(result, viewed(k.node(op.operands[0]), shape_of(result.type), element_name(result.type), kind, order))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xdsl.ir import Block, Operation, SSAValue
 
 from .. import types as t
-from ..dialect.descriptor_types import is_composite
+from ..dialect.memory.descriptor_types import is_composite
 
 UNKNOWN = -1
 AliasSet = frozenset[int]

@@ -16,9 +16,9 @@ from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
 from ...artifact import EXPRESSION_OPERATIONS, MAX_EXPRESSION_STEPS, ArgumentExpression, TensorSource
 from .. import types as t
-from ..dialect.descriptor_types import TensorDescType, is_composite, part_types
-from ..dialect.descriptors import MakeTensorDescriptorOp
 from ..dialect.functions import FuncOp
+from ..dialect.memory.descriptor_types import TensorDescType, is_composite, part_types
+from ..dialect.memory.descriptors import MakeTensorDescriptorOp
 from ..transforms.folding import constant_of
 from .aliasing import UNKNOWN, AliasAnalysis, AliasSet, may_alias
 

@@ -13,8 +13,9 @@ from xdsl.context import Context
 from xdsl.dialects import scf
 from xdsl.ir import Dialect, Operation
 
-from . import compute, functions, memory, regions, shapes
+from . import compute, functions, regions, shapes
 from .arith import ARITH
+from .memory import pointers as memory
 
 _CORE: dict[str, type[Operation]] = {
     operation.name: operation
@@ -32,9 +33,10 @@ def dialects() -> Sequence[Dialect]:
     from xdsl.dialects import builtin, cf, math, ub
 
     from ..types import PointerType
-    from . import atomics, block_pointers, debug, descriptors, external, hints, loops, scaled, tensormaps
+    from . import debug, external, hints, loops, scaled
     from .attributes import CachePolicyAttr
-    from .descriptor_types import TensorDescType
+    from .memory import atomics, block_pointers, descriptors, tensormaps
+    from .memory.descriptor_types import TensorDescType
 
     tt = Dialect(
         "tt",

@@ -28,7 +28,7 @@ from ....promotion.dtype import BY_PTX_NAME, DType
 from .. import types as t
 from ..checks import BlockSizes, expect_block, expect_shape, expect_type, fail
 from .attributes import enum_attr, enum_name, parse_case
-from .memory import SEGMENTS
+from .memory.pointers import SEGMENTS
 
 SCALED_ELEMENTS = {"e4m3": 0, "e5m2": 1, "e2m3": 2, "e3m2": 3, "e2m1": 4, "bf16": 5, "fp16": 6}
 STORED_AS = {

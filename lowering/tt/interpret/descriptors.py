@@ -19,9 +19,9 @@ from ....promotion.errors import UnsupportedError, UserError
 from .. import types as t
 from ..arguments import Parameter
 from ..dialect.attributes import PADDING_OPTIONS, enum_name, property_number
-from ..dialect.descriptor_types import TensorDescType, block_of, is_composite
-from ..dialect.descriptors import REDUCE_KINDS
-from ..dialect.tensormaps import TensormapCreateOp
+from ..dialect.memory.descriptor_types import TensorDescType, block_of, is_composite
+from ..dialect.memory.descriptors import REDUCE_KINDS
+from ..dialect.memory.tensormaps import TensormapCreateOp
 from ..host_values import (
     MAP_ADDRESS,
     MAP_EXTENTS,

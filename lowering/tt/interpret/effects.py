@@ -1,30 +1,27 @@
-"""Interpretation of the operations that speak to the user (tt.assert, tt.print), wait (tt.atomic_poll) or map a region.
+"""Interpretation of the operations that speak to the user (tt.assert, tt.print) or map a region.
 
-Each function takes a translation and an operation and returns the step that runs it.
+Each function takes a translator and an operation and returns the step that runs it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Operation
 
-from ....promotion.errors import KernelAssertionError, UnsupportedError
+from ....promotion.errors import KernelAssertionError
 from .. import types as t
 from ..dialect.attributes import property_number
 from ..source_locations import source_location
 from ..transforms.folding import is_pure
-from .memory import Memory
+from .machine import Environment, Step, Translator
 from .numerics import numpy_dtype
 from .print_format import print_lines
-
-if TYPE_CHECKING:
-    from .translation import Environment, Step, Translation
 
 Array = NDArray[Any]
 
@@ -47,9 +44,9 @@ def assertion_error(
     return KernelAssertionError(text, message, file, line, (x, y, z), lane)
 
 
-def _assert(translation: Translation, op: Operation, message: str) -> Step:
-    (condition,) = [translation.slot(value) for value in op.operands]
-    location, machine = source_location(op), translation.machine
+def _assert(translator: Translator, op: Operation, message: str) -> Step:
+    (condition,) = [translator.slot(value) for value in op.operands]
+    location, machine = source_location(op), translator.machine
 
     def step(env: Environment) -> None:
         holds = np.asarray(env[condition])
@@ -60,22 +57,22 @@ def _assert(translation: Translation, op: Operation, message: str) -> Step:
     return step
 
 
-def _tt_assert(translation: Translation, op: Operation) -> Step:
-    return _assert(translation, op, _text(op, "message"))
+def _tt_assert(translator: Translator, op: Operation) -> Step:
+    return _assert(translator, op, _text(op, "message"))
 
 
-def _cf_assert(translation: Translation, op: Operation) -> Step:
-    return _assert(translation, op, _text(op, "msg"))
+def _cf_assert(translator: Translator, op: Operation) -> Step:
+    return _assert(translator, op, _text(op, "msg"))
 
 
-def _tt_print(translation: Translation, op: Operation) -> Step:
-    slots = [translation.slot(value) for value in op.operands]
+def _tt_print(translator: Translator, op: Operation) -> Step:
+    slots = [translator.slot(value) for value in op.operands]
     prefix, hexadecimal = _text(op, "prefix"), bool(property_number(op, "hex"))
     signs = op.properties["isSigned"]
     assert isinstance(signs, DenseArrayBase)
     signed = [bool(sign) for sign in signs.get_values()]
     pointers = [t.is_pointer(value.type) for value in op.operands]
-    machine = translation.machine
+    machine = translator.machine
 
     def step(env: Environment) -> None:
         values = [env[slot] for slot in slots]
@@ -85,30 +82,13 @@ def _tt_print(translation: Translation, op: Operation) -> Step:
     return step
 
 
-def atomic_poll(op: Operation, memory: Memory) -> Callable[..., Any]:
-    """Programs run one after the other, so what a poll reads first is what it reads until its timeout."""
-    dtype = numpy_dtype(op.operands[1].type)
-    has_timeout = len(op.operands) > 2
-
-    def run(pointer: Any, expected: Any, timeout: Any = None) -> Any:
-        found = memory.load(pointer, None, dtype, 0) == expected
-        if not has_timeout and not np.all(found):
-            raise UnsupportedError(
-                "tt.atomic_poll without a timeout waits for what another program has to write; the interpreter runs programs "
-                "one after the other, so the wait would not end; fix: pass a timeout, or launch() the kernel"
-            )
-        return found
-
-    return run
-
-
-def _tt_map_elementwise(translation: Translation, op: Operation) -> Step:
-    slots = [translation.slot(value) for value in op.operands]
-    results = [translation.slot(value) for value in op.results]
+def _tt_map_elementwise(translator: Translator, op: Operation) -> Step:
+    slots = [translator.slot(value) for value in op.operands]
+    results = [translator.slot(value) for value in op.results]
     dtypes = [numpy_dtype(value.type) for value in op.results]
     shape, pack = t.shape_of(op.operands[0].type), property_number(op, "pack")
     region = op.regions[0]
-    body = translation.flow(region)
+    body = translator.flow(region)
 
     def whole(env: Environment) -> None:
         values = body(env, [env[slot] for slot in slots])
@@ -129,7 +109,7 @@ def _tt_map_elementwise(translation: Translation, op: Operation) -> Step:
     return whole if straight and pack == 1 else by_groups
 
 
-STEPS: dict[str, Callable[[Translation, Operation], Step]] = {
+STEPS: dict[str, Callable[[Translator, Operation], Step]] = {
     "tt.assert": _tt_assert,
     "cf.assert": _cf_assert,
     "tt.print": _tt_print,

@@ -19,9 +19,8 @@ from xdsl.ir import Attribute, Operation
 from .. import types as t
 from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
-from ..dialect.atomics import RMW_OPERATIONS
 from ..dialect.attributes import ROUNDING_MODES, enum_name, property_number
-from .effects import atomic_poll
+from ..dialect.memory.atomics import RMW_OPERATIONS
 from .external import extern_elementwise, inline_asm
 from .matrix_product import product
 from .memory import Memory
@@ -46,6 +45,7 @@ from .numerics import (
     signed,
     unsigned,
 )
+from .waiting import atomic_poll
 
 Array = NDArray[Any]
 Evaluator = Callable[..., Any]

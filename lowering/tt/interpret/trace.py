@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Block, Operation
 
 from ..op_locations import OpLocations
-from .translation import Environment, Translation
-from .translation import Step as Run
-
-if TYPE_CHECKING:
-    from .interpreter import Machine
+from .machine import Environment, Machine
+from .machine import Step as Run
+from .translation import Translation
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.cf import SwitchOp
 from xdsl.dialects.scf import IndexSwitchOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region
 from xdsl.traits import SymbolTable
 
 from ....promotion.errors import UnsupportedError, UserError
@@ -20,15 +20,10 @@ from ..transforms.numerics.fix_order import prefix_moves
 from .descriptors import DESCRIPTOR_EVALUATORS
 from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
+from .machine import Environment, Function, Step, Translator, Value
 from .numerics import numpy_dtype
 
-if TYPE_CHECKING:
-    from .interpreter import Machine
-
 Array = NDArray[Any]
-Value = Any  # a NumPy array, or a NumPy scalar for shape ()
-Environment = list[Value]
-Step = Callable[[Environment], None]
 Edge = tuple[Block | None, Sequence[int]]
 
 _CONSTANT = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
@@ -66,33 +61,14 @@ def chooses(region: Region) -> bool:
     return False
 
 
-class Translation:
-    """Translates one function. Every SSA value of it gets one place in the environment."""
+class Translation(Translator):
+    """Translates the operations of one function into closures."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.slots: dict[SSAValue, int] = {}
-        self.template: Environment = []  # constants stand here from the start
-
-    def slot(self, value: SSAValue) -> int:
-        found = self.slots.get(value)
-        if found is None:
-            found = self.slots[value] = len(self.template)
-            self.template.append(None)
-        return found
-
-    def environment(self) -> Environment:
-        """Fresh values for one call of the function."""
-        return self.template.copy()
-
-    def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
-        """A function body, which may branch between blocks."""
+    def body(self, region: Region) -> Function:
         run = self.flow(region)
         return lambda args: run(self.environment(), args)
 
     def flow(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
-        """A region whose blocks may branch: values of the first block's arguments -> values of the operands of the terminator
-        that leaves it."""
         blocks = {block: self.block(block) for block in region.blocks}
         ends = {block: self.end(block) for block in region.blocks}
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
-from ..dialect.atomics import MEMORY_ORDERS, MEMORY_SCOPES
 from ..dialect.attributes import enum_name, property_number
+from ..dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES
 from ..interpret.evaluators import EVALUATORS, poison
+from ..interpret.machine import Step
 from ..interpret.numerics import numpy_dtype
-from ..interpret.translation import Step
 from .races import PLAIN_READ, PLAIN_WRITE, Access
 from .shadow import Shadow, tidy
 

@@ -17,22 +17,14 @@ from xdsl.ir import Operation
 from ....promotion.errors import UserError
 from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
-from ..interpret.interpreter import Machine, find_function
+from ..interpret.machine import find_function
 from ..interpret.memory import SEGMENT_BITS
 from ..op_locations import OpLocations
 from .findings import Report
 from .guard import Guard
+from .machine import SanitizedMachine
 from .shadow import Shadow
 from .translation import ProgramEnds, SanitizedTranslation
-
-
-class SanitizedMachine(Machine):
-    """`passed` carries the shadows of arguments into a function, and of results out of it."""
-
-    def __init__(self, grid: tuple[int, ...], guard: Guard) -> None:
-        super().__init__(grid, SanitizedTranslation, guard)
-        self.guard = guard
-        self.passed: Sequence[Shadow | None] = ()
 
 
 def sanitize(
@@ -49,7 +41,7 @@ def sanitize(
     while (parent := root.parent_op()) is not None:
         root = parent
     guard = Guard(OpLocations(root), extents)
-    machine = SanitizedMachine(extents, guard)
+    machine = _Sanitizer(extents, guard)
     values = machine.bind(function, args)
     shadows = _promises(function, args, values, guard)
     with np.errstate(all="ignore"):
@@ -69,6 +61,11 @@ def sanitize(
                     except UserError as error:
                         guard.report("error", function, 1, str(error), str(error))
     return guard.collector.report()
+
+
+class _Sanitizer(SanitizedMachine):
+    def translator(self) -> SanitizedTranslation:
+        return SanitizedTranslation(self)
 
 
 def _promises(
@@ -108,6 +105,3 @@ def _promises(
                 f"%{parameter.name}",
             )
     return [*shadows, *[None] * (len(values) - len(shadows))]
-
-
-__all__ = ["SanitizedMachine", "sanitize"]

@@ -13,10 +13,12 @@ from xdsl.ir import Attribute, Block, Operation, Region
 from ....promotion.errors import UserError
 from .. import types as t
 from ..interpret.evaluators import EVALUATORS
+from ..interpret.machine import Function, Step, Value
 from ..interpret.memory import AccessError
 from ..interpret.numerics import numpy_dtype
-from ..interpret.translation import STRUCTURED, Edge, Step, Translation, Value, chooses
+from ..interpret.translation import STRUCTURED, Edge, Translation, chooses
 from .guard import Guard
+from .machine import SanitizedMachine
 from .memory import ACCESSES
 from .regions import Carried, Shadowed, combined, reduced, scanned
 from .shadow import Shadow, rule_of, starts_marks
@@ -40,9 +42,9 @@ class ProgramEnds(Exception):
 class SanitizedTranslation(Translation):
     """Closures that keep the shadows up to date and ask the guard before they touch memory."""
 
-    machine: Any  # a SanitizedMachine, which stands above this module
+    machine: SanitizedMachine
 
-    def __init__(self, machine: Any) -> None:
+    def __init__(self, machine: SanitizedMachine) -> None:
         super().__init__(machine)
         self.guard: Guard = machine.guard
         self._shadows: dict[int, Shadow] = {}  # of constants
@@ -169,7 +171,7 @@ class SanitizedTranslation(Translation):
 
         return run
 
-    def body(self, region: Region) -> Callable[[Sequence[Value]], list[Value]]:
+    def body(self, region: Region) -> Function:
         run, machine = self.carried_flow(region), self.machine
 
         def call(args: Sequence[Value]) -> list[Value]:

@@ -10,14 +10,14 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ....promotion.errors import UnsupportedError
 from .. import types as t
 from ..block_addresses import Axis, place_block
-from ..builder import BlockBuilder
-from ..dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicRMWOp
+from ..builder.block_builder import BlockBuilder
 from ..dialect.attributes import PADDING_OPTIONS, enum_attr, enum_name, property_number
-from ..dialect.block_pointers import AdvanceOp, MakeTensorPtrOp
-from ..dialect.descriptor_types import TensorDescType, block_of
-from ..dialect.descriptors import REDUCE_KINDS, MakeTensorDescriptorOp
-from ..dialect.memory import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, LoadOp, StoreOp
-from ..dialect.tensormaps import TensormapCreateOp
+from ..dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicRMWOp
+from ..dialect.memory.block_pointers import AdvanceOp, MakeTensorPtrOp
+from ..dialect.memory.descriptor_types import TensorDescType, block_of
+from ..dialect.memory.descriptors import REDUCE_KINDS, MakeTensorDescriptorOp
+from ..dialect.memory.pointers import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, LoadOp, StoreOp
+from ..dialect.memory.tensormaps import TensormapCreateOp
 from ..host_values import (
     MAP_ADDRESS,
     MAP_EXTENTS,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from ....promotion.errors import UnsupportedError
-from ..builder import BlockBuilder
+from ..builder.block_builder import BlockBuilder
 from .expression import Expr
 
 MAX_EXPANDED = 200_000

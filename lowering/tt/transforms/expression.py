@@ -15,7 +15,7 @@ from typing import Any
 from xdsl.ir import Attribute, SSAValue
 
 from .. import types as t
-from ..builder import BlockBuilder
+from ..builder.block_builder import BlockBuilder
 
 Operand = Any  # an Expr, or a number
 

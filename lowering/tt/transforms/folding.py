@@ -19,7 +19,7 @@ from .. import types as t
 from ..constants import constant_attr, splat_value
 from ..dialect.arith import INTEGER_PREDICATES
 from ..dialect.attributes import property_number
-from ..dialect.memory import LoadOp
+from ..dialect.memory.pointers import LoadOp
 from ..dialect.shapes import BroadcastOp, SplatOp
 from .float_folding import FLOAT_FOLDERS
 

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from ....promotion.errors import InternalError
-from ..builder import BlockBuilder
+from ..builder.block_builder import BlockBuilder
 
 
 class _Before:

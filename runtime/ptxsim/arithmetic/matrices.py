@@ -20,9 +20,9 @@ from ....promotion.dtype import BY_PTX_NAME
 from ....promotion.errors import UnsupportedError
 from ..checks.findings import Fault
 from ..core.binding import Binding
+from ..core.blocks import Control
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.scheduler import Control
 from ..core.types import Array, Mask, number_type
 from ..memory.access import Router, address_of
 from ..memory.spaces import RANK_SHIFT
@@ -113,7 +113,7 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
         warps = _whole_warps(mask, k.lanes)
         loaded = [np.ascontiguousarray(value()).reshape(-1, 32, 1)[warps] for value in values]
         defined = None
-        if k.machine.watch is not None:
+        if k.watch is not None:
             halves = np.array([3, 12], np.uint8)
             defined = spread([(bad().reshape(-1, 32, 1)[warps] & halves) == 0 for bad in undefined], np.bool_)
         rows.write(warps, spread([word.view(np.uint16) for word in loaded], np.uint16), defined)
@@ -130,7 +130,7 @@ class _RowAccess:
         self.address = address_of(k, operand)
         generic = not {"shared", "shared::cta"} & set(i.modifiers)
         self.router = Router(k, "" if generic else "shared")
-        self.watch = k.machine.watcher(k, operand, values, 16, write)
+        self.watch = k.watcher(operand, values, 16, write)
 
     def offsets(self, warps: Array) -> tuple[Any, Array, Array]:
         lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)

@@ -12,9 +12,9 @@ import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Operand, Pair, Sink
 from ..core.binding import Binding
+from ..core.blocks import Control
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.scheduler import Control
 from ..core.types import Array, Mask, Step, number_type
 
 

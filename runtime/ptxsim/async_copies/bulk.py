@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,18 +17,17 @@ from ....lowering.ptx.syntax import Instruction
 from ....promotion.errors import UnsupportedError
 from ..arithmetic.floats import from_bf16, nearest_bf16
 from ..checks.findings import Fault
+from ..checks.races import Wait
 from ..core.binding import Binding
+from ..core.blocks import Cta
+from ..core.context import MachineContext
 from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
 from .copies import CopyQueue
-from .mbarriers import Objects, barrier_at, check_not_opaque, check_shown, lanes_of
-
-if TYPE_CHECKING:
-    from ..checks.races import Wait
-    from ..core.machine import Machine
-    from ..core.scheduler import Cta
+from .mbarrier_objects import barrier_at
+from .mbarriers import Objects, check_not_opaque, check_shown, lanes_of
 
 _IN_FLIGHT = 0xA9
 WRITING, READING = 1, 2
@@ -44,14 +43,14 @@ class BulkQueue:
     stores: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
 
 
-def bulk_of(machine: Machine, cta: Cta) -> BulkQueue:
+def bulk_of(machine: MachineContext, cta: Cta) -> BulkQueue:
     found = cta.agents.get("bulk")
     if not isinstance(found, BulkQueue):
         found = cta.agents["bulk"] = BulkQueue(np.zeros(machine.lanes, np.int64))
     return found
 
 
-def wake(machine: Machine, cta: Cta) -> bool:
+def wake(machine: MachineContext, cta: Cta) -> bool:
     """Land one pending load, or let one pending arrival of cp.async happen."""
     queue = cta.agents.get("bulk")
     if isinstance(queue, BulkQueue) and queue.loads:
@@ -65,7 +64,7 @@ def wake(machine: Machine, cta: Cta) -> bool:
     return False
 
 
-def finish(machine: Machine, cta: Cta) -> None:
+def finish(machine: MachineContext, cta: Cta) -> None:
     """At the end of a block every store happens, and loads are lost."""
     queue = cta.agents.get("bulk")
     if not isinstance(queue, BulkQueue):
@@ -86,7 +85,7 @@ def finish(machine: Machine, cta: Cta) -> None:
     queue.stores.clear()
 
 
-def _mark(machine: Machine, shared: SharedMemory, offsets: Array, mark: int) -> None:
+def _mark(machine: MachineContext, shared: SharedMemory, offsets: Array, mark: int) -> None:
     """Note that a pending copy writes or reads bytes."""
     if shared.flight is None:
         return
@@ -99,7 +98,7 @@ def _mark(machine: Machine, shared: SharedMemory, offsets: Array, mark: int) -> 
 
 
 def asynchronous_read(
-    machine: Machine, shared: SharedMemory, offsets: Array, warpgroup: int
+    machine: MachineContext, shared: SharedMemory, offsets: Array, warpgroup: int
 ) -> list[Wait]:
     """Checks on bytes that a product of a warpgroup reads."""
     _proxy(machine, shared, offsets)
@@ -110,7 +109,7 @@ def asynchronous_read(
     return machine.races.product(machine.cta, warpgroup, offsets)
 
 
-def _proxy(machine: Machine, shared: SharedMemory, offsets: Array) -> None:
+def _proxy(machine: MachineContext, shared: SharedMemory, offsets: Array) -> None:
     """Bytes written through the generic proxy need a fence before the asynchronous one reads them."""
     check_not_opaque(machine, shared, offsets)
     if shared.dirty is not None and np.count_nonzero(shared.dirty[offsets]):
@@ -122,7 +121,7 @@ def _proxy(machine: Machine, shared: SharedMemory, offsets: Array) -> None:
         machine.violation("uninitialised", "an asynchronous read of shared bytes that nothing has written")
 
 
-def _write(machine: Machine, shared: SharedMemory, offsets: Array, octets: Array) -> None:
+def _write(machine: MachineContext, shared: SharedMemory, offsets: Array, octets: Array) -> None:
     shared.octets[offsets] = octets
     if shared.defined is not None and shared.flight is not None:
         shared.defined[offsets] = True
@@ -139,7 +138,7 @@ Target = tuple[SharedMemory, int, Array]
 
 
 def load_into(
-    machine: Machine, targets: list[Target], data: Callable[[], Array], size: int, lane: int
+    machine: MachineContext, targets: list[Target], data: Callable[[], Array], size: int, lane: int
 ) -> None:
     """Copy to shared memory."""
     cta = machine.cta
@@ -196,7 +195,7 @@ def shared_offsets(router: Router, address: Array, lanes: Array) -> list[tuple[i
     return found
 
 
-def multicast_targets(machine: Machine, shared: SharedMemory, mask: int | None) -> list[SharedMemory]:
+def multicast_targets(machine: MachineContext, shared: SharedMemory, mask: int | None) -> list[SharedMemory]:
     if mask is None:
         return [shared]
     others = machine.cta.others
@@ -282,7 +281,7 @@ def copy(k: Binding, i: Instruction) -> Step:
     return step
 
 
-def _source(machine: Machine, router: Router, address: Array, own: Array, count: int) -> Callable[[], Array]:
+def _source(machine: MachineContext, router: Router, address: Array, own: Array, count: int) -> Callable[[], Array]:
     if router.space == "global":
         position = int(address[0])
         if position % 16:
@@ -311,7 +310,7 @@ _WORDS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.ui
 
 
 def store_from(
-    machine: Machine, lane: int, shared: SharedMemory, offsets: Array, action: Callable[[], None]
+    machine: MachineContext, lane: int, shared: SharedMemory, offsets: Array, action: Callable[[], None]
 ) -> None:
     """A copy out of shared memory, in the bulk group that the lane commits next."""
     _proxy(machine, shared, offsets)
@@ -340,7 +339,7 @@ def store_from(
 
 
 def writer(
-    machine: Machine, target: Array, shared: SharedMemory, source: Array, operation: str, type_: str
+    machine: MachineContext, target: Array, shared: SharedMemory, source: Array, operation: str, type_: str
 ) -> Callable[[], None]:
     """Writes bytes, or combines elements, of shared memory to places in global memory."""
 

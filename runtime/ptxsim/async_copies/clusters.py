@@ -5,24 +5,19 @@ Source: PTX ISA, "barrier.cluster", "mapa", "getctarank", "setmaxnreg", "griddep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction
 from ....promotion.errors import UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
+from ..core.blocks import Control, Cta, Group
+from ..core.context import MachineContext
 from ..core.control import guard_of, guarded
 from ..core.modifiers import Modifiers
-from ..core.scheduler import Control, Group
 from ..core.types import Array, Mask, Step
 from ..memory.access import address_of
 from ..memory.spaces import RANK_SHIFT
-
-if TYPE_CHECKING:
-    from ..core.machine import Machine
-    from ..core.scheduler import Cta
 
 REGISTER_POOL = 65_536
 """Registers that the warps of a block share."""
@@ -35,7 +30,7 @@ class ClusterBarrier:
         self.arrived = np.zeros((blocks, lanes), np.int64)
         self.phase = 0
 
-    def check(self, machine: Machine, cta: Cta) -> None:
+    def check(self, machine: MachineContext, cta: Cta) -> None:
         """End the phase if every live lane of the cluster has arrived; lanes that have exited count as arrived."""
         live = np.stack([other.live for other in cta.others])
         if not live.any() or (self.arrived[live] <= self.phase).any():
@@ -46,7 +41,7 @@ class ClusterBarrier:
             other.groups += other.waiting.pop("the cluster's barrier", [])
 
 
-def cluster_barrier(machine: Machine, cta: Cta) -> ClusterBarrier:
+def cluster_barrier(machine: MachineContext, cta: Cta) -> ClusterBarrier:
     home = cta.others[0].agents
     found = home.get("cluster")
     if not isinstance(found, ClusterBarrier):
@@ -152,7 +147,7 @@ def rank_of(k: Binding, i: Instruction) -> Step:
 # -- registers of warpgroups
 
 
-def _pool(machine: Machine, cta: Cta) -> Array:
+def _pool(machine: MachineContext, cta: Cta) -> Array:
     """Registers per thread of every warp, at first what .maxnreg says or an equal share."""
     found = cta.agents.get("registers")
     if not isinstance(found, np.ndarray):

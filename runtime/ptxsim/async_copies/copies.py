@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Integer, Register
 from ....promotion.errors import UserError
 from ..core.binding import Binding
+from ..core.blocks import Cta
+from ..core.context import MachineContext
 from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
-from .mbarriers import Objects, barrier_at, lanes_of
-
-if TYPE_CHECKING:
-    from ..core.machine import Machine
-    from ..core.scheduler import Cta
+from .mbarrier_objects import barrier_at
+from .mbarriers import Objects, lanes_of
 
 _IN_FLIGHT = 0xA7
 """What the target of a copy holds while it is in flight."""
@@ -63,14 +61,14 @@ class CopyQueue:
     issued: int = 0
 
 
-def queue_of(machine: Machine, cta: Cta) -> CopyQueue:
+def queue_of(machine: MachineContext, cta: Cta) -> CopyQueue:
     found = cta.agents.get("cp.async")
     if not isinstance(found, CopyQueue):
         found = cta.agents["cp.async"] = CopyQueue(np.zeros(machine.lanes, np.int64))
     return found
 
 
-def land(machine: Machine, copy: Copy, chosen: Array) -> None:
+def land(machine: MachineContext, copy: Copy, chosen: Array) -> None:
     """Copy the chosen ones."""
     if not np.count_nonzero(chosen):
         return
@@ -94,7 +92,7 @@ def land(machine: Machine, copy: Copy, chosen: Array) -> None:
         )
 
 
-def deliver(machine: Machine, cta: Cta, ready: Array) -> None:
+def deliver(machine: MachineContext, cta: Cta, ready: Array) -> None:
     """Land, of every pending copy, the lanes whose group number is below `ready` of the lane."""
     queue = queue_of(machine, cta)
     left: list[tuple[Copy, Array]] = []
@@ -133,8 +131,8 @@ def issue(k: Binding, i: Instruction) -> Step:
             take = k.full(option, "u32")
     shared, memory = Router(k, "shared"), Router(k, "global")
     machine = k.machine
-    watch_to = machine.watcher(k, operands[0], [], size, True)
-    watch_from = machine.watcher(k, operands[1], [], size, False)
+    watch_to = k.watcher(operands[0], [], size, True)
+    watch_from = k.watcher(operands[1], [], size, False)
     whole = isinstance(operands[-1], Integer) and len(operands) == 3
 
     def step(mask: Mask) -> None:
@@ -181,7 +179,7 @@ def issue(k: Binding, i: Instruction) -> Step:
 
 
 def _source_offsets(
-    machine: Machine, router: Router, address: Array, counts: Array, size: int, lanes: Array
+    machine: MachineContext, router: Router, address: Array, counts: Array, size: int, lanes: Array
 ) -> Array:
     """Whole reads are checked as such; a read that is cut short may end where the buffer ends."""
     full = counts == size
@@ -193,7 +191,7 @@ def _source_offsets(
     return offset
 
 
-def _sometimes(machine: Machine) -> None:
+def _sometimes(machine: MachineContext) -> None:
     """Land a random part of what is pending."""
     queue = queue_of(machine, machine.cta)
     left = []
@@ -279,7 +277,7 @@ def arrive(k: Binding, i: Instruction) -> Step:
     return step
 
 
-def _land_of(machine: Machine, queue: CopyQueue, issued: int, lane: int) -> None:
+def _land_of(machine: MachineContext, queue: CopyQueue, issued: int, lane: int) -> None:
     """Land one lane's part of what was issued before, where it is still pending."""
     for index, (copy, groups) in enumerate(queue.pending):
         chosen = copy.lanes == lane

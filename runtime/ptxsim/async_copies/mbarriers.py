@@ -6,7 +6,7 @@ bytes hold a pattern. A state (the result of an arrival) is the phase above bit 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,72 +14,16 @@ from ....lowering.ptx.syntax import Address, Instruction, Sink
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
+from ..core.context import MachineContext
 from ..core.modifiers import Modifiers
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of
 from ..memory.spaces import SharedMemory
+from .mbarrier_objects import MAX_COUNT, MBarrier, barrier_at
 
-if TYPE_CHECKING:
-    from ..core.machine import Machine
-
-MAX_COUNT = (1 << 20) - 1
 _PATTERN = 0xB7
 _ORDERS = ("release", "relaxed", "acquire")
 _SCOPES = ("cta", "cluster", "gpu", "sys")
-
-
-class MBarrier:
-    """One object: expected arrivals, those that are pending, bytes that are pending, and the phase.
-
-    `lane` made it. `fenced`: whether that lane has made it visible to the asynchronous proxy since. For level 3, see `history`:
-    `made` and `fenced_at` are stamps of these events; `agent` stands for the copies whose bytes it counts, with the stamps
-    base + 1, base + 2, … of its phases; `arriving` is what all who arrived knew, `clock` what who has waited learns.
-    """
-
-    def __init__(self, count: int, lane: int = 0) -> None:
-        self.expected = count
-        self.pending = count
-        self.bytes = 0
-        self.phase = 0
-        self.lane = lane
-        self.fenced = False
-        self.made = self.fenced_at = self.agent = self.base = 0
-        self.arriving: Array | None = None
-        self.clock: Array | None = None
-
-    def check(self, machine: Machine) -> None:
-        if self.pending == 0 and self.bytes == 0:
-            self.phase += 1
-            self.pending = self.expected
-            self.clock = self.arriving
-        machine.changes += 1
-
-    def arrive(self, machine: Machine, count: int) -> int:
-        state = (self.phase << 20) | self.pending
-        if count > self.pending:
-            raise Fault(
-                "mbarrier",
-                f"{count} arrivals where {self.pending} of {self.expected} are pending in this phase",
-            )
-        self.pending -= count
-        self.check(machine)
-        return state
-
-    def add_bytes(self, machine: Machine, count: int) -> None:
-        self.bytes += count
-        if abs(self.bytes) > MAX_COUNT:
-            raise Fault("mbarrier", f"a count of {self.bytes} bytes; at most {MAX_COUNT}")
-        self.check(machine)
-
-    def teach(self, row: Array) -> None:
-        self.arriving = row if self.arriving is None else np.maximum(self.arriving, row)
-
-
-def barrier_at(shared: SharedMemory, offset: int, lane: int) -> MBarrier:
-    found = shared.mbarriers.get(offset)
-    if not isinstance(found, MBarrier):
-        raise Fault("mbarrier", f"no mbarrier was initialised at shared address {offset:#x}", [lane])
-    return found
 
 
 class Objects:
@@ -109,7 +53,7 @@ class Objects:
         return found
 
 
-def check_not_opaque(machine: Machine, shared: SharedMemory, offsets: Array, lanes: Array | None = None) -> None:
+def check_not_opaque(machine: MachineContext, shared: SharedMemory, offsets: Array, lanes: Array | None = None) -> None:
     """Bytes of an mbarrier are for mbarrier instructions only, until mbarrier.inval. `lanes`: whose the places are, row by row.
 
     PTX ISA, "mbarrier.inval": an mbarrier object must be invalidated before its memory is used for anything else.
@@ -124,7 +68,7 @@ def check_not_opaque(machine: Machine, shared: SharedMemory, offsets: Array, lan
         machine.violation("mbarrier", text, () if lanes is None else lanes[rows])
 
 
-def show_to_copies(machine: Machine, mask: Mask) -> None:
+def show_to_copies(machine: MachineContext, mask: Mask) -> None:
     """A fence makes the mbarriers that its lanes have initialised visible to the asynchronous proxy."""
     shared = machine.cta.shared
     left = []
@@ -138,14 +82,14 @@ def show_to_copies(machine: Machine, mask: Mask) -> None:
     shared.unfenced = left
 
 
-def check_shown(machine: Machine, barrier: MBarrier, lane: int) -> None:
+def check_shown(machine: MachineContext, barrier: MBarrier, lane: int) -> None:
     """A copy that counts its bytes at an mbarrier sees it only behind a fence.
 
     PTX ISA, "membar, fence": .mbarrier_init makes mbarrier.init visible to other proxies; fence.proxy.async does, as for other
     writes.
     """
     races = machine.races
-    if machine.watch is None:
+    if machine.level < 2:
         return
     if not barrier.fenced or (races is not None and not races.knows_fence(machine.cta, lane, barrier)):
         machine.violation(
@@ -202,7 +146,7 @@ def mbarrier(k: Binding, i: Instruction) -> Step:
     return step
 
 
-def _initialise(machine: Machine, shared: SharedMemory, offset: int, count: int, lane: int) -> None:
+def _initialise(machine: MachineContext, shared: SharedMemory, offset: int, count: int, lane: int) -> None:
     if not 1 <= count <= MAX_COUNT:
         raise Fault("mbarrier", f"an expected count of {count}; expected 1 to {MAX_COUNT}", [lane])
     if offset in shared.mbarriers:

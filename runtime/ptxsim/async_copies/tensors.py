@@ -7,7 +7,6 @@ Source: PTX ISA, "Data Movement: cp.async.bulk.tensor, cp.reduce.async.bulk.tens
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,17 +14,15 @@ from ....lowering.ptx.syntax import Address, Instruction, Vector
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
+from ..core.blocks import Control
+from ..core.context import MachineContext
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.scheduler import Control
 from ..core.types import Array, Mask, Step
 from ..memory.access import Router, address_of, hints
 from .bulk import REDUCTIONS, check_shared, load_into, multicast_targets, shared_offsets, store_from, writer
 from .mbarriers import Objects, lanes_of, show_to_copies
 from .tensor_maps import FIELDS, MAP_BYTES, TensorView, read_map, set_field
-
-if TYPE_CHECKING:
-    from ..core.machine import Machine
 
 
 def _octets(offsets: Array, size: int) -> Array:
@@ -101,7 +98,7 @@ def tensor(k: Binding, i: Instruction) -> Step:
 
 
 def _tile(
-    machine: Machine, view: TensorView, origin: int, offset: Array, inside: Array
+    machine: MachineContext, view: TensorView, origin: int, offset: Array, inside: Array
 ) -> Callable[[], Array]:
     def read() -> Array:
         found = np.broadcast_to(view.fill, (offset.size, view.size)).copy()
@@ -113,7 +110,7 @@ def _tile(
     return read
 
 
-def _origin(machine: Machine, view: TensorView, offsets: Array, write: bool) -> int:
+def _origin(machine: MachineContext, view: TensorView, offsets: Array, write: bool) -> int:
     """The tensor's offset in the arena; all elements that are touched lie in one allocation."""
     if not offsets.size:
         return 0
@@ -121,7 +118,7 @@ def _origin(machine: Machine, view: TensorView, offsets: Array, write: bool) -> 
     return machine.memory.one(view.address + low, high - low + view.size, write) - low
 
 
-def map_at(machine: Machine, address: int, rank: int, lane: int) -> TensorView:
+def map_at(machine: MachineContext, address: int, rank: int, lane: int) -> TensorView:
     """The map at a generic address: a parameter, or global memory after a fence."""
     from_parameters = address >> 56 == 3
     if address % 64:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,19 +16,16 @@ from ....lowering.ptx.syntax import Instruction, Register, Vector
 from ....promotion.errors import UnsupportedError, UserError
 from ..arithmetic.matrices import ELEMENTS, accumulate, decoded, fragment, rounded
 from ..checks.findings import Fault
+from ..checks.races import Wait
 from ..core.binding import Binding
+from ..core.blocks import Control, Cta
+from ..core.context import MachineContext
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.scheduler import Control
 from ..core.types import Array, Mask
 from ..memory.spaces import SharedMemory
 from .bulk import asynchronous_read
 from .tensor_maps import swizzled
-
-if TYPE_CHECKING:
-    from ..checks.races import Wait
-    from ..core.machine import Machine
-    from ..core.scheduler import Cta
 
 _PATTERN = np.uint32(0x7FC5A5A5)
 _DEPTHS = {16: 16, 32: 8, 8: 32}
@@ -96,7 +92,7 @@ def groups_of(cta: Cta, warpgroup: int) -> Groups:
     return found
 
 
-def _warpgroups(machine: Machine, mask: Mask) -> list[int]:
+def _warpgroups(machine: MachineContext, mask: Mask) -> list[int]:
     """The warpgroups that execute; all four warps must."""
     warps = np.ones(machine.lanes // 32, np.bool_) if mask is None else mask.reshape(-1, 32).any(1)
     padded = np.append(warps, np.zeros(-warps.size % 4, np.bool_)).reshape(-1, 4)
@@ -187,10 +183,10 @@ def multiply(k: Binding, i: Instruction) -> Control:
     a_names = [
         o.name for o in (operands[1].elements if isinstance(operands[1], Vector) else ()) if isinstance(o, Register)
     ]
-    watch = machine.watch
+    watch = k.watch
     flight, undefined, own_rows = [], [], np.zeros(0, np.int64)
     if watch is not None:
-        d_rows, a_rows = ([watch.products.row(k, name) for name in each] for each in (names, a_names))
+        d_rows, a_rows = ([watch.products.row(k.function.name, name) for name in each] for each in (names, a_names))
         flight = [watch.products.writing[row] for row in d_rows]
         undefined = [watch.row(k, name) for name in names]
         own_rows = np.array([*d_rows, *a_rows])
@@ -245,7 +241,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
 
 
 def _tile(
-    machine: Machine,
+    machine: MachineContext,
     descriptors: Array,
     warpgroup: int,
     waits: list[list[Wait]],
@@ -292,7 +288,7 @@ def fence(k: Binding, i: Instruction) -> Control:
     machine = k.machine
 
     def step(mask: Mask) -> None:
-        watch = machine.watch
+        watch = k.watch
         for index in _warpgroups(machine, mask):
             if watch is not None:
                 watch.products.fence(slice(128 * index, 128 * index + 128))
@@ -332,7 +328,7 @@ def wait(k: Binding, i: Instruction) -> Control:
     return collective(k, i, step, warps=4)
 
 
-def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Product]]) -> Array:
+def _accumulated(machine: MachineContext, chain: Chain, products: list[tuple[int, Product]]) -> Array:
     """D of a chain after products: lanes × registers of words."""
     numbers = chain.columns // 8 * 4
     registers = np.ascontiguousarray(chain.start)
@@ -373,7 +369,7 @@ def _accumulated(machine: Machine, chain: Chain, products: list[tuple[int, Produ
     return np.ascontiguousarray(spread).view(np.uint32)
 
 
-def _finish(machine: Machine, chain: Chain, products: list[tuple[int, Product]]) -> None:
+def _finish(machine: MachineContext, chain: Chain, products: list[tuple[int, Product]]) -> None:
     registers = _accumulated(machine, chain, products)
     if products and not products[0][1].scale.all():
         for row in chain.undefined:  # what D held does not matter

@@ -9,16 +9,13 @@ Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions: wgmma.fence,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Set
 
 import numpy as np
 
 from ....lowering.ptx.syntax import Register, Vector
+from ..core.state import MachineState
 from ..core.types import Array, Mask, Step
-
-if TYPE_CHECKING:
-    from ..core.binding import Binding
-    from ..core.machine import Machine
 
 
 class ProductRegisters:
@@ -27,7 +24,7 @@ class ProductRegisters:
     writing, reading: whether, and how many, pending products do that. fenced: no access since the last wgmma.fence.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: MachineState) -> None:
         self.machine = machine
         self.rows: dict[tuple[str, str], int] = {}
         for function in machine.functions:
@@ -41,17 +38,17 @@ class ProductRegisters:
         self.reading = machine.block_array((len(self.rows), machine.lanes), np.int16)
         self.fenced = machine.block_array((len(self.rows), machine.lanes), np.bool_)
 
-    def row(self, k: Binding, name: str) -> int:
-        return self.rows[k.function.name, name]
+    def row(self, function: str, name: str) -> int:
+        return self.rows[function, name]
 
-    def around(self, k: Binding, step: Step) -> Step:
+    def around(self, function: str, reads: Set[str], writes: Set[str], step: Step) -> Step:
         """The step of an ordinary instruction, with what it may not touch."""
-        names = [name for name in sorted(k.reads | k.writes) if (k.function.name, name) in self.rows]
+        names = [name for name in sorted(reads | writes) if (function, name) in self.rows]
         if not names:
             return step
         machine, writing, reading, fenced = self.machine, self.writing, self.reading, self.fenced
-        touched = np.array([self.row(k, name) for name in names])
-        written = np.array([self.row(k, name) for name in names if name in k.writes], np.int64)
+        touched = np.array([self.row(function, name) for name in names])
+        written = np.array([self.row(function, name) for name in names if name in writes], np.int64)
 
         def report(busy: Array, what: str) -> None:
             if np.count_nonzero(busy):

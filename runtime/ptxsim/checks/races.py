@@ -10,19 +10,15 @@ Source: PTX ISA, "Memory Consistency Model", "Async proxy", "Parallel Synchroniz
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from ..async_copies.mbarriers import MBarrier
+from ..async_copies.mbarrier_objects import MBarrier
+from ..core.blocks import Cta
+from ..core.state import MachineState
 from ..core.types import Array
 from ..memory.spaces import GlobalMemory, SharedMemory, Space
 from .history import PENDING, History
 from .traffic import Traffic
-
-if TYPE_CHECKING:
-    from ..core.machine import Machine
-    from ..core.scheduler import Cta
 
 Wait = tuple[int, int]
 """An agent, and its stamp when it did something."""
@@ -33,7 +29,7 @@ _MAX_BYTES = 1 << 16
 class Races:
     """Races and statistics of a machine."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: MachineState) -> None:
         self.machine = machine
         self.traffic = Traffic()
         self.lanes = np.arange(machine.lanes)
@@ -264,5 +260,3 @@ class Races:
     def _report(self, what: str, offset: int, other: str, line: int, lanes: Array | None) -> None:
         text = f"{what} shared byte {offset}, {other} at PTX line {line}; no barrier orders them"
         self.machine.violation("race", text, () if lanes is None else np.unique(lanes))
-
-

@@ -8,16 +8,14 @@ meets an undefined byte is undefined as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS, Decoded
 from ....lowering.ptx.syntax import Integer, Operand, Register, Vector
+from ..core.binding import Binding
 from ..core.types import Array
-
-if TYPE_CHECKING:
-    from ..core.binding import Binding
 
 Bits = Callable[[], Any]
 """Per lane, the undefined bytes as bits of uint8; all ones for an undefined predicate."""

@@ -8,33 +8,29 @@ as an address, and to store one to global memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....lowering.ptx.syntax import Address, Instruction, Operand, Register
 from ..async_copies.copies import CopyQueue
 from ..async_copies.mbarriers import check_not_opaque
+from ..core.binding import Access, Binding, Observer
+from ..core.blocks import Cta
+from ..core.context import MachineContext
 from ..core.types import Array, Mask, Step
 from ..memory.spaces import GlobalMemory, SharedMemory, Space
 from .product_registers import ProductRegisters
 from .shadows import ALL, as_bits, result_bits, targets_of
 
-if TYPE_CHECKING:
-    from ..core.binding import Binding
-    from ..core.machine import Machine
-    from ..core.scheduler import Cta
-
-Access = Callable[[Space, Array, Array | None], None]
-"""Called with the space, byte offsets and lanes (None: all) of an access, before it happens."""
 _ORDERED = frozenset(["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"])
 """Accesses that may order others."""
 
 
-class Watch:
+class Watch(Observer):
     """The shadow of a machine's registers and memory."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: MachineContext) -> None:
         self.machine = machine
         keys = list(machine.registers.rows)
         self.block = np.full((len(keys), machine.lanes), ALL)
@@ -68,7 +64,7 @@ class Watch:
     def step(self, k: Binding, i: Instruction, step: Step) -> Step:
         """Carries undefinedness from the registers that an instruction reads to those that it writes."""
         if i.opcode != "wgmma":
-            step = self.products.around(k, step)
+            step = self.products.around(k.function.name, k.reads, k.writes, step)
         targets = [self.row(k, name) for name in sorted(k.writes)]
         if not targets:
             return step
@@ -160,7 +156,6 @@ class Watch:
         used = self._used_bytes(k, size)
         machine = self.machine
         races = machine.races
-        assert k.instruction is not None
         atomic = k.instruction.opcode in ("atom", "red")
         ordered = atomic or not _ORDERED.isdisjoint(k.instruction.modifiers)
         cached = "nc" in k.instruction.modifiers
@@ -210,7 +205,6 @@ class Watch:
 
     def _used_bytes(self, k: Binding, size: int) -> Array:
         """The compiler's word for which bytes of a widened load matter."""
-        assert k.instruction is not None
         used = np.ones(size, np.bool_)
         for pragma in k.pragmas:
             words = pragma.split()

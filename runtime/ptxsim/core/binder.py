@@ -16,9 +16,11 @@ from ..async_copies import bulk, clusters, copies, mbarriers, tensors, warpgroup
 from ..memory import access, atomics
 from . import control
 from .binding import Binding
-from .machine import SPECIALS, Machine
+from .blocks import Control
+from .context import MachineContext
+from .machine import Machine
 from .modifiers import Modifiers
-from .scheduler import Control
+from .state import SPECIALS
 from .types import Mask, Step
 
 StepBuilder = Callable[[Binding, Instruction], Step]
@@ -102,6 +104,7 @@ CONTROLS: dict[str, ControlBuilder] = {
 
 def bind(machine: Machine) -> None:
     """Fill in the machine's code."""
+    machine.start_checks()
     pc = 0
     for function in machine.functions:
         starts = []
@@ -116,18 +119,19 @@ def bind(machine: Machine) -> None:
     stops = [0] * len(machine.code)
     following = len(machine.code)
     for offset in range(len(machine.code) - 1, -1, -1):
-        following = offset if machine.control[offset] is not None else following
+        following = offset if offset in machine.control else following
         stops[offset] = following
     machine.stops = stops
 
 
 def _bind_function(machine: Machine, function: Function) -> None:
-    k = Binding(machine, function)
+    k = Binding(machine, function, machine.watch)
     machine.function_being_bound = function.name
 
     def add(step: Step | None, flow: Control | None, index: int) -> None:
-        machine.code.append(step)
-        machine.control.append(flow)
+        if flow is not None:
+            machine.control[len(machine.code)] = flow
+        machine.code.append(_nothing if step is None else step)
         machine.origins.append((function, index))
 
     for index, instruction in enumerate(function.code or ()):
@@ -147,6 +151,10 @@ def _bind_function(machine: Machine, function: Function) -> None:
     add(None, control.leave(k, last), len(function.code or ()))
 
 
+def _nothing(mask: Mask) -> None:
+    """Stands where there is a control instruction."""
+
+
 def _step(k: Binding, i: Instruction) -> Step:
     builder = STEPS.get(i.opcode)
     if builder is not None:
@@ -158,13 +166,13 @@ def _step(k: Binding, i: Instruction) -> Step:
         raise UnsupportedError(f"PTX line {i.line}: {i.spelling}: no such instruction is known")
     if any(isinstance(o, Special) and ("clock" in o.name or "globaltimer" in o.name) for o in i.operands):
         step = _ticking(k.machine, step)
-    step = k.machine.observed(k, i, step)
+    step = k.observed(i, step)
     if i.guard is None:
         return step
     return _guarded(k, i, step)
 
 
-def _ticking(machine: Machine, step: Step) -> Step:
+def _ticking(machine: MachineContext, step: Step) -> Step:
     def timed(mask: Mask) -> None:
         machine.tick()
         step(mask)
@@ -174,7 +182,7 @@ def _ticking(machine: Machine, step: Step) -> Step:
 
 def _guarded(k: Binding, i: Instruction, step: Step) -> Step:
     assert i.guard is not None
-    guard = k.machine.observed_guard(k, i.guard, k.predicate(i.guard))
+    guard = k.observed_guard(i.guard, k.predicate(i.guard))
     lanes = k.lanes
     scheduler = k.machine.scheduler
 

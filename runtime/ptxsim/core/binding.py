@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,25 +12,53 @@ from ....lowering.ptx.instructions import WIDTHS, Decoded, describe
 from ....lowering.ptx.modules import Function
 from ....lowering.ptx.syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special
 from ....promotion.errors import UnsupportedError, UserError
+from ..checks.product_registers import ProductRegisters
+from ..memory.spaces import Space
+from .context import MachineContext
 from .types import WORDS, Array, Mask, Step, number_type
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 Write = Callable[[Any, Mask], None]
 Ufunc = Callable[..., Any]
 
 
+Access = Callable[[Space, Array, Array | None], None]
+"""Called with the space, byte offsets and lanes (None: all) of an access, before it happens."""
+
+
+class Observer(ABC):
+    """Follows what instructions do with values that nothing has written. `products`: registers of pending products."""
+
+    products: ProductRegisters
+
+    @abstractmethod
+    def row(self, k: Binding, name: str) -> Array:
+        """Which bytes of a register are undefined, per lane, as bits."""
+
+    @abstractmethod
+    def access(self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool) -> Access:
+        """What looks at an access of the instruction that is being bound."""
+
+    @abstractmethod
+    def step(self, k: Binding, i: Instruction, step: Step) -> Step:
+        """The step with what is to be done around it."""
+
+    @abstractmethod
+    def guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
+        """The value of a guard, which must be defined."""
+
+
 class Binding:
     """The operands of one function. Sources are views of registers, 0-d arrays (special registers) or NumPy scalars."""
 
-    def __init__(self, machine: Machine, function: Function) -> None:
+    def __init__(self, machine: MachineContext, function: Function, watch: Observer | None) -> None:
+        """watch: follows undefined values, at level 2 and above."""
         self.machine = machine
+        self.watch = watch
         self.function = function
         self.lanes = machine.lanes
-        self.start(None)
+        self.start(Instruction("ret", (), (), None, function.line))
 
-    def start(self, instruction: Instruction | None, pragmas: tuple[str, ...] = ()) -> None:
+    def start(self, instruction: Instruction, pragmas: tuple[str, ...] = ()) -> None:
         """Begin with an instruction. What its builder notes for level 2 is kept until the next one:
 
         the registers that it reads and writes, whether it is an access that sees to its own shadow, whether a result depends on
@@ -47,7 +76,6 @@ class Binding:
 
     @property
     def where(self) -> str:
-        assert self.instruction is not None
         return f"PTX line {self.instruction.line}: {self.instruction.spelling}"
 
     def refuse(self, operand: Operand, expected: str) -> UserError:
@@ -55,7 +83,7 @@ class Binding:
 
     def undefined(self, operand: Operand) -> Callable[[], Array]:
         """Which bytes of a source are undefined per lane, as bits, for `shadow`."""
-        watch = self.machine.watch
+        watch = self.watch
         if watch is None or not isinstance(operand, Register):
             nowhere = np.zeros(self.lanes, np.uint8)
             return lambda: nowhere
@@ -68,6 +96,21 @@ class Binding:
         kept = [index for index, name in enumerate(names) if name is not None]
         self.shadow_targets = [name for name in names if name is not None]
         self.shadow = lambda mask: [value for index, value in enumerate(shadow(mask)) if index in kept]
+
+    # -- what level 2 and above look at
+
+    def watcher(
+        self, address: Operand, values: Sequence[Operand], size: int, write: bool
+    ) -> Access | None:
+        """A function that is told of every access, at level 2 and above."""
+        return None if self.watch is None else self.watch.access(self, address, values, size, write)
+
+    def observed(self, i: Instruction, step: Step) -> Step:
+        """The step with what level 2 and above do around it."""
+        return step if self.watch is None else self.watch.step(self, i, step)
+
+    def observed_guard(self, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
+        return value if self.watch is None else self.watch.guard(self, guard, value)
 
     # -- sources
 

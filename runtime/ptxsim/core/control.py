@@ -14,16 +14,16 @@ from ....lowering.ptx.modules import Function, Parameter
 from ....lowering.ptx.syntax import Group as Operands
 from ....lowering.ptx.syntax import Instruction, Integer, Name, Operand, Register
 from ....promotion.errors import UnsupportedError, UserError
-from ..async_copies.barriers import Barrier, Finish
 from ..checks.findings import Fault
 from .binding import Binding
+from .blocks import Barrier, Control, Finish, Group
 from .modifiers import Modifiers
-from .scheduler import Control, Group
+from .printing import builtin
 from .types import Array, Mask, Step
 
 
 def guard_of(k: Binding, i: Instruction) -> Callable[[], Array] | None:
-    return None if i.guard is None else k.machine.observed_guard(k, i.guard, k.predicate(i.guard))
+    return None if i.guard is None else k.observed_guard(i.guard, k.predicate(i.guard))
 
 
 def guarded(k: Binding, guard: Callable[[], Array] | None, control: Control, slots: int = 1) -> Control:
@@ -58,7 +58,7 @@ def collective(
     """A step of so many whole warps; with `members`, of the lanes of a member mask, which may differ between lanes."""
     machine = k.machine
     scheduler = machine.scheduler
-    step = machine.observed(k, i, step)
+    step = k.observed(i, step)
     everyone = members is None or (isinstance(members, Integer) and members.value & 0xFFFFFFFF == 0xFFFFFFFF)
     if everyone:
         named = None
@@ -242,11 +242,11 @@ def call(k: Binding, i: Instruction) -> tuple[Control, Step]:
     function = machine.module.functions.get(callee.text)
     if function is None:
         raise UserError(f"{modifiers.where}: there is no function {callee.text}")
-    builtin = machine.builtin(k, callee.text, given, wanted) if function.code is None else None
-    if builtin is not None:
+    built = builtin(machine, callee.text, given, wanted) if function.code is None else None
+    if built is not None:
 
         def built_in(group: Group) -> bool:
-            builtin(group.mask)
+            built(group.mask)
             group.pc += 1
             return True
 
@@ -379,7 +379,7 @@ def barrier(k: Binding, i: Instruction) -> Control:
         if state is None:
             state = cta.barriers[which] = Barrier(which)
         group.pc += 1
-        state.arrive(scheduler, cta, group, kind, expected, finish)
+        state.arrive(cta, group, kind, expected, finish, machine.synchronised)
         return False
 
     return guarded(k, guard_of(k, i), control)

@@ -8,108 +8,102 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..checks.findings import Fault
 from ..memory.spaces import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from .context import MachineContext
 from .types import Mask, Step
 
-if TYPE_CHECKING:
-    from .machine import Machine
-
-MAX_PRINTED = 1 << 20
-"""Characters that one launch prints at most; the rest is dropped, as a device drops what its buffer cannot hold."""
 MAX_STRING = 1 << 12
 
 _DIRECTIVE = re.compile(r"%([-+ #0]*)(\d*)((?:\.\d+)?)(hh|h|ll|l|z|j|t)?([%diouxXeEfFgGaAcsp])")
 
 
-class Printer:
-    """Collects what a launch prints."""
+def builtin(machine: MachineContext, name: str, given: list[str], wanted: list[str]) -> Step | None:
+    """What a function of the device's run-time system does; None where there is none of that name."""
+    if name == "vprintf":
+        return _bind_print(machine, given, wanted)
+    if name == "__assertfail":
+        return _bind_assert(machine, given)
+    return None
 
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.size = 0
 
-    @property
-    def text(self) -> str:
-        return "".join(self.parts)
+def _bind_print(machine: MachineContext, given: list[str], wanted: list[str]) -> Step:
+    function = machine.function_being_bound
+    fmt, buffer = (machine.areas[function, name][0] for name in given)
+    result = machine.areas[function, wanted[0]][0] if wanted else None
+    local = machine.local
 
-    def bind(self, machine: Machine, given: list[str], wanted: list[str]) -> Step:
-        function = machine.function_being_bound
-        fmt, buffer = (machine.areas[function, name][0] for name in given)
-        result = machine.areas[function, wanted[0]][0] if wanted else None
-        local = machine.local
+    def step(mask: Mask) -> None:
+        octets = local.octets[: local.size * machine.lanes].reshape(machine.lanes, -1)
+        for lane in range(machine.lanes) if mask is None else np.flatnonzero(mask).tolist():
+            pointers = [int(octets[lane, at : at + 8].view(np.uint64)[0]) for at in (fmt, buffer)]
+            count = _print(machine, lane, *pointers)
+            if result is not None:
+                octets[lane, result : result + 4] = np.array([count], np.int32).view(np.uint8)
 
-        def step(mask: Mask) -> None:
-            octets = local.octets[: local.size * machine.lanes].reshape(machine.lanes, -1)
-            for lane in range(machine.lanes) if mask is None else np.flatnonzero(mask).tolist():
-                pointers = [int(octets[lane, at : at + 8].view(np.uint64)[0]) for at in (fmt, buffer)]
-                count = self.print(machine, lane, *pointers)
-                if result is not None:
-                    octets[lane, result : result + 4] = np.array([count], np.int32).view(np.uint8)
+    return step
 
-        return step
 
-    def bind_assert(self, machine: Machine, given: list[str]) -> Step:
-        function = machine.function_being_bound
-        positions = [machine.areas[function, name] for name in given]
-        local = machine.local
+def _bind_assert(machine: MachineContext, given: list[str]) -> Step:
+    function = machine.function_being_bound
+    positions = [machine.areas[function, name] for name in given]
+    local = machine.local
 
-        def step(mask: Mask) -> None:
-            octets = local.octets[: local.size * machine.lanes].reshape(machine.lanes, -1)
-            lane = 0 if mask is None else int(np.flatnonzero(mask)[0])
-            values = [int.from_bytes(octets[lane, at : at + size].tobytes(), "little") for at, size in positions]
-            message, file = string_at(machine, lane, values[0]), string_at(machine, lane, values[1])
-            where = string_at(machine, lane, values[3]) if len(values) > 3 and values[3] else ""
-            raise Fault("assert", f"{message} ({file}:{values[2]}{', ' + where if where else ''})", [lane])
+    def step(mask: Mask) -> None:
+        octets = local.octets[: local.size * machine.lanes].reshape(machine.lanes, -1)
+        lane = 0 if mask is None else int(np.flatnonzero(mask)[0])
+        values = [int.from_bytes(octets[lane, at : at + size].tobytes(), "little") for at, size in positions]
+        message, file = string_at(machine, lane, values[0]), string_at(machine, lane, values[1])
+        where = string_at(machine, lane, values[3]) if len(values) > 3 and values[3] else ""
+        raise Fault("assert", f"{message} ({file}:{values[2]}{', ' + where if where else ''})", [lane])
 
-        return step
+    return step
 
-    def print(self, machine: Machine, lane: int, fmt: int, buffer: int) -> int:
-        """One lane's output; gives the number of arguments."""
-        offset, count = buffer, 0
 
-        def argument(size: int) -> bytes:
-            nonlocal offset, count
-            offset = -(-offset // size) * size
-            found = bytes_at(machine, lane, offset, size)
-            offset += size
-            count += 1
-            return found
+def _print(machine: MachineContext, lane: int, fmt: int, buffer: int) -> int:
+    """One lane's output; gives the number of arguments."""
+    offset, count = buffer, 0
 
-        def replaced(match: re.Match[str]) -> str:
-            flags, width, precision, length, letter = match.groups()
-            if letter == "%":
-                return "%"
-            if letter in "eEfFgGaA":
-                number = float(np.frombuffer(argument(8), np.float64)[0])
-                if letter in "aA":
-                    return _hexadecimal(number)
-                return f"%{flags}{width}{precision}{letter}" % number
-            if letter == "s":
-                return f"%{flags}{width}{precision}s" % string_at(
-                    machine, lane, int.from_bytes(argument(8), "little")
-                )
-            if letter == "p":
-                return f"{int.from_bytes(argument(8), 'little'):#x}"
-            size = 8 if length in ("l", "ll", "z", "j", "t") else 4
-            value = int.from_bytes(argument(size), "little", signed=letter in "di")
-            narrow = {"hh": 8, "h": 16}.get(length or "")
-            if narrow:
-                value &= (1 << narrow) - 1
-                value -= (value >> (narrow - 1) << narrow) if letter in "di" else 0
-            if letter == "c":
-                return chr(value & 255)
-            return f"%{flags}{width}{precision}{'d' if letter == 'u' else letter}" % value
+    def argument(size: int) -> bytes:
+        nonlocal offset, count
+        offset = -(-offset // size) * size
+        found = bytes_at(machine, lane, offset, size)
+        offset += size
+        count += 1
+        return found
 
-        text = _DIRECTIVE.sub(replaced, string_at(machine, lane, fmt))
-        if self.size + len(text) <= MAX_PRINTED:
-            self.parts.append(text)
-            self.size += len(text)
-        return count
+    def replaced(match: re.Match[str]) -> str:
+        flags, width, precision, length, letter = match.groups()
+        if letter == "%":
+            return "%"
+        if letter in "eEfFgGaA":
+            number = float(np.frombuffer(argument(8), np.float64)[0])
+            if letter in "aA":
+                return _hexadecimal(number)
+            return f"%{flags}{width}{precision}{letter}" % number
+        if letter == "s":
+            return f"%{flags}{width}{precision}s" % string_at(
+                machine, lane, int.from_bytes(argument(8), "little")
+            )
+        if letter == "p":
+            return f"{int.from_bytes(argument(8), 'little'):#x}"
+        size = 8 if length in ("l", "ll", "z", "j", "t") else 4
+        value = int.from_bytes(argument(size), "little", signed=letter in "di")
+        narrow = {"hh": 8, "h": 16}.get(length or "")
+        if narrow:
+            value &= (1 << narrow) - 1
+            value -= (value >> (narrow - 1) << narrow) if letter in "di" else 0
+        if letter == "c":
+            return chr(value & 255)
+        return f"%{flags}{width}{precision}{'d' if letter == 'u' else letter}" % value
+
+    text = _DIRECTIVE.sub(replaced, string_at(machine, lane, fmt))
+    machine.printer.add(text)
+    return count
 
 
 def _hexadecimal(number: float) -> str:
@@ -120,7 +114,7 @@ def _hexadecimal(number: float) -> str:
     return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}p{exponent}"
 
 
-def bytes_at(machine: Machine, lane: int, address: int, size: int) -> bytes:
+def bytes_at(machine: MachineContext, lane: int, address: int, size: int) -> bytes:
     """Bytes at a generic address."""
     window = address >> 56 << 56
     if window == LOCAL_WINDOW:
@@ -139,7 +133,7 @@ def bytes_at(machine: Machine, lane: int, address: int, size: int) -> bytes:
     return bytes(machine.memory.octets[offset : offset + size])
 
 
-def string_at(machine: Machine, lane: int, address: int) -> str:
+def string_at(machine: MachineContext, lane: int, address: int) -> str:
     """The zero-terminated text at a generic address."""
     found = bytearray()
     while len(found) < MAX_STRING:

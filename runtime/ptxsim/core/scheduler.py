@@ -7,18 +7,14 @@ which nothing moves yields to the other blocks. Instructions of whole warps wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import numpy as np
 
-from ..async_copies.barriers import Barrier
-from ..checks.findings import Fault, PtxCheckError
-from ..memory.spaces import SharedMemory
-from .types import Array, Mask
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from ..checks.findings import Fault, Finding, PtxCheckError
+from .blocks import Control, Cta, Group
+from .types import Array, Mask, Step
 
 QUANTUM = 1000
 """Backward jumps of a group while others of its block could run."""
@@ -28,51 +24,58 @@ SOFT_POLLS = 32
 """Loads that saw an unchanged value, or atomics that changed nothing, before a loop counts as polling."""
 
 
-class Group:
-    """Lanes at one program counter. `mask` is None for all lanes of the block."""
+class Program(ABC):
+    """What a scheduler runs, and whom it tells.
 
-    __slots__ = ("count", "jumps", "mask", "pc", "polling", "turn")
+    Attributes:
+        lanes: of a block.  budget: instructions of blocks that may be executed.
+        code, control: what each program counter executes: a step, or the control instruction that there is instead.
+        stops: for each program counter the next control instruction.
+        changes: grows whenever a thread may have stopped waiting.
+        soft_polls, hard_poll: how often loops have looked at memory that does not change, and whether they say that they wait.
+    """
 
-    def __init__(self, pc: int, mask: Mask, count: int, turn: int = 0) -> None:
-        self.pc = pc
-        self.mask = mask
-        self.count = count
-        self.turn = turn
-        self.jumps = 0
-        self.polling = False
+    def __init__(self, lanes: int, budget: int) -> None:
+        self.lanes, self.budget = lanes, budget
+        self.code: list[Step] = []
+        self.control: dict[int, Control] = {}
+        self.stops: list[int] = []
+        self.changes = 0
+        self.soft_polls = 0
+        self.hard_poll = False
+        self.findings: list[Finding] = []
 
+    @property
+    def end(self) -> int:
+        return len(self.code)
 
-Control = Callable[[Group], bool]
-"""Executes a control instruction and moves the group's pc; False when the scheduler must choose again."""
+    @abstractmethod
+    def finding(
+        self, kind: str, message: str, pc: int, cta: tuple[int, int, int], lanes: tuple[int, ...] = (), warning: bool = False
+    ) -> Finding:
+        """What is wrong at a program counter."""
 
+    @abstractmethod
+    def ending(self, cta: Cta, mask: Mask) -> None:
+        """Lanes are about to exit."""
 
-class Cta:
-    """The state of one block that is not in arrays of registers."""
+    @abstractmethod
+    def lanes_ended(self, cta: Cta) -> None:
+        """Lanes have exited."""
 
-    def __init__(
-        self, ctaid: tuple[int, int, int], rank: int, shared: SharedMemory, live: Array, entry: int
-    ) -> None:
-        self.ctaid = ctaid
-        self.rank = rank
-        self.shared = shared
-        self.live = live
-        self.live_count = int(np.count_nonzero(live))
-        self.groups = [Group(entry, None if live.all() else live.copy(), self.live_count)]
-        self.parked: list[Group] = []
-        self.barriers: dict[int, Barrier] = {}
-        self.waiting: dict[str, list[Group]] = {}
-        self.saved: list[Array] | None = None
-        self.seen_changes = -1
-        self.quantum_over = False
-        self.agents: dict[str, Any] = {}
-        self.others: list[Cta] = [self]
-        self.done = False
+    @abstractmethod
+    def synchronised(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
+        """A barrier phase of these lanes ended, of which some waited; None for all lanes."""
+
+    @abstractmethod
+    def wake(self, cta: Cta) -> bool:
+        """Deliver something that is pending; whether anything happened."""
 
 
 class Scheduler:
     """Runs the blocks of a machine."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Program) -> None:
         self.machine = machine
         self.executed = 0
         self.runs: dict[tuple[int, int], int] = {}
@@ -94,7 +97,7 @@ class Scheduler:
         into.polling = into.polling and other.polling
 
     def mask_of(self, group: Group) -> Array:
-        return np.ones(self.machine.lanes, np.bool_) if group.mask is None else group.mask
+        return group.lanes(self.machine.lanes)
 
     def split(self, group: Group, chosen: Array, count: int) -> Group:
         """Take the chosen lanes out of a group; gives them as a new one at the same place."""
@@ -217,7 +220,7 @@ class Scheduler:
         cta.groups += cta.parked
         cta.parked = []
         for barrier in list(cta.barriers.values()):
-            barrier.check(self, cta)
+            barrier.check(cta, machine.synchronised)
         machine.lanes_ended(cta)
 
     def converge(self, cta: Cta, group: Group, members: Array | None, warps: int = 1) -> Group | None:

@@ -207,7 +207,7 @@ def load(k: Binding, i: Instruction) -> Step:
     router = Router(k, space)
     machine = k.machine
     polls = order in ("volatile", "relaxed", "acquire") or "cv" in i.modifiers
-    watch = machine.watcher(k, i.operands[1], [o for o in elements_of(k, i.operands[0], count)], size, False)
+    watch = k.watcher(i.operands[1], [o for o in elements_of(k, i.operands[0], count)], size, False)
     single, site = router.single, router.site
     index = np.uint64(size.bit_length() - 1)
     seen: list[Any] = [None]
@@ -277,7 +277,7 @@ def store(k: Binding, i: Instruction) -> Step:
     dtype = values[0].dtype
     router = Router(k, space)
     machine = k.machine
-    watch = machine.watcher(k, i.operands[0], list(elements), size, True)
+    watch = k.watcher(i.operands[0], list(elements), size, True)
     single, site = router.single, router.site
     index = np.uint64(size.bit_length() - 1)
     is_global = space in ("global", "")

@@ -115,7 +115,7 @@ def atomic(k: Binding, i: Instruction) -> Step:
     router = Router(k, space)
     size = WIDTHS[word] // 8
     machine = k.machine
-    watch = machine.watcher(k, start, operands, size * count, True)
+    watch = k.watcher(start, operands, size * count, True)
 
     def one(view: Array, index: Array, value: Array, new: Array | None) -> Array:
         """Updates elements; gives the old ones."""

@@ -9,8 +9,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.functions.aliases import ALIASES, PLANNED
-from joinery.graph.functions.exports import EXPORTS
+from joinery.graph.functions.names.aliases import ALIASES, PLANNED
+from joinery.graph.functions.names.exports import EXPORTS
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.graph.functions.exports import EXPORTS
+from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.symbol import Symbol
 from joinery.graph.text.printing import to_text
 

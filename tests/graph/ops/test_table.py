@@ -12,7 +12,7 @@ import joinery as jn
 import numpy as np
 import pytest
 import scipy.special
-from joinery.graph.functions.exports import EXPORTS
+from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.ops.opdef import VARIADIC
 from joinery.graph.ops.table import OPS, op_named
 from joinery.promotion.dtype import DTYPES

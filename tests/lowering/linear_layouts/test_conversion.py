@@ -23,18 +23,18 @@ from joinery.lowering.linear_layouts.distributed import (
     wgmma_accumulator,
     wgmma_operand_a,
 )
-from joinery.lowering.linear_layouts.exchange import (
+from joinery.lowering.linear_layouts.f2 import intersect
+from joinery.lowering.linear_layouts.interpret import PlanFault, convert, distribute
+from joinery.lowering.linear_layouts.layout import LinearLayout
+from joinery.lowering.linear_layouts.levels import find_moves
+from joinery.lowering.linear_layouts.plans.exchange import (
     Accesses,
     SharedExchange,
     choose_shared,
     plan_exchange,
     plan_warp_exchange,
 )
-from joinery.lowering.linear_layouts.f2 import intersect
-from joinery.lowering.linear_layouts.interpret import PlanFault, convert, distribute
-from joinery.lowering.linear_layouts.layout import LinearLayout
-from joinery.lowering.linear_layouts.levels import find_moves
-from joinery.lowering.linear_layouts.shuffles import ShufflePlan, plan_shuffles
+from joinery.lowering.linear_layouts.plans.shuffles import ShufflePlan, plan_shuffles
 from joinery.promotion.errors import UnsupportedError
 
 LEVELS = ("register", "lane", "warp")

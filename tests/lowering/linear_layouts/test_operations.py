@@ -16,12 +16,12 @@ from joinery.lowering.linear_layouts.distributed import (
     mma_accumulator,
     wgmma_accumulator,
 )
-from joinery.lowering.linear_layouts.gathering import SharedGather, WarpGather, plan_gather
 from joinery.lowering.linear_layouts.interpret import PlanFault, Values, distribute, gather, reduce, scan
 from joinery.lowering.linear_layouts.layout import LinearLayout
 from joinery.lowering.linear_layouts.linear import Condition
-from joinery.lowering.linear_layouts.reduction import plan_reduction
-from joinery.lowering.linear_layouts.scanning import (
+from joinery.lowering.linear_layouts.plans.gathering import SharedGather, WarpGather, plan_gather
+from joinery.lowering.linear_layouts.plans.reduction import plan_reduction
+from joinery.lowering.linear_layouts.plans.scanning import (
     LanePrefixStep,
     LaneStep,
     SharedStep,

@@ -10,7 +10,8 @@ import numpy as np
 from joinery.lowering.frontends.ttir.line_reader import read_lines
 from joinery.lowering.frontends.ttir.parser import read_module
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.numerics.fast_math import allow_fast_math
 from joinery.lowering.tt.transforms.pipeline import PASSES

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
 from .....promotion.errors import UnsupportedError
 from ....tt.analysis.dominance import dominated, postorder
 from ...elementwise import register_element
@@ -23,7 +25,7 @@ Leave = Callable[[Any], None]
 """What to do at an operation that ends the region."""
 
 
-def lower_blocks(k: KernelContext, region: Any, leave: Leave) -> None:
+def lower_blocks(k: KernelContext, region: Region, leave: Leave) -> None:
     """Emit a region. The code after every `leave` must branch on; whoever calls starts the next LLVM block."""
     blocks = reachable(region)
     if len(blocks) == 1:
@@ -48,7 +50,7 @@ class _Branches:
             for argument in block.args:
                 self.slots[argument] = self._slot(argument.type)
 
-    def _slot(self, type_: Any) -> V | Stored:
+    def _slot(self, type_: Attribute) -> V | Stored:
         elem = element_name(type_)
         return self.k.ev.scratch(shape_of(type_), elem) if is_tensor(type_) else self.k.f.alloca(register_element(elem), 1, 8)
 
@@ -77,7 +79,7 @@ class _Branches:
                 self._visit(child)
         k.ev.replacement = replaced
 
-    def _materialize_shared(self, block: Any, mark: int) -> None:
+    def _materialize_shared(self, block: Block, mark: int) -> None:
         """Evaluates here, once, the expensive values that other blocks read, and the loads among them."""
         k = self.k
         values = [*block.args, *(result for op in block.ops for result in op.results)]
@@ -90,7 +92,7 @@ class _Branches:
         if k.ordering is not None:
             k.ordering.leave(mark, k.liveness.elsewhere)
 
-    def _end(self, last: Any) -> None:
+    def _end(self, last: Operation) -> None:
         k = self.k
         match last.name:
             case "cf.br":
@@ -113,7 +115,7 @@ class _Branches:
             case _:
                 self.leave(last)
 
-    def _goto(self, target: Any, values: Sequence[Any]) -> None:
+    def _goto(self, target: Any, values: Sequence[SSAValue]) -> None:
         """Hand over the arguments, all at once, and branch."""
         k = self.k
         scalars = [
@@ -133,7 +135,7 @@ class _Branches:
         k.f.branch(self.labels[target])
 
 
-def lower_execute_region(k: KernelContext, op: Any) -> None:
+def lower_execute_region(k: KernelContext, op: Operation) -> None:
     """The body of an inlined function that branches."""
     results = _joined(k, op.regions[0], [result.type for result in op.results], lambda last: list(last.operands))
     for result, found in zip(op.results, results, strict=True):
@@ -143,7 +145,7 @@ def lower_execute_region(k: KernelContext, op: Any) -> None:
             k.scalars[result] = found
 
 
-def lower_scalars(k: KernelContext, region: Any, arguments: Sequence[V]) -> list[V]:
+def lower_scalars(k: KernelContext, region: Region, arguments: Sequence[V]) -> list[V]:
     """The values that a region on scalars gives for these arguments."""
     entry = region.blocks[0]
     s = k.ev.s
@@ -156,7 +158,7 @@ def lower_scalars(k: KernelContext, region: Any, arguments: Sequence[V]) -> list
 
 
 def _joined(
-    k: KernelContext, region: Any, types: Sequence[Any], results: Callable[[Any], list[Any]]
+    k: KernelContext, region: Region, types: Sequence[Attribute], results: Callable[[Any], list[Any]]
 ) -> list[V | Stored]:
     """Emit a region and give what it ends with, wherever it ends."""
     if len(reachable(region)) == 1:
@@ -174,7 +176,7 @@ def _joined(
     ]
     done = k.f.label("done")
 
-    def leave(last: Any) -> None:
+    def leave(last: Operation) -> None:
         for slot, value in zip(slots, results(last), strict=True):
             if isinstance(slot, Stored):
                 k.nests.materialize(k.node(value), slot)

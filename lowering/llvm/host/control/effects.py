@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from xdsl.ir import Operation
+
 from .....promotion.errors import UnsupportedError
-from ....tt.dialect.atomics import MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import MEMORY_ORDERS
 from ....tt.source_locations import source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
 from ...ir import V, const
@@ -26,7 +28,7 @@ CLOCK, YIELD = "clock_gettime", "sched_yield"
 _FINE = (1 << 31) - 1
 
 
-def lower_assert(k: KernelContext, op: Any) -> None:
+def lower_assert(k: KernelContext, op: Operation) -> None:
     """The launch stops at the first false element. What a program has written before stays."""
     if k.status is None:
         raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
@@ -57,7 +59,7 @@ def _first_false(k: KernelContext, node: Node) -> V:
     return k.nests.argument_of(found)
 
 
-def lower_print(k: KernelContext, op: Any) -> None:
+def lower_print(k: KernelContext, op: Operation) -> None:
     """Operands are written to scratch; the runtime formats them. One print is one call, so lines of programs do not mix."""
     if k.status is None:
         raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
@@ -92,7 +94,7 @@ def lower_poll(k: KernelContext, op: Any) -> None:
     k.define(op.result, memory)
 
 
-def _wait(k: KernelContext, op: Any, pointer: V, expected: V, elem: str, deadline: V | None) -> V:
+def _wait(k: KernelContext, op: Operation, pointer: V, expected: V, elem: str, deadline: V | None) -> V:
     f = k.f
     order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]
     type_ = memory_element(elem)
@@ -126,7 +128,7 @@ def _nanoseconds(k: KernelContext) -> V:
     return f.binary("add", seconds, f.load("i64", f.gep(slot, 8), 8))
 
 
-def lower_poison(k: KernelContext, op: Any) -> None:
+def lower_poison(k: KernelContext, op: Operation) -> None:
     """Anything is right for a value that nobody may look at: zero."""
     result = op.results[0]
     elem, shape = element_name(result.type), shape_of(result.type)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xdsl.ir import Block, Operation, SSAValue
+
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ....tt.types import bit_width
 from ...elementwise import register_element
@@ -58,7 +60,7 @@ def _quotient(k: KernelContext, a: V, b: V) -> V:
     return a if b.ref == "1" else k.f.binary("sdiv", a, b)
 
 
-def _may_pass_the_end(op: Any) -> bool:
+def _may_pass_the_end(op: Operation) -> bool:
     """Whether the counter, in 64 bits, may pass the largest number by its last step and be small again."""
     if bit_width(op.operands[0].type) < 64:
         return False
@@ -152,7 +154,7 @@ def _carry_out(k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Adva
             define_integer(k, result, k.ev.s.add(start, k.ev.s.mul(k.ev.s.constant(loop.scalars[i]), iterations)))
 
 
-def _settle_captured(k: KernelContext, body: Any) -> None:
+def _settle_captured(k: KernelContext, body: Block) -> None:
     """Work defined outside a loop and used inside is done once, before it."""
     inside = {id(op) for op in all_operations(body)}
     for op in all_operations(body):
@@ -169,7 +171,7 @@ def _settle_captured(k: KernelContext, body: Any) -> None:
                 k.ev.replacement[id(node)] = (node, k.nests.materialize(node), ())
 
 
-def _yield(k: KernelContext, arguments: Sequence[Any], yielded: Sequence[Any]) -> None:
+def _yield(k: KernelContext, arguments: Sequence[SSAValue], yielded: Sequence[SSAValue]) -> None:
     """Write the new loop-carried blocks."""
     blocks = []
     for argument, value in zip(arguments, yielded, strict=True):
@@ -288,7 +290,7 @@ def lower_while(k: KernelContext, op: Any) -> None:
     _bind(k, op.results, passed)
 
 
-def _bind(k: KernelContext, values: Sequence[Any], found: Sequence[V | Stored]) -> None:
+def _bind(k: KernelContext, values: Sequence[SSAValue], found: Sequence[V | Stored]) -> None:
     for value, what in zip(values, found, strict=True):
         if isinstance(what, V):
             k.scalars[value] = what

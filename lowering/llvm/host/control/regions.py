@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Operation, Region
 
 from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, shape_of
@@ -15,12 +16,12 @@ from ..nodes import Node, Stored, dense
 from .branches import lower_scalars
 
 
-def is_straight(region: Any) -> bool:
+def is_straight(region: Region) -> bool:
     """Whether a combine region is one block of operations without regions, each with one result."""
     return len(region.blocks) == 1 and all(not op.regions and len(op.results) == 1 for op in list(region.blocks[0].ops)[:-1])
 
 
-def lower_map_elementwise(k: KernelContext, op: Any) -> None:
+def lower_map_elementwise(k: KernelContext, op: Operation) -> None:
     """`pack` elements at a time, in row-major order."""
     pack = int(attributes(op)["pack"])
     shape = shape_of(op.results[0].type)
@@ -53,7 +54,7 @@ def _flatten(memory: Stored) -> Stored:
     return Stored((math.prod(memory.shape),), memory.elem, memory.pointer, (1,), memory.memory)
 
 
-def reduce_by_region(k: KernelContext, op: Any, axis: int) -> list[Stored | V]:
+def reduce_by_region(k: KernelContext, op: Operation, axis: int) -> list[Stored | V]:
     """A reduction whose combine region branches or loops: along the axis, one position after the other."""
     operands = [k.node(operand) for operand in op.operands]
     shape = operands[0].shape
@@ -71,7 +72,7 @@ def reduce_by_region(k: KernelContext, op: Any, axis: int) -> list[Stored | V]:
     return [value if memory is None else memory for memory, value in zip(memories, scalars, strict=True)]
 
 
-def scan_by_region(k: KernelContext, op: Any, axis: int, reverse: bool) -> list[Stored]:
+def scan_by_region(k: KernelContext, op: Operation, axis: int, reverse: bool) -> list[Stored]:
     """A scan whose combine region branches or loops."""
     operands = [k.node(operand) for operand in op.operands]
     shape = operands[0].shape
@@ -83,8 +84,8 @@ def scan_by_region(k: KernelContext, op: Any, axis: int, reverse: bool) -> list[
 
 
 def _along(
-    k: KernelContext, op: Any, operands: Sequence[Node], extent: int, coordinates_at: Any, memories: Sequence[Stored] | None,
-    reverse: bool,
+    k: KernelContext, op: Operation, operands: Sequence[Node], extent: int,
+    coordinates_at: Callable[[Coordinate], Coordinates], memories: Sequence[Stored] | None, reverse: bool,
 ) -> list[V]:  # fmt: skip
     """Combine the elements of one line, in order; every prefix is written to the memories, if there are any."""
 

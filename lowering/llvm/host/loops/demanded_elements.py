@@ -16,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from xdsl.ir import Block, Operation, SSAValue
+
+from ....tt.dialect.functions import FuncOp
 from ...syntax import attributes, is_tensor, shape_of
 from ..equal_values import Comparisons
 
@@ -42,7 +45,7 @@ def wide_dim(sizes: Sequence[int]) -> int | None:
 class DemandedElements:
     """The demanded elements of every block value of a function; `of` returns those of one value."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: FuncOp) -> None:
         body = function.body.blocks[0]
         self._found: dict[Any, Demanded] = {}
         self.comparisons = Comparisons(body)
@@ -56,14 +59,14 @@ class DemandedElements:
             if where is not None and where is not ALL:
                 yield dim, where
 
-    def _limits(self, mask: Any) -> Demanded:
+    def _limits(self, mask: SSAValue) -> Demanded:
         """By dimension of a mask: a comparison that must hold where the mask is true, or ALL. Masks may share parts."""
         found = self._known_limits.get(mask)
         if found is None:
             found = self._known_limits[mask] = self._limits_of(mask)
         return found
 
-    def _limits_of(self, mask: Any) -> Demanded:
+    def _limits_of(self, mask: SSAValue) -> Demanded:
         sizes = shape_of(mask.type)
         op: Any = getattr(mask, "op", None)
         match None if op is None else op.name:
@@ -86,7 +89,7 @@ class DemandedElements:
                 return tuple([inner[int(d)] for d in attributes(op)["order"]])
         return (ALL,) * len(sizes)
 
-    def _need(self, value: Any, demanded: Sequence[Any]) -> None:
+    def _need(self, value: SSAValue, demanded: Sequence[Any]) -> None:
         if not is_tensor(value.type):
             return
         before = self._found.get(value)
@@ -95,11 +98,11 @@ class DemandedElements:
             self._found[value] = after
             self._changed = True
 
-    def _result(self, value: Any) -> Demanded:
+    def _result(self, value: SSAValue) -> Demanded:
         """Dimensions nobody asked for yet read as None; joining them with anything later is what a loop repeats for."""
         return self._found.get(value, (None,) * len(shape_of(value.type)))
 
-    def _block(self, block: Any) -> None:
+    def _block(self, block: Block) -> None:
         for op in reversed(list(block.ops)):
             self._operation(op)
 
@@ -155,7 +158,7 @@ class DemandedElements:
             case _:
                 self._everything(op)
 
-    def _everything(self, op: Any) -> None:
+    def _everything(self, op: Operation) -> None:
         for operand in op.operands:
             self._need(operand, (ALL,) * len(shape_of(operand.type)))
         for region in op.regions:
@@ -163,7 +166,7 @@ class DemandedElements:
                 for inner in block.ops:
                     self._everything(inner)
 
-    def _select(self, op: Any) -> None:
+    def _select(self, op: Operation) -> None:
         """The first choice is read only where the condition holds."""
         condition, if_true, if_false = op.operands
         demanded = self._result(op.results[0])
@@ -172,7 +175,7 @@ class DemandedElements:
         limits = self._limits(condition)
         self._need(if_true, [a if b is ALL or a is not ALL else b for a, b in zip(demanded, limits, strict=True)])
 
-    def _along(self, op: Any) -> None:
+    def _along(self, op: Operation) -> None:
         axis = int(attributes(op)["axis"])
         kept = op.name == "tt.scan"
         demanded: Demanded | None = None
@@ -206,7 +209,7 @@ class DemandedElements:
             self._need(init, self._carried(argument, body))
             self._need(init, self._result(result))
 
-    def _carried(self, argument: Any, body: Any) -> Demanded:
+    def _carried(self, argument: SSAValue, body: Block) -> Demanded:
         """Returns the demanded elements of a carried block in the iteration before; its comparisons are others."""
         return tuple([ALL if where not in (None, ALL) and _inside(where, body) else where for where in self._result(argument)])
 

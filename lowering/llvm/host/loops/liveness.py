@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from xdsl.ir import Block, Operation, Region
+
 from ...syntax import is_tensor
 
 NEST_OPERATIONS = frozenset(
@@ -23,7 +25,7 @@ SCALAR_REGIONS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 NEVER = 1 << 60
 
 
-def all_operations(block: Any) -> Iterator[Any]:
+def all_operations(block: Block) -> Iterator[Any]:
     """Yields operations in the order of execution, an operation before its regions. Regions on scalars are left out."""
     for op in block.ops:
         yield op
@@ -33,7 +35,7 @@ def all_operations(block: Any) -> Iterator[Any]:
                     yield from all_operations(inner)
 
 
-def reachable(region: Any) -> list[Any]:
+def reachable(region: Region) -> list[Any]:
     """The blocks of a region that can be reached from its first one, that one first."""
     found, waiting = [], [region.blocks[0]]
     seen = set()
@@ -55,7 +57,7 @@ class Liveness:
     known about the order of such reads: their last reader comes never too late.
     """
 
-    def __init__(self, blocks: Sequence[Any]) -> None:
+    def __init__(self, blocks: Sequence[Block]) -> None:
         operations = [op for block in blocks for op in all_operations(block) if op.name in NEST_OPERATIONS]
         self.index: dict[Any, int] = {op: i for i, op in enumerate(operations)}
         self.last: dict[Any, int] = {}
@@ -66,7 +68,7 @@ class Liveness:
             for op in operations:
                 self._crossings(op)
 
-    def _reads(self, op: Any) -> None:
+    def _reads(self, op: Operation) -> None:
         stack = [v for v in op.operands if is_tensor(v.type)]
         while stack:
             value = stack.pop()
@@ -95,7 +97,7 @@ class Liveness:
                 stack.extend(v for v in producer.operands if is_tensor(v.type))
 
 
-def _encloses(block: Any, op: Any) -> bool:
+def _encloses(block: Block, op: Operation) -> bool:
     here = op.parent
     while here is not None:
         if here is block:

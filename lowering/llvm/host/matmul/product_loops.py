@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xdsl.ir import Operation, SSAValue
+
 from ....tt.transforms.folding import constant_of, is_pure
 from ....tt.transforms.numerics.fix_order import ORDERED
 from ...elementwise import NARROW, memory_size, register_element
@@ -84,7 +86,7 @@ def product_loop(k: KernelContext, op: Any, advancing: Mapping[int, Advance]) ->
     return ProductLoop(op, dot, accumulator, scalars, iterations, guards)
 
 
-def _turn_adds(argument: Any, value: Any) -> int | None:
+def _turn_adds(argument: SSAValue, value: SSAValue) -> int | None:
     """What an iteration adds to a carried integer, if that is a known number."""
     if value is argument:
         return 0
@@ -95,20 +97,20 @@ def _turn_adds(argument: Any, value: Any) -> int | None:
     return None if known is None else known if producer.name == "arith.addi" else -known
 
 
-def _computed(operand: Any) -> str:
+def _computed(operand: SSAValue) -> str:
     """The element type that an operand is multiplied in."""
     elem = element_name(operand.type)
     return "f64" if elem == "f64" else "f32"
 
 
-def _across(operand: Any) -> int:
+def _across(operand: SSAValue) -> int:
     """Elements of an operand per step of k."""
     rows, columns = shape_of(operand.type)
     return max(rows * columns // min(rows, columns), 1)
 
 
 def _neighbours(
-    k: KernelContext, dot: Any, arguments: Any, advancing: Mapping[int, Advance]
+    k: KernelContext, dot: Operation, arguments: Any, advancing: Mapping[int, Advance]
 ) -> tuple[tuple[V, V], ...] | None:
     """Both operands must be loads through carried pointers that move along k only; by one block, if the pairs are equal."""
     guards = []
@@ -182,7 +184,7 @@ def lower_product_loop(
     return done
 
 
-def define_integer(k: KernelContext, value: Any, number: V) -> None:
+def define_integer(k: KernelContext, value: SSAValue, number: V) -> None:
     """Define an integer of an iteration by its i64 value."""
     type_ = register_element(element_name(value.type))
     if type_ == "i64":

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ...elementwise import from_memory, memory_element, memory_size
 from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, pointee_name, shape_of
@@ -16,7 +18,7 @@ from ..nodes import Affine, Load, Map, Node, Pointers, Splat
 from .affine import fold
 
 
-def lower_addptr(k: KernelContext, op: Any) -> None:
+def lower_addptr(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     if not is_tensor(result.type):
         base, offset = k.scalar(op.operands[0]), k.integer(op.operands[1])
@@ -69,7 +71,7 @@ def _scaled(k: KernelContext, offset: Node, scale: int) -> Node:
         offset.shape, "i64", "arith.muli", (offset, factor))  # fmt: skip
 
 
-def lower_bitcast(k: KernelContext, op: Any) -> None:
+def lower_bitcast(k: KernelContext, op: Operation) -> None:
     """Blocks of pointers to elements of another type keep their base; anything else is arithmetic."""
     result = op.results[0]
     source = k.nodes.get(op.operands[0])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
+from xdsl.ir import Operation
+
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ...elementwise import emit_map, from_memory, memory_element, memory_size, to_memory
 from ...ir import Function, V, zero
 from ...syntax import attribute, is_tensor, pointee_name, shape_of
@@ -20,7 +22,7 @@ _FLOATS = {"fadd": "arith.addf", "fmax": "arith.maxnumf", "fmin": "arith.minnumf
 _INSTRUCTIONS = {"exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
 
-def lower_atomic(k: KernelContext, op: Any) -> None:
+def lower_atomic(k: KernelContext, op: Operation) -> None:
     """Every atomic operation, on scalars and blocks. Results are kept: the operation happens once."""
     elem = pointee_name(op.operands[0].type)
     bits = _bits_type(elem)
@@ -67,7 +69,7 @@ def _from_bits(f: Function, value: V, elem: str) -> V:
     return from_memory(f, f.bitcast(value, memory_element(elem)), elem)
 
 
-def _values(op: Any) -> Any:
+def _values(op: Operation) -> Any:
     count = {"tt.atomic_cas": 2, "tt.atomic_load": 0}.get(op.name, 1)
     return op.operands[1 : 1 + count]
 
@@ -81,7 +83,7 @@ def address_of(k: KernelContext, pointers: Pointers, at: Coordinates) -> V:
 
 
 def _guarded(
-    k: KernelContext, op: Any, pointer: V, values: Sequence[V], mask: V | None, slot: V, elem: str
+    k: KernelContext, op: Operation, pointer: V, values: Sequence[V], mask: V | None, slot: V, elem: str
 ) -> None:
     if mask is None:
         k.f.store(_emit(k, op, pointer, values, elem), slot, 1)
@@ -90,7 +92,7 @@ def _guarded(
         k.f.store(_emit(k, op, pointer, values, elem), slot, 1)
 
 
-def _emit(k: KernelContext, op: Any, pointer: V, values: Sequence[V], elem: str) -> V:
+def _emit(k: KernelContext, op: Operation, pointer: V, values: Sequence[V], elem: str) -> V:
     """The operation on one element: the bits it held before."""
     f = k.f
     order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import Operation, SSAValue
+
 from ....tt.analysis.integer_ranges import IntegerRanges, LaunchRanges
 from ....tt.source_locations import source_location
 from ...ir import V
@@ -28,7 +30,7 @@ _SMALL = (1, 1024)
 """What all parameters are in launches of one program that stand for small ones."""
 
 
-def is_exact(k: KernelContext, affine: Affine, op: Any, lowest: int = LOWEST) -> bool:
+def is_exact(k: KernelContext, affine: Affine, op: Operation, lowest: int = LOWEST) -> bool:
     """Whether the form gives its elements exactly, not only modulo 2^32: False if it is known not to; checked by the program
     where it is not known. `lowest`: 0 for elements that are read unsigned."""
     if affine.elem != "i32":
@@ -73,7 +75,7 @@ def is_exact(k: KernelContext, affine: Affine, op: Any, lowest: int = LOWEST) ->
     return True
 
 
-def may_widen(k: KernelContext, affine: Affine, op: Any, lowest: int) -> bool:
+def may_widen(k: KernelContext, affine: Affine, op: Operation, lowest: int) -> bool:
     """Whether the form is that of the numbers that an operation widens too: proven, or made sure of where they become
     addresses."""
     if op.name not in WIDENING:  # they move pointers
@@ -99,7 +101,7 @@ def is_static(affine: Affine) -> bool:
     return is_constant(affine.base) and all(c is None or is_constant(c) for c in affine.coefficients)
 
 
-def _is_proven(ranges: IntegerRanges, value: Any, lowest: int) -> bool:
+def _is_proven(ranges: IntegerRanges, value: SSAValue, lowest: int) -> bool:
     low, high = ranges.of(value)
     return low >= lowest and (low, high) != (LOWEST, HIGHEST)
 

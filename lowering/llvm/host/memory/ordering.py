@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
+from xdsl.ir import Operation, SSAValue
+
 from ....tt.analysis.aliasing import ATOMICS, UNKNOWN, AliasAnalysis, AliasSet, may_alias
-from ....tt.dialect.atomics import MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import MEMORY_ORDERS
 from ...syntax import attribute
 from ..nodes import Load, Map, Node, Pointers, View
 from ..values import Values
@@ -31,7 +33,7 @@ class Ordering:
         if may_alias(alias_set, self._aliases.written):
             self._pending.append((op.results[0], node, alias_set))
 
-    def before(self, op: Any, index: int) -> None:
+    def before(self, op: Operation, index: int) -> None:
         """Keep what loop nest number `index` would destroy."""
         if not self._pending:
             return
@@ -57,11 +59,11 @@ class Ordering:
             if value in values and id(node) not in self._values.ev.replacement:
                 self._keep(value, node)
 
-    def _keep(self, value: Any, node: Load) -> None:
+    def _keep(self, value: SSAValue, node: Load) -> None:
         stored = self._values.nests.materialize(node, bounds=self._values.limits(value))
         self._values.ev.replacement[id(node)] = (node, stored, ())
 
-    def _writes(self, op: Any) -> AliasSet:
+    def _writes(self, op: Operation) -> AliasSet:
         found: set[int] = set()
         for inner in op.walk():
             if inner.name in ATOMICS and _orders(inner):  # what it synchronises with may have been written by others
@@ -70,7 +72,7 @@ class Ordering:
         return frozenset(found)
 
 
-def _orders(op: Any) -> bool:
+def _orders(op: Operation) -> bool:
     return enum_name(MEMORY_ORDERS, attribute(op, "sem")) != "relaxed"
 
 

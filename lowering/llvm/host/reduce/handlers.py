@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xdsl.ir import Operation, SSAValue
+
 from .....promotion.errors import InternalError
 from ....tt.transforms.numerics.fix_order import ORDERED
 from ...ir import V
@@ -21,7 +23,7 @@ from .loops import reduce, scan
 from .ordered import reduce_in_order, scan_in_order
 
 
-def _combine(k: KernelContext, op: Any) -> Combine:
+def _combine(k: KernelContext, op: Operation) -> Combine:
     block = op.regions[0].blocks[0]
     operations: list[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]]] = []
     captured: dict[int, V] = {}
@@ -37,7 +39,7 @@ def _combine(k: KernelContext, op: Any) -> Combine:
     raise InternalError(f"host lowering: the region of {op.name} has no terminator")
 
 
-def lower_reduce(k: KernelContext, op: Any) -> None:
+def lower_reduce(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     axis = int(facts["axis"])
     if ORDERED in facts:
@@ -58,7 +60,7 @@ def lower_reduce(k: KernelContext, op: Any) -> None:
     _define_reduced(k, op, reduce(k.nests, operands, axis, _combine(k, op), wanted))
 
 
-def _define_reduced(k: KernelContext, op: Any, results: Sequence[Node]) -> None:
+def _define_reduced(k: KernelContext, op: Operation, results: Sequence[Node]) -> None:
     for result, node in zip(op.results, results, strict=True):
         if is_tensor(result.type):
             k.define(result, node)
@@ -67,7 +69,7 @@ def _define_reduced(k: KernelContext, op: Any, results: Sequence[Node]) -> None:
             k.scalars[result] = k.ev.s.pointer(value) if element_name(result.type) == "ptr" else value
 
 
-def _any_region(k: KernelContext, op: Any) -> tuple[Callable[[Sequence[V], Sequence[V]], list[V]], bool]:
+def _any_region(k: KernelContext, op: Operation) -> tuple[Callable[[Sequence[V], Sequence[V]], list[V]], bool]:
     """What a region makes of two values each, and whether it takes scalars only."""
     region = op.regions[0]
     if not is_straight(region):
@@ -76,7 +78,7 @@ def _any_region(k: KernelContext, op: Any) -> tuple[Callable[[Sequence[V], Seque
     return lambda left, right: combine.emit(k.ev, left, right), False
 
 
-def lower_scan(k: KernelContext, op: Any) -> None:
+def lower_scan(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     axis, reverse = int(facts["axis"]), bool(facts.get("reverse", False))
     nodes: Sequence[Node]
@@ -91,7 +93,7 @@ def lower_scan(k: KernelContext, op: Any) -> None:
         k.define(result, node)
 
 
-def lower_dot(k: KernelContext, op: Any) -> None:
+def lower_dot(k: KernelContext, op: Operation) -> None:
     a, b, c = (k.node(o) for o in op.operands[:3])
     facts = attributes(op)
     precision, ordered = str(facts.get("inputPrecision", "ieee")), ORDERED in facts
@@ -118,7 +120,7 @@ def _batched(k: KernelContext, a: Node, b: Node, c: Node, precision: str, ordere
     return stored[2]
 
 
-def _update_in_place(k: KernelContext, op: Any, result: Any, factors: Sequence[Node], c: Node) -> Stored | None:
+def _update_in_place(k: KernelContext, op: Operation, result: SSAValue, factors: Sequence[Node], c: Node) -> Stored | None:
     """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
     memory = k.carried.get(result)
     if memory is None:

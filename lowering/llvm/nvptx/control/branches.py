@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from xdsl.ir import Block, Operation, SSAValue
+
 from .....promotion.errors import UnsupportedError
 from ....tt.transforms.loops.mark_pipelined_loads import address_slice, marked_loads
 from ...elementwise import register_element
@@ -45,7 +47,7 @@ def leave(k: KernelContext) -> None:
     k.f.ret()
 
 
-def _starts_copies(op: Any) -> bool:
+def _starts_copies(op: Operation) -> bool:
     """Whether an operation's regions copy blocks to global memory on their way."""
     return any(inner.name == "tt.descriptor_store" for inner in op.walk())
 
@@ -53,7 +55,7 @@ def _starts_copies(op: Any) -> bool:
 # -- values in registers -------------------------------------------------------------------
 
 
-def _wanted(k: KernelContext, values: Sequence[Any]) -> Layouts:
+def _wanted(k: KernelContext, values: Sequence[SSAValue]) -> Layouts:
     """Where values lie, as far as they lie anywhere."""
     return [k.ev.choose_layout([k.node(value)]) if is_tensor(value.type) else None for value in values]
 
@@ -70,7 +72,7 @@ def trial(k: KernelContext) -> Iterator[None]:
 
 
 def _carried_layouts(
-    k: KernelContext, first: Sequence[Any], arguments: Sequence[Any], body: Callable[[], Sequence[Any]]
+    k: KernelContext, first: Sequence[SSAValue], arguments: Sequence[SSAValue], body: Callable[[], Sequence[Any]]
 ) -> Layouts:
     """Layouts for what a loop carries: `body` lowers it and gives what it yields."""
     start = _wanted(k, first)
@@ -285,7 +287,7 @@ def _execute_region(k: KernelContext, op: Any) -> None:
     done = f.label("done")
     copies = k.shared.pending.copies or _starts_copies(op)
 
-    def end(last: Any) -> None:
+    def end(last: Operation) -> None:
         values = flat(k, list(last.operands), layouts)
         ends.append((f.block, values))
         f.branch(done)
@@ -297,7 +299,7 @@ def _execute_region(k: KernelContext, op: Any) -> None:
     bind(k, op.results, layouts, _joined(k, op.results, layouts, ends))
 
 
-def _joined(k: KernelContext, values: Sequence[Any], layouts: Layouts, ends: Sequence[tuple[str, list[V]]]) -> list[V]:
+def _joined(k: KernelContext, values: Sequence[SSAValue], layouts: Layouts, ends: Sequence[tuple[str, list[V]]]) -> list[V]:
     """The registers of values that come out of several blocks."""
     return [
         k.f.phi(type_, [(registers[i], block) for block, registers in ends])
@@ -347,7 +349,7 @@ def lower_graph(k: KernelContext, region: Any, parent: Any, leave: Callable[[Any
 def _branch(k: KernelContext, last: Any, labels: Any, layouts: Any, incoming: Any) -> None:
     f = k.f
 
-    def go(block: Any, values: Sequence[Any]) -> str:
+    def go(block: Block, values: Sequence[SSAValue]) -> str:
         found = flat(k, values, layouts[block])
         incoming[block].append((f.block, found))  # where computing them ends, which may be another block
         return str(labels[block])
@@ -386,11 +388,11 @@ def _reverse_postorder(entry: Any) -> list[Any]:
     return found[::-1]
 
 
-def _yield(k: KernelContext, op: Any) -> None:
+def _yield(k: KernelContext, op: Operation) -> None:
     """Nothing to emit: the parent operation reads the operands."""
 
 
-def _return(k: KernelContext, op: Any) -> None:
+def _return(k: KernelContext, op: Operation) -> None:
     if op.operands:
         raise k.unsupported(op, "with values")
 

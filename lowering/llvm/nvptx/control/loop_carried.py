@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from ....linear_layouts.layout import LinearLayout
+from ....tt.dialect.functions import FuncOp
 from ...elementwise import memory_size, register_element
 from ...ir import V
 from ...syntax import element_name, pointee_name, shape_of
-from ..axis_info import AxisAnalysis, has_promises
+from ..analysis.axis_info import AxisAnalysis, has_promises
 from ..context import KernelContext
 from ..memory.global_memory import AccessInfo, widest
 from ..nodes import Distributed
@@ -23,7 +26,7 @@ Layouts = list[LinearLayout | None]
 """For each value: its layout; None for scalars."""
 
 
-def flat(k: KernelContext, values: Sequence[Any], layouts: Layouts) -> list[V]:
+def flat(k: KernelContext, values: Sequence[SSAValue], layouts: Layouts) -> list[V]:
     """The registers of values in these layouts, one after the other."""
     found: list[V] = []
     for value, layout in zip(values, layouts, strict=True):
@@ -32,7 +35,7 @@ def flat(k: KernelContext, values: Sequence[Any], layouts: Layouts) -> list[V]:
 
 
 def bind(
-    k: KernelContext, values: Sequence[Any], layouts: Layouts, registers: Sequence[V], guessed: Sequence[bool] = ()
+    k: KernelContext, values: Sequence[SSAValue], layouts: Layouts, registers: Sequence[V], guessed: Sequence[bool] = ()
 ) -> None:
     """Give values their registers. `guessed`: whose layout is a guess."""
     rest = list(registers)
@@ -46,7 +49,7 @@ def bind(
         k.define(value, Distributed(shape_of(value.type), element_name(value.type), layout, own, weak))
 
 
-def types(values: Sequence[Any], layouts: Layouts) -> list[str]:
+def types(values: Sequence[SSAValue], layouts: Layouts) -> list[str]:
     found = []
     for value, layout in zip(values, layouts, strict=True):
         elem = element_name(value.type)
@@ -58,7 +61,7 @@ def types(values: Sequence[Any], layouts: Layouts) -> list[str]:
 class CarriedPointers:
     """How many a thread has of the blocks of pointers that a function's loops carry."""
 
-    def __init__(self, function: Any, multiples: Mapping[int, int] | None, threads: int) -> None:
+    def __init__(self, function: FuncOp, multiples: Mapping[int, int] | None, threads: int) -> None:
         self._function, self._multiples, self._threads = function, multiples, threads
 
     @functools.cached_property

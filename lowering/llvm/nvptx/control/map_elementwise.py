@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.f2 import Span
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
@@ -15,7 +17,7 @@ from ..nodes import Distributed
 from .regions import each_thread_alone, region_values
 
 
-def _map(k: KernelContext, op: Any) -> None:
+def _map(k: KernelContext, op: Operation) -> None:
     region = op.regions[0]
     pack = int(attributes(op)["pack"])
     layout = _layout(k, op, pack)
@@ -31,7 +33,7 @@ def _map(k: KernelContext, op: Any) -> None:
         k.define(result, Distributed(shape_of(result.type), element_name(result.type), layout, tuple(values)))
 
 
-def _layout(k: KernelContext, op: Any, pack: int) -> LinearLayout:
+def _layout(k: KernelContext, op: Operation, pack: int) -> LinearLayout:
     """Where the elements lie already, if a thread has whole packs there; else in runs of a pack."""
     own = k.ev.choose_layout([k.node(operand) for operand in op.operands]) or k.accesses.preferred(op.operands[0])
     own = own.unique_registers()

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import offsets, vector_elements
 from ....tt.transforms.loops.mark_pipelined_loads import address_slice, uses_in_products
@@ -131,7 +133,7 @@ def _order(transposed: bool) -> tuple[int, int]:
     return (1, 0) if transposed else (0, 1)
 
 
-def make_pipeline(k: KernelContext, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
+def make_pipeline(k: KernelContext, op: Operation, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
     """Plan the pipeline with as many stages as the loop asks for, or seem best, and fit shared memory; None for fewer than
     two."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in loads), default=0)

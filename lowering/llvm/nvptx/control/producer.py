@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ....tt.dialect.functions import FuncOp
 from ...ir import V
 from ..matmul.wgmma import GROUP, address
 from ..memory.mbarriers import BARRIER_BYTES
@@ -48,7 +49,7 @@ def inner_loop(loop: Any) -> Any:
     return found[0] if len(found) == 1 and not loads_blocks(loop) else None
 
 
-def may_have_a_producer(function: Any) -> bool:
+def may_have_a_producer(function: FuncOp) -> bool:
     """Whether there is a loop that loads described blocks, which the program reaches once, or in each iteration of such a
     loop."""
     blocks = function.body.blocks

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....tt.analysis.aliasing import WRITES
 from ...ir import V
 from ...syntax import is_tensor
@@ -19,7 +21,7 @@ _OF_THE_PROGRAM = WRITES | {"tt.atomic_load", "tt.atomic_poll", "tt.print", "ttg
 
 
 @contextmanager
-def each_thread_alone(k: KernelContext, op: Any) -> Iterator[None]:
+def each_thread_alone(k: KernelContext, op: Operation) -> Iterator[None]:
     """Around the code of an operation with such a region. What the region reads is waited for before."""
     for inner in op.regions[0].walk():
         if inner.name in _OF_THE_PROGRAM or any(is_tensor(value.type) for value in (*inner.operands, *inner.results)):
@@ -42,7 +44,7 @@ def region_values(k: KernelContext, region: Any, arguments: Sequence[V]) -> list
         ends: list[tuple[str, list[V]]] = []
         done = f.label("done")
 
-        def leave(last: Any) -> None:
+        def leave(last: Operation) -> None:
             values = [k.scalar(value) for value in last.operands]
             ends.append((f.block, values))
             f.branch(done)

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor
@@ -109,10 +111,12 @@ class OuterConsumerLoop:
         return list(registers)
 
 
-def outer_consumer_loop(k: KernelContext, loop: Any) -> OuterConsumerLoop | None:
+def outer_consumer_loop(k: KernelContext, loop: Operation) -> OuterConsumerLoop | None:
     """The form of a loop around one whose blocks the producer may copy; None for any other loop."""
-    free = k.producer is not None and not k.producer.is_busy and loop.parent is k.function.body.blocks[0]
-    return OuterConsumerLoop(k.producer) if free and k.producer is not None and inner_loop(loop) is not None else None
+    producer = k.producer
+    if producer is None or producer.is_busy or loop.parent is not k.function.body.blocks[0]:
+        return None
+    return OuterConsumerLoop(producer) if inner_loop(loop) is not None else None
 
 
 class ConsumerLoop(PipelinedLoop):
@@ -121,15 +125,14 @@ class ConsumerLoop(PipelinedLoop):
     mbarriers of the stage before."""
 
     def __init__(
-        self, k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layouts, slice_: Slice
+        self, k: KernelContext, producer: Producer, op: Operation, pipeline: Pipeline, layouts: Layouts, slice_: Slice
     ) -> None:
-        assert k.producer is not None
-        self._producer, self._slice = k.producer, slice_
+        self._producer, self._slice = producer, slice_
         self._has_room = slice_.outer is not None and k.reserved > 0
         if self._has_room:
             pipeline = replace(pipeline, stages=k.reserved // pipeline.stage_bytes)
         elif slice_.outer is not None:
-            k.producer.wanted = Stages(pipeline.stages, pipeline.stage_bytes)
+            producer.wanted = Stages(pipeline.stages, pipeline.stage_bytes)
         super().__init__(k, op, pipeline, layouts)
         self._own: Sequence[V] = ()
         self._is_taken = k.shared.is_used and not self._has_room
@@ -203,7 +206,7 @@ class ConsumerLoop(PipelinedLoop):
         return own[-3:]
 
     @contextmanager
-    def _loop(self, op: Any, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
+    def _loop(self, op: Operation, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
         """A loop of the producer: its index, what it carries, and a list for what it carries on."""
         k, f = self.k, self.k.f
         count = counting(k, op)
@@ -280,7 +283,8 @@ class ConsumerLoop(PipelinedLoop):
 
 def pipelined_loop(k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:
     """Choose the form of a pipelined loop: a `ConsumerLoop` if there is an idle producer, else one that copies by itself."""
-    if k.producer is not None and not k.producer.is_busy and not pipeline.copied:
+    producer = k.producer
+    if producer is not None and not producer.is_busy and not pipeline.copied:
         copies = [load.op for load, _ in pipeline.mapped]
         values = [op.lb, op.ub, op.step, *(op.iter_args[number] for number in pipeline.carried)]
         for each in (*pipeline.addresses, *copies):
@@ -290,5 +294,5 @@ def pipelined_loop(k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layou
         described = {load.desc for load in copies}
         slice_ = _slice(k, op, [value for value in roots if value not in described])
         if slice_ is not None:
-            return ConsumerLoop(k, op, pipeline, layouts, slice_)
+            return ConsumerLoop(k, producer, op, pipeline, layouts, slice_)
     return PipelinedLoop(k, op, pipeline, layouts)

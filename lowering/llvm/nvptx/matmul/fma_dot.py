@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from xdsl.ir import SSAValue
 
 from ....linear_layouts.distributed import blocked
 from ....linear_layouts.f2 import log2, units
@@ -54,7 +55,7 @@ def thread_tiles(shape: Sequence[int], warps: int) -> LinearLayout:
     return blocked(shape, tile, lanes, split, (1, 0))
 
 
-def rounded(k: KernelContext, operand: Any, precision: str) -> Node:
+def rounded(k: KernelContext, operand: SSAValue, precision: str) -> Node:
     """An operand as a node, float32 rounded to tf32 where that is asked for."""
     node = k.node(operand)
     if element_name(operand.type) == "f32" and precision == "tf32":

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from xdsl.ir import Block, Operation
+
 from ....linear_layouts.conversion import is_warp_local
 from ....linear_layouts.distributed import (
     accumulator_fragment,
@@ -50,7 +52,7 @@ _KEPT = 32
 """Registers that an operand may take in which a loop keeps it."""
 
 
-def _dot(k: KernelContext, op: Any) -> None:
+def _dot(k: KernelContext, op: Operation) -> None:
     a, b, c = op.operands[:3]
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
@@ -135,7 +137,7 @@ def _finished(k: KernelContext, value: V, elem: str) -> V:
 
 
 def _operands(
-    k: KernelContext, op: Any, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
+    k: KernelContext, op: Operation, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
 ) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
     """The instruction, which may be another one for the same fragments, and pairs of operands in fragments; the result is the
     sum of their products, the smallest first."""
@@ -166,7 +168,7 @@ def _operands(
 
 
 def _eight(
-    k: KernelContext, op: Any, instruction: Instruction, wanted: Sequence[tuple[Node, LinearLayout]]
+    k: KernelContext, op: Operation, instruction: Instruction, wanted: Sequence[tuple[Node, LinearLayout]]
 ) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
     """8-bit floats: as bytes as far as they can go to their fragments, and into the instruction if that may be."""
     rank = len(wanted[0][0].shape)
@@ -194,7 +196,7 @@ def _eight(
 StagedBlock = StagedOperand | StagedLines | Matrix
 
 
-def staged(k: KernelContext, load: Any, axis: int) -> tuple[StagedBlock, bool] | None:
+def staged(k: KernelContext, load: Operation, axis: int) -> tuple[StagedBlock, bool] | None:
     """How a block lies in shared memory that products take just as it was loaded, contiguous along `axis`, and whether they
     take its transpose. None where products take it otherwise, or not all in the same way."""
     elem, found = element_name(load.results[0].type), uses_in_products(load)
@@ -204,7 +206,7 @@ def staged(k: KernelContext, load: Any, axis: int) -> tuple[StagedBlock, bool] |
     return (first, turned) if first is not None and same else None
 
 
-def _staged(k: KernelContext, op: Any, number: int, elem: str, axis: int) -> StagedBlock | None:
+def _staged(k: KernelContext, op: Operation, number: int, elem: str, axis: int) -> StagedBlock | None:
     product, side = k.product(op), "ab"[number]
     if product is not None:
         return product.matrix(side, axis) if elem == product.elem and elem != "f32" else None
@@ -224,7 +226,7 @@ def _staged(k: KernelContext, op: Any, number: int, elem: str, axis: int) -> Sta
     return staged_operand(elem, axis, dot_operand(own, side, _warps(k, shape, instruction), instruction.bits))
 
 
-def prepare(k: KernelContext, body: Any) -> None:
+def prepare(k: KernelContext, body: Block) -> None:
     """Operands of a loop's products that the loop does not change, fetched before it where registers can keep them."""
     for op in body.ops:
         if op.name != "tt.dot" or k.ev.only_layouts or k.product(op) is not None:
@@ -238,7 +240,7 @@ def prepare(k: KernelContext, body: Any) -> None:
                 k.ev.remember(node, layout, tuple(_fragments(k, [(node, layout)])[0]))
 
 
-def _fragment(k: KernelContext, op: Any, index: int) -> LinearLayout | None:
+def _fragment(k: KernelContext, op: Operation, index: int) -> LinearLayout | None:
     """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
     shape, instruction = shape_of(op.results[0].type), instruction_of(op, kind_of(op))
     if instruction is None or len(shape) != 2:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from xdsl.ir import Operation
 
 from .....promotion.dtype import float8_e4m3fn, float8_e5m2
 from ....tt.transforms.expand.expand_scaled_products import EXACT
@@ -42,22 +43,22 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 
 
-def are_eight(op: Any) -> bool:
+def are_eight(op: Operation) -> bool:
     """Whether both operands of a tt.dot are 8-bit floats of the kinds that instructions know, in whole fragments."""
     elems = [element_name(operand.type) for operand in op.operands[:2]]
     return all(elem in NAMES for elem in elems) and shape_of(op.operands[0].type)[-1] % STEP == 0
 
 
-def may_be_imprecise(op: Any) -> bool:
+def may_be_imprecise(op: Operation) -> bool:
     """Whether the text allows a sum over all of k in fewer bits than a float32 has."""
     return int(attributes(op).get("maxNumImpreciseAcc") or 0) >= shape_of(op.operands[0].type)[-1]
 
 
-def precision_of(op: Any) -> str:
+def precision_of(op: Operation) -> str:
     return str(attributes(op).get("inputPrecision") or "ieee")
 
 
-def kind_of(op: Any) -> str | None:
+def kind_of(op: Operation) -> str | None:
     """What the operands are for the instruction; None: each thread multiplies."""
     if ORDERED in op.attributes:
         return None
@@ -80,7 +81,7 @@ def _fits(instruction: Instruction, sizes: Sequence[int]) -> bool:
     return all(size % tile == 0 for size, tile in zip(sizes, instruction.shape, strict=True))
 
 
-def instruction_of(op: Any, kind: str | None) -> Instruction | None:
+def instruction_of(op: Operation, kind: str | None) -> Instruction | None:
     """None: each thread multiplies."""
     found = INSTRUCTIONS.get(kind or "")
     sizes = (*shape_of(op.results[0].type)[-2:], shape_of(op.operands[0].type)[-1])

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....linear_layouts.conversion import is_warp_local
 from ....linear_layouts.layout import REGISTER, LinearLayout
 from ...ir import V
@@ -38,7 +40,7 @@ class _Source:
 _Side = Placed | tuple[V, ...] | _Source
 
 
-def dot_of_warpgroups(k: KernelContext, op: Any, product: WarpgroupProduct) -> list[V]:
+def dot_of_warpgroups(k: KernelContext, op: Operation, product: WarpgroupProduct) -> list[V]:
     """The registers of the result in the accumulator's layout, before they are rounded to its type."""
     start = k.node(op.operands[2])
     is_zero = isinstance(start, Splat) and start.value.ref in _ZEROS
@@ -66,7 +68,7 @@ def _found(side: _Side, stored: dict[int, Placed]) -> Placed | tuple[V, ...]:
     return stored[id(side)] if isinstance(side, _Source) else side
 
 
-def _parts(k: KernelContext, op: Any, product: WarpgroupProduct, number: int) -> list[Node]:
+def _parts(k: KernelContext, op: Operation, product: WarpgroupProduct, number: int) -> list[Node]:
     """An operand as the product takes it; what is split has two parts, the bigger first."""
     value = op.operands[number]
     node, elem = k.node(value), element_name(value.type)
@@ -83,7 +85,7 @@ def _parts(k: KernelContext, op: Any, product: WarpgroupProduct, number: int) ->
     return [big, k.ev.compute("joinery.round_tf32", node.shape, "f32", [rest], {})]
 
 
-def _sides(k: KernelContext, op: Any, product: WarpgroupProduct, number: int) -> list[_Side]:
+def _sides(k: KernelContext, op: Operation, product: WarpgroupProduct, number: int) -> list[_Side]:
     """Where the parts of an operand are, or have to get to."""
     own = k.resident.get((op.operands[number], product.elem, number))
     if own is not None:
@@ -122,7 +124,7 @@ def _store(k: KernelContext, sources: Sequence[_Source], base: V) -> dict[int, P
 
 
 @contextmanager
-def invariant_operands(k: KernelContext, loop: Any) -> Iterator[None]:
+def invariant_operands(k: KernelContext, loop: Operation) -> Iterator[None]:
     """Around a loop: blocks from before it that its products read are stored once, if there is room for them."""
     before = dict(k.resident)
     inside = {value for inner in loop.walk() for value in inner.results}

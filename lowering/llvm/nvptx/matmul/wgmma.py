@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from xdsl.ir import Operation
 
 from .....promotion.dtype import (
     BY_MLIR_NAME,
@@ -123,7 +124,7 @@ class WarpgroupProduct:
         return None
 
 
-def plan_product(target: GpuTarget, warps: int, op: Any, kind: str | None) -> WarpgroupProduct | None:
+def plan_product(target: GpuTarget, warps: int, op: Operation, kind: str | None) -> WarpgroupProduct | None:
     """How wgmma computes a tt.dot whose operands are taken as numbers of this kind; None where it does not fit."""
     elem = element_name(op.operands[0].type) if _keeps_fp8(op) else "f32" if kind == "tf32" else kind
     shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
@@ -141,7 +142,7 @@ def plan_product(target: GpuTarget, warps: int, op: Any, kind: str | None) -> Wa
     return found if all(sides) and stored <= target.shared_bytes else None
 
 
-def _keeps_fp8(op: Any) -> bool:
+def _keeps_fp8(op: Operation) -> bool:
     """Whether fp8 operands may be multiplied as such: wgmma sums their products with fewer bits than a float32 has."""
     elems = {element_name(operand.type) for operand in op.operands[:2]}
     return len(elems) == 1 and elems <= set(_TYPES) and may_be_imprecise(op)

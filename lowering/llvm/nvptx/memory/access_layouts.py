@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from xdsl.ir import Operation, SSAValue
 
 from ....linear_layouts.layout import LinearLayout
 from ....tt.dialect.functions import FuncOp
 from ...elementwise import memory_size
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
-from ..axis_info import AxisAnalysis, has_promises
+from ..analysis.axis_info import AxisAnalysis, has_promises
 from ..nodes import Shape
 from ..targets import WARP_SIZE
 from .global_memory import AccessInfo, coalesced, widest
@@ -41,7 +42,7 @@ class AccessLayouts:
                 found[key] = max(found.get(key, 1), widest(info, shape, bits, threads))
         return found
 
-    def info(self, op: Any) -> AccessInfo:
+    def info(self, op: Operation) -> AccessInfo:
         """The axis info of a load's or store's pointers and mask."""
         mask = getattr(op, "mask", None)
         known = None if mask is None or not is_tensor(mask.type) else self.axes.of(mask)
@@ -52,7 +53,7 @@ class AccessLayouts:
         order = tuple(order) if order is not None else tuple(reversed(range(len(shape))))
         return coalesced(shape, order, self._elements.get((shape, order), 1), self._warps)
 
-    def preferred(self, value: Any) -> LinearLayout:
+    def preferred(self, value: SSAValue) -> LinearLayout:
         """The layout for a block that has none yet: the coalesced one of accesses through it, or to blocks of its shape."""
         shape = shape_of(value.type)
         if element_name(value.type) == "ptr":

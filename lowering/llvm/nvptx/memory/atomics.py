@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xdsl.ir import Operation, SSAValue
+
 from ....linear_layouts.distributed import default_blocked
-from ....linear_layouts.exchange import plan_exchange
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
-from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES
+from ....linear_layouts.plans.exchange import plan_exchange
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES
 from ...elementwise import emit_map
 from ...ir import V, const
 from ...syntax import attribute, element_name, is_tensor, pointee_name, shape_of
@@ -82,7 +84,7 @@ class _Atomic:
         return f"{name}.{letter}{self.bits}" if name else None
 
 
-def _described(op: Any) -> _Atomic:
+def _described(op: Operation) -> _Atomic:
     sem = str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))
     scope = str(enum_name(MEMORY_SCOPES, attribute(op, "scope")))
     kind = str(enum_name(HOST_RMW_OPERATIONS, attribute(op, "atomic_rmw_op"))) if op.name == "tt.atomic_rmw" else ""
@@ -146,14 +148,14 @@ def _poll(k: KernelContext, op: Any) -> None:
     _finish(k, op, a, layout, found)
 
 
-def _layout(k: KernelContext, pointer: Any) -> LinearLayout:
+def _layout(k: KernelContext, pointer: SSAValue) -> LinearLayout:
     """Where the elements are; every thread has a copy of a scalar."""
     if is_tensor(pointer.type):
         return k.natural_layout(pointer).unique_registers()
     return default_blocked((), k.warps)
 
 
-def _column(k: KernelContext, value: Any, layout: LinearLayout) -> Sequence[V]:
+def _column(k: KernelContext, value: SSAValue, layout: LinearLayout) -> Sequence[V]:
     return k.registers(value, layout) if is_tensor(value.type) else (k.scalar(value),)
 
 
@@ -162,7 +164,7 @@ def _predicate(k: KernelContext, layout: LinearLayout) -> V | None:
     return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
-def _finish(k: KernelContext, op: Any, a: _Atomic, layout: LinearLayout, bits: list[V]) -> None:
+def _finish(k: KernelContext, op: Operation, a: _Atomic, layout: LinearLayout, bits: list[V]) -> None:
     """The results, in every copy, and the barrier behind an acquire."""
     barriers = k.shared.barriers
     if a.has_result:

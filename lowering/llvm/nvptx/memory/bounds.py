@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from ....linear_layouts.layout import LinearLayout
 from ...ir import V, const
 from ...syntax import attributes, element_name, is_tensor, shape_of
@@ -39,7 +41,7 @@ class _Part:
                 axis -= axis > added
         return axis
 
-    def spread(self, k: KernelContext, value: Any) -> Node:
+    def spread(self, k: KernelContext, value: SSAValue) -> Node:
         """Another value of the same shape, spread like this one."""
         node = k.node(value)
         for view in self.views:
@@ -78,7 +80,7 @@ class Bound:
         return found
 
 
-def bound_of(k: KernelContext, mask: Any, axis: int, count: int) -> Bound | None:
+def bound_of(k: KernelContext, mask: SSAValue, axis: int, count: int) -> Bound | None:
     """What a mask says of groups of `count` neighbours along an axis, if one comparison in it ends inside them."""
     rest: list[_Part] = []
     found: Bound | None = None

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import Operation
+
 from .....promotion.errors import UnsupportedError
-from ....linear_layouts.gathering import SharedGather, WarpGather, plan_gather
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
+from ....linear_layouts.plans.gathering import SharedGather, WarpGather, plan_gather
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
 from ..context import KernelContext
@@ -21,7 +23,7 @@ from ..threads import bits_of, i32
 # -- gathers ---------------------------------------------------------------------------------
 
 
-def _gather(k: KernelContext, op: Any) -> None:
+def _gather(k: KernelContext, op: Operation) -> None:
     result, (source, indices) = op.results[0], op.operands
     elem, shape = element_name(result.type), shape_of(result.type)
     node = k.node(source)
@@ -107,7 +109,7 @@ def _in_memory(k: KernelContext, plan: SharedGather, values: Sequence[V], indice
 # -- histograms ------------------------------------------------------------------------------
 
 
-def _histogram(k: KernelContext, op: Any) -> None:
+def _histogram(k: KernelContext, op: Operation) -> None:
     """Counters in shared memory; values outside the bins, and masked ones, are not counted. A copy counts once."""
     result, source = op.results[0], op.operands[0]
     elem, (bins,) = element_name(result.type), shape_of(result.type)

@@ -17,7 +17,7 @@ from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import MAX_VECTOR_BITS, global_vector_elements, vector_accesses
 from ...ir import V, const
-from ..axis_info import AxisInfo
+from ..analysis.axis_info import AxisInfo
 from ..threads import Threads, base_and_distance, bits_of
 
 LINE = 128

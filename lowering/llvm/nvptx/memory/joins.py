@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ...ir import const
 from ...syntax import element_name, shape_of
 from ..context import KernelContext
 from ..nodes import Distributed, Node, Range, Shape, Splat, View
 
 
-def _join(k: KernelContext, op: Any) -> None:
+def _join(k: KernelContext, op: Operation) -> None:
     """The two blocks in a new last dim."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
@@ -19,7 +21,7 @@ def _join(k: KernelContext, op: Any) -> None:
     k.define(result, _choice(k, shape, elem, sides, len(shape) - 1))
 
 
-def _cat(k: KernelContext, op: Any) -> None:
+def _cat(k: KernelContext, op: Operation) -> None:
     """The two blocks one after the other, in a new first dim."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
@@ -48,7 +50,7 @@ def _choice(k: KernelContext, shape: Shape, elem: str, sides: Sequence[Node], ax
     return Distributed(shape, elem, target, registers)
 
 
-def _split(k: KernelContext, op: Any) -> None:
+def _split(k: KernelContext, op: Operation) -> None:
     shape = shape_of(op.results[0].type)
     source = op.operands[0]
     own = k.ev.choose_layout([k.node(source)])

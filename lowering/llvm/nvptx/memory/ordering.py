@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
 from ....tt.analysis.aliasing import UNKNOWN, WRITES, AliasAnalysis, AliasSet, may_alias
-from ....tt.dialect.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.functions import FuncOp
+from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from .shared_memory import SharedMemory
 
 _READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descriptor_load", "tt.descriptor_store"})
@@ -28,14 +31,14 @@ Access = tuple[bool, AliasSet, Any, LinearLayout | None, str]
 class MemoryOrder:
     """Accesses since the last barrier."""
 
-    def __init__(self, function: Any, shared: SharedMemory) -> None:
+    def __init__(self, function: FuncOp, shared: SharedMemory) -> None:
         self._aliases = AliasAnalysis(function)
         self._shared = shared
         self._since: list[Access] = []
         self._barriers = shared.barriers
         self._apart = False
 
-    def before(self, op: Any, layout: LinearLayout | None) -> None:
+    def before(self, op: Operation, layout: LinearLayout | None) -> None:
         """Make an access wait for those it could meet."""
         if self._apart:
             return
@@ -47,7 +50,7 @@ class MemoryOrder:
         self._since.append(own)
 
     @contextmanager
-    def apart(self, op: Any) -> Iterator[None]:
+    def apart(self, op: Operation) -> Iterator[None]:
         """Around an operation whose regions threads run on their own: nobody can wait inside, so all wait before it."""
         for inner in op.walk():
             if inner.name in _READS:
@@ -69,7 +72,7 @@ class MemoryOrder:
             self._since, self._barriers = [], self._shared.barriers
 
     @contextmanager
-    def several_ways(self, op: Any) -> Iterator[None]:
+    def several_ways(self, op: Operation) -> Iterator[None]:
         """Around an operation with regions: inside and afterwards, what stands in them may have happened."""
         before = list(self._since)
         for inner in op.walk():

@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from ....artifact import TensorMap
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import match_matrix, offsets
 from ....linear_layouts.shared import matrix_swizzled, plain
 from ....tt.analysis.hoistable_descriptors import SOURCE, source_of
-from ....tt.dialect.descriptor_types import TensorDescType
+from ....tt.dialect.functions import FuncOp
+from ....tt.dialect.memory.descriptor_types import TensorDescType
 from ...ir import V
 from ...syntax import attribute, element_name, shape_of
 from ..context import KernelContext
@@ -83,7 +86,7 @@ def mapped_block(type_: TensorDescType) -> MappedBlock | None:
     return MappedBlock(rows, columns, elem, swizzle, width, len(shape) - 2) if width <= MAX_EXTENT else None
 
 
-def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
+def tensor_maps(function: FuncOp) -> tuple[TensorMap, ...]:
     """What a launch has to know to make the maps that the last parameters are."""
     found = []
     for number, argument in enumerate(function.body.blocks[0].args):
@@ -98,7 +101,7 @@ def tensor_maps(function: Any) -> tuple[TensorMap, ...]:
 # -- copies -----------------------------------------------------------------------------------
 
 
-def _coordinates(k: KernelContext, indices: Sequence[Any], row: int, column: int) -> list[V]:
+def _coordinates(k: KernelContext, indices: Sequence[SSAValue], row: int, column: int) -> list[V]:
     """Where a box starts, innermost first."""
     *leading, first, last = (k.scalar(index) for index in indices)
     return [k.f.add(last, i32(column)), k.f.add(first, i32(row)), *reversed(leading)]

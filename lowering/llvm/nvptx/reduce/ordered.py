@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....linear_layouts.layout import LinearLayout
-from ....linear_layouts.ordered import (
+from ....linear_layouts.plans.ordered import (
     Exchange,
     Fold,
     Move,
@@ -26,7 +28,7 @@ Row = list[V]
 class Ordered:
     """Steps of one reduction or scan. `combine` takes rows, the left one first."""
 
-    def __init__(self, k: KernelContext, op: Any, elems: Sequence[str], combine: Any) -> None:
+    def __init__(self, k: KernelContext, op: Operation, elems: Sequence[str], combine: Any) -> None:
         self.k, self.op, self.elems = k, op, elems
         self.combine = combine
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xdsl.ir import Operation, Region
+
 from ....linear_layouts.layout import LANE, REGISTER, LinearLayout
-from ....linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
+from ....linear_layouts.plans.reduction import Butterfly, ReductionPlan, plan_reduction
 from ....tt.transforms.numerics.fix_order import ORDERED, single_operation
 from ...elementwise import constant
 from ...ir import V
@@ -44,7 +46,7 @@ def combine(k: KernelContext, op: Any, left: Sequence[V], right: Sequence[V]) ->
     return found
 
 
-def _single(k: KernelContext, region: Any) -> Callable[[V, V], V] | None:
+def _single(k: KernelContext, region: Region) -> Callable[[V, V], V] | None:
     """A region of one operation on its two arguments, which most are: emitted without looking at it again."""
     block = region.blocks[0]
     ops = list(block.ops)
@@ -61,7 +63,7 @@ def _single(k: KernelContext, region: Any) -> Callable[[V, V], V] | None:
     return lambda a, b: k.ev.element(inner.name, result, [b, a] if swapped else [a, b], elems, attrs)
 
 
-def _reduce(k: KernelContext, op: Any) -> None:
+def _reduce(k: KernelContext, op: Operation) -> None:
     attrs = attributes(op)
     axis = int(attrs["axis"])
     nodes = [k.node(operand) for operand in op.operands]
@@ -85,8 +87,9 @@ def _reduce(k: KernelContext, op: Any) -> None:
 
 
 def _reduced(
-    k: KernelContext, op: Any, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str], copies: Sequence[int]
-) -> list[Tuple]:
+    k: KernelContext, op: Operation, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str],
+    copies: Sequence[int],
+) -> list[Tuple]:  # fmt: skip
     """copies: masks that lead to lanes with the same elements."""
     plan, sums = plans[0], []
     for group in plan.groups:
@@ -103,7 +106,7 @@ def _reduced(
     return sums if plan.exchange is None else _between_warps(k, op, plans, sums, elems)
 
 
-def _butterfly(k: KernelContext, op: Any, step: Butterfly, sums: list[Tuple], elems: Sequence[str]) -> list[Tuple]:
+def _butterfly(k: KernelContext, op: Operation, step: Butterfly, sums: list[Tuple], elems: Sequence[str]) -> list[Tuple]:
     """Every accumulator takes in the one of the other lane; lower places come first."""
     t = k.t
     found = []
@@ -137,14 +140,14 @@ _COMMUTATIVE = frozenset(
 )  # fmt: skip
 
 
-def _commutes(op: Any) -> bool:
+def _commutes(op: Operation) -> bool:
     """Whether the region is one operation that gives the same bits either way round."""
     single = single_operation(op.regions[0])
     return single is not None and single.name in _COMMUTATIVE
 
 
 def _between_warps(
-    k: KernelContext, op: Any, plans: Sequence[ReductionPlan], sums: list[Tuple], elems: Sequence[str]
+    k: KernelContext, op: Operation, plans: Sequence[ReductionPlan], sums: list[Tuple], elems: Sequence[str]
 ) -> list[Tuple]:
     columns = []
     for index, (plan, elem) in enumerate(zip(plans, elems, strict=True)):
@@ -161,7 +164,7 @@ def _between_warps(
     return found
 
 
-def _define(k: KernelContext, op: Any, layout: LinearLayout, rows: list[Tuple]) -> None:
+def _define(k: KernelContext, op: Operation, layout: LinearLayout, rows: list[Tuple]) -> None:
     for index, result in enumerate(op.results):
         values = tuple(row[index] for row in rows)
         if is_tensor(result.type):

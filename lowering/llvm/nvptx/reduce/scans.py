@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import Operation
+
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.linear import ThreadMap
-from ....linear_layouts.scanning import (
+from ....linear_layouts.plans.scanning import (
     LanePrefixStep,
     LaneStep,
     SharedStep,
@@ -33,7 +35,7 @@ Row = list[V]
 """The values of the operands at one place."""
 
 
-def _scan(k: KernelContext, op: Any) -> None:
+def _scan(k: KernelContext, op: Operation) -> None:
     attrs = attributes(op)
     nodes = [k.node(operand) for operand in op.operands]
     layout = k.ev.choose_layout(nodes)
@@ -61,7 +63,7 @@ def _scan(k: KernelContext, op: Any) -> None:
         k.define(result, Distributed(shape_of(result.type), elem, layout, values))
 
 
-def _scan_in_order(k: KernelContext, op: Any, nodes: Sequence[Node], layout: LinearLayout) -> None:
+def _scan_in_order(k: KernelContext, op: Operation, nodes: Sequence[Node], layout: LinearLayout) -> None:
     attrs, elems = attributes(op), [node.elem for node in nodes]
     rows: list[Row] = [list(row) for row in zip(*[k.ev.at(node, layout) for node in nodes], strict=True)]
     if not k.ev.only_layouts:
@@ -74,7 +76,7 @@ def _scan_in_order(k: KernelContext, op: Any, nodes: Sequence[Node], layout: Lin
 class _Scan:
     """The rows of a thread, register by register, while steps change them. Left operands come first along the scan."""
 
-    def __init__(self, k: KernelContext, op: Any, elems: Sequence[str], rows: list[Row]) -> None:
+    def __init__(self, k: KernelContext, op: Operation, elems: Sequence[str], rows: list[Row]) -> None:
         self.k = k
         self.op = op
         self.elems = elems

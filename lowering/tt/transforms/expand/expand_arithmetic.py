@@ -12,7 +12,7 @@ from functools import partial
 from xdsl.ir import Operation
 
 from ... import types as t
-from ...builder import BlockBuilder
+from ...builder.block_builder import BlockBuilder
 from ..expander import Build, Expander, operations_named
 from ..expression import Expr, high_product, where
 

@@ -20,7 +20,7 @@ from ....ptx.expand_integers import INTEGERS
 from ....ptx.instructions import COMPARISONS, FLOATS, WIDTHS, Decoded
 from ....ptx.syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
 from ... import types as t
-from ...builder import BlockBuilder
+from ...builder.block_builder import BlockBuilder
 from ...dialect.external import ElementwiseInlineAsmOp, program_of
 from ..expander import Expander, operations_named
 from ..expression import Expr, where

@@ -24,11 +24,11 @@ from ...analysis.hoistable_descriptors import (
     source_attribute,
 )
 from ...analysis.integer_facts import MANY, carried, chosen, trailing_zeros
-from ...builder import BlockBuilder
-from ...dialect.block_pointers import MakeTensorPtrOp
-from ...dialect.descriptor_types import block_of, is_composite, part_types
-from ...dialect.descriptors import MakeTensorDescriptorOp
+from ...builder.block_builder import BlockBuilder
 from ...dialect.functions import FuncOp
+from ...dialect.memory.block_pointers import MakeTensorPtrOp
+from ...dialect.memory.descriptor_types import block_of, is_composite, part_types
+from ...dialect.memory.descriptors import MakeTensorDescriptorOp
 from ..descriptor_accesses import ACCESSES, Parts, build_before
 
 _LONGEST_CHAIN = 64

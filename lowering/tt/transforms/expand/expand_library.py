@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from ....libdevice.expand import EXPANSIONS
 from ....libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signature
 from ... import types as t
-from ...builder import BlockBuilder
+from ...builder.block_builder import BlockBuilder
 from ...dialect.external import ExternElementwiseOp
 from ..expander import Expander, operations_named
 from ..expression import Expr, where

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ... import types as t
 from ...dialect.debug import AssertOp
-from ...dialect.memory import LoadOp
+from ...dialect.memory.pointers import LoadOp
 from ...dialect.regions import MapElementwiseOp, MapElementwiseReturnOp
 from ...dialect.shapes import SplatOp
 

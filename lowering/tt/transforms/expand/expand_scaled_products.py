@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from ... import types as t
-from ...builder import BlockBuilder
-from ...dialect.memory import BitcastOp
+from ...builder.block_builder import BlockBuilder
+from ...dialect.memory.pointers import BitcastOp
 from ...dialect.scaled import DotScaledOp, ScaledOperand, element_dtype
 from ..rewriting import Rewriter
 

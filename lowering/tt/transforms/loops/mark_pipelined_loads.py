@@ -19,8 +19,8 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from ... import types as t
 from ...analysis.aliasing import ATOMICS, WRITES
 from ...constants import splat_value
-from ...dialect.descriptors import DescriptorLoadOp
-from ...dialect.memory import LoadOp
+from ...dialect.memory.descriptors import DescriptorLoadOp
+from ...dialect.memory.pointers import LoadOp
 from ...dialect.shapes import TransOp
 
 PIPELINED = "joinery.ahead"

@@ -17,7 +17,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.irdl import IRDLOperation
 
-from ...builder import BlockBuilder
+from ...builder.block_builder import BlockBuilder
 from ..rewriting import Rewriter
 
 APPROXIMATE, CONTRACT, RECIPROCAL = FastMathFlag.APPROX_FUNC, FastMathFlag.ALLOW_CONTRACT, FastMathFlag.ALLOW_RECIP

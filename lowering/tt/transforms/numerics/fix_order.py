@@ -25,8 +25,8 @@ from xdsl.ir import Operation, Region
 
 from .....promotion.errors import UnsupportedError
 from ... import types as t
-from ...dialect.atomics import RMW_OPERATIONS
 from ...dialect.attributes import enum_name
+from ...dialect.memory.atomics import RMW_OPERATIONS
 from ...source_locations import line_of
 from .fast_math import IN_RANGE, REDUCED, SHORT, WEIGHT
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.parser import MAX_TEXT
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.canonical import canonical_text
 from joinery.lowering.tt.constants import block_values, splat_value
 from joinery.lowering.tt.interpret.interpreter import interpret

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.types import ptr
 
 SIZES = [0, 1, 3, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 257, 1000]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
-from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.expand.legalize_division import legalize_division
 from xdsl.dialects.builtin import UnitAttr

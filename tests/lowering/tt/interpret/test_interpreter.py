@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.interpret.interpreter import AccessError, interpret
 from joinery.lowering.tt.types import F32, I8, I32, I64, ptr, scalar_type
 from joinery.promotion.errors import UnsupportedError, UserError

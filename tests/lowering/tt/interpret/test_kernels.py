@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.types import BF16, F16, F32, I64, ptr
 from joinery.promotion.errors import UserError

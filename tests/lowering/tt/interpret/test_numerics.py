@@ -9,7 +9,7 @@ import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.dialect.attributes import ROUNDING_MODES, enum_attr
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.interpret.numerics import fused_multiply_add, round_to_odd_float32, round_to_tf32

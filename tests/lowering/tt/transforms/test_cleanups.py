@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.constants import splat_value
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.printing import print_module

@@ -8,7 +8,7 @@ from pathlib import Path
 import joinery as jn
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.pipeline import PASSES, run_passes
 

@@ -6,7 +6,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.loops.pointer_induction import with_distances
 from joinery.lowering.tt.transforms.pipeline import run_passes

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from joinery.lowering.llvm.host.loops.demanded_elements import DemandedElements
-from joinery.lowering.tt.builder import BlockBuilder
+from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.types import ptr, scalar_type
 
 I64 = scalar_type("i64")

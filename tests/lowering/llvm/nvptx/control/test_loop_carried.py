@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.llvm.nvptx.control.loop_carried import CarriedPointers
-from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.transforms.pipeline import run_passes
 from xdsl.dialects import scf
 

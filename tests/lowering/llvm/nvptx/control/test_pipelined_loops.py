@@ -12,7 +12,7 @@ from joinery.lowering.llvm.nvptx.gpu_kernel import GpuKernel
 from joinery.lowering.llvm.nvptx.kernel import lower_to_threads
 from joinery.lowering.llvm.nvptx.memory.shared_memory import SharedMemory
 from joinery.lowering.llvm.nvptx.targets import GpuTarget
-from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.transforms.pipeline import run_passes
 from joinery.runtime.ptxsim import Module, PtxCheckError
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_facts import MANY, never_negative, trailing_zeros
-from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.expand.expand_descriptors import expand_descriptors
 from joinery.lowering.tt.transforms.folding import simplify

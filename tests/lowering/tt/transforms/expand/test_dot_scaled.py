@@ -8,7 +8,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.interpret.interpreter import find_function
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.expand.expand_scaled_products import expand_dot_scaled
 from joinery.lowering.tt.verify import verify

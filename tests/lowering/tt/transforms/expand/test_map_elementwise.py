@@ -7,7 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
-from joinery.lowering.tt.interpret.interpreter import find_function, interpret
+from joinery.lowering.tt.interpret.interpreter import interpret
+from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.expand.expand_maps import expand_map_elementwise
 from joinery.lowering.tt.verify import verify

@@ -1,0 +1,65 @@
+"""Where every public function lives: name → "module:function", so that the facade imports a module when it is first used."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from ...ops.table import OPS
+
+_MODULES: dict[str, str] = {
+    "elementwise": (
+        "square reciprocal fmod divmod clip logaddexp isclose bit_shift masked_fill is_inf is_finite "
+        "tan sinh cosh asinh acosh atanh log10 cbrt"
+    ),
+    "special": "erfc",
+    "pairs": "atan2 hypot copysign",
+    "conversion": "cast bitcast cast_like promote implicit_cast",
+    "activations": (
+        "softmax logsoftmax gelu silu prelu leaky_relu elu selu celu softplus mish softsign hard_sigmoid hard_swish "
+        "swiglu shrink thresholded_relu hardmax"
+    ),
+    "normalization": "layer_norm rms_norm",
+    "reductions": (
+        "sum prod max min argmax argmin any all count_nonzero mean var stdev logsumexp cumsum reduce_l1 reduce_l2 sum_square "
+        "log_sum norm"
+    ),
+    "linalg": "matmul dot outer linear gemm tensordot",
+    "einsum": "einsum",
+    "shaping": (
+        "reshape permute transpose broadcast_to expand squeeze unsqueeze flatten flip slice_tensor rebind size shape_to_tensor"
+    ),
+    "joining": "concat stack split chunk tile repeat_interleave roll pad",
+    "indexing": "gather take_along_axis",
+    "creation": "full zeros ones zeros_like ones_like",
+    "triangles": "arange eye tril triu one_hot",
+}
+
+_BUILTINS = ("sum", "max", "min", "any", "all", "divmod")
+"""Public names whose functions carry a trailing underscore, so that modules keep Python's own."""
+
+EXPORTS: dict[str, str] = {
+    name: "graph.functions.elementwise:" + name
+    for name, row in OPS.items()
+    if row.kind == "map" and not row.attrs and "internal" not in row.traits
+}
+EXPORTS.update(
+    (name, f"graph.functions.{module}:{name}{'_' if name in _BUILTINS else ''}")
+    for module, names in _MODULES.items()
+    for name in names.split()
+)
+
+
+@functools.cache
+def public(name: str) -> Callable[..., Any]:
+    """The public function of that name: its graph remembers the call, and `help` shows the name it is called by."""
+    module, _, function = EXPORTS[name].partition(":")
+    package = __package__.partition(".")[0]
+    recorded = importlib.import_module("...construction.recording", __package__).recorded
+    plain = getattr(importlib.import_module(f"{package}.{module}"), function)
+    plain.__qualname__ = name  # what Python calls it when arguments are missing
+    found: Callable[..., Any] = recorded(plain)
+    found.__name__ = found.__qualname__ = name
+    return found

@@ -1,0 +1,139 @@
+"""`Graph` and `Symbol` as those files see them that the two are made of, and that hence cannot import them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+from ..promotion.dtype import DType
+from ..promotion.result_rules import Promotion
+from ..promotion.rules import RuleSet
+from .checks import Check, Checks
+from .dims.dim import Extent
+from .location import Location
+from .ops.opdef import OpDef
+from .types import Shape
+
+SymbolT = TypeVar("SymbolT", bound="SymbolLike")
+SymbolT_co = TypeVar("SymbolT_co", bound="SymbolLike", covariant=True)
+
+
+class Growing(NamedTuple):
+    """What of a graph only grows, in order of insertion."""
+
+    lists: tuple[list[Any], ...]
+    tables: tuple[dict[Any, Any], ...]
+
+
+class SymbolLike(Protocol):
+    """A value of a graph; see `Symbol`."""
+
+    @property
+    def graph(self) -> GraphLike[Self]: ...
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def op(self) -> OpDef: ...
+
+    @property
+    def inputs(self) -> tuple[Self, ...]: ...
+
+    @property
+    def attrs(self) -> Mapping[str, Any]: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def location(self) -> Location: ...
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def weak(self) -> DType | None: ...
+
+    @property
+    def nbytes(self) -> Extent: ...
+
+    @property
+    def size(self) -> Extent: ...
+
+    @property
+    def _written(self) -> tuple[Any, ...]: ...
+
+    def describe(self) -> str: ...
+
+
+class ImplicitCast(Protocol):
+    """An entry of the ledger; see `CastEntry`."""
+
+    @property
+    def op(self) -> str: ...
+
+    @property
+    def symbol(self) -> SymbolLike: ...
+
+
+class GraphLike(Protocol[SymbolT_co]):
+    """A computation under construction; see `Graph`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rules(self) -> RuleSet: ...
+
+    @property
+    def policy(self) -> str: ...
+
+    @property
+    def symbols(self) -> Sequence[SymbolT_co]: ...
+
+    @property
+    def inputs(self) -> tuple[SymbolT_co, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[SymbolT_co, ...]: ...
+
+    @property
+    def output_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def dim_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def checks(self) -> tuple[Check, ...]: ...
+
+    @property
+    def shape_checks(self) -> Checks: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def place(self) -> Location | None: ...
+
+    @property
+    def parts(self) -> dict[int, tuple[DType, ...]]: ...
+
+    def _growing(self) -> Growing: ...
+
+    def as_symbol(self, value: Any, op: str = "operand") -> SymbolT_co: ...
+
+    def dim_value(self, extent: Any) -> SymbolT_co: ...
+
+    def apply(
+        self, op: str | OpDef, operands: Sequence[Any], attrs: Mapping[str, Any] | None = None, dtype: DType | None = None
+    ) -> SymbolT_co: ...
+
+    def promotion(self, op: str | OpDef, operands: Sequence[Any], dtype: DType | None = None) -> Promotion: ...
+
+    def casts(self) -> Sequence[ImplicitCast]: ...
+
+    def is_implicit(self, symbol: Any) -> bool: ...

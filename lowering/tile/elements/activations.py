@@ -1,0 +1,377 @@
+"""Emitters of exponentials and activations whose relative error stays a few units in the last place over the whole range.
+
+What is rounded before an exponential is worth its size in ulp after it: exp(-a²/2) of a rounded square is off by 60 ulp at
+a = 10, and so is exp(x - m) of a rounded difference. So what an exponential takes is kept as a sum of two numbers, or the
+argument is reduced from the operand itself. In float32, with e^h = 2^k 2^w, k an integer and |w| <= 1/2:
+
+* w is one fused step per part of the argument and of log2 e, each rounded below 2^-25;
+* 2^w is `math.exp2` of a reduced argument, a polynomial (host) or one instruction (GPUs);
+* 2^k is carried as 2^(k + 64), a normal number down to results of 0, and the last product takes 2^-64 back, so that results
+  that are denormal are rounded once.
+
+Operands are float32 or float64 blocks, 16-bit ones are widened before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import OpResult
+
+from ....promotion.dtype import DType
+from ...tt.builder.block_builder import BlockBuilder
+from ...tt.transforms.numerics.fast_math import IN_RANGE, REDUCED
+from ...tt.types import F32, F64, I32, elem
+from .conversions import like
+
+ROUNDER = 12582912.0
+"""1.5 · 2^23: added to a float32 it leaves the nearest integer in the low bits of the sum."""
+_EXTRA = 64
+_LEAST = 189
+"""Weights below 2^-189 of the largest count as that: 0 in every quotient, and normal with the factor 2^64."""
+NEAR = 2.0**20
+"""Maxima up to this are taken from the exponent alone; beyond, differences that count are exact."""
+
+
+def _split(value: float, rest: float = 0.0) -> tuple[float, float]:
+    """A number as two float32."""
+    high = float(np.float32(value))
+    return high, float(np.float32(value - high + rest))
+
+
+LOG2E = _split(math.log2(math.e))
+_TANH = 2 * math.sqrt(2 / math.pi)
+_CUBIC = 0.044715
+
+# Φ(-a) = exp(-a²/2) · P(a) / R(a) for 0 <= a <= 14.5, all float32. Vector units of hosts multiply in two pipes and add in two
+# others, so P and R have leading coefficients of 1, and R, with P a rational minimax fit (iterated least squares) to
+# erfcx(a / √2) / 2, is evaluated as (y + a + s2) y + s3, y = (a + s0) a + s1: two products for four (Knuth, "Evaluation of
+# polynomials by computer", 1962). a² = k _STEP + r with |r| <= _STEP / 2, where _STEP is 2 ln 2 (1 + 6e-7) rounded: 2^-k for
+# exp(-k _STEP / 2) makes a factor exp(6e-7 a² / 2), which the fit takes up, and which brings its error from 3.6e-7 to 1.4e-7.
+# The last factor of all coefficients, 0.3987, is in those of exp(-r / 2), which has relative error 7.6e-8, and so is 2^-11.
+_STEP = 1.386295199394226
+_PHI_P = (34.08993148803711, 23.378591537475586, 7.436179161071777)
+_PHI_R = (3.2099082469940186, 4.999680519104004, 1.0088342428207397, -2.854681968688965)
+_PHI_EXP = (
+    0.0001946967822732404, -9.734829654917121e-05, 2.433652480249293e-05, -4.056398211105261e-06, 5.100601470076072e-07,
+    -5.0484185720733876e-08,
+)  # fmt: skip
+_PHI_SCALE = 2.0**-11
+_PHI_END = 14.5
+
+# The same in float64 for 0 <= a <= 39: t S(u) with t = 4 / (4 + a) and u its image in [-1, 1]; relative error 1.9e-16. The
+# interpolating polynomial in 42 Chebyshev nodes, computed with mpmath at 300 bits and cut where coefficients are below 1e-16.
+_PHI_64 = (
+    0.2038345992106292, 0.15531102555618134, 0.09097668420676289, 0.03909248886698618, 0.01072658169410569,
+    0.0008147115475050299, -0.0006253647621592918, -0.00018435522292487933, 3.680199953837872e-05, 2.211754444899217e-05,
+    -3.405497607097222e-06, -2.6159823098237816e-06, 5.457845489326543e-07, 3.034925280173001e-07, -1.0843799683730244e-07,
+    -2.8819551388032485e-08, 2.0480373871384362e-08, 8.231803425186702e-10, -3.0757049372952213e-09, 3.9205839848699386e-10,
+    2.6550380918326583e-10, -6.609680632682194e-11,
+)  # fmt: skip
+_PHI_64_END = 39.0
+_T_END = 4.0 / 43.0
+
+
+class _Floats:
+    """Arithmetic on blocks of the shape and type of `x`; Python numbers become constants."""
+
+    def __init__(self, b: BlockBuilder, x: Any) -> None:
+        self.b, self.x = b, x
+
+    def c(self, value: Any) -> Any:
+        return like(self.b, value, self.x) if isinstance(value, float) else value
+
+    def add(self, x: Any, y: Any) -> Any:
+        return self.b.binary("arith.addf", self.c(x), self.c(y))
+
+    def sub(self, x: Any, y: Any) -> Any:
+        return self.b.binary("arith.subf", self.c(x), self.c(y))
+
+    def mul(self, x: Any, y: Any) -> Any:
+        return self.b.binary("arith.mulf", self.c(x), self.c(y))
+
+    def div(self, x: Any, y: Any) -> Any:
+        return self.b.binary("arith.divf", self.c(x), self.c(y))
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        return self.b.ternary("math.fma", self.c(x), self.c(y), self.c(z))
+
+    def neg(self, x: Any) -> Any:
+        return self.b.unary("arith.negf", x)
+
+    def abs(self, x: Any) -> Any:
+        return self.b.unary("math.absf", x)
+
+    def exp(self, x: Any) -> Any:
+        return self.b.unary("math.exp", x)
+
+    def where(self, predicate: str, x: Any, y: Any, then: Any, otherwise: Any) -> Any:
+        return self.select(self.compare(predicate, x, y), then, otherwise)
+
+    def compare(self, predicate: str, x: Any, y: Any) -> Any:
+        return self.b.cmpf(predicate, self.c(x), self.c(y))
+
+    def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        return self.b.select(condition, self.c(then), self.c(otherwise))
+
+    def at_most(self, x: Any, limit: float) -> Any:
+        """min(x, limit); NaN stays."""
+        return self.where("ogt", x, limit, limit, x)
+
+    def at_least(self, x: Any, limit: Any) -> Any:
+        return self.where("olt", x, limit, limit, x)
+
+    def poly(self, x: Any, coefficients: Sequence[float]) -> Any:
+        value: Any = coefficients[-1]
+        for coefficient in coefficients[-2::-1]:
+            value = self.fma(value, x, coefficient)
+        return value
+
+    def product(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """x · y as a sum of two numbers."""
+        high = self.mul(x, y)
+        return high, self.fma(x, y, self.neg(high))
+
+    def sum(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """x + y as a sum of two numbers (Knuth)."""
+        total = self.add(x, y)
+        other = self.sub(total, x)
+        return total, self.add(self.sub(x, self.sub(total, other)), self.sub(y, other))
+
+    def in_range(self, x: Any, y: Any) -> Any:
+        """x / y for 0 <= x <= 2 and 1 <= y <= 2^24, or x = 1 and 2^-40 <= y <= 2^120."""
+        result = self.div(x, y)
+        assert isinstance(result, OpResult)
+        result.op.attributes[IN_RANGE] = UnitAttr()
+        return result
+
+    # -- powers of two, float32 ---------------------------------------------------------------------------------------------
+
+    def exp2(self, w: Any) -> Any:
+        """2^w for |w| <= 0.5005."""
+        result = self.b.unary("math.exp2", w)
+        assert isinstance(result, OpResult)
+        result.op.attributes[REDUCED] = UnitAttr()
+        return result
+
+    def bits(self, x: Any) -> Any:
+        return self.b.cast("arith.bitcast", x, I32)
+
+    def float_of(self, bits: Any) -> Any:
+        return self.b.cast("arith.bitcast", bits, F32)
+
+    def integer(self, name: str, x: Any, y: Any) -> Any:
+        return self.b.binary(name, x, like(self.b, y, x) if isinstance(y, int) else y)
+
+    def power(self, bits: Any) -> Any:
+        """2^(n - 127) from the low bits n of an integer."""
+        return self.float_of(self.integer("arith.shli", bits, 23))
+
+    def turned(self, x: Any, *counts: Any) -> Any:
+        """x · 2^k for positive normal x and result: k is the sum of the low bits of the counts, as `rounded` leaves them. An
+        integer addition, where a product would wait for the multipliers. NaN becomes any number: multiply that by a NaN."""
+        total = self.bits(counts[0])
+        for count in counts[1:]:
+            total = self.integer("arith.addi", total, self.bits(count))
+        return self.float_of(self.integer("arith.addi", self.bits(x), self.integer("arith.shli", total, 23)))
+
+    def rounded(self, x: Any, factor: tuple[float, float], offset: Any) -> tuple[Any, Any]:
+        """x · factor = k + w: (a float that has k + offset - ROUNDER in its low bits, w without the factor's second part)."""
+        shifted = self.fma(x, factor[0], offset)
+        k = self.sub(shifted, offset)
+        return shifted, self.fma(x, factor[1], self.fma(x, factor[0], self.neg(k)))
+
+
+def exp_shifted(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """e^(x - m) times a number that depends on m alone, for x <= m: what quotients of weights by their sum are made of.
+
+    float32: 2^64 e^x 2^-K with K = round(m log2 e), where |m| <= 2^20. Then nothing is subtracted before the exponential, and
+    the factor is within √2 of 2^64 e^-m. Where m is larger, x - m is exact for all x that count. Weights that are 0 beside
+    the largest stay above 0, but every quotient by the largest is 0.
+    """
+    del dtype
+    x, top = operands
+    f = _Floats(b, x)
+    if elem(x.type) == F64:
+        return _exp_difference(f, x, top)
+    power, shifted = _exp_shifted(f, x, top, 127.0)
+    return f.mul(power, f.power(f.bits(shifted)))
+
+
+def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """`exp_shifted`, but any number where m is NaN."""
+    x, top = operands
+    f = _Floats(b, x)
+    if elem(x.type) == F64:
+        return exp_shifted(b, operands, dtype)
+    return f.turned(*_exp_shifted(f, x, top, 0.0))
+
+
+def where_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """x where y < z, 0 where y = z; either where y - z is NaN."""
+    del dtype
+    x, y, z = operands
+    f = _Floats(b, x)
+    if elem(x.type) != F32:
+        return f.where("olt", y, z, x, 0.0)
+    return f.float_of(f.integer("arith.andi", f.bits(x), _below(f, y, z)))
+
+
+def one_unless_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """1 where x = y, 0 where x < y; either where x - y is NaN."""
+    del dtype
+    x, y = operands
+    f = _Floats(b, x)
+    if elem(x.type) != F32:
+        return f.where("olt", x, y, 0.0, 1.0)
+    one = int(np.float32(1.0).view(np.int32))
+    return f.float_of(f.integer("arith.andi", f.integer("arith.xori", _below(f, x, y), -1), one))
+
+
+def _below(f: _Floats, x: Any, y: Any) -> Any:
+    """-1 where x < y, 0 where x = y, by the sign of x - y, which is 0 of equal float32 alone: vector units of hosts compare in
+    the pipes that multiply."""
+    return f.integer("arith.shrsi", f.bits(f.sub(x, y)), 31)
+
+
+def _exp_difference(f: _Floats, x: Any, top: Any) -> Any:
+    """e^(x - m) in float64."""
+    difference, rest = f.sum(x, f.neg(top))
+    weight = f.exp(difference)
+    return f.where("oeq", rest, rest, f.fma(weight, rest, weight), weight)
+
+
+def _exp_shifted(f: _Floats, x: Any, top: Any, bias: float) -> tuple[Any, Any]:
+    """`exp_shifted` in float32 as a power of e near 1 and a float that has the exponent of 2, plus `bias`, in its low bits."""
+    near = f.compare("ole", f.abs(top), NEAR)
+    shift = f.select(near, 0.0, top)
+    turns = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
+    offset = f.sub(ROUNDER + _EXTRA + bias, turns)
+    lowest = f.mul(f.sub(turns, float(_LEAST)), math.log(2.0))
+    shifted, w = f.rounded(f.at_least(f.sub(x, shift), lowest), LOG2E, offset)
+    return f.exp2(w), shifted
+
+
+def x_phi(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """x Φ(x) = max(x, 0) - |x| Φ(-|x|): at least half of max(x, 0) is left above 0, and below there is nothing to cancel."""
+    del dtype
+    (x,) = operands
+    f = _Floats(b, x)
+    positive = f.at_least(x, -0.0)
+    if elem(x.type) == F64:
+        a = f.at_most(f.abs(x), _PHI_64_END)
+        square, rest = f.product(a, a)
+        decay = f.exp(f.mul(square, -0.5))
+        decay = f.fma(decay, f.mul(rest, -0.5), decay)
+        t = f.div(4.0, f.add(a, 4.0))
+        u = f.fma(t, 2 / (1 - _T_END), -(1 + _T_END) / (1 - _T_END))
+        return f.fma(f.mul(f.mul(a, t), f.poly(u, _PHI_64)), f.neg(decay), positive)
+    a = f.at_most(f.abs(x), _PHI_END)
+    square, rest = f.product(a, a)
+    offset = ROUNDER + _EXTRA
+    turns = f.fma(square, -1.0 / _STEP, offset)
+    r = f.add(f.fma(f.sub(turns, offset), _STEP, square), rest)
+    p0, p1, p2 = _PHI_P
+    numerator = f.fma(f.fma(f.add(a, p2), a, p1), a, p0)
+    s0, s1, s2, s3 = _PHI_R
+    y = f.fma(f.add(a, s0), a, s1)
+    denominator = f.fma(f.add(y, f.add(a, s2)), y, s3)
+    tail = f.turned(f.in_range(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), turns)
+    return f.fma(f.mul(a, tail), -(2.0**-_EXTRA) / _PHI_SCALE, positive)
+
+
+def x_sigmoid(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """x / (1 + exp(-x))."""
+    del dtype
+    return _sigmoid_product(b, operands[0], 1.0)
+
+
+def x_sigmoid_quick(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """x / (1 + exp(-1.702 x))."""
+    del dtype
+    return _sigmoid_product(b, operands[0], 1.702, 4.263256414560601e-17)
+
+
+def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+    """x/2 · (1 + tanh h) with h = √(2/π) (x + 0.044715 x³), which is x / (1 + exp(-2h))."""
+    del dtype
+    (x,) = operands
+    f = _Floats(b, x)
+    if elem(x.type) == F64:
+        a = f.at_most(f.abs(x), 24.0)
+        return _sigmoid_product_64(f, x, _cubic_64(f, a), 24.0)
+    a = f.at_most(f.at_least(x, -10.9), _TANH_END)
+    square, rest = f.product(a, a)
+    cube, lost = f.product(a, square)
+    lost = f.fma(a, rest, lost)
+    linear, cubic = _split(-_TANH * math.log2(math.e)), _split(-_TANH * _CUBIC * math.log2(math.e))
+    first, w = f.rounded(a, linear, ROUNDER - _LESS)
+    second, v = f.rounded(cube, cubic, ROUNDER)
+    w = f.add(w, f.fma(lost, cubic[0], v))
+    third = f.add(w, ROUNDER)
+    w = f.sub(w, f.sub(third, ROUNDER))
+    return _finished(f, x, a, _TANH_END, f.turned(f.exp2(w), first, second, third))
+
+
+def _sigmoid_product(b: BlockBuilder, x: Any, slope: float, rest: float = 0.0) -> Any:
+    """x / (1 + exp(-(slope + rest) x))."""
+    f = _Floats(b, x)
+    if elem(x.type) == F64:
+        end = 760.0 / slope
+        a = f.at_most(f.abs(x), end)
+        high, low = (a, None) if slope == 1.0 else f.product(a, slope)
+        return _sigmoid_product_64(f, x, (high, f.fma(a, rest, low) if rest else low), end)
+    a = f.at_most(f.at_least(x, -110.0 / slope), _END)
+    shifted, w = f.rounded(a, _split(-slope * math.log2(math.e)), ROUNDER - _LESS)
+    return _finished(f, x, a, _END, f.turned(f.exp2(w), shifted))
+
+
+_LESS = 40
+"""exp(-h) is carried as 2^-40 of it, which is finite and normal wherever it counts."""
+_END = 32.0
+_TANH_END = 8.0
+"""Where exp(-h) is nothing beside 1, so that the result is x. Powers of two."""
+
+
+def _finished(f: _Floats, x: Any, a: Any, end: float, z: Any) -> Any:
+    """x / (1 + 2^40 z), where a is x between limits, `end` the upper one. Results that are denormal are rounded once; x above
+    `end` is made of `end` and the rest, which is within an ulp."""
+    rest = f.at_least(f.sub(x, end), -0.0)
+    quotient = f.in_range(1.0, f.add(z, 2.0**-_LESS))
+    return f.fma(f.mul(a, quotient), 2.0**-_LESS, rest)
+
+
+_SHIFT = 64.0
+
+
+def _sigmoid_product_64(f: _Floats, x: Any, size: tuple[Any, Any], end: float) -> Any:
+    """The same in float64, where z = exp(-h) for the two parts of h >= 0; e^-64 is taken out where z might be denormal."""
+    high, low = size
+    far = f.compare("ogt", high, _SHIFT)
+    z = f.exp(f.sub(f.select(far, _SHIFT, 0.0), high))
+    z = z if low is None else f.fma(z, f.neg(low), z)
+    factor = f.select(far, math.exp(-_SHIFT), 1.0)
+    below = f.compare("olt", x, 0.0)
+    quotient = f.div(f.select(below, z, 1.0), f.fma(z, factor, 1.0))
+    return f.mul(f.mul(f.at_least(x, -end), quotient), f.select(below, factor, 1.0))
+
+
+# 2 √(2/π) and its product with 0.044715 as sums of two float64.
+_TANH_64 = (1.5957691216057308, -9.96930880911092e-17)
+_CUBIC_64 = (0.07135481627260025, -6.175149918155315e-19)
+
+
+def _cubic_64(f: _Floats, a: Any) -> tuple[Any, Any]:
+    """2h of `x_sigmoid_tanh` in two parts."""
+    square, rest = f.product(a, a)
+    cube, lost = f.product(a, square)
+    lost = f.fma(a, rest, lost)
+    first, first_low = f.product(a, _TANH_64[0])
+    second, second_low = f.product(cube, _CUBIC_64[0])
+    high, low = f.sum(first, second)
+    low = f.add(low, f.fma(a, _TANH_64[1], first_low))
+    return high, f.add(low, f.fma(lost, _CUBIC_64[0], f.fma(cube, _CUBIC_64[1], second_low)))

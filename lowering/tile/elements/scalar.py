@@ -1,0 +1,165 @@
+"""One value of a nest's body from its operands: finds how the op table realises an op for a kind of dtype,
+and emits it.
+
+16-bit floats: single operations are emitted on the type itself (the back ends round each), emitters of
+several operations compute in float32 and round once. tensor_float32 is float32 that is rounded to 10 mantissa
+bits after every operation that can need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops.table import OPS
+from ....promotion.dtype import DType
+from ....promotion.errors import InternalError, UnsupportedError
+from ...tt.builder.block_builder import BlockBuilder
+from ...tt.types import F32
+from ..blocks import register_type
+from . import activations
+from . import arithmetic as a
+from .conversions import bitcast, cast, from_memory, round_tensor_float32, to_memory
+
+__all__ = ["Call", "constant", "emit", "from_memory", "to_memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One op to emit. `literals` holds the Python value of operands that are constants, else None."""
+
+    builder: BlockBuilder
+    op: str
+    sources: tuple[DType, ...]
+    dtype: DType
+    attrs: Mapping[str, Any]
+    literals: tuple[int | float | bool | None, ...]
+
+
+_INTEGERS = ("int", "uint")
+EMITTERS: dict[str, dict[str, a.Emitter]] = {
+    "@identity": dict.fromkeys(("bool", *_INTEGERS), a.identity),
+    "@false": dict.fromkeys(("bool", *_INTEGERS), a.false),
+    "@not": dict.fromkeys(("bool", *_INTEGERS), a.bitwise_not),
+    "@negate": dict.fromkeys(_INTEGERS, a.negate_integer),
+    "@sign": {"int": a.sign_signed, "uint": a.sign_unsigned, "float": a.sign_float},
+    "@relu": {"int": a.relu_signed, "float": a.relu_float},
+    "@sigmoid": {"float": a.sigmoid},
+    "@is_nan": {"float": a.is_nan_float},
+    "@floor_div": {**dict.fromkeys(_INTEGERS, a.floor_div_integer), "float": a.floor_div_float},
+    "@mod": {**dict.fromkeys(_INTEGERS, a.mod_integer), "float": a.mod_float},
+    "@trunc_div": {**dict.fromkeys(_INTEGERS, a.trunc_div_integer), "float": a.trunc_div_float},
+    "@rem": dict.fromkeys(_INTEGERS, a.rem_integer),
+    "@pow": {**dict.fromkeys(_INTEGERS, a.pow_integer), "float": a.pow_float},
+    "@exp_shifted": {"float": activations.exp_shifted},
+    "@exp_shifted_unchecked": {"float": activations.exp_shifted_unchecked},
+    "@where_below": {"float": activations.where_below},
+    "@one_unless_below": {"float": activations.one_unless_below},
+    "@x_phi": {"float": activations.x_phi},
+    "@x_sigmoid": {"float": activations.x_sigmoid},
+    "@x_sigmoid_quick": {"float": activations.x_sigmoid_quick},
+    "@x_sigmoid_tanh": {"float": activations.x_sigmoid_tanh},
+    "@div_approximate": {"float": a.div_approximate},
+    "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
+    "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
+}
+"""Emitters by the name the op table gives them and the kind of the operands. @cast and @bitcast are
+`conversions.py`."""
+
+_WIDENED = frozenset(
+    {"@sigmoid", "@floor_div", "@mod", "@trunc_div"}
+    | {"@exp_shifted", "@exp_shifted_unchecked", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh"}
+)
+"""Emitters of more than one rounding: 16-bit operands are computed in float32."""
+
+_EXACT = frozenset(
+    ("where", "maximum", "minimum", "relu", "negate", "abs", "sign", "floor", "ceil", "round", "trunc", "rem")
+)
+"""Ops whose results of tensor_float32 operands are tensor_float32 already."""
+
+
+def emit(call: Call, operands: Sequence[Any]) -> Any:
+    """The op on operands of one shape; its value has that shape and the register type of the call's dtype.
+
+    Raises `UnsupportedError` when the op table has no realisation for the operands' kind.
+    """
+    b, sources = call.builder, call.sources
+    if call.op == "cast":
+        rounding, saturate = call.attrs.get("rounding", "nearest"), call.attrs.get("saturate", True)
+        return cast(b, operands[0], sources[0], call.dtype, rounding, saturate)
+    if call.op == "bitcast":
+        return bitcast(b, operands[0], sources[0], call.dtype)
+    if call.op == "where":  # moves values: any dtype will do
+        return b.select(*operands)
+    text = _realisation(call)
+    known = _with_known_exponent(call, operands) if call.op == "pow" else None
+    result = known if known is not None else _emit_text(call, text, operands)
+    if call.dtype.name == "tensor_float32" and call.op not in _EXACT:
+        result = round_tensor_float32(b, result)
+    return result
+
+
+def _realisation(call: Call) -> str:
+    row = OPS.get(call.op)
+    if row is None or row.kind != "map":
+        raise InternalError(f"tile: {call.op!r} is no elementwise op")
+    dtype = call.sources[0]
+    text = row.emit.get(dtype.kind, "") if dtype.has_arithmetic else ""
+    if not text:
+        raise UnsupportedError(f"tile: {call.op} of {dtype}")
+    return text
+
+
+def _emit_text(call: Call, text: str, operands: Sequence[Any]) -> Any:
+    b, dtype = call.builder, call.sources[0]
+    if text.startswith("@"):
+        emitter = EMITTERS.get(text, {}).get(dtype.kind)
+        if emitter is None:
+            raise UnsupportedError(f"tile: {call.op} of {dtype}: no emitter {text} for kind {dtype.kind!r}")
+        if text in _WIDENED and dtype.name in ("float16", "bfloat16"):
+            wide = emitter(b, [b.cast("arith.extf", operand, F32) for operand in operands], dtype)
+            return b.cast("arith.truncf", wide, register_type(call.dtype))
+        return emitter(b, operands, dtype)
+    name, _, predicate = text.partition(" ")
+    if predicate:
+        compare = b.cmpi if name == "arith.cmpi" else b.cmpf
+        return compare(predicate, operands[0], operands[1])
+    if len(operands) == 1:
+        return b.unary(name, operands[0])
+    if len(operands) == 2:
+        return b.binary(name, operands[0], operands[1])
+    raise InternalError(f"tile: {call.op} with {len(operands)} operands is realised as {text!r}")
+
+
+def _with_known_exponent(call: Call, operands: Sequence[Any]) -> Any | None:
+    """x ** n for a small constant n, as multiplications."""
+    exponent, dtype = call.literals[1], call.sources[0]
+    if exponent is None or dtype.is_bool:
+        return None
+    if dtype.is_float:
+        return call.builder.binary("arith.mulf", operands[0], operands[0]) if exponent == 2.0 else None
+    if not 0 <= exponent <= a.MAX_UNROLLED_POWER:
+        return None
+    return a.known_power(call.builder, operands[0], int(exponent))
+
+
+def constant(value: Any, dtype: DType) -> tuple[int | float | bool, bool]:
+    """The Python value of a constant, and whether it is its bits: 8-bit floats have no constants of their
+    own.
+
+    Raises `UnsupportedError` for complex128.
+    """
+    scalar = np.asarray(value, dtype.numpy).reshape(())
+    if dtype.is_bool:
+        return bool(scalar), False
+    if dtype.is_integer:
+        return int(scalar), False
+    if dtype.is_float and dtype.bits >= 16:
+        return float(scalar), False
+    bits = (
+        int(np.frombuffer(scalar.tobytes(), np.dtype(f"i{dtype.itemsize}"))[0]) if dtype.itemsize <= 8 else 0
+    )
+    return bits, dtype.is_float and dtype.bits == 8

@@ -1,0 +1,207 @@
+"""The attention template: softmax(scale · q kᵀ + mask) v for a block of query rows, without storing the
+scores.
+
+Where the keys fit in a block, the nest is evaluated as it stands, softmax included. Otherwise keys are walked
+in blocks with an online softmax (Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
+et al., "FlashAttention", 2022): a running maximum m, a running sum l and an unnormalised result are carried
+and rescaled. Rows whose scores are all -inf give NaN, as the plain formula does: the running maximum is
+replaced by 0 in exponents while it is -inf, so that rows which are -inf only so far are not spoiled, and 0 /
+0 appears at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ....promotion.dtype import float32, float64
+from ....promotion.errors import UnsupportedError
+from ...graph_passes.roundings import keeps_values, rounds_weights
+from ...nest import Nest
+from ...tt.types import F32, F64, elem
+from ..blocks import Block, Dimension, power_of_two, register_type, shape
+from ..elements.arithmetic import exp_weight
+from ..elements.conversions import cast
+from ..emit import Frame, Kernel
+from ..reductions import reduce_whole
+from ..schedule import Schedule, is_whole
+from ..structure import Product, attention_products, reach
+from .contract import ROW_RANK, accumulator_type, contraction, finish, matched, operand, row_dimension
+
+HEAD_RANK, KEY_RANK, VALUE_RANK = ROW_RANK + 1, ROW_RANK + 2, ROW_RANK + 3
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """Numbers of the values of a softmax over the keys: exp(logits - maximum) / total."""
+
+    logits: int
+    maximum: int
+    total: int
+
+
+def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
+    """Emits the program; returns the grid as (axis, block) pairs."""
+    nest = kernel.nest
+    blocks = dict(schedule.blocks)
+    scores, values = attention_products(nest)
+    assert scores.m is not None
+    fixed = {scores.m, scores.k, values.k, values.n}
+    grid = [(axis, 1) for axis in range(len(nest.axes)) if axis not in fixed] + [
+        (scores.m, blocks.get(scores.m, 1))
+    ]
+    starts = kernel.grid(grid)
+    rows = row_dimension(kernel, scores.m, blocks, starts)
+    width = 1 if values.n is None else _static(nest, values.n, "value width")
+    columns = kernel.dimension(values.n, power_of_two(width), 0, VALUE_RANK)
+    head = kernel.dimension(scores.k, power_of_two(_static(nest, scores.k, "head width")), 0, HEAD_RANK)
+    coordinates: dict[int, Any] = {**starts, scores.m: rows, scores.k: head}
+    if values.n is not None:
+        coordinates[values.n] = columns
+    frame = Frame(kernel, coordinates)
+    step = blocks.get(values.k, 1)
+    if is_whole(nest.axes[values.k].extent, step):
+        _whole(frame, scores, values, rows, columns, step)
+    else:
+        softmax = find_softmax(nest, values)
+        if softmax is None:
+            raise UnsupportedError(
+                "tile: what lies between the two products of an attention is not one softmax over the keys"
+            )
+        with kernel.at(nest.body[values.number]):
+            _online(frame, scores, values, softmax, rows, columns, step)
+    needed = reach(nest, [store.value for store in nest.stores], [values.number])
+    if any(nest.body[n].op in ("reduce", "contract") and n != values.number for n in needed):
+        raise UnsupportedError("tile: an attention nest that stores more than what follows from its result")
+    for store in nest.stores:
+        frame.store(store)
+    return grid
+
+
+def _static(nest: Nest, axis: int, what: str) -> int:
+    extent = nest.axes[axis].extent
+    if type(extent) is not int:
+        raise UnsupportedError(f"tile: attention whose {what} is known only at launch")
+    return extent
+
+
+def find_softmax(nest: Nest, values: Product) -> Softmax | None:
+    """The softmax that feeds the second product. Between its operations are casts that change no value, and before the product
+    maybe one that rounds the weights; so it is with what the scheduler calls attention (`schedule/attention.py`)."""
+    body = nest.body
+
+    def exact(number: int) -> int:
+        while body[number].op == "cast" and keeps_values(body[body[number].operands[0]].dtype, body[number].dtype):
+            number = body[number].operands[0]
+        return number
+
+    def reduces(number: int, kind: str) -> bool:
+        value = body[number]
+        return (
+            value.op == "reduce" and value.attrs["kind"] == kind and tuple(value.attrs["over"]) == (values.k,)
+        )
+
+    weights = body[values.number].operands[0]
+    if body[weights].op == "cast" and rounds_weights(body[weights].attrs, body[weights].dtype):
+        weights = body[weights].operands[0]
+    weights = exact(weights)
+    if body[weights].op not in ("div", "div_approximate"):
+        return None
+    powers, total = (exact(number) for number in body[weights].operands)
+    if not reduces(total, "sum") or exact(body[total].operands[0]) != powers:
+        return None
+    difference = exact(body[powers].operands[0]) if body[powers].op == "exp" else powers
+    if body[difference].op != ("sub" if body[powers].op == "exp" else "exp_shifted"):
+        return None
+    if len({body[number].dtype for number in (weights, powers, total, difference)}) > 1:
+        return None
+    logits, maximum = body[difference].operands[0], exact(body[difference].operands[1])
+    if not reduces(maximum, "max") or exact(body[maximum].operands[0]) != exact(logits):
+        return None
+    return Softmax(logits, maximum, total)
+
+
+def _whole(
+    frame: Frame, scores: Product, values: Product, rows: Dimension, columns: Dimension, step: int
+) -> None:
+    """All keys in one block: every value as the nest says."""
+    kernel = frame.kernel
+    keys = kernel.dimension(values.k, step, 0, KEY_RANK)
+    inner = frame.child({values.k: keys})
+    for number, value in enumerate(kernel.nest.body):
+        if value.op == "reduce":
+            reduce_whole(inner, number)
+        elif number == scores.number:
+            inner.define(number, contraction(inner, scores, rows, keys, 1))
+        elif number == values.number:
+            frame.define(number, contraction(inner, values, rows, columns, step))
+
+
+def _online(
+    frame: Frame,
+    scores: Product,
+    values: Product,
+    softmax: Softmax,
+    rows: Dimension,
+    columns: Dimension,
+    step: int,
+) -> None:
+    kernel, b, indices = frame.kernel, frame.builder, frame.indices
+    nest = kernel.nest
+    result = nest.body[values.number]
+    working = F64 if nest.body[softmax.logits].dtype.name == "float64" else F32
+    accumulator = accumulator_type(result.dtype)
+    weights, right = result.operands
+    frame.hoist([softmax.logits, right], [values.k])
+    column = (rows.size,)
+    inits = [
+        b.const(-math.inf, working, column),
+        b.const(0.0, working, column),
+        b.const(0.0, accumulator, (rows.size, columns.size)),
+    ]
+    keys_extent = kernel.axis_extent(values.k)
+    with kernel.loop(indices.ceil_div(keys_extent, step), inits) as loop:
+        running, total, sums = loop.args
+        keys = kernel.dimension(values.k, step, indices.mul(loop.index, step), KEY_RANK)
+        inner = frame.child({values.k: keys})
+        inner.define(scores.number, contraction(inner, scores, rows, keys, 1))
+        dims = (rows, keys)
+        with kernel.at(nest.body[softmax.total]):
+            logits = _as(b, inner.expand(inner.block(softmax.logits), dims), working)
+            mask = inner.mask((keys,), dims)
+            if mask is not None:
+                logits = b.select(mask, logits, b.const(-math.inf, working, shape(dims)))
+            largest = b.reduce([logits], 1, lambda b, x, y: [b.binary("arith.maximumf", x[0], y[0])])[0]
+            largest = b.binary("arith.maximumf", running, largest)
+            empty = b.cmpf("oeq", largest, b.const(-math.inf, working, column))
+            shift = b.select(empty, b.const(0.0, working, column), largest)
+            decay = exp_weight(b, b.binary("arith.subf", running, shift))
+            spread = inner.expand(Block(shift, (rows,), working), dims)
+            powers = exp_weight(b, b.binary("arith.subf", logits, spread))
+            row_sums = b.reduce([powers], 1, lambda b, x, y: [b.binary("arith.addf", x[0], y[0])])[0]
+            following = b.binary("arith.addf", b.binary("arith.mulf", total, decay), row_sums)
+        scale = inner.expand(Block(_as(b, decay, accumulator), (rows,), accumulator), (rows, columns))
+        weight_dtype, right_dtype = nest.body[weights].dtype, nest.body[right].dtype
+        left = cast(b, powers, float64 if working == F64 else float32, weight_dtype)
+        left, other = matched(
+            inner, left, operand(inner, right, keys, columns, keys), weight_dtype, right_dtype, accumulator
+        )
+        precision = "tf32" if result.attrs.get("precision") == "tf32" and elem(left.type) == F32 else "ieee"
+        sums = b.dot(left, other, b.binary("arith.mulf", sums, scale), precision)
+        loop.yield_([largest, following, sums])
+    _, total, sums = loop.results
+    if not isinstance(keys_extent, int):  # no keys at all: a sum over nothing is 0, not 0 / 0
+        some = indices.is_less(0, keys_extent)
+        total = b.select(some, total, b.const(1.0, working, column))
+    divisor = frame.expand(Block(_as(b, total, accumulator), (rows,), accumulator), (rows, columns))
+    quotient = finish(frame, b.binary("arith.divf", sums, divisor), result.dtype)
+    frame.define(values.number, Block(quotient, (rows, columns), register_type(result.dtype)))
+
+
+def _as(b: Any, x: Any, float_type: Any) -> Any:
+    """A float block in another float type."""
+    have = elem(x.type)
+    if have == float_type:
+        return x
+    return b.cast("arith.truncf" if have == F64 else "arith.extf", x, float_type)

@@ -1,0 +1,121 @@
+"""Running sums along one axis: `tt.scan` inside a chunk, a carry between chunks.
+
+The carry enters the sum at the chunk's first position, so that a chunked scan adds in the same order as one
+that is not chunked. An exclusive scan is an inclusive scan of the operand one position earlier, which needs
+no subtraction and is therefore right for infinities too. What stands for no element is 0 there, with which an
+exclusive sum begins, and -0.0 elsewhere, which leaves the sign of a zero alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....promotion.errors import UnsupportedError
+from ...tt.types import I64
+from ..blocks import Block, Dimension, register_type, shape, union
+from ..elements.conversions import round_tensor_float32
+from ..emit import Frame
+from ..reductions import combiner, neutral
+from ..structure import reach, values_of
+
+
+class Scan:
+    """One `scan` value of a nest. Raises `UnsupportedError` for what it cannot chunk."""
+
+    def __init__(self, frame: Frame, number: int) -> None:
+        nest = frame.kernel.nest
+        self.value = nest.body[number]
+        self.number = number
+        self.operand = self.value.operands[0]
+        attrs = self.value.attrs
+        self.axis: int = attrs["axis"]
+        self.exclusive, self.reverse = bool(attrs["exclusive"]), bool(attrs["reverse"])
+        if attrs["kind"] != "sum":
+            raise UnsupportedError(f"tile: scan {attrs['kind']!r}; only sums are implemented")
+        self.dtype = self.value.dtype
+        self.elem = register_type(self.dtype)
+        self.combine = combiner("sum", self.dtype)
+        self.neutral = -0.0 if self.dtype.is_float and not self.exclusive else neutral("sum", self.dtype)
+        if self.exclusive and set(values_of(nest, "scan")) & reach(nest, [self.operand]):
+            raise UnsupportedError("tile: an exclusive scan of another scan in one nest")
+
+    def _kept(self, frame: Frame) -> tuple[Dimension, ...]:
+        coordinates = [frame.coordinates.get(axis) for axis in self.value.axes if axis != self.axis]
+        return union(tuple([coordinate for coordinate in coordinates if isinstance(coordinate, Dimension)]))
+
+    def initial(self, frame: Frame) -> Any:
+        """The carry before the first chunk."""
+        return frame.builder.const(self.neutral, self.elem, shape(self._kept(frame)))
+
+    def _terms(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...]) -> Any:
+        """What is summed up at each position of the chunk, neutral outside the axis."""
+        b = frame.builder
+        if not self.exclusive:
+            block, source = frame.block(self.operand), along
+        else:
+            start = frame.indices.add(along.start, 1 if self.reverse else -1)
+            source = Dimension(along.axis, along.size, start, along.extent, along.rank, may_precede=True)
+            shifted = frame.child({self.axis: source})
+            moved = shifted.block(self.operand)
+            block = Block(
+                moved.value,
+                tuple([along if d is source else d for d in moved.dims]),
+                moved.elem,
+                moved.literal,
+            )
+        value = frame.expand(block, dims)
+        mask = frame.mask((source,), tuple([source if dim is along else dim for dim in dims]))
+        return value if mask is None else b.select(mask, value, b.const(self.neutral, self.elem, shape(dims)))
+
+    def _lane(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...], lane: int) -> Any:
+        """The mask of one position of the chunk, as a block over `dims`."""
+        b = frame.builder
+        positions = b.cast("arith.extsi", b.arange(along.size), I64)
+        chosen = b.cmpi("eq", positions, b.const(lane, I64, (along.size,)))
+        return frame.expand(Block(chosen, (along,), None), dims)
+
+    def whole(self, frame: Frame) -> None:
+        """Defines a scan along an axis that lies whole in the frame's blocks."""
+        with frame.kernel.at(self.value):
+            self._whole(frame)
+
+    def _whole(self, frame: Frame) -> None:
+        along = frame.coordinates[self.axis]
+        if not isinstance(along, Dimension):  # one position
+            one = frame.block(self.operand)
+            frame.define(self.number, Block(None, (), self.elem, self.neutral) if self.exclusive else one)
+            return
+        dims = union(self._kept(frame), (along,))
+        terms = self._terms(frame, along, dims)
+        self._define(frame, terms, dims, along)
+
+    def chunk(self, frame: Frame, carry: Any) -> Any:
+        """Defines the scan in a chunk's frame; returns the carry of the next chunk."""
+        with frame.kernel.at(self.value):
+            return self._chunk(frame, carry)
+
+    def _chunk(self, frame: Frame, carry: Any) -> Any:
+        b = frame.builder
+        along = frame.coordinates[self.axis]
+        if not isinstance(along, Dimension):
+            raise UnsupportedError("tile: a scan along an axis that is not blocked")
+        kept = self._kept(frame)
+        dims = union(kept, (along,))
+        terms = self._terms(frame, along, dims)
+        first, last = (along.size - 1, 0) if self.reverse else (0, along.size - 1)
+        started = b.binary(
+            "arith.addf" if self.dtype.is_float else "arith.addi",
+            frame.expand(Block(carry, kept, self.elem), dims),
+            terms,
+        )
+        terms = b.select(self._lane(frame, along, dims, first), started, terms)
+        sums = self._define(frame, terms, dims, along)
+        zeros = b.const(self.neutral, self.elem, shape(dims))
+        final = b.select(self._lane(frame, along, dims, last), sums, zeros)
+        return b.reduce([final], dims.index(along), self.combine)[0]
+
+    def _define(self, frame: Frame, terms: Any, dims: tuple[Dimension, ...], along: Dimension) -> Any:
+        sums = frame.builder.scan([terms], dims.index(along), self.combine, self.reverse)[0]
+        result = round_tensor_float32(frame.builder, sums) if self.dtype.name == "tensor_float32" else sums
+        frame.define(self.number, Block(result, dims, self.elem))
+        return sums

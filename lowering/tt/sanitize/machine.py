@@ -1,0 +1,18 @@
+"""The machine of a sanitized run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..interpret.machine import Machine
+from .guard import Guard
+from .shadow import Shadow
+
+
+class SanitizedMachine(Machine):
+    """`passed` carries the shadows of arguments into a function, and of results out of it."""
+
+    def __init__(self, grid: tuple[int, ...], guard: Guard) -> None:
+        super().__init__(grid, guard)
+        self.guard = guard
+        self.passed: Sequence[Shadow | None] = ()

@@ -1,0 +1,66 @@
+"""The objects behind mbarriers: kept beside the bytes of shared memory, which hold a pattern."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..checks.findings import Fault
+from ..core.scheduler import Program
+from ..core.types import Array
+from ..memory.spaces import SharedMemory
+
+MAX_COUNT = (1 << 20) - 1
+
+
+class MBarrier:
+    """One object: expected arrivals, those that are pending, bytes that are pending, and the phase.
+
+    `lane` made it. `fenced`: whether that lane has made it visible to the asynchronous proxy since. For level 3, see `history`:
+    `made` and `fenced_at` are stamps of these events; `agent` stands for the copies whose bytes it counts, with the stamps
+    base + 1, base + 2, … of its phases; `arriving` is what all who arrived knew, `clock` what who has waited learns.
+    """
+
+    def __init__(self, count: int, lane: int = 0) -> None:
+        self.expected = count
+        self.pending = count
+        self.bytes = 0
+        self.phase = 0
+        self.lane = lane
+        self.fenced = False
+        self.made = self.fenced_at = self.agent = self.base = 0
+        self.arriving: Array | None = None
+        self.clock: Array | None = None
+
+    def check(self, machine: Program) -> None:
+        if self.pending == 0 and self.bytes == 0:
+            self.phase += 1
+            self.pending = self.expected
+            self.clock = self.arriving
+        machine.changes += 1
+
+    def arrive(self, machine: Program, count: int) -> int:
+        state = (self.phase << 20) | self.pending
+        if count > self.pending:
+            raise Fault(
+                "mbarrier",
+                f"{count} arrivals where {self.pending} of {self.expected} are pending in this phase",
+            )
+        self.pending -= count
+        self.check(machine)
+        return state
+
+    def add_bytes(self, machine: Program, count: int) -> None:
+        self.bytes += count
+        if abs(self.bytes) > MAX_COUNT:
+            raise Fault("mbarrier", f"a count of {self.bytes} bytes; at most {MAX_COUNT}")
+        self.check(machine)
+
+    def teach(self, row: Array) -> None:
+        self.arriving = row if self.arriving is None else np.maximum(self.arriving, row)
+
+
+def barrier_at(shared: SharedMemory, offset: int, lane: int) -> MBarrier:
+    found = shared.mbarriers.get(offset)
+    if not isinstance(found, MBarrier):
+        raise Fault("mbarrier", f"no mbarrier was initialised at shared address {offset:#x}", [lane])
+    return found

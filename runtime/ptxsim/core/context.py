@@ -1,0 +1,33 @@
+"""The machine as instructions see it: state, and races where level 3 looks for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..checks.races import Races
+from ..checks.traffic import Statistics
+from .blocks import Cta
+from .state import MachineState
+from .types import Array, Mask
+
+
+class MachineContext(MachineState):
+    """What instructions ask for while they are bound and run. `races`: at level 3."""
+
+    races: Races | None = None
+
+    def synchronised(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
+        """A barrier phase of these lanes ended, of which some waited; None for all lanes."""
+        if self.races is not None:
+            self.races.barrier(cta, lanes, waiting)
+
+    def warp_synchronised(self, mask: Mask, members: Array) -> None:
+        """Lanes of warps met at bar.warp.sync; `members`: of every lane, its member mask."""
+        if self.races is not None:
+            lanes = np.arange(self.lanes) if mask is None else np.flatnonzero(mask)
+            self.races.warp_barrier(self.cta, lanes, members[lanes])
+
+    def statistics(self) -> tuple[Statistics, Statistics]:
+        if self.races is None:
+            return {}, {}
+        return self.races.traffic.conflicts, self.races.traffic.sectors
