@@ -6,7 +6,6 @@ conversions are inserted where they differ. Control flow is uniform over the blo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 from ....promotion.errors import UnsupportedError
@@ -14,21 +13,18 @@ from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...tt.dialect.descriptor_types import TensorDescType
 from ...tt.dialect.functions import FuncOp
-from ...tt.transforms.loops.pointer_induction import with_distances
 from ..elementwise import constant, register_element
 from ..ir import Function, const
 from ..module import Module
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
 from .context import Handler, KernelContext
 from .control.branches import CONTROL, lower_body
-from .control.loop_carried import CarriedPointers
 from .control.map_elementwise import MAPS
 from .control.pipelined_loads import MAX_STAGES
 from .control.producer import Producer, may_have_a_producer
 from .effects import EFFECTS
 from .elementwise import lower_elementwise
 from .gpu_kernel import GpuKernel
-from .known_non_negative import Dividends, with_known_non_negative
 from .matmul.mma_dot import DOTS
 from .matmul.wgmma import group_number
 from .memory.accesses import ACCESSES
@@ -46,31 +42,18 @@ from .symbols import symbol_of
 from .targets import MAX_WARPS, WARP_SIZE, GpuTarget
 
 
-def lower_to_threads(
-    function: Any,
-    target: GpuTarget,
-    warps: int = 4,
-    multiples: Mapping[int, int] | None = None,
-    non_negative: Collection[int] | None = None,
-) -> GpuKernel:
+def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4) -> GpuKernel:
     """Lower a block function to the LLVM IR of one thread, for programs of `warps` warps.
 
-    multiples: parameter number → what its address or its value is known to be a multiple of, beyond what the text says.
-    non_negative: the numbers of the divisions whose dividends are never negative (`known_non_negative.Dividends`); None: those
-        that are never negative in any launch.
-
-    The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
-    that need more shared memory than the target has.
+    The function has gone through the pipeline for GPUs (`tt/transforms/pipelines.py`). Raises `UnsupportedError` for operations
+    that have no code yet, and for kernels that need more shared memory than the target has.
     """
     try:
         with gc_paused():
-            numbers = Dividends(function).always if non_negative is None else non_negative
-            function = with_known_non_negative(function, numbers)
-            function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
             has_producer = target.has_wgmma and warps < MAX_WARPS and may_have_a_producer(function)
-            kernel = _lowered(function, target, warps, multiples, has_producer)
+            kernel = _lowered(function, target, warps, has_producer)
             if kernel.producer is not None and not kernel.producer.is_busy:
-                kernel = _lowered(function, target, warps, multiples, False)
+                kernel = _lowered(function, target, warps, False)
     except RecursionError:
         raise UnsupportedError(
             f"@{function.sym_name.data}: a chain of operations on blocks that is too long for one expression; fix: store what "
@@ -91,29 +74,29 @@ def lower_to_threads(
 
 
 def _lowered(
-    function: FuncOp, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, has_producer: bool
+    function: FuncOp, target: GpuTarget, warps: int, has_producer: bool
 ) -> KernelContext:
     """With as many stages as are wanted and there is room for."""
     max_stages = MAX_STAGES
     while True:
-        kernel = _lowered_once(function, target, warps, multiples, max_stages, has_producer)
+        kernel = _lowered_once(function, target, warps, max_stages, has_producer)
         reserved = 0 if kernel.producer is None else kernel.producer.reserved
         if reserved:
-            kernel = _lowered_once(function, target, warps, multiples, max_stages, has_producer, reserved)
+            kernel = _lowered_once(function, target, warps, max_stages, has_producer, reserved)
         if kernel.shared.bytes <= target.shared_bytes or max_stages == 1 or not kernel.stages:
             return kernel
         max_stages = kernel.stages - 1
 
 
 def _lowered_once(
-    function: FuncOp, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, max_stages: int, has_producer: bool,
+    function: FuncOp, target: GpuTarget, warps: int, max_stages: int, has_producer: bool,
     reserved: int = 0,
 ) -> KernelContext:  # fmt: skip
     parameters = function.body.blocks[0].args
     params = [(parameter_type(argument.type), f"p{i}") for i, argument in enumerate(parameters)]
     module = Module(features=target.features)
     f = Function(module, symbol_of(function.sym_name.data), params, linkage="ptx_kernel", numbering=True)
-    k = KernelContext(f, function, target, warps, multiples, max_stages, reserved, HANDLERS, lower_elementwise)
+    k = KernelContext(f, function, target, warps, max_stages, reserved, HANDLERS, lower_elementwise)
     for argument, value in zip(parameters, f.params, strict=True):
         elem = element_name(argument.type)
         if elem == "i1":

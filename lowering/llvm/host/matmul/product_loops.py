@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure
-from ....tt.transforms.numerics.fix_order import ORDERED
 from ...elementwise import NARROW, memory_size, register_element
 from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, shape_of

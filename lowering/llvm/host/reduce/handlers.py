@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .....promotion.errors import InternalError
-from ....tt.transforms.numerics.fix_order import ORDERED
+from ....tt.facts import ORDERED
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor
 from ..context import KernelContext

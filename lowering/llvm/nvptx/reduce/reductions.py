@@ -7,7 +7,8 @@ from typing import Any
 
 from ....linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ....linear_layouts.reduction import Butterfly, ReductionPlan, plan_reduction
-from ....tt.transforms.numerics.fix_order import ORDERED, single_operation
+from ....tt.analysis.combining import single_operation
+from ....tt.facts import ORDERED
 from ...elementwise import constant
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of
