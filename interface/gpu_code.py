@@ -22,7 +22,7 @@ from ..lowering.llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from ..lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
 from ..lowering.tt.analysis.aliasing import AliasSet
-from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors
+from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, makes_descriptors
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.descriptor_types import TensorDescType
 from ..lowering.tt.dialect.functions import FuncOp
@@ -121,6 +121,8 @@ class GpuKernelCompiler:
     @functools.cached_property
     def descriptors(self) -> Descriptors:
         """The descriptors of the parameters, and those that the kernel creates and a launch could create."""
+        if not makes_descriptors(self._stages.start):
+            return Descriptors(self._parameters, ())
         before, _ = self._pipeline.split("expand-descriptors")
         return Descriptors(self._parameters, tuple(hoistable_descriptors(self._stages.after(before))))
 

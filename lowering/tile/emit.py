@@ -12,12 +12,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Attribute
+
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Store, Value
 from ..tt.builder import BlockBuilder
 from ..tt.control import Loop
 from ..tt.dialect.descriptor_types import TensorDescType
+from ..tt.facts import DIVISIBILITY, NOALIAS, state_facts_of_graphs
 from ..tt.types import I1, I8, I32, I64, ptr, tensor
 from . import scalar
 from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
@@ -85,15 +89,18 @@ class Kernel:
         self.runtime = runtime_extents(nest)
         self.tiles: dict[int, int] = {}
         params: list[tuple[str, Any]] = []
-        facts: list[dict[str, int]] = []
+        facts: list[dict[str, Attribute | int]] = []
         for number, buffer in enumerate(self.buffers):
             params.append((f"{buffer.kind}{number}", ptr(memory_type(buffer.dtype))))
-            facts.append({} if buffer.kind == "input" else {"tt.divisibility": BUFFER_ALIGNMENT})
+            facts.append({NOALIAS: UnitAttr()})
+            if buffer.kind != "input":
+                facts[-1][DIVISIBILITY] = BUFFER_ALIGNMENT
         for number, extent in enumerate(self.runtime):
             params.append((f"n{number}", I64))
             multiple = (multiples or {}).get(extent, 1)
-            facts.append({"tt.divisibility": multiple} if multiple > 1 else {})
+            facts.append({DIVISIBILITY: multiple} if multiple > 1 else {})
         self.builder = BlockBuilder.function(name, params, facts)
+        state_facts_of_graphs(self.builder.func)
         self.indices = IndexBuilder(self.builder)
         arguments = self.builder.args
         self._pointers = {(b.kind, b.index): arguments[number] for number, b in enumerate(self.buffers)}

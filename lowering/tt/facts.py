@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute
 
 from .dialect.functions import FuncOp
+from .types import is_pointer
 
 # Facts of functions, and of parameters
 
@@ -28,7 +29,7 @@ STOPPABLE = "joinery.stoppable"
 """On a function. False: it ends by itself and asserts nothing, so that it takes no address of status words. True where it is
 absent."""
 NOALIAS = "joinery.noalias"
-"""Unit attribute of a pointer parameter: no other parameter leads to its memory."""
+"""Unit attribute of a pointer parameter: memory behind it that a launch writes is reached through no other parameter."""
 DIVISIBILITY = "tt.divisibility"
 """Of a parameter: a power of two that divides its address (in bytes) or its value."""
 FACTS = (PROGRAM_ORDER, INDEX_BITS, STOPPABLE, NOALIAS)
@@ -89,6 +90,23 @@ def index_bits(function: FuncOp) -> int:
     return int(found.value.data) if isinstance(found, IntegerAttr) else 32
 
 
+def alias_groups(function: FuncOp) -> tuple[tuple[int, int], ...]:
+    """(parameter, group) pairs of the pointers that may lead to the same memory: all that do not say otherwise."""
+    shared = [
+        number
+        for number, argument in enumerate(function.body.blocks[0].args)
+        if is_pointer(argument.type) and NOALIAS not in parameter_attributes(function, number)
+    ]
+    return tuple([(number, shared[0]) for number in shared]) if len(shared) > 1 else ()
+
+
+def state_facts_of_graphs(function: FuncOp) -> None:
+    """State what holds of every block function that a graph is tiled into: nothing is read that the launch writes,
+    indices are i64 and bounded by the sizes of buffers, and all loops end."""
+    own = {PROGRAM_ORDER: BoolAttr.from_bool(False), INDEX_BITS: IntegerAttr(64, i32), STOPPABLE: BoolAttr.from_bool(False)}
+    function.attributes = {**function.attributes, **own}
+
+
 def parameter_attributes(function: FuncOp, number: int) -> Mapping[str, Attribute]:
     """The attributes of a parameter."""
     details = function.arg_attrs
@@ -112,6 +130,3 @@ def divisibility(function: FuncOp, number: int) -> int:
 def _is_true(attribute: Attribute | None) -> bool:
     """Whether an i1 attribute is true, or absent."""
     return not isinstance(attribute, IntegerAttr) or bool(attribute.value.data)
-
-
-TRUE, FALSE = BoolAttr.from_bool(True), BoolAttr.from_bool(False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.utils.hints import type_repr
 
 from ..dialect.functions import FuncOp
 
@@ -37,7 +38,8 @@ class FunctionPass(ModulePass):
     @classmethod
     def usage(cls) -> str:
         """The name with its options and their types, as in `cse` and `expand-library{library: tuple[str, ...]}`."""
-        options = ", ".join(f"{each.name}: {each.type}" for each in fields(cls))
+        types = {each.name: each.type if isinstance(each.type, str) else type_repr(each.type) for each in fields(cls)}
+        options = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
         return f"{cls.name}{{{options}}}" if options else cls.name
 
     @classmethod
