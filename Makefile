@@ -4,7 +4,7 @@
 #   make test-all   the same with the slow ones
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
-#   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, libdevice, tt_ops
+#   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed

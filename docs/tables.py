@@ -1,4 +1,5 @@
-"""Writes docs/dtypes.md from the type table and docs/commands.md from the parser of the `joinery` command.
+"""Writes docs/dtypes.md from the type table, docs/commands.md from the parser of the `joinery` command, docs/passes.md from
+the registry of passes.
 
 python docs/tables.py            writes the pages
 python docs/tables.py --check    exits with 1 when one of them is not what the code says
@@ -7,14 +8,17 @@ python docs/tables.py --check    exits with 1 when one of them is not what the c
 from __future__ import annotations
 
 import argparse
+import runpy
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from joinery.interface.cli.main import _parser
 from joinery.promotion.dtype import DTYPES, DType
 
 DOCS = Path(__file__).resolve().parent
+PASSES = runpy.run_path(str(DOCS / "passes.py"))
 NOTE = "<!-- Written by docs/tables.py (make docs) from the code. Do not edit. -->"
 
 DTYPES_INTRO = """# Dtypes
@@ -110,14 +114,24 @@ def commands_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"dtypes.md": dtypes_page, "commands.md": commands_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "dtypes.md": dtypes_page,
+    "commands.md": commands_page,
+    "passes.md": partial(PASSES["passes_page"], NOTE),
+}
+
+
+def written(name: str) -> str | None:
+    """The text of a page's file; None if there is none."""
+    path = DOCS / name
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
-    outdated = [name for name, page in PAGES.items() if (DOCS / name).read_text(encoding="utf-8") != page()]
+    outdated = [name for name, page in PAGES.items() if written(name) != page()]
     for name in outdated:
         if not arguments:
             (DOCS / name).write_text(PAGES[name](), encoding="utf-8")

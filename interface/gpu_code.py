@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +18,21 @@ from ..lowering.llvm.compile_ptx import compile_ptx
 from ..lowering.llvm.nvptx.analysis.known_non_negative import Dividends
 from ..lowering.llvm.nvptx.gpu_kernel import GpuKernel
 from ..lowering.llvm.nvptx.kernel import lower_to_threads
+from ..lowering.llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
+from ..lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
 from ..lowering.tt.analysis.aliasing import AliasSet
-from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor
+from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, makes_descriptors
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor
 from ..lowering.tt.interpret.effects import assertion_error
+from ..lowering.tt.transforms.expand.expand_descriptors import ExpandDescriptors
+from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
+from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
+from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, pipeline_of
+from ..lowering.tt.transforms.pipelines import FIRST_FOR_THREADS, NVPTX
 from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
@@ -40,7 +47,7 @@ from .gpu_descriptors import Descriptors, MappedTensor, width_of
 WARPS = (1, 2, 4, 8, 16, 32)
 
 _Passes = tuple[tuple[int, ...], tuple[int, ...], str, str]
-_Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...]]
+_Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...], bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,11 +55,13 @@ class GpuCode:
     """A lowered kernel and its PTX.
 
     mapped: the numbers of the descriptors that its tensor maps are made of.
+    pipeline: the passes that the kernel went through.
     reports: whether it may print or assert.
     """
 
     lowered: GpuKernel
     ptx: str
+    pipeline: Pipeline
     mapped: tuple[int, ...]
     reports: bool = field(init=False)
 
@@ -65,43 +74,60 @@ class GpuCode:
         return kernel_code(self.lowered, self.ptx)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """A function after what does not depend on numbers of threads and arguments.
+
+    linked: the library functions that it calls → their code.
+    pipeline, rest: the passes that it went through, and those that follow.
+    """
+
+    function: FuncOp
+    linked: dict[str, str]
+    dividends: Dividends
+    pipeline: Pipeline
+    rest: Pipeline
+
+
 class GpuKernelCompiler:
     """Compiles one block function for each target that is asked for, and keeps the code."""
 
     def __init__(
         self,
-        simplified: Callable[[Collection[int], Collection[str], Collection[int]], FuncOp],
+        stages: FunctionStages,
+        numerics: str,
         parameters: Sequence[Parameter],
-        hoistable: Callable[[], tuple[HoistableDescriptor, ...]],
         written: Callable[[], AliasSet],
         symbols: Callable[[], Sequence[str]],
         store: CompileCache | None,
         debug: bool = False,
     ) -> None:
-        """simplified: gives the function after the passes; they keep the descriptors of these numbers, and calls of these
-        functions of libdevice; the last numbers are those of descriptors of tensors whose last stride is 1, padded with zeros.
+        """stages: of the kernel's function.
 
-        hoistable: the descriptors that the kernel creates and a launch could create, numbered after the parameters.
         written: the alias set, after the passes, that the kernel writes.
         symbols: the functions of libdevice that the text names.
         store: where functions taken out of libdevice are kept.
         debug: whether PTX says which lines its instructions come from.
         """
-        self._simplified = simplified
+        self._stages = stages
+        self._pipeline = pipeline_of(NVPTX, numerics)
         self._parameters = parameters
-        self._hoistable = hoistable
         self._written = written
         self._named = symbols
         self._store = store
         self._debug = debug
         self._codes: dict[_Key, GpuCode] = {}
-        self._functions: dict[_Passes, tuple[FuncOp, dict[str, str], Dividends]] = {}
+        self._prepared: dict[_Passes, _Prepared] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
         self._lock = threading.Lock()
 
     @functools.cached_property
     def descriptors(self) -> Descriptors:
-        return Descriptors(self._parameters, self._hoistable())
+        """The descriptors of the parameters, and those that the kernel creates and a launch could create."""
+        if not makes_descriptors(self._stages.start):
+            return Descriptors(self._parameters, ())
+        before, _ = self._pipeline.split("expand-descriptors")
+        return Descriptors(self._parameters, tuple(hoistable_descriptors(self._stages.after(before))))
 
     @functools.cached_property
     def _symbols(self) -> Sequence[str]:
@@ -140,7 +166,8 @@ class GpuKernelCompiler:
 
         Library functions are called where there is a libdevice (see `runtime.libdevice`), else joinery's own.
 
-        multiples: (parameter after the passes, what its address or value is a multiple of), see `gpu_descriptors.WIDTHS`.
+        multiples: (parameter after the passes, what its address or value is a multiple of), see `gpu_descriptors.WIDTHS`. In a
+            launch nothing else is known of them, whatever the text says.
         mapped: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
             copies have wide accesses by them: last strides are 1, the others and addresses multiples of 16 bytes.
         launch: the grid, and what the parameters after the passes are, of which it matters whether numbers wrap; "any" launch,
@@ -162,26 +189,45 @@ class GpuKernelCompiler:
         digest = "" if library is None else library.digest
         with self._lock:
             passes = (*fitting,), (*along,), digest, target if library is not None else ""  # it is another one for each target
-            if passes not in self._functions:
+            if passes not in self._prepared:
                 linked = linked_functions(self._symbols, library, resolved, self._store)
-                function = self._simplified(fitting, linked, along)
-                check_calls(function, linked, library)
-                self._functions[passes] = function, linked, Dividends(function)
-            function, linked, dividends = self._functions[passes]
+                self._prepared[passes] = self._prepare(linked, fitting, (*along,))
+                check_calls(self._prepared[passes].function, linked, library)
+            prepared = self._prepared[passes]
             if isinstance(launch, str):
-                non_negative = dividends.always if launch == "any" else dividends.possible
+                non_negative = prepared.dividends.always if launch == "any" else prepared.dividends.possible
             else:
-                non_negative = dividends.at(*launch)
-            key = (target, warps, multiples, (*fitting, *along), digest, non_negative)
+                non_negative = prepared.dividends.at(*launch)
+            is_launched = not isinstance(launch, str)
+            key = (target, warps, multiples, (*fitting, *along), digest, non_negative, is_launched)
             if key not in self._codes:
-                facts = dict(multiples)
+                divisors = dict(multiples)
                 for word, least in [fact for each in along.values() for fact in each.items()]:
-                    facts[word] = max(least, facts.get(word, 1))  # powers of two
-                lowered = lower_to_threads(function, resolved, warps, facts, non_negative, self._debug)
+                    divisors[word] = max(least, divisors.get(word, 1))  # powers of two
+                passed = AssumeDivisibility((*divisors,), (*divisors.values(),), only=is_launched)
+                own = prepared.rest.configured(passed, NonNegativeDividends(non_negative), MarkFewPointers(warps))
+                lowered = lower_to_threads(own.run_on_copy(prepared.function), resolved, warps, self._debug)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
-                ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
-                self._codes[key] = GpuCode(lowered, ptx, numbers)
+                ptx = compile_ptx(lowered.llvm_ir, resolved, {name: prepared.linked[name] for name in lowered.functions})
+                self._codes[key] = GpuCode(lowered, ptx, prepared.pipeline + own, numbers)
             return self._codes[key]
+
+    def code_through(self, pipeline: Pipeline, target: str, warps: int = DEFAULT_WARPS) -> GpuCode:
+        """PTX of the function after another pipeline than the target's own. Raises what `code` raises."""
+        resolved = gpu_target(target)
+        library = current_libdevice() if self._symbols else None
+        linked = linked_functions(self._symbols, library, resolved, self._store)
+        function = self._stages.after(pipeline)
+        check_calls(function, linked, library)
+        lowered = lower_to_threads(function, resolved, warps)
+        ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
+        return GpuCode(lowered, ptx, pipeline, ())
+
+    def _prepare(self, linked: dict[str, str], keep: Sequence[int], along: Sequence[int]) -> _Prepared:
+        pipeline = self._pipeline.configured(ExpandLibrary((*linked,)), ExpandDescriptors((*keep,), (*along,)))
+        shared, rest = pipeline.split(FIRST_FOR_THREADS)
+        function = self._stages.after(shared)
+        return _Prepared(function, linked, Dividends(function), shared, rest)
 
     def simulate(
         self,

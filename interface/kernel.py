@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,8 +46,8 @@ from ..lowering.tt.interpret.trace import Step
 from ..lowering.tt.printing import print_module
 from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 from ..lowering.tt.sanitize.sanitizer import sanitize
-from ..lowering.tt.transforms.numerics.fix_order import fix_order
-from ..lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, PASSES, Pass, run_passes
+from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, copy_function, pipeline_of
+from ..lowering.tt.transforms.pipelines import HOST, TILED
 from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import resolve_threads
@@ -55,7 +55,6 @@ from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .launching import HostProgram, encode_argument
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
-    from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor
     from ..runtime.cuda.device import CudaDevice
     from .gpu_code import GpuCode, GpuKernelCompiler
 
@@ -98,11 +97,11 @@ class Kernel:
         self.name: str = function.sym_name.data
         if function.body.blocks:
             self.parameters = parameters_of(function)
-        self._unused: Any = module
-        self._function_simplified: FuncOp | None = None
+        self._module = module
+        self._function = function
+        self._stages = FunctionStages(function)
         self._host: dict[LaunchSpecialization, HostKernel] = {}
         self._programs: dict[LaunchSpecialization, HostProgram] = {}
-        self._reading = threading.Lock()
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
     def __repr__(self) -> str:
@@ -111,31 +110,16 @@ class Kernel:
     @functools.cached_property
     def _written(self) -> AliasSet:
         """The parameters behind which the kernel may write."""
-        with self._lock:
-            return AliasAnalysis(self._simplified()).written
-
-    def _own_module(self) -> Any:
-        """The module, for the caller alone: the first gets what was read, others read the text again, which is as quick as to
-        copy it."""
-        with self._reading:
-            module, self._unused = self._unused, None
-        if module is not None:
-            return module
-        with default_modes():
-            return parse(self._text)
-
-    @functools.cached_property
-    def _module(self) -> Any:
-        """The module as it was read. Nobody changes it."""
-        return self._own_module()
+        return AliasAnalysis(self._prepared()).written
 
     @functools.cached_property
     def _defining_module(self) -> Any:
         """What the interpreter runs: the text, its sums in the order that `numerics` asks for."""
         if self.numerics != "reproducible":
             return self._module
-        module = self._own_module()
-        fix_order(module)
+        module = self._module.clone()
+        for function in [op for op in module.body.block.ops if isinstance(op, FuncOp)]:
+            Pipeline.parse(TILED[self.numerics]).run(function)
         return module
 
     @functools.cached_property
@@ -274,45 +258,64 @@ class Kernel:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """The names of the passes that the text goes through on its way to native code, in order."""
-        return tuple(each.name for each in PASSES)
+        """The names of the passes that the text goes through on its way to native code for the CPU, in order. The second of a
+        name has #2 behind it."""
+        return pipeline_of(HOST, self.numerics).names
 
-    def ttir_after(self, name: str) -> str:
-        """The function as text after the pass of this name. Raises `UserError` for other names, listing those there are."""
-        function = self._own_function()
-        run_passes(function, name, numerics=self.numerics)
-        return print_module(function, locations=True)
+    def pipeline(self, target: str = HOST) -> str:
+        """The passes for a target, with their options, as text: "host", or a GPU such as "sm_80" (as `ptx` makes code)."""
+        return str(pipeline_of(HOST, self.numerics) if target == HOST else self._gpu.code(target).pipeline)
 
-    def stages(self) -> dict[str, str]:
-        """Pass → the function as text after it, in order."""
+    def ttir_after(self, name: str, target: str = HOST) -> str:
+        """The function as text after the pass of this name on the way to a target. Raises `UserError` for other names, listing
+        those there are."""
+        return self.ttir_through(str(Pipeline.parse(self.pipeline(target)).through(name)))
+
+    def ttir_through(self, passes: str) -> str:
+        """The function as text after the passes of a pipeline, such as "inline,canonicalize,cse" (docs/passes.md).
+
+        Raises `UserError` for what is no pipeline, listing the passes there are.
+        """
+        return print_module(self._through(passes))
+
+    def stages(self, target: str = HOST) -> dict[str, str]:
+        """Pass → the function as text after it, in order, on the way to a target."""
         found: dict[str, str] = {}
 
-        def keep(each: Pass, function: Any) -> None:
-            found[each.name] = print_module(function, locations=True)
+        def keep(name: str, function: FuncOp) -> None:
+            found[name] = print_module(function, locations=True)
 
-        run_passes(self._own_function(), watch=keep, numerics=self.numerics)
+        with default_modes():
+            Pipeline.parse(self.pipeline(target)).run(copy_function(self._function), keep)
         return found
 
-    def _own_function(self) -> FuncOp:
-        """The function for passes to change; `interpret` runs the original."""
-        return find_function(self._own_module(), self.name)
+    def _through(self, passes: str) -> FuncOp:
+        with default_modes():
+            return self._stages.after(Pipeline.parse(passes))
 
-    def llvm_ir(self, target: str = "host") -> str:
-        """The LLVM IR for a target; "host" is the CPU of this process, others are GPUs such as "sm_80"."""
-        if target != "host":
-            return self._gpu.code(target).lowered.llvm_ir
-        return self._lowered().llvm_ir
+    def llvm_ir(self, target: str = HOST, *, passes: str | None = None) -> str:
+        """The LLVM IR for a target; "host" is the CPU of this process, others are GPUs such as "sm_80".
 
-    def ptx(self, target: str = DEFAULT_TARGET) -> str:
+        passes: a pipeline in place of the target's own (`pipeline`). What it leaves that the back end knows no code for raises
+            `UnsupportedError`. Launches go through the target's own.
+        """
+        if target != HOST:
+            return self._gpu_code(target, passes).lowered.llvm_ir
+        return self._lowered(passes).llvm_ir
+
+    def ptx(self, target: str = DEFAULT_TARGET, *, passes: str | None = None) -> str:
         """PTX for a GPU, made on any machine: that of `gpu_code(target)`, which says what it takes for granted.
 
         Library functions are NVIDIA's where a libdevice.10.bc is found: the environment variable JOINERY_LIBDEVICE (a path, or
-        "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own.
+        "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own. passes: as for `llvm_ir`.
 
         Raises `UserError` for targets that are not known, with those that are, and for a libdevice that cannot be used, and
         `UnsupportedError` for operations that have no GPU code yet.
         """
-        return self._gpu.code(target).ptx
+        return self._gpu_code(target, passes).ptx
+
+    def _gpu_code(self, target: str, passes: str | None) -> GpuCode:
+        return self._gpu.code(target) if passes is None else self._gpu.code_through(Pipeline.parse(passes), target)
 
     def gpu_code(
         self,
@@ -349,37 +352,26 @@ class Kernel:
 
         with self._lock:
             return GpuKernelCompiler(
-                self._simplified_for, self.parameters, self._hoistable_descriptors, lambda: self._written, self._symbols,
-                self._store, self.debug,
-            )  # fmt: skip
+                self._stages, self.numerics, self.parameters, lambda: self._written, self._symbols, self._store, self.debug
+            )
 
-    def asm(self, target: str = "host") -> str:
-        """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`."""
-        if target != "host":
+    def asm(self, target: str = HOST, *, passes: str | None = None) -> str:
+        """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`. passes: as for `llvm_ir`."""
+        if target != HOST:
             raise UnsupportedError(f"asm: target {target!r}; fix: target='host', or ptx({target!r}) for a GPU")
-        return self._lowered().assembly()
+        return self._lowered(passes).assembly()
 
-    def _lowered(self) -> HostKernel:
-        return self._lowered_for(GENERIC)
+    def _lowered(self, passes: str | None) -> HostKernel:
+        if passes is None:
+            return self._lowered_for(GENERIC)
+        function = self._through(passes)
+        with default_modes():
+            return lower_for_launch(function, host_target())
 
-    def _simplified(self) -> FuncOp:
-        """The function after the passes."""
-        if self._function_simplified is None:
-            simplified = self._own_function()
-            with default_modes():
-                run_passes(simplified, numerics=self.numerics)
-            self._function_simplified = simplified
-        return self._function_simplified
-
-    def _hoistable_descriptors(self) -> tuple[HoistableDescriptor, ...]:
-        """The descriptors that the kernel makes and that launches could make."""
-        if "make_tensor_descriptor" not in self._text:
-            return ()
-        function = self._own_function()
-        run_passes(function, BEFORE_DESCRIPTORS)
-        from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors
-
-        return tuple(hoistable_descriptors(function))
+    def _prepared(self) -> FuncOp:
+        """The function after the passes for hosts."""
+        with default_modes():
+            return self._stages.after(pipeline_of(HOST, self.numerics))
 
     def _symbols(self) -> tuple[str, ...]:
         """The functions that code for GPUs calls where there is a libdevice: those that the text means, and what expansions
@@ -388,29 +380,20 @@ class Kernel:
             return ()  # expansions of our own are the same on every device
         found = set()
         for op in self._module.walk():
-            signature = SIGNATURES.get(op.symbol.data) if isinstance(op, ExternElementwiseOp) else None
+            if not isinstance(op, ExternElementwiseOp):
+                continue
+            signature = SIGNATURES.get(op.symbol.data)
             if signature is not None and op.names_libdevice:
                 found.add(signature.symbol)
             elif signature is not None and signature.function in CALLS:
                 found.add(signature.symbol.removesuffix("f"))
         return tuple(sorted(found))
 
-    def _simplified_for(self, keep: Collection[int], library: Collection[str], along: Collection[int]) -> FuncOp:
-        """The function after passes that keep the descriptors of these numbers, and calls of these functions of libdevice.
-        along: descriptors of tensors whose last stride is 1, padded with zeros."""
-        if not keep and not library and not along:
-            with self._lock:
-                return self._simplified()
-        function = self._own_function()
-        with default_modes():
-            run_passes(function, keep=keep, numerics=self.numerics, library=library, along=along)
-        return function
-
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
                 self._host[specialization] = lower_for_launch(
-                    self._simplified(), host_target(), specialization, self.debug
+                    self._prepared(), host_target(), specialization, self.debug
                 )
             return self._host[specialization]
 
@@ -429,8 +412,7 @@ class Kernel:
     @functools.cached_property
     def _may_stream(self) -> bool:
         """Stores past the caches are ordered by what ends a launch, not by what atomics promise."""
-        with self._lock:
-            return not any(op.name in ATOMICS for op in self._simplified().walk())
+        return not any(op.name in ATOMICS for op in self._prepared().walk())
 
     def _kernel_arguments(self, args: Sequence[Any]) -> _KernelArguments:
         """Packs the arguments. The caller keeps the arrays alive."""

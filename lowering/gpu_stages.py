@@ -10,13 +10,17 @@ from .launch_checks import launch_checks, magnitude
 from .llvm.compile_ptx import compile_ptx
 from .llvm.nvptx.gpu_kernel import GpuKernel
 from .llvm.nvptx.kernel import lower_to_threads
+from .llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
 from .program import BlockProgram, DescriptorArgument
 from .state import Backend, LoweringState
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
-from .tt.transforms.pipeline import run_passes
+from .tt.transforms.expand.expand_descriptors import ExpandDescriptors
+from .tt.transforms.facts.assume_divisibility import AssumeDivisibility
+from .tt.transforms.pipeline import Pipeline, pipeline_of
+from .tt.transforms.pipelines import NVPTX
 
 
 def _target(state: LoweringState) -> GpuTarget:
@@ -46,13 +50,19 @@ def _lower_programs(state: LoweringState) -> None:
 
 
 def _lower(program: BlockProgram, target: GpuTarget, numerics: str, debug: bool) -> GpuKernel:
-    function = program.func.clone()  # the program stays as it was tiled
-    first = program.pointers + program.scalars
-    # "fast" was applied to the program as it was tiled
-    order = numerics if numerics == "reproducible" else "strict"
-    run_passes(function, keep=range(first, first + program.descriptors), numerics=order)
-    multiples = dict.fromkeys(range(program.pointers), GPU_ALIGNMENT)
-    return lower_to_threads(function, target, program.warps, multiples, debug=debug)
+    function = _pipeline(program, numerics).run_on_copy(program.func)  # the program stays as it was tiled
+    return lower_to_threads(function, target, program.warps, debug)
+
+
+def _pipeline(program: BlockProgram, numerics: str) -> Pipeline:
+    # "fast" was applied to the program as it was tiled, and what the tiler says of it is true
+    pipeline = pipeline_of(NVPTX, numerics if numerics == "reproducible" else "strict").without("drop-claims")
+    first, pointers = program.pointers + program.scalars, tuple(range(program.pointers))
+    return pipeline.configured(
+        ExpandDescriptors(tuple(range(first, first + program.descriptors))),
+        AssumeDivisibility(pointers, (GPU_ALIGNMENT,) * len(pointers)),
+        MarkFewPointers(program.warps),
+    )
 
 
 def _compile_module(state: LoweringState) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..promotion.errors import InternalError
 from .graph_passes.weight_packing import PANEL, store_in_panels
 from .launch_checks import launch_checks, magnitude
 from .llvm.compile import compile_object
@@ -47,7 +48,8 @@ def _lower_programs(state: LoweringState) -> None:
     module = Module(opaque_indices=True, metadata=Metadata("LineTablesOnly" if state.debug else None))
     names = [program.name for program in state.programs]
     for program, name in zip(state.programs, names, strict=True):
-        lower_kernel(module, program.func, name, target)
+        if lower_kernel(module, program.func, name, target):
+            raise InternalError(f"{name} may stop a launch, and graphs have no status words")
     emit_driver(module, _driver_plan(state, names), target)
     state.module = module.text()
 

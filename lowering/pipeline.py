@@ -28,8 +28,7 @@ from .state import STAGES, Backend, LoweringState, Stage
 from .target import HostTarget
 from .tile.user_lines import short_names
 from .tt.printing import print_module
-from .tt.transforms.numerics.fast_math import allow_fast_math, contract_products
-from .tt.transforms.numerics.fix_order import fix_order
+from .tt.transforms.tiled import run_tiled_pipeline
 
 Run = Callable[[LoweringState], None]
 
@@ -70,12 +69,7 @@ def _schedule(state: LoweringState) -> None:
 
 def _tile(backend: Backend, state: LoweringState) -> None:
     backend.tile(state)
-    for program in state.programs:
-        if state.numerics == "fast":
-            allow_fast_math(program.func)
-            contract_products(program.func)
-        elif state.numerics == "reproducible":
-            fix_order(program.func)
+    run_tiled_pipeline([program.func for program in state.programs], state.numerics)
 
 
 def block_texts(

@@ -46,15 +46,23 @@ def is_number(text: str) -> bool:
 def add_compile(add: Add) -> None:
     """The command `compile`."""
     parser = add("compile", _compile, "show what becomes of a block kernel")
-    parser.add_argument("kernel", metavar="FILE", help="text in the tt dialect, .ttir or .mlir")
+    parser.add_argument("kernel", metavar="FILE", nargs="?", help="text in the tt dialect, .ttir or .mlir")
     parser.add_argument(
-        "--emit", choices=("ttir", "llvm", "asm", "ptx"), default="asm", help="what to show (default: asm)"
+        "--emit",
+        choices=("ttir", "llvm", "asm", "ptx"),
+        help="what to show (default: asm; with --passes and --after: ttir)",
     )
     parser.add_argument(
         "--name", dest="function", metavar="F", help="which function, when there are several public ones"
     )
     parser.add_argument("--target", default="host", help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
-    parser.add_argument("--after", metavar="PASS", help="with --emit ttir: the text after this pass")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--after", metavar="PASS", help="the text after this pass of the target's pipeline")
+    how.add_argument(
+        "--passes", metavar="PIPELINE", help="run these passes in place of the target's own, as in inline,canonicalize,cse"
+    )
+    how.add_argument("--print-pipeline", action="store_true", help="show the target's passes with their options")
+    how.add_argument("--list-passes", action="store_true", help="show all passes and what they do; takes no FILE")
     parser.add_argument(
         "--debug", action="store_true", help="put the source lines that the text names into the code"
     )
@@ -96,23 +104,55 @@ def _kernel(path: str, function: str | None, numerics: str | None, debug: bool =
 
 
 def _compile(options: argparse.Namespace) -> int:
-    kernel = _kernel(options.kernel, options.function, options.numerics, options.debug)
-    if options.after is not None and options.emit != "ttir":
-        raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
-    if options.emit == "ttir":
-        text = kernel.ttir if options.after is None else kernel.ttir_after(options.after)
-    elif options.emit == "ptx":
-        text = kernel.ptx() if options.target == "host" else kernel.ptx(options.target)
-    else:
-        text = (kernel.llvm_ir if options.emit == "llvm" else kernel.asm)(options.target)
-    if options.output is None:
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    if options.list_passes:
+        _write(_passes(), options.output)
         return 0
-    try:
-        Path(options.output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{options.output} cannot be written: {error.strerror or error}") from error
+    if options.kernel is None:
+        raise UserError("compile: expected a FILE, the text of a kernel; or --list-passes")
+    if options.after is not None and options.emit not in (None, "ttir"):
+        raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
+    if options.passes is not None and options.numerics is not None:
+        raise UserError("--numerics chooses among the pipelines of a target, and --passes replaces it; fix: one of the two")
+    kernel = _kernel(options.kernel, options.function, options.numerics)
+    target = "sm_80" if options.emit == "ptx" and options.target == "host" else options.target
+    emit = options.emit or ("ttir" if options.passes is not None or options.after is not None else "asm")
+    if options.print_pipeline:
+        text = kernel.pipeline(target)
+    elif emit == "ttir":
+        text = _text_after(kernel, options.after, options.passes, target)
+    elif emit == "ptx":
+        text = kernel.ptx(target, passes=options.passes)
+    else:
+        text = (kernel.llvm_ir if emit == "llvm" else kernel.asm)(target, passes=options.passes)
+    _write(text, options.output)
     return 0
+
+
+def _text_after(kernel: Kernel, after: str | None, passes: str | None, target: str) -> str:
+    if passes is not None:
+        return kernel.ttir_through(passes)
+    return kernel.ttir if after is None else kernel.ttir_after(after, target)
+
+
+def _passes() -> str:
+    from ...lowering.tt.transforms.registry import find_pass, pass_names
+
+    lines = []
+    for name in pass_names():
+        found = find_pass(name)
+        lines.append(wrapped(f"{found.usage()}: {found.summary()}"))
+    return "\n".join(lines)
+
+
+def _write(text: str, output: str | None) -> None:
+    text = text if text.endswith("\n") else f"{text}\n"
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
 def run_kernel(options: argparse.Namespace, read: Callable[[str], np.ndarray[Any, Any]]) -> int:

@@ -14,9 +14,8 @@ import numpy as np
 
 from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
+from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, PORTABLE, REDUCED, SHORT, WEIGHT, allows
 from ..tt.interpret.numerics import numpy_dtype
-from ..tt.transforms.numerics.fast_math import APPROXIMATE, CONTRACT, IN_RANGE, REDUCED, SHORT, WEIGHT, allows
-from ..tt.transforms.numerics.fix_order import PORTABLE
 from ..tt.types import scalar_type
 from . import conversions, division
 from .calls import emit_call

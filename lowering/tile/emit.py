@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from xdsl.dialects.builtin import LocationAttr
+from xdsl.dialects.builtin import LocationAttr, UnitAttr
+from xdsl.ir import Attribute
 
 from ...graph.location import Location
 from ...promotion.dtype import DType
@@ -21,6 +22,7 @@ from ..nest import Affine, Buffer, Extent, Nest, Store, Value
 from ..tt.builder.block_builder import BlockBuilder
 from ..tt.builder.control import Loop
 from ..tt.dialect.memory.descriptor_types import TensorDescType
+from ..tt.facts import DIVISIBILITY, NOALIAS, state_facts_of_graphs
 from ..tt.types import I1, I8, I32, I64, ptr, tensor
 from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
 from .elements import scalar
@@ -89,15 +91,18 @@ class Kernel:
         self.runtime = runtime_extents(nest)
         self.tiles: dict[int, int] = {}
         params: list[tuple[str, Any]] = []
-        facts: list[dict[str, int]] = []
+        facts: list[dict[str, Attribute | int]] = []
         for number, buffer in enumerate(self.buffers):
             params.append((f"{buffer.kind}{number}", ptr(memory_type(buffer.dtype))))
-            facts.append({} if buffer.kind == "input" else {"tt.divisibility": BUFFER_ALIGNMENT})
+            facts.append({NOALIAS: UnitAttr()})
+            if buffer.kind != "input":
+                facts[-1][DIVISIBILITY] = BUFFER_ALIGNMENT
         for number, extent in enumerate(self.runtime):
             params.append((f"n{number}", I64))
             multiple = (multiples or {}).get(extent, 1)
-            facts.append({"tt.divisibility": multiple} if multiple > 1 else {})
+            facts.append({DIVISIBILITY: multiple} if multiple > 1 else {})
         self.builder = BlockBuilder.function(name, params, facts)
+        state_facts_of_graphs(self.builder.func)
         lines = nest_lines(nest)
         self.builder.func.location = location_of(lines)
         self.builder.location = location_of(lines[:1])

@@ -13,7 +13,7 @@ from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.canonical import canonical_text
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.folding import simplify
+from joinery.lowering.tt.transforms.pipeline import Pipeline
 from joinery.lowering.tt.verify import verify
 
 ROOT = Path(__file__).resolve().parents[1] / "data" / "ttir"
@@ -93,7 +93,7 @@ def test_a_kernel_gives_the_recorded_results(name: str) -> None:
     # and so it is after the cleanups
     before = sum(1 for _ in module.walk())
     for function in module.body.block.ops:
-        simplify(function)
+        Pipeline.parse("canonicalize,cse,dce").run(function)
     verify(module)
     assert sum(1 for _ in module.walk()) <= before
     run(module, case, data)

@@ -32,11 +32,11 @@ def run(document: Path) -> int:
         code, expected = found.groups()
         if expected is None:
             code = "\n" * text.count("\n", 0, found.start(1)) + code
-            exec(compile(code, str(document), "exec"), namespace)
+            exec(compile(code, str(document), "exec", dont_inherit=True), namespace)
         else:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(compile(code, "example.py", "exec"), namespace)
+                exec(compile(code, "example.py", "exec", dont_inherit=True), namespace)
             assert printed.getvalue() == expected, f"{document.name} shows what its code does not print"
     return len(examples)
 

@@ -219,7 +219,7 @@ def test_what_cannot_be_tiled_names_the_line(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: Any) -> Any:
         raise jn.UnsupportedError("tile: not this one")
 
-    monkeypatch.setattr("joinery.lowering.tile.scalar.emit", refuse)
+    monkeypatch.setattr("joinery.lowering.tile.elements.scalar.emit", refuse)
     with pytest.raises(jn.UnsupportedError, match=r"not this one\n  built at model\.py:[67] in build") as caught:
         jn.compile(built(), device="cpu", cache=False)
     assert caught.value.origin in ("/home/user/model.py:6", "/home/user/model.py:7")

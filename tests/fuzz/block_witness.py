@@ -14,8 +14,7 @@ import numpy as np
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.interpret.machine import find_function
-from joinery.lowering.tt.transforms.numerics.fast_math import contract_products
-from joinery.lowering.tt.transforms.pipeline import run_passes
+from joinery.lowering.tt.transforms.pipeline import pipeline_of
 from joinery.lowering.tt.transforms.rewriting import Rewriter
 
 from ..support.error_bounds.maps import FAST_ABSOLUTE, FAST_ULPS
@@ -42,12 +41,12 @@ def fused(text: str, name: str, grid: Sequence[int], own: list[Any], apart: list
     function = find_function(parse(text), name)
     before: set[int] = set()
 
-    def watch(each: Any, changed: Any) -> None:
-        if each.run is not contract_products:
+    def watch(name: str, changed: Any) -> None:
+        if name != "contract":
             before.clear()
             before.update([id(op) for op in changed.walk() if op.name == "math.fma"])
 
-    run_passes(function, "contract", watch, numerics="fast")
+    pipeline_of("host", "fast").through("contract").run(function, watch)
     with np.errstate(all="ignore"):
         interpret(function, grid, own)
         for op in [op for op in function.walk() if op.name == "math.fma" and id(op) not in before]:

@@ -20,7 +20,7 @@ from joinery.lowering.llvm import elementwise
 from joinery.lowering.tile import emit
 from joinery.lowering.tile.elements import arithmetic, scalar
 from joinery.lowering.tt.builder.block_builder import BlockBuilder
-from joinery.lowering.tt.transforms.numerics import fast_math
+from joinery.lowering.tt.transforms.numerics import contract
 
 from ..support.error_bounds import propagation as error_bounds
 from . import graphs, text_cases
@@ -126,7 +126,7 @@ def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.Mon
 
 def test_a_product_that_is_fused_with_the_wrong_sign_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which strict numerics never shows."""
-    monkeypatch.setattr(fast_math, "_negative", lambda _, value: value)
+    monkeypatch.setattr(contract, "_negative", lambda _, value: value)
     run, kind = session("block", seconds=0.0), kind_named("block")
     for number in range(200):
         if re.search(r"mulf[^\n]*\n[^\n]*subf", kind.generate(Choices(f"fused/{number}"), HOST)["text"]):

@@ -22,12 +22,11 @@ ALLOWED = {
     "__init__": (),
     "__main__": ("interface",),
 }
-LATE = frozenset({"lowering.tt.dialect.context"})
-"""Modules that import when a text is read, so that a process which reads none starts sooner."""
+LATE = frozenset({"lowering.tt.dialect.context", "lowering.tt.transforms.tiled"})
+"""Modules that import when a text is read or a pass runs, so that a process which needs neither starts sooner."""
 TYPES_ONLY = {
     ("graph.symbol", "graph.graph"): "the two know each other",
     ("interface.compiling", "lowering.state"): "it loads xDSL: compiling from the cache does without",
-    ("interface.kernel", "lowering.tt.analysis.hoistable_descriptors"): "GPUs load late",
     ("interface.kernel", "runtime.cuda.device"): "GPUs load late",
     ("interface.kernel", "interface.gpu_code"): "GPUs load late",
     ("interface.cli.kernel", "interface.kernel"): "each command loads what it needs",

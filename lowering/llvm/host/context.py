@@ -12,10 +12,13 @@ from typing import Any
 from xdsl.ir import Block, Operation
 
 from ...tt.dialect.functions import FuncOp
+from ...tt.facts import index_bits
 from ..ir import Function, V
 from ..op_lines import lower_at_line
+from ..syntax import attributes
 from .control.status import Status
 from .evaluate import Evaluator
+from .launch_specialization import LaunchSpecialization
 from .matmul.dot import Dots
 from .memory.address_uses import AddressUses
 from .memory.ordering import Ordering
@@ -29,7 +32,8 @@ class KernelContext(Values):
     """Values of a function, and everything else that its handlers work on.
 
     f: the LLVM function that code goes to; ev, nests, dots: emit values, loop nests and matrix products into it.
-    from_text: whether the function was read from a text, and not built here.
+    launch: what was found out about launches; None where the function's own facts are all that is known.
+    index_bits: bits of the narrowest integers that may be addresses or bounds.
     status: the launch's status words; None outside of launches.
     ordering: keeps loads and stores of arrays that may alias in order; None where none do.
     address_uses: which values move pointers.
@@ -37,12 +41,14 @@ class KernelContext(Values):
     """
 
     def __init__(
-        self, f: Function, ev: Evaluator, function: FuncOp, from_text: bool, handlers: Mapping[str, Handler], otherwise: Handler
-    ) -> None:
+        self, f: Function, ev: Evaluator, function: FuncOp, launch: LaunchSpecialization | None,
+        handlers: Mapping[str, Handler], otherwise: Handler,
+    ) -> None:  # fmt: skip
         """handlers: by the name of the operation; `otherwise` lowers all that are not among them."""
         super().__init__(ev, function)
         self.f = f
-        self.from_text = from_text
+        self.launch = launch
+        self.index_bits = index_bits(function)
         self.dots = Dots(ev, self.nests)
         self.status: Status | None = None
         self.ordering: Ordering | None = None
@@ -63,6 +69,10 @@ class KernelContext(Values):
 
     def operation(self, op: Operation) -> None:
         lower_at_line(self, op, self._handlers.get(op.name, self._otherwise))
+
+    def goes_past_caches(self, store: Operation) -> bool:
+        """Whether a store asks to go past the caches, or stores of the launch do."""
+        return attributes(store).get("cachePolicy") == "cs" if self.launch is None else self.launch.streaming
 
     def leave_if_stopped(self) -> None:
         """Every program, and every iteration of a loop, ends a launch that has been stopped."""

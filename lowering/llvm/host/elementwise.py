@@ -78,7 +78,7 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
     operands = [k.node(o) for o in op.operands]
     if not operands or any(o.shape != shape for o in operands if o.shape):
         raise UnsupportedError(f"host lowering: operation {op.name}")
-    narrow = k.from_text and elem not in ("i64", "index")
+    narrow = k.index_bits < 64 and elem not in ("i64", "index")
     if not (narrow and all(isinstance(o, Splat) for o in operands)):
         affine = folded(k, op, op.name, shape, elem, operands)
         if affine is not None:
@@ -91,7 +91,7 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         return Splat(shape, elem, s.pointer(value) if elem == "ptr" else value)
     if op.name == "arith.cmpi":
         bound = bound_of(k.ev.s, facts["predicate"], *operands)
-        if bound is not None and (not k.from_text or may_bound(k, op, operands)):
+        if bound is not None and may_bound(k, op, operands):
             facts["bound"] = bound
             k.remember_limit(result, shape, bound)
     if op.name in ("arith.divf", "tt.precise_divf", "tt.approx_divf") and elem == "f32":
@@ -104,12 +104,11 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
 def folded(
     k: KernelContext, op: Operation, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]
 ) -> Node | None:
-    """The operation's result as an affine block, if it is one. In functions built here i32 blocks are data, in texts also
-    addresses."""
-    if not k.from_text and elem == "i32":
+    """The operation's result as an affine block, if it is one. Blocks of i32 are none where they are data."""
+    if k.index_bits > 32 and elem == "i32":
         return None
     form = fold(k.ev.s, name, shape, elem, operands)
-    if form is None or not k.from_text or name not in WIDENING:
+    if form is None or name not in WIDENING:
         return form
     source = operands[0]
     lowest = 0 if name == "arith.extui" else LOWEST

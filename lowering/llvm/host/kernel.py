@@ -7,18 +7,17 @@ updated in place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.ir import Operation
 
 from ...target import HostTarget
 from ...tt.analysis.aliasing import AliasAnalysis
 from ...tt.dialect.functions import FuncOp
+from ...tt.facts import alias_groups, divisibility, is_in_program_order, is_stoppable
 from ..elementwise import constant, register_element
 from ..ir import Function
 from ..module import Module
 from ..op_lines import begin_lines
-from ..syntax import attribute, attributes, constant_value, element_name, is_tensor, program_axis, shape_of
+from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
 from .context import Handler, KernelContext
 from .control.branches import lower_blocks, lower_execute_region
 from .control.effects import lower_assert, lower_poison, lower_poll, lower_print
@@ -54,19 +53,20 @@ def lower_kernel(
 ) -> tuple[Site | PrintSite, ...]:
     """Add `void name(ptr args, i64 lo, i64 hi)` to the module: it runs the programs from lo to hi of a block function.
 
-    launch: what is known of the launches of a text. Without it the function was built here: its buffers are distinct, and as
-    aligned as it says. Returns the sites at which the code can stop a launch.
+    launch: what was found out about launches; it takes the place of what the function states of its parameters and stores.
+    Without it the function's own facts (`tt/facts.py`) are all that is known. Returns the sites at which the code can stop a
+    launch.
     """
     module.features = target.features
     f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
     begin_lines(f, function)
-    k = KernelContext(f, Evaluator(f, target), function, launch is not None, HANDLERS, lower_elementwise)
-    if launch is not None:
-        k.ordering = Ordering(k, AliasAnalysis(function, dict(launch.groups)))
-    asked = any(op.name == "tt.store" and attributes(op).get("cachePolicy") == "cs" for op in k.operations())
-    k.nests.streaming = asked if launch is None else launch.streaming
+    k = KernelContext(f, Evaluator(f, target), function, launch, HANDLERS, lower_elementwise)
+    if is_in_program_order(function):
+        groups = alias_groups(function) if launch is None else launch.groups
+        k.ordering = Ordering(k, AliasAnalysis(function, dict(groups)))
+    k.nests.streaming = any(op.name == "tt.store" and k.goes_past_caches(op) for op in k.operations())
     k.nests.rows_apart = sum(op.name in NEST_OPERATIONS and op.name != "tt.return" for op in k.operations()) > 1
-    _load_arguments(k, function, () if launch is None else launch.multiples)
+    _load_arguments(k, function)
     with f.loop(f.params[1], f.params[2]) as state, k.ev.scope():
         k.program = state.index
         k.leave_if_stopped()
@@ -84,24 +84,21 @@ def lower_kernel(
     return () if k.status is None else tuple(k.status.sites)
 
 
-def _load_arguments(k: KernelContext, function: FuncOp, multiples: Sequence[int]) -> None:
-    """Define the parameters, the extents of the grid and the address of the status words. multiples: parameters whose address
-    or number is a multiple of `MULTIPLE`."""
+def _load_arguments(k: KernelContext, function: FuncOp) -> None:
+    """Define the parameters, the extents of the grid and the address of the status words."""
     f, s = k.f, k.ev.s
-    details = attribute(function, "arg_attrs")
     parameters = k.blocks[0].args
     for i, argument in enumerate(parameters):
         slot = f.gep(f.params[0], 8 * i)
         if element_name(argument.type) == "ptr":
             pointer = f.load("ptr", slot, 8)
-            facts = attributes(details.data[i]) if details is not None else {}
-            if not k.from_text:
-                s.assume_multiple(pointer, int(facts.get("tt.divisibility", 1)))
+            if k.launch is None:
+                s.assume_multiple(pointer, divisibility(function, i))
             k.scalars[argument] = pointer
             k.ev.arguments.add(pointer.ref)
         else:
             k.scalars[argument] = f.load(register_element(element_name(argument.type)), slot, 8)
-        if i in multiples:
+        if k.launch is not None and i in k.launch.multiples:
             s.assume_multiple(k.scalars[argument], MULTIPLE)
     if any(
         op.name == "tt.get_num_programs" or (op.name == "tt.get_program_id" and program_axis(op) != "x")
@@ -109,7 +106,7 @@ def _load_arguments(k: KernelContext, function: FuncOp, multiples: Sequence[int]
     ):  # the launcher puts the extents of the grid behind the arguments
         first = len(parameters)
         k.grid = [f.load("i64", f.gep(f.params[0], 8 * (first + i)), 8) for i in range(3)]
-    if k.from_text:
+    if is_stoppable(function):
         k.status = Status(f, f.load("ptr", f.gep(f.params[0], 8 * (len(parameters) + 3)), 8))
         k.ev.memory.begin(k.status)
 

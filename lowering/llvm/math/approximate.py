@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...tt.transforms.numerics.fast_math import APPROXIMATE, RECIPROCAL, allows
+from ...tt.facts import APPROXIMATE, RECIPROCAL, allows
 from ..ir import Function, V, const
 from . import float32 as f32
 from . import tables as table

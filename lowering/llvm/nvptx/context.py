@@ -56,11 +56,11 @@ class KernelContext(Values):
     """
 
     def __init__(
-        self, f: Function, function: FuncOp, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None,
+        self, f: Function, function: FuncOp, target: GpuTarget, warps: int,
         max_stages: int, reserved: int, handlers: Mapping[str, Handler], otherwise: Handler,
     ) -> None:  # fmt: skip
         """handlers: by the name of the operation; `otherwise` lowers all that are not among them."""
-        super().__init__(f, function, target, warps, multiples)
+        super().__init__(f, function, target, warps)
         self.name: str = function.sym_name.data
         self.memory = GlobalMemory(self.t)
         self.order = MemoryOrder(function, self.shared)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import to_unique
-from ...tt.transforms.numerics.fast_math import APPROXIMATE, CONTRACT, IN_RANGE, allows
+from ...tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, allows
 from ..division import divide_all
 from ..elementwise import (
     INSTRUCTION,

@@ -6,9 +6,6 @@ conversions are inserted where they differ. Control flow is uniform over the blo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
-
 from xdsl.ir import Attribute, Operation
 
 from ....promotion.errors import UnsupportedError
@@ -16,18 +13,15 @@ from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...tt.dialect.functions import FuncOp
 from ...tt.dialect.memory.descriptor_types import TensorDescType
-from ...tt.transforms.loops.pointer_induction import with_distances
 from ..elementwise import constant, register_element
 from ..ir import Function, const
 from ..metadata import Metadata
 from ..module import Module
 from ..op_lines import begin_lines
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
-from .analysis.known_non_negative import Dividends, with_known_non_negative
 from .analysis.occupancy import holds_many_elements
 from .context import Handler, KernelContext
 from .control.branches import CONTROL, lower_body
-from .control.loop_carried import CarriedPointers
 from .control.map_elementwise import MAPS
 from .control.pipelined_loads import MAX_STAGES
 from .control.producer import Producer, may_have_a_producer
@@ -50,33 +44,20 @@ from .symbols import symbol_of
 from .targets import MAX_WARPS, WARP_SIZE, GpuTarget
 
 
-def lower_to_threads(
-    function: Any,
-    target: GpuTarget,
-    warps: int = 4,
-    multiples: Mapping[int, int] | None = None,
-    non_negative: Collection[int] | None = None,
-    debug: bool = False,
-) -> GpuKernel:
+def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4, debug: bool = False) -> GpuKernel:
     """Lower a block function to the LLVM IR of one thread, for programs of `warps` warps.
 
-    multiples: parameter number → what its address or its value is known to be a multiple of, beyond what the text says.
-    non_negative: the numbers of the divisions whose dividends are never negative (`known_non_negative.Dividends`); None: those
-        that are never negative in any launch.
     debug: whether instructions say which line they come from.
 
-    The function has gone through the passes. Raises `UnsupportedError` for operations that have no code yet, and for kernels
-    that need more shared memory than the target has.
+    The function has gone through the pipeline for GPUs (`tt/transforms/pipelines.py`). Raises `UnsupportedError` for operations
+    that have no code yet, and for kernels that need more shared memory than the target has.
     """
     try:
         with gc_paused():
-            numbers = Dividends(function).always if non_negative is None else non_negative
-            function = with_known_non_negative(function, numbers)
-            function = with_distances(function, CarriedPointers(function, multiples, warps * WARP_SIZE).are_few)
             has_producer = target.has_wgmma and warps < MAX_WARPS and may_have_a_producer(function)
-            kernel = _lowered(function, target, warps, multiples, has_producer, debug)
+            kernel = _lowered(function, target, warps, has_producer, debug)
             if kernel.producer is not None and not kernel.producer.is_busy:
-                kernel = _lowered(function, target, warps, multiples, False, debug)
+                kernel = _lowered(function, target, warps, False, debug)
     except RecursionError:
         raise UnsupportedError(
             f"@{function.sym_name.data}: a chain of operations on blocks that is too long for one expression; fix: store what "
@@ -97,22 +78,22 @@ def lower_to_threads(
 
 
 def _lowered(
-    function: FuncOp, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, has_producer: bool, debug: bool
+    function: FuncOp, target: GpuTarget, warps: int, has_producer: bool, debug: bool
 ) -> KernelContext:
     """With as many stages as are wanted and there is room for."""
     max_stages = MAX_STAGES
     while True:
-        kernel = _lowered_once(function, target, warps, multiples, max_stages, has_producer, debug)
+        kernel = _lowered_once(function, target, warps, max_stages, has_producer, debug)
         reserved = 0 if kernel.producer is None else kernel.producer.reserved
         if reserved:
-            kernel = _lowered_once(function, target, warps, multiples, max_stages, has_producer, debug, reserved)
+            kernel = _lowered_once(function, target, warps, max_stages, has_producer, debug, reserved)
         if kernel.shared.bytes <= target.shared_bytes or max_stages == 1 or not kernel.stages:
             return kernel
         max_stages = kernel.stages - 1
 
 
 def _lowered_once(
-    function: FuncOp, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None, max_stages: int, has_producer: bool,
+    function: FuncOp, target: GpuTarget, warps: int, max_stages: int, has_producer: bool,
     debug: bool, reserved: int = 0,
 ) -> KernelContext:  # fmt: skip
     parameters = function.body.blocks[0].args
@@ -120,7 +101,7 @@ def _lowered_once(
     module = Module(features=target.features, metadata=Metadata("DebugDirectivesOnly" if debug else None))
     f = Function(module, symbol_of(function.sym_name.data), params, linkage="ptx_kernel", numbering=True)
     begin_lines(f, function)
-    k = KernelContext(f, function, target, warps, multiples, max_stages, reserved, HANDLERS, lower_elementwise)
+    k = KernelContext(f, function, target, warps, max_stages, reserved, HANDLERS, lower_elementwise)
     for argument, value in zip(parameters, f.params, strict=True):
         elem = element_name(argument.type)
         if elem == "i1":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
@@ -29,9 +29,7 @@ class Values:
     scalars: the LLVM value of each scalar; nodes: the node of each block.
     """
 
-    def __init__(
-        self, f: Function, function: FuncOp, target: GpuTarget, warps: int, multiples: Mapping[int, int] | None
-    ) -> None:
+    def __init__(self, f: Function, function: FuncOp, target: GpuTarget, warps: int) -> None:
         self.f = f
         self.function = function
         self.target = target
@@ -39,7 +37,7 @@ class Values:
         self.shared = SharedMemory(self.t)
         self.moves = Moves(self.t, self.shared)
         self.ev = Evaluator(self.t, self.moves)
-        self.accesses = AccessLayouts(function, warps, multiples)
+        self.accesses = AccessLayouts(function, warps)
         self.scalars: dict[SSAValue, V] = {}
         self.nodes: dict[SSAValue, Node] = {}
 

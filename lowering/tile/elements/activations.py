@@ -24,7 +24,7 @@ from xdsl.ir import OpResult
 
 from ....promotion.dtype import DType
 from ...tt.builder.block_builder import BlockBuilder
-from ...tt.transforms.numerics.fast_math import IN_RANGE, REDUCED
+from ...tt.facts import IN_RANGE, REDUCED
 from ...tt.types import F32, F64, I32, elem
 from .conversions import like
 

@@ -18,7 +18,7 @@ from xdsl.ir import OpResult
 
 from ....promotion.dtype import DType
 from ...tt.builder.block_builder import BlockBuilder
-from ...tt.transforms.numerics.fast_math import IN_RANGE, SHORT, WEIGHT
+from ...tt.facts import IN_RANGE, SHORT, WEIGHT
 from ...tt.types import I1, I64, elem, shape_of
 from .conversions import like
 

@@ -50,6 +50,11 @@ class HoistableDescriptor:
     source: TensorSource
 
 
+def makes_descriptors(function: FuncOp) -> bool:
+    """Whether a function, or another one of its module, creates descriptors."""
+    return any(isinstance(op, MakeTensorDescriptorOp) for op in (function.parent_op() or function).walk())
+
+
 def hoistable_descriptors(function: FuncOp) -> dict[HoistableDescriptor, list[MakeTensorDescriptorOp]]:
     """The hoistable descriptors of a function without calls, in the order of the text, with the operations that create each."""
     offsets = argument_offsets(function.function_type.inputs.data)

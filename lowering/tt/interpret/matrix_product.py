@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ..dialect.attributes import INPUT_PRECISIONS, property_number
-from ..transforms.numerics.fix_order import ORDERED
+from ..facts import ORDERED
 from .memory import Memory
 from .numerics import as_integer, fused_multiply_add, is_wide, numpy_dtype, round_to_tf32, signed
 

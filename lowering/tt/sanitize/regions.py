@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ..analysis.combining import prefix_moves
 from ..dialect.attributes import property_number
-from ..transforms.numerics.fix_order import prefix_moves
 from .shadow import Shadow, restructured, tidy
 
 Array = NDArray[Any]

@@ -1,14 +1,12 @@
-"""Cheap cleanups of block functions: constant folding, common subexpressions, dead code.
+"""Constant folding of single operations, and what passes ask of operations and values.
 
-`simplify` is one walk down (folding and reuse) and one walk up (removal), about 10 us per operation; `canonicalize`,
-`reuse_common` and `remove_dead` are its parts. Blocks filled with one value fold as that value does. Of float arithmetic only
-what leaves every bit of the result is folded (`float_folding`).
+Blocks filled with one value fold as that value does. Of float arithmetic only what leaves every bit of the result is folded
+(`float_folding`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
@@ -19,12 +17,11 @@ from .. import types as t
 from ..constants import constant_attr, splat_value
 from ..dialect.arith import INTEGER_PREDICATES
 from ..dialect.attributes import property_number
-from ..dialect.memory.pointers import LoadOp
 from ..dialect.shapes import BroadcastOp, SplatOp
 from .float_folding import FLOAT_FOLDERS
 
-_OWN_REGION = frozenset({"tt.reduce", "tt.scan"})  # their regions use nothing from outside
-_STRUCTURED = frozenset({"scf.for", "scf.if", "tt.reduce", "tt.scan"})
+STRUCTURED = frozenset({"scf.for", "scf.if", "tt.reduce", "tt.scan"})
+"""Operations that do no more than their regions do."""
 
 
 _PURE: dict[type[Operation], bool] = {}
@@ -36,137 +33,13 @@ def is_pure(kind: type[Operation]) -> bool:
     if found is None:
         # xDSL forgot the trait on arith.remui; everything in arith and math is pure by definition.
         arithmetic = kind.name.startswith(("arith.", "math."))
-        found = (arithmetic or kind.has_trait(NoMemoryEffect)) and kind.name not in _STRUCTURED
+        found = (arithmetic or kind.has_trait(NoMemoryEffect)) and kind.name not in STRUCTURED
         _PURE[kind] = found
     return found
 
 
-def simplify(func: Operation) -> None:
-    """Fold integer constants, reuse equal pure operations and remove what nobody uses; `func` is changed in
-    place."""
-    for region in func.regions:
-        # A value of one block serves another only where it dominates it; between branching blocks that is not
-        # tracked.
-        for block in region.blocks:
-            _reuse(block, [{}], _Keys())
-    remove_dead(func)
-
-
-def canonicalize(func: Operation) -> None:
-    """Fold constants and operations with a neutral operand; `func` is changed in place."""
-    for region in func.regions:
-        for block in region.blocks:
-            op = block.first_op
-            while op is not None:
-                following = op.next_op
-                if op.regions:
-                    canonicalize(op)
-                elif op.results and is_pure(type(op)) and (folded := _fold(op)) is not None:
-                    _replace(block, op, folded)
-                op = following
-
-
-def reuse_common(func: Operation) -> None:
-    """Compute equal values once; `func` is changed in place."""
-    for region in func.regions:
-        for block in region.blocks:
-            _reuse(block, [{}], _Keys(), fold=False)
-
-
-def remove_dead(func: Operation) -> None:
-    """Remove operations whose results have no use and that do nothing else."""
-    for region in func.regions:
-        for block in region.blocks:
-            _remove_dead_in(block)
-
-
-def _remove_dead_in(block: Block) -> None:
-    op = block.last_op
-    while op is not None:
-        before = op.prev_op
-        for region in op.regions:
-            for inner in region.blocks:
-                _remove_dead_in(inner)
-        if _is_dead(op):
-            block.erase_op(op)
-        op = before
-
-
-def _is_dead(op: Operation) -> bool:
-    if any(result.first_use is not None for result in op.results):
-        return False
-    if isinstance(op, LoadOp):
-        return not op.isVolatile.value.data
-    if op.name in _STRUCTURED:
-        return _does_nothing(op)
-    return bool(op.results) and is_pure(type(op))  # terminators are pure and have no results
-
-
-def _does_nothing(op: Operation) -> bool:
-    """Whether running the regions has no effect besides the results."""
-    return all(
-        is_pure(type(inner))
-        or (isinstance(inner, LoadOp) and not inner.isVolatile.value.data)
-        or (inner.name in _STRUCTURED and _does_nothing(inner))
-        for region in op.regions
-        for block in region.blocks
-        for inner in block.ops
-    )
-
-
-def _reuse(block: Block, scopes: list[dict[Any, Operation]], keys: _Keys, fold: bool = True) -> None:
-    table = scopes[-1]
-    op = block.first_op
-    while op is not None:
-        following = op.next_op
-        if op.regions:
-            outer = [] if op.name in _OWN_REGION else scopes
-            for region in op.regions:
-                for inner in region.blocks:
-                    _reuse(inner, [*outer, {}], keys, fold)
-        elif op.results and is_pure(type(op)):
-            folded = _fold(op) if fold else None
-            if folded is not None:
-                _replace(block, op, folded)
-            else:
-                key = keys.of(op)
-                found = next((earlier for scope in scopes if (earlier := scope.get(key)) is not None), None)
-                if found is None:
-                    table[key] = op
-                else:
-                    for result, other in zip(op.results, found.results, strict=True):
-                        result.replace_all_uses_with(other)
-                    block.erase_op(op)
-        op = following
-
-
-class _Keys:
-    """Keys of operations. Attributes and types are compared once per object: to hash one is to hash all that it is made of."""
-
-    def __init__(self) -> None:
-        self._of_object: dict[int, tuple[int, Attribute]] = {}  # the object itself, so that its id stays its own
-        self._of_value: dict[Attribute, int] = {}
-
-    def _number(self, attribute: Attribute) -> int:
-        found = self._of_object.get(id(attribute))
-        if found is None:
-            number = self._of_value.setdefault(attribute, len(self._of_value))
-            found = self._of_object[id(attribute)] = (number, attribute)
-        return found[0]
-
-    def of(self, op: Operation) -> Any:
-        """Equal for operations that compute the same values."""
-        number = self._number
-        return (
-            op.name,
-            tuple([id(value) for value in op.operands]),
-            tuple([(name, number(value)) for name, value in op.properties.items()]),
-            tuple([(name, number(value)) for name, value in op.attributes.items()]),
-            tuple([number(result.type) for result in op.results]),
-        )
-
-
-def _replace(block: Block, op: Operation, value: SSAValue | Attribute) -> None:
+def replace_by(block: Block, op: Operation, value: SSAValue | Attribute) -> None:
+    """Put a value, or a constant, in the place of the result of an operation of the block."""
     if isinstance(value, Attribute):
         made = arith.ConstantOp.create(
             result_types=(op.results[0].type,), properties={"value": value}, location=op.location
@@ -188,7 +61,7 @@ def constant_of(value: SSAValue) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _fold(op: Operation) -> SSAValue | Attribute | None:
+def fold(op: Operation) -> SSAValue | Attribute | None:
     """What `op` always gives: another value, or a constant."""
     folder = _FOLDERS.get(op.name)
     return folder(op) if folder is not None else None

@@ -1,123 +1,210 @@
-"""The passes that a kernel from text goes through before it is lowered: a list, in order.
+"""Defines pipelines: passes in order, with their options, that print and parse as xDSL's do.
 
-    inline ─ fast math ─ expand ─ canonicalize ─ cse ─ dce ─ expand descriptors ─ total ─ canonicalize ─ cse ─ dce ─
-    softmax weights ─ contract ─ fix order ─ licm
+    inline,canonicalize,expand-descriptors{keep=2,3},cse
 
-A pass is a function that changes a `tt.func` in place. To add one, add a line to `PASSES`.
+A pass that stands in a pipeline twice is called `cse` the first time, `cse#2` the second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import dataclasses
+import functools
+import threading
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
 
 from ....promotion.errors import UserError
 from ...gc_paused import gc_paused
-from ..dialect.functions import FuncOp
-from .cleanup.inline import inline_calls
-from .expand.expand_arithmetic import expand_arithmetic
-from .expand.expand_assembly import expand_inline_asm
-from .expand.expand_control import expand_control
-from .expand.expand_descriptors import expand_descriptors
-from .expand.expand_library import expand_libdevice
-from .expand.expand_maps import expand_map_elementwise
-from .expand.expand_scaled_products import expand_dot_scaled
-from .expand.legalize_division import legalize_division
-from .folding import canonicalize, remove_dead, reuse_common
-from .loops.licm import hoist_invariants
-from .loops.mark_pipelined_loads import mark_loads
-from .numerics.fast_math import allow_fast_math, contract_products
-from .numerics.fix_order import fix_order
-from .numerics.softmax_weights import mark_weights
+from ..dialect.functions import CallOp, FuncOp
+from .function_pass import FunctionPass
+from .pipelines import HOST, NVPTX, TEXTS
+from .registry import find_pass
+
+Copied = TypeVar("Copied", bound=Operation)
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """A named step; `summary` says in one line what it does."""
+class Pipeline:
+    """Passes in order. `str` gives the text that `parse` reads."""
 
-    name: str
-    run: Callable[[FuncOp], None]
-    summary: str
+    passes: tuple[FunctionPass, ...]
+
+    @staticmethod
+    @functools.lru_cache(256)
+    def parse(text: str) -> Pipeline:
+        """The pipeline of a text. Raises `UserError` for text that is none, and for names and options that there are not."""
+        try:
+            specs = list(parse_pipeline(text))
+        except ArgSpecParseError as error:
+            *_, complaint = str(error).splitlines()
+            raise UserError(f"pipeline {text!r}: {complaint.strip()}; expected a text as a,b{{option=1,2}},c") from error
+        return Pipeline(tuple([_made(spec) for spec in specs]))
+
+    def __str__(self) -> str:
+        return ",".join([str(each) for each in self.passes])
+
+    def __add__(self, other: Pipeline) -> Pipeline:
+        return Pipeline((*self.passes, *other.passes))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name of its own for each pass: a second `cse` is `cse#2`."""
+        seen: Counter[str] = Counter()
+        found = []
+        for each in self.passes:
+            seen[each.name] += 1
+            found.append(each.name if seen[each.name] == 1 else f"{each.name}#{seen[each.name]}")
+        return tuple(found)
+
+    def through(self, name: str) -> Pipeline:
+        """The passes as far as the one of this name, which is one of `names`."""
+        return Pipeline(self.passes[: self._position(name) + 1])
+
+    def split(self, name: str) -> tuple[Pipeline, Pipeline]:
+        """The passes before the one of this name, and the others."""
+        position = self._position(name)
+        return Pipeline(self.passes[:position]), Pipeline(self.passes[position:])
+
+    def configured(self, *passes: FunctionPass) -> Pipeline:
+        """The pipeline with these passes, and their options, in the place of those of their names."""
+        changed = list(self.passes)
+        for each in passes:
+            changed[self._position(each.name)] = each
+        return Pipeline(tuple(changed))
+
+    def without(self, name: str) -> Pipeline:
+        """The pipeline without the pass of this name."""
+        position = self._position(name)
+        return Pipeline((*self.passes[:position], *self.passes[position + 1 :]))
+
+    def _position(self, name: str) -> int:
+        names = self.names
+        if name not in names:
+            raise UserError(f"no pass {name!r}; the passes are {', '.join(names)}")
+        return names.index(name)
+
+    def run(self, function: FuncOp, watch: Callable[[str, FuncOp], object] | None = None) -> None:
+        """Change a function in place. `watch` is called with the name and the function after each pass. Raises what the passes
+        raise."""
+        with gc_paused():
+            for name, each in zip(self.names if watch is not None else self.passes, self.passes, strict=True):
+                each.run(function)
+                if watch is not None:
+                    watch(str(name), function)
+
+    def run_on_copy(self, function: FuncOp) -> FuncOp:
+        """The function after the passes: a copy, or the function itself if no pass has anything to do."""
+        with gc_paused():
+            copy: FuncOp | None = None
+            for each in self.passes:
+                if copy is None:
+                    if not each.is_needed(function):
+                        continue
+                    copy = copy_function(function)
+                each.run(copy)
+        return function if copy is None else copy
 
 
-PASSES: tuple[Pass, ...] = (
-    Pass("inline", inline_calls, "calls become the bodies of the functions they name"),
-    Pass("fast-math", allow_fast_math, "with numerics='fast': float operations get the flags that allow what that allows"),
-    Pass("expand-control", expand_control, "choices among many ways become choices between two, index numbers i64"),
-    Pass("expand-arithmetic", expand_arithmetic, "sums with a carry, double products, integer powers become arithmetic"),
-    Pass("expand-library", expand_libdevice, "library functions become arithmetic, as far as that goes"),
-    Pass("expand-assembly", expand_inline_asm, "inline PTX becomes arithmetic"),
-    Pass("expand-scaled-products", expand_dot_scaled, "tt.dot_scaled becomes scaled operands and tt.dot"),
-    Pass("expand-maps", expand_map_elementwise, "tt.map_elementwise without branches becomes operations on blocks"),
-    Pass("canonicalize", canonicalize, "constants are folded, operations with neutral operands removed"),
-    Pass("cse", reuse_common, "equal values are computed once"),
-    Pass("dce", remove_dead, "what nobody uses is removed"),
-    Pass("expand-descriptors", expand_descriptors, "descriptors and block pointers become pointers, sizes and masks"),
-    Pass("total", legalize_division, "integer operations that could trap are guarded"),
-    Pass("canonicalize-expanded", canonicalize, "as canonicalize, for what the expansions wrote"),
-    Pass("cse-expanded", reuse_common, "as cse"),
-    Pass("dce-expanded", remove_dead, "as dce"),
-    Pass("softmax-weights", mark_weights, "exponentials that are weights of an online softmax get a note that they are"),
-    Pass("contract", contract_products, "products and sums that have the flag become fused multiply-adds"),
-    Pass("fix-order", fix_order, "with numerics='reproducible': sums get a fixed order, functions a portable form"),
-    Pass("licm", hoist_invariants, "what does not change in a loop is computed before it"),
-    Pass("load-ahead", mark_loads, "loads that can be done turns before the products that read them get a note of it"),
-)
+def pipeline_of(target: str, numerics: str = "strict") -> Pipeline:
+    """The pipeline of a kernel for "host", or for a GPU such as "sm_80"."""
+    return Pipeline.parse(TEXTS[HOST if target == HOST else NVPTX, numerics])
 
 
-_ONLY_FAST, _ONLY_REPRODUCIBLE = (allow_fast_math,), (fix_order,)
-_NOT_REPRODUCIBLE = (mark_weights, contract_products)
+class FunctionStages:
+    """A function after each pipeline that is asked for. What pipelines have in common runs once.
 
-
-def _applies(each: Pass, numerics: str) -> bool:
-    if each.run in _ONLY_FAST:
-        return numerics == "fast"
-    if each.run in _ONLY_REPRODUCIBLE:
-        return numerics == "reproducible"
-    return numerics != "reproducible" or each.run not in _NOT_REPRODUCIBLE
-
-
-BEFORE_DESCRIPTORS = "dce"
-"""The pass after which `hoistable_descriptors` finds what `expand-descriptors` may keep."""
-
-
-@gc_paused()
-def run_passes(
-    function: FuncOp,
-    stop_after: str | None = None,
-    watch: Callable[[Pass, FuncOp], object] | None = None,
-    keep: Collection[int] = (),
-    numerics: str = "strict",
-    library: Collection[str] = (),
-    along: Collection[int] = (),
-) -> None:
-    """Run the passes in order on a function, which is changed in place.
-
-    Args:
-        stop_after: the name of the last pass to run; None for all.
-        watch: called after each pass.
-        keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
-        along: numbers of descriptors of tensors whose last stride is 1, padded with zeros, see `expand_descriptors`.
-        library: functions that stay calls of a device's library, see `expand_libdevice`.
-        numerics: "fast" is what the pass "fast-math" is for. "reproducible" is what "fix-order" is for; it leaves out
-            "softmax-weights" and "contract", which have different results on different targets.
-
-    Raises `UserError` for a name that is no pass, and what the passes raise.
+    Nobody changes the functions that it gives, nor the one that it is made of, `start`.
     """
-    names = [each.name for each in PASSES]
-    if stop_after is not None and stop_after not in names:
-        raise UserError(f"no pass {stop_after!r}; the passes are {', '.join(names)}")
-    for each in PASSES:
-        if each.run is expand_descriptors:
-            expand_descriptors(function, keep, along)
-        elif each.run is expand_libdevice:
-            expand_libdevice(function, library)
-        elif _applies(each, numerics):
-            each.run(function)
-        if watch is not None:
-            watch(each, function)
-        if each.name == stop_after:
-            break
+
+    def __init__(self, function: FuncOp) -> None:
+        self.start = function
+        self._after: dict[tuple[FunctionPass, ...], FuncOp] = {(): function}
+        self._lock = threading.Lock()
+
+    def after(self, pipeline: Pipeline) -> FuncOp:
+        """The function after the passes of a pipeline. Raises what the passes raise."""
+        passes = pipeline.passes
+        with self._lock:
+            known = len(passes)
+            while passes[:known] not in self._after:
+                known -= 1
+            if known < len(passes):
+                self._after[passes] = Pipeline(passes[known:]).run_on_copy(self._after[passes[:known]])
+            return self._after[passes]
 
 
-__all__ = ["BEFORE_DESCRIPTORS", "PASSES", "Pass", "run_passes"]
+def copy_function(function: FuncOp) -> FuncOp:
+    """A copy of a function, in a module of its own if it calls others of its module: that has copies of them as well."""
+    module = function.parent_op()
+    copy = _copy(function)
+    if not isinstance(module, ModuleOp) or module.body.block.first_op is module.body.block.last_op:
+        return copy
+    others = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
+    copies = {function.sym_name.data: copy}
+    waiting = [copy]
+    while waiting:
+        for op in waiting.pop().walk():
+            name = op.callee.root_reference.data if isinstance(op, CallOp) else None
+            if name is not None and name not in copies and name in others:
+                copies[name] = _copy(others[name])
+                waiting.append(copies[name])
+    if len(copies) > 1:
+        ModuleOp(list(copies.values()))
+    return copy
+
+
+def _copy(function: FuncOp) -> FuncOp:
+    """A copy of one function. xDSL's own takes half as long again, as blocks may branch back."""
+    if any(len(region.blocks) > 1 for op in function.walk() for region in op.regions):
+        return function.clone()
+    return _copy_structured(function, {})
+
+
+def _copy_structured(op: Copied, values: dict[SSAValue, SSAValue]) -> Copied:
+    """A copy of an operation whose regions have one block each. values: what has been copied → its copy."""
+    regions = []
+    for region in op.regions:
+        copy = Region()
+        for block in region.blocks:
+            own = Block(arg_types=[argument.type for argument in block.args])
+            for argument, its in zip(block.args, own.args, strict=True):
+                values[argument] = its
+                its.name_hint, its.location = argument.name_hint, argument.location
+            own.add_ops([_copy_structured(inner, values) for inner in block.ops])
+            copy.add_block(own)
+        regions.append(copy)
+    made = type(op).create(
+        operands=[values.get(value, value) for value in op.operands],
+        result_types=[result.type for result in op.results],
+        properties=op.properties,
+        attributes=op.attributes,
+        location=op.location,
+        regions=regions,
+    )
+    for result, new in zip(op.results, made.results, strict=True):
+        values[result] = new
+        new.name_hint = result.name_hint
+    return made
+
+
+def _made(spec: ArgSpec) -> FunctionPass:
+    kind = find_pass(spec.name)
+    options = [field.name for field in dataclasses.fields(kind)]
+    for name in spec.normalize_parameter_names().parameters:
+        if name not in options:
+            known = f"its options are {', '.join(options)}" if options else "it has none"
+            raise UserError(f"pass {spec.name!r} has no option {name!r}; {known}")
+    try:
+        return kind.from_spec(spec)
+    except ValueError as error:
+        raise UserError(f"{spec}: {error}; expected {kind.usage()}") from error
+
+
+__all__ = ["FunctionStages", "Pipeline", "copy_function", "pipeline_of"]

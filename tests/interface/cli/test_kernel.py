@@ -101,10 +101,14 @@ def test_compile_shows_what_the_library_shows(capsys: Capture, files: Path) -> N
         (("compile", "k.ttir", "--name", "scale", "--emit", "cubin"), 2, "invalid choice: 'cubin'"),
         (("compile", "k.ttir", "--name", "scale", "--emit", "ptx", "--target", "sm_1"), 2, "no GPU target 'sm_1'"),
         (("compile", "k.ttir", "--name", "scale", "--target", "sm_90a"), 1, "fix: target='host', or ptx('sm_90a')"),
-        (("compile", "k.ttir", "--name", "scale", "--after", "cse"), 2, "--after goes with --emit ttir, not with --emit asm"),
+        (
+            ("compile", "k.ttir", "--name", "scale", "--emit", "asm", "--after", "cse"),
+            2,
+            "--after goes with --emit ttir, not with --emit asm",
+        ),
         (
             ("compile", "k.ttir", "--name", "scale", "--emit", "ttir", "--after", "x"),
-            2, "no pass 'x'; the passes are inline, fast-math, expand-control",
+            2, "no pass 'x'; the passes are inline, drop-claims, expand-control",
         ),
         (("compile", "k.ttir", "--name", "scale", "--output", "no/k.s"), 2, "no/k.s cannot be written: No such file"),
         (("compile", "k.ttir", "more"), 2, "unrecognized arguments: more"),

@@ -117,7 +117,7 @@ from joinery.__main__ import main
 from joinery.runtime.host import device as host
 host.HostDevice.link = lambda *_: sys.exit("linked")
 status = main(["inspect", {str(model)!r}])
-print(sorted({{"xdsl", "joinery.lowering.pipeline", "joinery.graph"}} & set(sys.modules)), status)
+print(sorted({{"xdsl", "joinery.lowering.pipeline", "joinery.graph.graph"}} & set(sys.modules)), status)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "[] 0", done.stderr

@@ -13,8 +13,7 @@ from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.numerics.fast_math import allow_fast_math
-from joinery.lowering.tt.transforms.pipeline import PASSES
+from joinery.lowering.tt.transforms.pipeline import Pipeline, pipeline_of
 from joinery.lowering.tt.verify import first_problem
 
 from .programs import Program
@@ -71,9 +70,7 @@ class Checked:
         module = parse(self.text)
         function = find_function(module, "f")
         before = print_module(module)
-        for each in PASSES:
-            if each.run is allow_fast_math:  # which strict kernels leave out
-                continue
+        for each in (*pipeline_of("sm_80").passes, *Pipeline.parse("fix-order").passes):
             each.run(function)
             problem = first_problem(module)
             assert problem is None, f"{each.name}: {problem}\n{self.text}"

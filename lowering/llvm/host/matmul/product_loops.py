@@ -13,8 +13,8 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
+from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure
-from ....tt.transforms.numerics.fix_order import ORDERED
 from ...elementwise import NARROW, memory_size, register_element
 from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, shape_of

@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from ...elementwise import from_memory, memory_element, memory_size
 from ...ir import V
-from ...syntax import attributes, element_name, is_tensor, pointee_name, shape_of
+from ...syntax import element_name, is_tensor, pointee_name, shape_of
 from ..context import KernelContext
 from ..elementwise import folded, lower_elementwise
 from ..loops.coordinates import memory_size_of
@@ -116,10 +116,9 @@ def lower_load(k: KernelContext, op: Any) -> None:
 
 
 def lower_store(k: KernelContext, op: Any) -> None:
-    streaming = k.nests.streaming if k.from_text else attributes(op).get("cachePolicy") == "cs"
     mask = None if op.mask is None else k.node(op.mask)
     if is_tensor(op.ptr.type):
-        k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, streaming)
+        k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, k.goes_past_caches(op))
         return
     offset = Affine((), "i64", V("0", "i64"), ())
     pointee = pointee_name(op.ptr.type)

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from .....promotion.errors import InternalError
-from ....tt.transforms.numerics.fix_order import ORDERED
+from ....tt.facts import ORDERED
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor
 from ..context import KernelContext

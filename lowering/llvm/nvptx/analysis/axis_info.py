@@ -9,7 +9,7 @@ The analysis runs forward over a function; values carried by loops are met with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Operation, Region, SSAValue
 
 from ....tt.dialect.functions import FuncOp
+from ....tt.facts import divisibility
 from ....tt.transforms.folding import constant_of
 from ...elementwise import memory_size
 from ...syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
@@ -79,21 +80,17 @@ def _of_groups(info: AxisInfo, dim: int, contiguity: int, unit: int = 1) -> int:
 class AxisAnalysis:
     """`of(value)` for every value of a function.
 
-    multiples: parameter number → what its address or number is a multiple of.
     promises: whether what the text says of blocks counts (`tl.max_contiguous`, `multiple_of`, `max_constancy`). Kernels say of
         rows that wrap around that they are consecutive, which is true of what one wide access touches, and not of a whole
         block. What is said of scalars always counts.
     """
 
-    def __init__(self, function: FuncOp, multiples: Mapping[int, int] | None = None, promises: bool = False) -> None:
+    def __init__(self, function: FuncOp, promises: bool = False) -> None:
         self._promises = promises
         self._infos: dict[Any, AxisInfo] = {}
-        details = attribute(function, "arg_attrs")
         for i, argument in enumerate(function.body.blocks[0].args):
-            attrs = attributes(details.data[i]) if details is not None else {}
             least = memory_size(pointee_name(argument.type)) if element_name(argument.type) == "ptr" else 1
-            known = max(int(attrs.get("tt.divisibility", 1)), (multiples or {}).get(i, 1), least)
-            self._infos[argument] = _scalar(_power(known))
+            self._infos[argument] = _scalar(_power(max(divisibility(function, i), least)))
         changed = True
         while changed:
             changed = self._region(function.body)

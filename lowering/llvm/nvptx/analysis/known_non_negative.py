@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from ....tt.analysis.integer_ranges import ANY_LAUNCH, IntegerRanges, LaunchRanges, Range
 from ....tt.dialect.functions import FuncOp
+from ....tt.facts import NON_NEGATIVE
 from ...syntax import is_tensor
 
-_MARK = "joinery.natural"
 _DIVISIONS = frozenset({"arith.divsi", "arith.remsi"})
 _EXAMPLES = (1, 1024)
 """Sizes of two sample launches of one program: what is proven in neither is taken to be unprovable."""
@@ -27,18 +26,7 @@ _MAX_KNOWN = 1024
 
 def is_known_non_negative(op: Operation) -> bool:
     """Whether the dividend of a division of blocks is known never to be negative."""
-    return _MARK in op.attributes
-
-
-def with_known_non_negative(function: FuncOp, numbers: Collection[int]) -> Any:
-    """A copy of the function in which the divisions of these numbers are marked to have non-negative dividends."""
-    if not numbers:
-        return function
-    noted = function.clone()
-    for number, op in enumerate(_divisions(noted)):
-        if number in numbers:
-            op.attributes[_MARK] = UnitAttr()
-    return noted
+    return NON_NEGATIVE in op.attributes
 
 
 class Dividends:
@@ -50,7 +38,7 @@ class Dividends:
     """
 
     def __init__(self, function: FuncOp) -> None:
-        self._divisions = tuple(_divisions(function))
+        self._divisions = tuple(divisions(function))
         self.always, looked_at = self._proven(ANY_LAUNCH, range(len(self._divisions)))
         self._open: tuple[int, ...] = ()
         if looked_at:
@@ -111,5 +99,6 @@ def _as_long(number: int | None) -> Range | None:
     return 1 << bits >> 1, (1 << bits) - 1
 
 
-def _divisions(function: FuncOp) -> Iterator[Any]:
+def divisions(function: FuncOp) -> Iterator[Any]:
+    """The signed divisions of blocks, in the order of the text."""
     return (op for op in function.walk() if op.name in _DIVISIONS and is_tensor(op.results[0].type))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -61,12 +61,12 @@ def types(values: Sequence[SSAValue], layouts: Layouts) -> list[str]:
 class CarriedPointers:
     """How many a thread has of the blocks of pointers that a function's loops carry."""
 
-    def __init__(self, function: FuncOp, multiples: Mapping[int, int] | None, threads: int) -> None:
-        self._function, self._multiples, self._threads = function, multiples, threads
+    def __init__(self, function: FuncOp, threads: int) -> None:
+        self._function, self._threads = function, threads
 
     @functools.cached_property
     def _axes(self) -> AxisAnalysis:
-        return AxisAnalysis(self._function, self._multiples, has_promises(self._function))
+        return AxisAnalysis(self._function, has_promises(self._function))
 
     def are_few(self, block: Any) -> bool:
         """Whether wide accesses take the block as it is, and few pointers of it."""

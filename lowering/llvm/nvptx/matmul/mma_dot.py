@@ -28,8 +28,8 @@ from ....linear_layouts.distributed import (
 )
 from ....linear_layouts.f2 import log2
 from ....linear_layouts.layout import REGISTER, LinearLayout
+from ....tt.facts import ORDERED
 from ....tt.transforms.loops.mark_pipelined_loads import uses_in_products
-from ....tt.transforms.numerics.fix_order import ORDERED
 from ... import conversions
 from ...elementwise import emit_map
 from ...ir import V, const

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation
 
 from .....promotion.dtype import float8_e4m3fn, float8_e5m2
-from ....tt.transforms.expand.expand_scaled_products import EXACT
-from ....tt.transforms.numerics.fix_order import ORDERED
+from ....tt.facts import EXACT, ORDERED
 from ...syntax import attributes, element_name, shape_of
 
 STEP = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -23,9 +23,9 @@ class AccessLayouts:
     promised: the same, with what texts promise of pointers.
     """
 
-    def __init__(self, function: FuncOp, warps: int, multiples: Mapping[int, int] | None) -> None:
-        self.axes = AxisAnalysis(function, multiples)
-        self.promised = AxisAnalysis(function, multiples, True) if has_promises(function) else self.axes
+    def __init__(self, function: FuncOp, warps: int) -> None:
+        self.axes = AxisAnalysis(function)
+        self.promised = AxisAnalysis(function, True) if has_promises(function) else self.axes
         self._function = function
         self._warps = warps
         self._elements = self._elements_per_thread()

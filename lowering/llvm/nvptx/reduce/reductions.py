@@ -9,7 +9,8 @@ from xdsl.ir import Operation, Region
 
 from ....linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ....linear_layouts.plans.reduction import Butterfly, ReductionPlan, plan_reduction
-from ....tt.transforms.numerics.fix_order import ORDERED, single_operation
+from ....tt.analysis.combining import single_operation
+from ....tt.facts import ORDERED
 from ...elementwise import constant
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of

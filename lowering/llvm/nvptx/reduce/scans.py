@@ -21,7 +21,7 @@ from ....linear_layouts.plans.scanning import (
     ThreadStep,
     plan_scan,
 )
-from ....tt.transforms.numerics.fix_order import ORDERED
+from ....tt.facts import ORDERED
 from ...ir import V
 from ...syntax import attributes, shape_of
 from ..context import KernelContext

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from .....promotion.errors import UnsupportedError, UserError
 from ...dialect.functions import CallOp, FuncOp
+from ..function_pass import FunctionPass
 
 MAX_INLINED = 100_000
 """Operations that inlining may add: calls that call twice what calls twice grow without bound."""
@@ -99,3 +102,13 @@ class _Inliner:
         block.erase_op(call)
         for inner in region.blocks:
             self._block(inner, path)
+
+
+@dataclass(frozen=True)
+class Inline(FunctionPass):
+    """Replaces calls by the bodies of the functions they name."""
+
+    name = "inline"
+
+    def run(self, function: FuncOp) -> None:
+        inline_calls(function)

@@ -7,14 +7,17 @@ with integer exponents (`math.ipowi`, `math.fpowi`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from xdsl.ir import Operation
 
 from ... import types as t
 from ...builder.block_builder import BlockBuilder
+from ...dialect.functions import FuncOp
 from ..expander import Build, Expander, operations_named
 from ..expression import Expr, high_product, where
+from ..function_pass import FunctionPass
 
 
 def expand_arithmetic(func: Operation) -> None:
@@ -72,3 +75,13 @@ _EXPANSIONS: dict[str, Build] = {
     "math.ipowi": _integer_power,
     "math.fpowi": _float_power,
 }
+
+
+@dataclass(frozen=True)
+class ExpandArithmetic(FunctionPass):
+    """Writes sums with a carry, double products and integer powers as plain arithmetic."""
+
+    name = "expand-arithmetic"
+
+    def run(self, function: FuncOp) -> None:
+        expand_arithmetic(function)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from xdsl.ir import Attribute, Operation
@@ -22,8 +23,10 @@ from ....ptx.syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
 from ... import types as t
 from ...builder.block_builder import BlockBuilder
 from ...dialect.external import ElementwiseInlineAsmOp, program_of
+from ...dialect.functions import FuncOp
 from ..expander import Expander, operations_named
 from ..expression import Expr, where
+from ..function_pass import FunctionPass
 from ..inline_asm_text import AsmProgram, Slot
 
 _CARRY = "CC.CF"
@@ -310,3 +313,13 @@ def _view(value: Expr, type_: str) -> Expr:
     if bits.width > width:
         bits = bits.cast("arith.trunci", INTEGERS[width])
     return bits.reinterpret(FLOAT_TYPES[type_]) if type_ in FLOAT_TYPES else bits
+
+
+@dataclass(frozen=True)
+class ExpandAssembly(FunctionPass):
+    """Writes inline PTX as arithmetic."""
+
+    name = "expand-assembly"
+
+    def run(self, function: FuncOp) -> None:
+        expand_inline_asm(function)

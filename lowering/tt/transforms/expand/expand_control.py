@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects import cf, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, LocationAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -13,6 +15,8 @@ from xdsl.rewriter import Rewriter as Replacements
 from .....promotion.errors import InternalError
 from ... import types as t
 from ...analysis.control_flow import switch_edges
+from ...dialect.functions import FuncOp
+from ..function_pass import FunctionPass
 from ..rewriting import Rewriter
 
 
@@ -109,3 +113,13 @@ def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
         op.detach()  # type: ignore[no-untyped-call]
         block.insert_op_before(op, before)
     return results
+
+
+@dataclass(frozen=True)
+class ExpandControl(FunctionPass):
+    """Makes choices among many ways choices between two, and index numbers i64."""
+
+    name = "expand-control"
+
+    def run(self, function: FuncOp) -> None:
+        expand_control(function)

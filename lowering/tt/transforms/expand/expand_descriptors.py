@@ -8,6 +8,7 @@ is not carried. Accesses become masked `tt.load`, `tt.store` and `tt.atomic_rmw`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, cf, scf
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, FunctionType, i32
@@ -30,6 +31,7 @@ from ...dialect.memory.block_pointers import MakeTensorPtrOp
 from ...dialect.memory.descriptor_types import block_of, is_composite, part_types
 from ...dialect.memory.descriptors import MakeTensorDescriptorOp
 from ..descriptor_accesses import ACCESSES, Parts, build_before
+from ..function_pass import FunctionPass
 
 _LONGEST_CHAIN = 64
 
@@ -432,3 +434,19 @@ _STRUCTURED: dict[str, Callable[[_Expansion, Operation], bool]] = {
     "scf.if": _Expansion._if,
     "scf.while": _Expansion._while,
 }
+
+
+@dataclass(frozen=True)
+class ExpandDescriptors(FunctionPass):
+    """Writes descriptors and block pointers as pointers, sizes and masks.
+
+    keep: numbers of descriptors that stay what they are, see `expand_descriptors`.
+    along: numbers of descriptors of tensors whose last stride is 1, padded with zeros.
+    """
+
+    name = "expand-descriptors"
+    keep: tuple[int, ...] = ()
+    along: tuple[int, ...] = ()
+
+    def run(self, function: FuncOp) -> None:
+        expand_descriptors(function, self.keep, self.along)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from xdsl.dialects.builtin import BoolAttr, StringAttr
@@ -18,8 +19,10 @@ from ....libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signatur
 from ... import types as t
 from ...builder.block_builder import BlockBuilder
 from ...dialect.external import ExternElementwiseOp
+from ...dialect.functions import FuncOp
 from ..expander import Expander, operations_named
 from ..expression import Expr, where
+from ..function_pass import FunctionPass
 
 _COMPOSED = frozenset(
     f"math.{name}" for name in ("acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "log10", "round", "sinh")
@@ -87,3 +90,17 @@ def _extern(symbol: str, b: BlockBuilder, xs: Sequence[Expr]) -> Expr:
     properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": StringAttr(symbol)}
     (value,) = b.op(ExternElementwiseOp, [x.v for x in xs], [xs[-1].type], properties)
     return Expr(b, value)
+
+
+@dataclass(frozen=True)
+class ExpandLibrary(FunctionPass):
+    """Writes library functions as arithmetic, as far as that goes.
+
+    library: symbols of libdevice that the back end calls; their operations stay.
+    """
+
+    name = "expand-library"
+    library: tuple[str, ...] = ()
+
+    def run(self, function: FuncOp) -> None:
+        expand_libdevice(function, self.library)

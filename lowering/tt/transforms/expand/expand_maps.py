@@ -6,13 +6,17 @@ or loops, or with operations that are not elementwise stay as they are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ... import types as t
 from ...dialect.debug import AssertOp
+from ...dialect.functions import FuncOp
 from ...dialect.memory.pointers import LoadOp
 from ...dialect.regions import MapElementwiseOp, MapElementwiseReturnOp
 from ...dialect.shapes import SplatOp
+from ..function_pass import FunctionPass
 
 _ELEMENTWISE = frozenset(
     {
@@ -82,3 +86,12 @@ def _expand(op: MapElementwiseOp) -> None:
 def _spread(value: SSAValue, shape: tuple[int, ...]) -> Attribute:
     return t.tensor(value.type, shape)
 
+
+@dataclass(frozen=True)
+class ExpandMaps(FunctionPass):
+    """Writes `tt.map_elementwise` without branches as operations on blocks."""
+
+    name = "expand-maps"
+
+    def run(self, function: FuncOp) -> None:
+        expand_map_elementwise(function)

@@ -7,21 +7,22 @@ narrower type that has room for all bits of such operands, for who multiplies th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from ... import types as t
 from ...builder.block_builder import BlockBuilder
+from ...dialect.functions import FuncOp
 from ...dialect.memory.pointers import BitcastOp
 from ...dialect.scaled import DotScaledOp, ScaledOperand, element_dtype
+from ...facts import EXACT
+from ..function_pass import FunctionPass
 from ..rewriting import Rewriter
 
 _SMALL = ("e2m1", "e2m3", "e3m2")
 _FLOAT8 = ("e4m3", "e5m2")
-
-EXACT = "joinery.exact"
-"""Attribute of a tt.dot of float32: a type, "bf16" or "tf32", that has the significant bits and the exponents of its operands,
-denormals aside."""
 
 
 def expand_dot_scaled(function: Operation) -> None:
@@ -124,3 +125,13 @@ def _shifted(b: BlockBuilder, name: str, value: SSAValue, distance: int) -> SSAV
 def _bitcast(b: BlockBuilder, value: SSAValue, elem: Attribute) -> SSAValue:
     (result,) = b.op(BitcastOp, (value,), (t.with_elem(value.type, elem),))
     return result
+
+
+@dataclass(frozen=True)
+class ExpandScaledProducts(FunctionPass):
+    """Writes `tt.dot_scaled` as scaled operands and `tt.dot`."""
+
+    name = "expand-scaled-products"
+
+    def run(self, function: FuncOp) -> None:
+        expand_dot_scaled(function)

@@ -9,11 +9,14 @@ constant, so that no back end has to know it. Rounding divisions are written out
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from ... import types as t
+from ...dialect.functions import FuncOp
 from ..folding import constant_of
+from ..function_pass import FunctionPass
 from ..rewriting import Rewriter
 
 
@@ -136,3 +139,13 @@ _RULES: dict[str, Callable[[_Writer, Operation], SSAValue | None]] = {
     **dict.fromkeys(("arith.ceildivsi", "arith.ceildivui", "arith.floordivsi"), _round_quotient),
     **dict.fromkeys(("arith.shli", "arith.shrsi", "arith.shrui"), _shift),
 }
+
+
+@dataclass(frozen=True)
+class LegalizeDivision(FunctionPass):
+    """Guards integer divisions and shifts that could trap."""
+
+    name = "legalize-division"
+
+    def run(self, function: FuncOp) -> None:
+        legalize_division(function)

@@ -6,9 +6,13 @@ once integer divisions have been made total (`legalize_division.py`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.ir import Block, Operation, SSAValue
 
+from ...dialect.functions import FuncOp
 from ..folding import is_pure
+from ..function_pass import FunctionPass
 
 _LOOPS = frozenset({"scf.for", "scf.while"})
 
@@ -44,3 +48,16 @@ def _is_inside(value: SSAValue, blocks: list[Block]) -> bool:
             return True
         block = block.parent_block()
     return False
+
+
+@dataclass(frozen=True)
+class LoopInvariantCodeMotion(FunctionPass):
+    """Computes what does not change in a loop before it."""
+
+    name = "licm"
+
+    def run(self, function: FuncOp) -> None:
+        hoist_invariants(function)
+
+    def is_needed(self, function: FuncOp) -> bool:
+        return any(op.name in _LOOPS for op in function.walk())

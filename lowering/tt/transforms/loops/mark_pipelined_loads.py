@@ -10,6 +10,7 @@ for loops of which only loads run ahead). Hosts have nothing to do with the mark
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import copysign
 
 from xdsl.dialects import arith
@@ -19,11 +20,13 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from ... import types as t
 from ...analysis.aliasing import ATOMICS, WRITES
 from ...constants import splat_value
+from ...dialect.functions import FuncOp
 from ...dialect.memory.descriptors import DescriptorLoadOp
 from ...dialect.memory.pointers import LoadOp
 from ...dialect.shapes import TransOp
+from ...facts import PIPELINED
+from ..function_pass import FunctionPass
 
-PIPELINED = "joinery.ahead"
 _PURE = ("arith.", "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "tt.make_range", "tt.reshape", "tt.trans")
 _SWAPPED = (1, 0)
 
@@ -124,3 +127,18 @@ def _origins(load: Operation, body: Block) -> tuple[set[Operation], set[int]]:
             operations.add(value.op)
             waiting += value.op.operands
     return operations, carried
+
+
+@dataclass(frozen=True)
+class MarkPipelinedLoads(FunctionPass):
+    """Marks loads that can be done iterations before the products that read them."""
+
+    name = "mark-pipelined-loads"
+
+    def run(self, function: FuncOp) -> None:
+        mark_loads(function)
+
+    def is_needed(self, function: FuncOp) -> bool:
+        return any(PIPELINED in op.attributes for op in function.walk()) or any(
+            _candidates(op) for op in function.walk() if op.name == "scf.for"
+        )

@@ -9,17 +9,18 @@ with a multiplication instead of remembering them. Hosts know such blocks by the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import i64
+from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from .....promotion.errors import InternalError
 from ... import types as t
 from ...constants import splat_value
 from ...dialect.functions import FuncOp
+from ...facts import FEW_POINTERS
+from ..function_pass import FunctionPass
 from ..rewriting import Rewriter
 from .licm import hoist_invariants
 
@@ -40,26 +41,31 @@ class _Move:
         return self.by if self.by.type == type_ else b.cast("arith.extsi", self.by, type_)
 
 
-def with_distances(function: FuncOp, is_small: Callable[[BlockArgument], bool] = lambda _: False) -> FuncOp:
-    """A copy of the function that carries distances instead of such blocks; the function itself if it has none.
+@dataclass(frozen=True)
+class PointerInduction(FunctionPass):
+    """Lets loops carry the distance of blocks that they advance uniformly, in place of the blocks."""
 
-    is_small: whether a carried value stays as it is.
-    """
-    small: set[tuple[int, int]] = set()
-    found = 0
-    for index, op in enumerate(_loops(function)):
-        own = _moves(op)
-        found += len(own)
-        small |= {(index, number) for number in own if is_small(op.body.blocks[0].args[1 + number])}
-    if found == len(small):
-        return function
-    changed = function.clone()
-    for index, op in enumerate(_loops(changed)):
-        moves = {number: move for number, move in _moves(op).items() if (index, number) not in small}
-        if moves:
-            _rewrite(op, moves)
-    hoist_invariants(changed)
-    return changed
+    name = "pointer-induction"
+
+    def run(self, function: FuncOp) -> None:
+        changed = False
+        kept = {op: _kept(op) for op in _loops(function)}
+        for op, numbers in kept.items():
+            moves = {number: move for number, move in uniform_moves(op).items() if number not in numbers}
+            if moves:
+                changed = True
+                _rewrite(op, moves)
+        if changed:
+            hoist_invariants(function)
+
+    def is_needed(self, function: FuncOp) -> bool:
+        return any(uniform_moves(op).keys() - _kept(op) for op in _loops(function))
+
+
+def _kept(op: scf.ForOp) -> frozenset[int]:
+    """The numbers of carried values that stay what they are."""
+    found = op.attributes.get(FEW_POINTERS)
+    return frozenset(found.get_values()) if isinstance(found, DenseArrayBase) else frozenset()
 
 
 def _loops(function: FuncOp) -> list[scf.ForOp]:
@@ -67,7 +73,7 @@ def _loops(function: FuncOp) -> list[scf.ForOp]:
     return [op for op in reversed(list(function.walk())) if isinstance(op, scf.ForOp)]
 
 
-def _moves(op: scf.ForOp) -> dict[int, _Move]:
+def uniform_moves(op: scf.ForOp) -> dict[int, _Move]:
     """By number, the carried values that are such blocks."""
     body = op.body.blocks[0]
     assert body.last_op is not None
@@ -111,7 +117,7 @@ def _rewrite(op: scf.ForOp, moves: dict[int, _Move]) -> None:
         operands=[*op.operands[:3], *carried],
         result_types=[value.type for value in carried],
         regions=[op.detach_region(op.body)],
-        attributes=op.attributes,
+        attributes={name: value for name, value in op.attributes.items() if name != FEW_POINTERS},
         properties=op.properties,
     )
     new.location = op.location

@@ -1,64 +1,25 @@
-"""Fast-math flags of operations, and the two passes that are about them.
+"""What `numerics="fast"` means: `fastmath<arcp,contract,afn>` on the float arithmetic and functions that a kernel itself has.
 
-`allow_fast_math` is what `numerics="fast"` means: it puts `fastmath<arcp,contract,afn>` on the float arithmetic and the
-functions that the text itself has. `contract_products` then fuses products with sums where both say `contract`. Flags that a
-text brings along mean the same. `reassoc`, `nnan`, `ninf` and `nsz` are read and not made use of. See
+Flags that a text brings along mean the same. `reassoc`, `nnan`, `ninf` and `nsz` are read and not made use of. See
 docs/design/011-numerics.md.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation
 
-from ...builder.block_builder import BlockBuilder
-from ..rewriting import Rewriter
+from ...dialect.functions import FuncOp
+from ...facts import APPROXIMATE, CONTRACT, RECIPROCAL
+from ..function_pass import FunctionPass
 
-APPROXIMATE, CONTRACT, RECIPROCAL = FastMathFlag.APPROX_FUNC, FastMathFlag.ALLOW_CONTRACT, FastMathFlag.ALLOW_RECIP
 FAST = FastMathFlagsAttr([RECIPROCAL, CONTRACT, APPROXIMATE])
-SHORT = "joinery.short"
-"""Unit attribute of functions inside composites: a form with a small relative error, which strict numerics has too."""
-WEIGHT = "joinery.weight"
-"""Unit attribute beside it of exponentials that weight a sum and are divided out again: their absolute error counts."""
-
-IN_RANGE = "joinery.tame"
-"""Unit attribute of quotients of numbers from 0 to 2 by numbers from 1 to 2^24, and of 1 by numbers from 2^-40 to 2^120 (or of
-and by NaN)."""
-
-REDUCED = "joinery.reduced"
-"""Unit attribute of `math.exp2` of float32 numbers in [-0.55, 0.55] (or NaN): what is left of an exponent after rounding it."""
 
 _ARITHMETIC = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf"})
-_SUMS = frozenset({"arith.addf", "arith.subf"})
-_EXPONENTIALS = frozenset({"math.exp", "math.exp2", "math.expm1"})
-_PASSED_ON = frozenset(
-    {"arith.mulf", "arith.divf", "arith.negf", "arith.extf", "arith.truncf", "arith.select", "tt.fp_to_fp", "tt.splat",
-     "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans"}
-)  # fmt: skip
-"""Operations behind which an error of a difference is as large as before, relative to the exponent it becomes."""
-
-
-def allows(attrs: Mapping[str, Any], flag: FastMathFlag) -> bool:
-    """Whether an operation with these attributes (`syntax.attributes`) has a flag."""
-    return flag in attrs.get("fastmath", ())
-
-
-def _has(op: Operation, flag: FastMathFlag) -> bool:
-    flags = op.properties.get("fastmath")
-    return isinstance(flags, FastMathFlagsAttr) and flag in flags.data
-
-
-def _without(op: Operation, flag: FastMathFlag) -> None:
-    flags = op.properties["fastmath"]
-    assert isinstance(flags, FastMathFlagsAttr)
-    op.properties["fastmath"] = FastMathFlagsAttr(flags.data - {flag})
-
 
 def allow_fast_math(func: Operation) -> None:
     """Let approximations, reciprocals and fused multiply-adds take the place of all float arithmetic and functions; `func` is
@@ -76,90 +37,11 @@ def _takes_flags(kind: type[Operation]) -> bool:
     return issubclass(kind, IRDLOperation) and "fastmath" in kind.get_irdl_definition().properties
 
 
-def contract_products(func: Operation) -> None:
-    """Fuse products with the sums and differences they feed, where both have `contract`; `func` is changed in place.
+@dataclass(frozen=True)
+class FastMath(FunctionPass):
+    """Gives float operations the flags that allow what numerics="fast" allows."""
 
-    It is decided here, once: a back end that evaluates a value twice must get the same bits twice. So a product is fused if it
-    is used by nothing else, and the other sums lose the flag. Reductions that only add keep it: the back end may fuse the
-    product that is added up, since a sum is not evaluated again.
+    name = "fast-math"
 
-    What an exponential takes (softmax: x - max x) keeps its rounding: x·s - x·s is 0, and fused it would be the rounding error
-    of the product, which for large x has no bound.
-    """
-    sums = [op for op in func.walk() if op.name in _SUMS and _has(op, CONTRACT) and not _is_reduction(op)]
-    fusable = {op for op in sums if not _feeds_exponential(op)}
-    for op in sums:
-        product = _product(op, fusable) if op in fusable else None
-        if product is None:
-            _without(op, CONTRACT)
-        else:
-            fusable.discard(op)
-            _fuse(op, product)
-
-
-def _is_reduction(op: Operation) -> bool:
-    """Whether the operation is all that a reduction does with two values."""
-    parent, block = op.parent_op(), op.parent
-    return parent is not None and parent.name == "tt.reduce" and block is not None and block.first_op is op and (
-        op.next_op is block.last_op
-    )
-
-
-def _feeds_exponential(op: Operation) -> bool:
-    """Whether an exponential takes the result, perhaps scaled or spread."""
-    waiting, seen = list(op.results), set(op.results)
-    while waiting:
-        for use in waiting.pop().uses:
-            user = use.operation
-            if user.name in _EXPONENTIALS:
-                return True
-            if user.name in _PASSED_ON:
-                new = [result for result in user.results if result not in seen]
-                seen.update(new)
-                waiting += new
-    return False
-
-
-def _product(op: Operation, fusable: set[Operation]) -> OpResult | None:
-    """The operand that is a product and is used by nothing but sums that it can be fused with."""
-    left, right = op.operands
-    if left is right:
-        return None
-    for operand in (left, right):
-        if not isinstance(operand, OpResult) or operand.op.name != "arith.mulf" or not _has(operand.op, CONTRACT):
-            continue
-        users = [use.operation for use in operand.uses]
-        if all(user in fusable and user.operands[0] is not user.operands[1] for user in users):
-            return operand
-    return None
-
-
-def _fuse(op: Operation, product: OpResult) -> None:
-    b = Rewriter(op)
-    x, y = product.op.operands
-    left, right = op.operands
-    is_left = left is product
-    other = right if is_left else left
-    if op.name == "arith.subf":
-        if is_left:
-            other = _negative(b, other)
-        else:
-            x = _negative(b, x)
-    fused = b.ternary("math.fma", x, y, other)
-    assert isinstance(fused, OpResult)
-    fused.op.properties["fastmath"] = op.properties["fastmath"]
-    b.replace([fused])
-    if product.first_use is None:
-        block = product.op.parent
-        assert isinstance(block, Block)
-        block.erase_op(product.op)
-
-
-def _negative(b: BlockBuilder, value: SSAValue) -> SSAValue:
-    return b.unary("arith.negf", value)
-
-
-__all__ = [
-    "APPROXIMATE", "CONTRACT", "FAST", "IN_RANGE", "RECIPROCAL", "REDUCED", "SHORT", "WEIGHT", "allow_fast_math", "allows",
-    "contract_products",
-]  # fmt: skip
+    def run(self, function: FuncOp) -> None:
+        allow_fast_math(function)

@@ -15,25 +15,22 @@ See docs/design/011-numerics.md.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import Operation, Region
+from xdsl.ir import Operation
 
 from .....promotion.errors import UnsupportedError
 from ... import types as t
+from ...analysis.combining import single_operation
 from ...dialect.attributes import enum_name
+from ...dialect.functions import FuncOp
 from ...dialect.memory.atomics import RMW_OPERATIONS
+from ...facts import IN_RANGE, ORDERED, PORTABLE, REDUCED, SHORT, WEIGHT
 from ...source_locations import line_of
-from .fast_math import IN_RANGE, REDUCED, SHORT, WEIGHT
-
-ORDERED = "joinery.ordered"
-"""Unit attribute of reductions, scans and products whose order is the one above."""
-PORTABLE = "joinery.portable"
-"""Unit attribute of functions whose form is the same on all targets."""
+from ..function_pass import FunctionPass
 
 _SINGLE_ROUNDING = frozenset(
     f"math.{name}" for name in ("absf", "absi", "ceil", "copysign", "ctlz", "ctpop", "cttz", "floor", "fma", "roundeven",
@@ -64,27 +61,10 @@ def fix_order(func: Operation) -> None:
             _refuse(op)
 
 
-def prefix_moves(count: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One level of a scan of `count` places, where runs of `length` have their prefixes: (sources, takers), place by place."""
-    takers = np.flatnonzero(np.arange(count) & length)
-    return (takers & -length) - 1, takers
-
-
 def _is_exact(op: Operation) -> bool:
     """Whether the region gives the same bits in any order."""
     single = single_operation(op.regions[0])
     return single is not None and single.name in _ANY_ORDER
-
-
-def single_operation(region: Region) -> Operation | None:
-    """The operation that is all a region does: it takes both arguments, in either order, and what it gives is returned."""
-    operations = [each for block in region.blocks for each in block.ops]
-    if len(region.blocks) != 1 or len(operations) != 2 or len(region.block.args) != 2:
-        return None
-    inner, end = operations
-    takes, gives = list(inner.operands), list(end.operands)
-    arguments = list(region.block.args)
-    return inner if takes in (arguments, arguments[::-1]) and gives == list(inner.results) else None
 
 
 def _adds_floats(op: Operation) -> bool:
@@ -100,4 +80,14 @@ def _refuse(op: Operation) -> NoReturn:
     )
 
 
-__all__ = ["ORDERED", "PORTABLE", "fix_order", "prefix_moves", "single_operation"]
+@dataclass(frozen=True)
+class FixOrder(FunctionPass):
+    """Fixes the order of sums and asks for portable forms of functions, for the same bits on every device."""
+
+    name = "fix-order"
+
+    def run(self, function: FuncOp) -> None:
+        fix_order(function)
+
+
+__all__ = ["FixOrder", "fix_order"]

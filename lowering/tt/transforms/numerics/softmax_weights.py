@@ -32,7 +32,9 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from ... import types as t
 from ...constants import splat_value
 from ...dialect.attributes import property_number
-from .fast_math import IN_RANGE, WEIGHT
+from ...dialect.functions import FuncOp
+from ...facts import IN_RANGE, WEIGHT
+from ..function_pass import FunctionPass
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
 _ADDITION = frozenset({"arith.addf"})
@@ -395,4 +397,14 @@ def _combines(op: Operation, names: frozenset[str]) -> bool:
     )
 
 
-__all__ = ["mark_weights"]
+@dataclass(frozen=True)
+class SoftmaxWeights(FunctionPass):
+    """Marks exponentials that are weights of a softmax, and quotients that are in range."""
+
+    name = "softmax-weights"
+
+    def run(self, function: FuncOp) -> None:
+        mark_weights(function)
+
+
+__all__ = ["SoftmaxWeights", "mark_weights"]

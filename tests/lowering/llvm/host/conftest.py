@@ -12,6 +12,7 @@ from joinery.lowering.llvm.compile import compile_object, host_target
 from joinery.lowering.llvm.host.kernel import lower_kernel
 from joinery.lowering.llvm.module import Module
 from joinery.lowering.target import HostTarget
+from joinery.lowering.tt.facts import state_facts_of_graphs
 from joinery.runtime.native.codegen import link
 
 GUARD = 256
@@ -25,6 +26,7 @@ AVX2 = HostTarget(host_target().triple, "haswell", frozenset(AVX2_FEATURES), 32)
 class NativeKernel:
     def __init__(self, func: Any, target: HostTarget) -> None:
         module = Module()
+        state_facts_of_graphs(func)
         lower_kernel(module, func, "kernel", target)
         self.text = module.text()
         self._code = link([compile_object(self.text, target)], ("kernel",), {})

@@ -1,4 +1,4 @@
-"""simplify: what it folds, reuses and removes, what it must leave alone, and that the meaning stays."""
+"""canonicalize, cse and dce: what they fold, reuse and remove, what they must leave alone, and that the meaning stays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.constants import splat_value
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.folding import remove_dead, simplify
+from joinery.lowering.tt.transforms.pipeline import Pipeline
 from joinery.lowering.tt.types import F32, I1, I8, I32, I64, ptr
 from joinery.lowering.tt.verify import verify
+
+SIMPLIFY = Pipeline.parse("canonicalize,cse,dce")
 
 
 def names(func) -> list[str]:
@@ -28,7 +30,7 @@ def folded(text: str, result: str = "i32"):
         + f"\ntt.store %o, %r : !tt.ptr<{result}>\ntt.return\n}}"
     )
     func = parse(source).body.block.first_op
-    simplify(func)
+    SIMPLIFY.run(func)
     verify(func)
     value = next(op for op in func.walk() if op.name == "tt.store").operands[1]
     if value.name_hint in ("x", "b", "t") and not hasattr(value, "op"):
@@ -171,7 +173,7 @@ def test_one_value_stays_one_value() -> None:
     b.store(b.addptr(b.splat(o, (4, 8)), total), b.binary("arith.muli", total, b.const(1, I32, (4, 8))))
     b.store(b.addptr(b.splat(o, (4, 4)), column), column)
     func = b.finish()
-    simplify(func)
+    SIMPLIFY.run(func)
     verify(func)
     kinds = names(func)
     assert kinds.count("tt.broadcast") == 1
@@ -192,7 +194,7 @@ def test_equal_operations_become_one() -> None:
         value = b.load(pointers, mask)
         b.store(pointers, b.binary("arith.addf", value, value), mask)
     func = b.finish()
-    simplify(func)
+    SIMPLIFY.run(func)
     verify(func)
     kinds = names(func)
     for kind in ("tt.make_range", "arith.extsi", "arith.cmpi", "tt.addptr"):
@@ -214,7 +216,7 @@ def test_operations_that_differ_stay_apart() -> None:
     for width in (I8, I64):
         b.store(p, b.cast("arith.trunci", b.cast("arith.extsi", n, I64), I32) if width is I64 else n)
     func = b.finish()
-    simplify(func)
+    SIMPLIFY.run(func)
     kinds = names(func)
     assert kinds.count("arith.cmpi") == 3
     assert kinds.count("tt.get_program_id") == 2
@@ -245,7 +247,7 @@ def loop_kernel():
 
 def test_loops_and_branches_keep_their_meaning() -> None:
     before, after = loop_kernel(), loop_kernel()
-    simplify(after)
+    SIMPLIFY.run(after)
     verify(after)
     kinds = names(after)
     assert kinds.count("scf.for") == 1, "a loop whose results nobody uses is gone"
@@ -269,13 +271,13 @@ def test_dead_code() -> None:
     with effect.then():
         b.store(p, b.const(1.0, F32))
     func = b.finish()
-    remove_dead(func)
+    Pipeline.parse("dce").run(func)
     verify(func)
     assert names(func) == ["arith.cmpi", "scf.if", "arith.constant", "tt.store", "scf.yield"]
     volatile = parse(
         "tt.func public @f(%p: !tt.ptr<f32>) {\n%v = tt.load %p {isVolatile = true} : !tt.ptr<f32>\ntt.return\n}"
     ).body.block.first_op
-    simplify(volatile)
+    SIMPLIFY.run(volatile)
     assert names(volatile) == ["tt.load"]
 
 
@@ -292,7 +294,7 @@ def test_a_combine_region_takes_nothing_from_outside() -> None:
     (total,) = b.reduce([block], 0, combine)
     b.store(o, b.binary("arith.addf", total, half))
     func = b.finish()
-    simplify(func)
+    SIMPLIFY.run(func)
     region = next(op for op in func.walk() if op.name == "tt.reduce").regions[0]
     for op in region.walk():
         for operand in op.operands:
@@ -314,6 +316,6 @@ def test_blocks_that_branch_are_kept_apart() -> None:
       tt.return
     }"""
     func = parse(text).body.block.first_op
-    simplify(func)
+    SIMPLIFY.run(func)
     verify(func)
     assert names(func).count("arith.muli") == 2

@@ -10,7 +10,7 @@ import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.pipeline import PASSES, run_passes
+from joinery.lowering.tt.transforms.pipeline import pipeline_of
 
 KERNELS = Path(jn.__file__).parent / "benchmarks" / "kernels"
 
@@ -39,7 +39,8 @@ tt.func public @f({arguments}) {{
 
 def after(source: str, name: str | None = None, numerics: str = "strict") -> str:
     function = find_function(parse(source, "<test>"), None)
-    run_passes(function, name, numerics=numerics)
+    pipeline = pipeline_of("host", numerics)
+    (pipeline if name is None else pipeline.through(name)).run(function)
     return print_module(function)
 
 
@@ -48,8 +49,8 @@ SUM = "%m = arith.mulf %a, %b : BLOCK\n  %y = arith.addf %m, %c : BLOCK"
 
 def test_strict_text_gets_no_flag() -> None:
     body = f"{SUM.replace('%y', '%s')}\n  %e = math.exp %s : BLOCK\n  %y = arith.divf %e, %a : BLOCK"
-    for each in PASSES:
-        assert "fastmath" not in after(text(body), each.name)
+    for each in pipeline_of("host").names:
+        assert "fastmath" not in after(text(body), each)
 
 
 def test_fast_puts_flags_on_arithmetic_and_functions_only() -> None:

@@ -7,7 +7,6 @@ import re
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.lowering.tt.transforms import pipeline as pass_pipeline
 
 KERNEL = """
 tt.func public @product(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: !tt.ptr<f16> {tt.divisibility = 16 : i32},
@@ -66,7 +65,7 @@ def changed(*changes: Change) -> str:
 
 def marked(text: str) -> list[bool]:
     """Of each load of f16 blocks, in order, after the pass."""
-    after = jn.kernel.from_ttir(text).ttir_after("load-ahead")
+    after = jn.kernel.from_ttir(text).ttir_after("mark-pipelined-loads", "sm_80")
     return [MARK in line for line in after.splitlines() if "= tt.load" in line and "x!tt.ptr<f16>" in line]
 
 
@@ -117,8 +116,8 @@ def test_loads_outside_of_loops_are_not() -> None:
 
 
 def test_the_text_after_the_pass_can_be_read_again() -> None:
-    after = jn.kernel.from_ttir(KERNEL).ttir_after("load-ahead")
-    assert jn.kernel.from_ttir(after).ttir_after("load-ahead") == after
+    after = jn.kernel.from_ttir(KERNEL).ttir_after("mark-pipelined-loads", "sm_80")
+    assert jn.kernel.from_ttir(after).ttir_after("mark-pipelined-loads", "sm_80") == after
     launched(after, device="cpu")
 
 
@@ -132,15 +131,13 @@ def test_marks_of_a_text_count_for_nothing() -> None:
     launched(lying, device="ptxsim", target="sm_80", sanitize=True)
 
 
-def test_gpus_take_notice_and_hosts_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_take_notice_and_hosts_do_not() -> None:
     kernel = jn.kernel.from_ttir(KERNEL)
     host, gpu = kernel.llvm_ir("host"), kernel.ptx("sm_80")
     assert "cp.async" in gpu
     results = [launched(KERNEL, device="cpu"), launched(KERNEL, device="ptxsim", target="sm_80", sanitize=True)]
-    passes = tuple(each for each in pass_pipeline.PASSES if each.name != "load-ahead")
-    monkeypatch.setattr(pass_pipeline, "PASSES", passes)
-    kernel = jn.kernel.from_ttir(KERNEL.replace("@product", "@unmarked"))
-    assert kernel.llvm_ir("host").replace("@unmarked", "@product") == host
-    assert "cp.async" not in kernel.ptx("sm_80")
+    assert kernel.llvm_ir("host", passes=f"{kernel.pipeline('host')},mark-pipelined-loads") == host
+    assert kernel.ptx("sm_80", passes=kernel.pipeline("sm_80")) == gpu
+    assert "cp.async" not in kernel.ptx("sm_80", passes=kernel.pipeline("sm_80").replace("mark-pipelined-loads,", ""))
     for result in results:
         np.testing.assert_array_equal(result, results[0])

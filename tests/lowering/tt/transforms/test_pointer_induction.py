@@ -8,11 +8,12 @@ import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.loops.pointer_induction import with_distances
-from joinery.lowering.tt.transforms.pipeline import run_passes
+from joinery.lowering.tt.transforms.pipeline import Pipeline, pipeline_of
 from xdsl.dialects import scf
 
 P, F = "tensor<16x!tt.ptr<f32>>", "tensor<16xf32>"
+
+INDUCTION = Pipeline.parse("pointer-induction")
 
 
 def text(loop: str, after: str = "%where = tt.addptr %out0, %r : PTRS, INTS\n  tt.store %where, %sum : PTRS") -> str:
@@ -40,9 +41,8 @@ module {{
 def carried(source: str) -> list[list[str]]:
     """Of each loop, the types of what it carries, after the rewriting."""
     function = find_function(parse(source), "walk")
-    run_passes(function)
-    changed = with_distances(function)
-    return [[str(value.type) for value in op.results] for op in changed.walk() if isinstance(op, scf.ForOp)]
+    (pipeline_of("host") + INDUCTION).run(function)
+    return [[str(value.type) for value in op.results] for op in function.walk() if isinstance(op, scf.ForOp)]
 
 
 def walks(source: str, n: int, step: int, most: int = 200) -> None:
@@ -138,8 +138,8 @@ def test_integers_wrap_around() -> None:
 
 def test_a_function_without_such_blocks_is_left_alone() -> None:
     function = find_function(parse(text(POINTERS.replace("%p, %steps", "%p, %r"))), "walk")
-    assert with_distances(function) is function
+    assert INDUCTION.run_on_copy(function) is function
     own = find_function(parse(text(POINTERS)), "walk")
     before = print_module(own)
-    assert with_distances(own) is not own
+    assert INDUCTION.run_on_copy(own) is not own
     assert print_module(own) == before

@@ -6,7 +6,7 @@ import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.llvm.nvptx.control.loop_carried import CarriedPointers
 from joinery.lowering.tt.interpret.machine import find_function
-from joinery.lowering.tt.transforms.pipeline import run_passes
+from joinery.lowering.tt.transforms.pipeline import pipeline_of
 from xdsl.dialects import scf
 
 from .....support.kernels.products import Product
@@ -30,10 +30,10 @@ def test_few_pointers_per_thread(
 ) -> None:
     text = Product(128, 128, 64, elem, "f32", a_transposed, b_transposed, multiple=multiple).text
     function = find_function(parse(text), "product")
-    run_passes(function)
+    pipeline_of("host").run(function)
     (loop,) = [op for op in function.walk() if isinstance(op, scf.ForOp)]
     pointers = [argument for argument in loop.body.blocks[0].args if "ptr" in str(argument.type)]
     assert len(pointers) == 2
-    carried = CarriedPointers(function, None, threads)
+    carried = CarriedPointers(function, threads)
     assert [carried.are_few(each) for each in pointers] == [few, few]
     assert not any(carried.are_few(each) for each in loop.body.blocks[0].args if each not in pointers)

@@ -13,7 +13,7 @@ from joinery.lowering.llvm.nvptx.kernel import lower_to_threads
 from joinery.lowering.llvm.nvptx.memory.shared_memory import SharedMemory
 from joinery.lowering.llvm.nvptx.targets import GpuTarget
 from joinery.lowering.tt.interpret.machine import find_function
-from joinery.lowering.tt.transforms.pipeline import run_passes
+from joinery.lowering.tt.transforms.pipeline import pipeline_of
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
 TEXT = (Path(__file__).parents[5] / "benchmarks" / "kernels" / "gpu_matmul_f16.ttir").read_text()
@@ -134,7 +134,7 @@ def test_loops_that_write_memory_do_not_load_ahead() -> None:
 
 def lowered(shared_bytes: int) -> GpuKernel:
     function = find_function(parse(TEXT), None)
-    run_passes(function)
+    pipeline_of("sm_80").run(function)
     return lower_to_threads(function, GpuTarget("sm_80", 70, shared_bytes, 108))
 
 

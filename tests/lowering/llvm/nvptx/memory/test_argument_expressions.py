@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from joinery.lowering.artifact import EXPRESSION_OPERATIONS, ArgumentExpression
 from joinery.lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors
-from joinery.lowering.tt.transforms.pipeline import BEFORE_DESCRIPTORS, run_passes
+from joinery.lowering.tt.transforms.pipeline import pipeline_of
 
 from .....support.kernels.descriptors import launched, load, make, some, store, text_of
 
@@ -50,8 +50,8 @@ def test_a_launch_computes_what_the_kernel_does(seed: int) -> None:
         body += f"tt.store %o, {last} : !tt.ptr<i32>\n"
         parameters = "%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %m: i32, %n: i32, %o: !tt.ptr<i32>, "
         kernel = jn.kernel.from_ttir(text_of(body, parameters + ", ".join(f"%p{width}: i{width}" for width in WIDTHS)))
-        function = kernel._own_function()
-        run_passes(function, BEFORE_DESCRIPTORS)
+        before, _ = pipeline_of("host").split("expand-descriptors")
+        function = kernel._stages.after(before)
         found = next(each.source.extents[0] for each in hoistable_descriptors(function) if each.parameter == 0)
         for _ in range(4):
             numbers = [int(rng.integers(-(1 << (width - 1)), 1 << (width - 1))) for width in WIDTHS]

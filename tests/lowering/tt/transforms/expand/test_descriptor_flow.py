@@ -13,8 +13,7 @@ from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.integer_facts import MANY, never_negative, trailing_zeros
 from joinery.lowering.tt.interpret.machine import find_function
 from joinery.lowering.tt.printing import print_module
-from joinery.lowering.tt.transforms.expand.expand_descriptors import expand_descriptors
-from joinery.lowering.tt.transforms.folding import simplify
+from joinery.lowering.tt.transforms.pipeline import Pipeline
 from joinery.lowering.tt.verify import verify
 
 Runner = Callable[..., None]
@@ -291,8 +290,7 @@ def test_what_a_loop_does_not_change_is_not_carried() -> None:
       }}""")
     module = parse(k.ttir)
     function = find_function(module)
-    simplify(function)
-    expand_descriptors(function)
+    Pipeline.parse("canonicalize,cse,dce,expand-descriptors").run(function)
     verify(module)
     text = print_module(module)
     assert re.search(r"iter_args\((%\S+) = %\S+\) -> \(i64\)", text)  # the offset alone

@@ -1,0 +1,36 @@
+"""Divisions of blocks that have non-negative dividends say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import UnitAttr
+
+from ....tt.dialect.functions import FuncOp
+from ....tt.facts import NON_NEGATIVE
+from ....tt.transforms.function_pass import FunctionPass
+from ..analysis.known_non_negative import Dividends, divisions
+
+
+@dataclass(frozen=True)
+class NonNegativeDividends(FunctionPass):
+    """Marks divisions of blocks whose dividends are never negative.
+
+    divisions: numbers of those of which a launch has proven it; without any, those of which it holds in every launch.
+    """
+
+    name = "non-negative-dividends"
+    divisions: tuple[int, ...] = ()
+
+    def run(self, function: FuncOp) -> None:
+        numbers = self.divisions or Dividends(function).always
+        for number, op in enumerate(divisions(function)):
+            op.attributes.pop(NON_NEGATIVE, None)
+            if number in numbers:
+                op.attributes[NON_NEGATIVE] = UnitAttr()
+
+    def is_needed(self, function: FuncOp) -> bool:
+        return any(True for _ in divisions(function))
+
+
+__all__ = ["NonNegativeDividends"]

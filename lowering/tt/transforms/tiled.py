@@ -1,0 +1,21 @@
+"""Runs the pipeline of a graph's block programs. Passes load where there is one, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..dialect.functions import FuncOp
+from .pipelines import TILED
+
+
+def run_tiled_pipeline(functions: Iterable[FuncOp], numerics: str) -> None:
+    """Change block functions that have been tiled as numerics wants them; strict ones stay as they are."""
+    if TILED[numerics]:
+        from .pipeline import Pipeline
+
+        pipeline = Pipeline.parse(TILED[numerics])
+        for function in functions:
+            pipeline.run(function)
+
+
+__all__ = ["run_tiled_pipeline"]
