@@ -109,6 +109,7 @@ def test_a_mask_that_lets_one_lane_too_many_pass_runs_into_the_fence(monkeypatch
     assert in_child(run).how == "returned"
 
 
+@pytest.mark.slow
 def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(elementwise.INSTRUCTION, "arith.xori", "or")
     run, kind = session("block"), kind_named("block")

@@ -256,15 +256,15 @@ def fuzz(seeds: range, seconds: float) -> Counter[str]:
 
 
 def test_mutated_texts() -> None:
-    outcomes = fuzz(range(220), 2)
-    assert outcomes["valid"] > 20
-    assert outcomes["refused"] > 100
-    assert outcomes["invalid"] > 2
+    outcomes = fuzz(range(120), 2)
+    assert outcomes["valid"] > 10
+    assert outcomes["refused"] > 50
+    assert outcomes["invalid"] > 1
 
 
 @pytest.mark.slow
 def test_many_mutated_texts() -> None:
-    fuzz(range(1000, 6000), 4)
+    fuzz(range(6000), 4)
 
 
 # What one line teaches about others.

@@ -11,7 +11,7 @@ import joinery as jn
 import pytest
 from joinery.promotion.dtype import DTYPES
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 API = runpy.run_path(str(DOCS / "api_pages.py"))
 TABLES = runpy.run_path(str(DOCS / "tables.py"))
 
