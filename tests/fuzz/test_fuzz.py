@@ -19,7 +19,7 @@ import pytest
 from joinery.lowering.llvm import elementwise
 from joinery.lowering.tile import arithmetic, emit, scalar
 from joinery.lowering.tt.builder import BlockBuilder
-from joinery.lowering.tt.transforms import fast_math
+from joinery.lowering.tt.transforms.numerics import fast_math
 
 from ..support.error_bounds import propagation as error_bounds
 from . import graphs, text_cases
@@ -65,7 +65,7 @@ def test_every_kind_has_a_short_run() -> None:
 
 def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(scalar.EMITTERS["@relu"], "float", arithmetic.identity)
-    run = session("graph", tmp_path, seconds=4.0)
+    run = session("graph", tmp_path, seconds=2.5)
     number = 0
     while not run.found and number < 450:  # until a graph has that op
         case = Choices(f"seeds/{number}")

@@ -213,7 +213,7 @@ def test_a_runtime_error_names_the_users_line():
     g, x = graph((float32, ("n",), "x"))
     y = g.apply("broadcast_to", (x,), {"shape": (1 << 40, *x.shape)})
     g.output(g.apply("broadcast_to", (y,), {"shape": (1 << 21, *y.shape)}))
-    with pytest.raises(UserError, match=r"64 bits address \(from test_reference_evaluate\.py:\d+"):
+    with pytest.raises(UserError, match=r"64 bits address \(from test_evaluate\.py:\d+"):
         evaluate(g, np.zeros(1, np.float32))
 
 

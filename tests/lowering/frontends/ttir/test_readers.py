@@ -37,10 +37,11 @@ def readable() -> dict[str, str]:
 READABLE = readable()
 
 
-def test_both_readers_agree_on_the_corpus() -> None:
+@pytest.mark.parametrize("part", range(2))
+def test_both_readers_agree_on_the_corpus(part: int) -> None:
     """Operations, attributes, names, locations; as Triton printed the texts, and as we print them."""
     assert len(READABLE) >= 122
-    for name, text in TEXTS.items():
+    for name, text in list(TEXTS.items())[part::2]:
         fast = read_lines(text)
         assert (fast is not None) == (name in READABLE), name
         if fast is None:
