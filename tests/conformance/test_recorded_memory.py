@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import joinery as jn
 import pytest
 
 from ..support.corpus import CASES, WITH_DATA, Case, run
+from ..support.tiers import both_tiers, share
 
 PTXAS = shutil.which("ptxas")
+ASSEMBLED = ["sm_80", "sm_90a", "sm_100a", "sm_120a"]
 
 
 def test_the_corpus_is_whole() -> None:
@@ -36,10 +39,17 @@ def test_the_sanitizer_finds_nothing_and_computes_the_same(name: str) -> None:
     run(name, launch)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
-def test_on_the_host(name: str, threads: int) -> None:
-    run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, threads=threads))
+def test_on_the_host(name: str) -> None:
+    """By one kernel, on one thread and on two."""
+    kernels: list[Any] = []
+
+    def launch(threads: int, kernel: Any, grid: Any, arguments: Any) -> None:
+        kernels.append(kernel)
+        kernels[0].launch(grid, *arguments, threads=threads)
+
+    for threads in (1, 2):
+        run(name, partial(launch, threads))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -55,8 +65,21 @@ def on_a_simulated_gpu(name: str, target: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, **options), gpu=True)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("name", WITH_DATA)
+HAS_BOTH = ("tt.dot", "tensordesc", "tt.atomic", "cp.async", "tt.descriptor")
+"""What the two targets have instructions of their own for: texts with it are tried on both."""
+
+
+def on_one_or_both() -> list[Any]:
+    """Every case with both targets; fast are those with both that differ between them, and the others with one, in turns."""
+    found = []
+    for i, name in enumerate(WITH_DATA):
+        is_both = any(what in Case(name).text for what in HAS_BOTH)
+        for j, target in enumerate(("sm_80", "sm_90a")):
+            found.append(pytest.param(name, target, marks=() if is_both or i % 2 == j else pytest.mark.slow))
+    return found
+
+
+@pytest.mark.parametrize(("name", "target"), on_one_or_both())
 def test_on_a_simulated_gpu(name: str, target: str) -> None:
     on_a_simulated_gpu(name, target)
 
@@ -78,11 +101,12 @@ def test_on_other_simulated_gpus(name: str, target: str) -> None:
 
 
 @pytest.mark.skipif(PTXAS is None, reason="no ptxas on this machine")
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
-def test_the_assembler_takes_it(target: str, tmp_path: Path) -> None:
-    """All of the corpus, in one go for each target."""
+@pytest.mark.parametrize("target", ASSEMBLED)
+@both_tiers
+def test_the_assembler_takes_it(target: str, tmp_path: Path, in_full: bool) -> None:
+    """All of the corpus: fast, a part of it for each target."""
     refused = []
-    for name in CASES:
+    for name in share(CASES, ASSEMBLED.index(target), 2 * len(ASSEMBLED), in_full):
         case = Case(name)
         file = tmp_path / f"{name}.ptx"
         file.write_text(jn.kernel.from_ttir(case.text, name=case.facts["entry"]).ptx(target))

@@ -36,8 +36,17 @@ def rows() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_code_says() -> None:
     assert tt_ops.page() == PAGE, "fix: make docs"
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_every_row_is_what_the_code_says(part: int) -> None:
+    cases, lines = tt_ops.corpus(), set(PAGE.splitlines())
+    for name in [each for each in tt_ops.operations() if each in tt_ops.examples.EXAMPLES][part::6]:
+        found = tt_ops.row(name, tt_ops.examples.EXAMPLES[name])
+        assert tt_ops.table(tt_ops.COLUMNS, [tt_ops.cells(found, cases)])[-1] in lines, "fix: make docs"
 
 
 def test_every_operation_has_a_row() -> None:

@@ -10,6 +10,8 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from ..support.tiers import both_tiers, share
+
 SHAPES = ((5, 3, 8), (8, 16, 32), (4, 6, 5, 8))
 
 
@@ -23,12 +25,13 @@ def results(x: Any, y: Any, library: Any, axes: tuple[int, ...]) -> list[Any]:
 
 @pytest.mark.parametrize("device", ["cpu", "ptxsim"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_of_operands_that_lack_axes(shape: tuple[int, ...], device: str) -> None:
+@both_tiers
+def test_of_operands_that_lack_axes(shape: tuple[int, ...], device: str, in_full: bool) -> None:
     rng = np.random.default_rng(3)
     lacking = subsets(len(shape))
     if device == "ptxsim":
         lacking = lacking[:: 2 if len(shape) == 3 else 6]
-    for missing in lacking:
+    for missing in share(lacking, SHAPES.index(shape), 3 if device == "cpu" else 2, in_full):
         x = rng.standard_normal(shape, dtype=np.float32)
         y = rng.standard_normal([1 if d in missing else n for d, n in enumerate(shape)], dtype=np.float32)
         graph = jn.Graph("g", [jn.TensorType("float32", a.shape) for a in (x, y)])

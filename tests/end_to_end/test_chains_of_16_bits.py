@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from joinery.graph.ops.table import OPS
 
+from ..support.tiers import both_tiers, share
+
 UNARY = [row.name for row in OPS.values()
          if row.kind == "map" and row.arity == 1 and not row.attrs and "internal" not in row.traits]  # fmt: skip
 FIRST = ("rem", "mod", "pow", "atan", "sin", "tanh", "log")
@@ -15,8 +17,10 @@ FIRST = ("rem", "mod", "pow", "atan", "sin", "tanh", "log")
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("first", FIRST)
-def test_pairs_of_operations(first: str, dtype: str) -> None:
-    cases = [(name, shape) for name in UNARY for shape in ((), (33,))]
+@both_tiers
+def test_pairs_of_operations(first: str, dtype: str, in_full: bool) -> None:
+    shapes = ((), (33,))
+    cases = [(name, shape) for i, name in enumerate(UNARY) for shape in share(shapes, i + FIRST.index(first), 2, in_full)]
     graph = jn.Graph("g", [jn.TensorType(dtype, shape) for _, shape in cases])  # an input each: no kernel serves two
     outputs = []
     for (name, _), x in zip(cases, graph.inputs, strict=True):

@@ -10,6 +10,8 @@ import pytest
 from joinery.graph.ops.table import OPS
 from joinery.promotion.dtype import DTYPES
 
+from ..support.tiers import each
+
 ROWS = [row for row in OPS.values() if row.kind == "map" and not row.attrs and "internal" not in row.traits]
 ALL = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index", "float16", "bfloat16",
        "float32", "tensor_float32", "float64")  # fmt: skip
@@ -66,8 +68,7 @@ def test_special_values_and_all_sizes(agreement: Any, dtype: str) -> None:
         close(agreement, agreement.both(graph, x, y, c, model=model), x=x, y=y)
 
 
-@pytest.mark.parametrize("size", STATIC_SIZES)
-@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize(("dtype", "size"), each(ALL, STATIC_SIZES))
 def test_sizes_known_when_compiling(agreement: Any, dtype: str, size: int) -> None:
     graph = every_row(dtype, size)
     kind = jn.DType(dtype)

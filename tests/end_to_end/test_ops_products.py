@@ -8,8 +8,11 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from ..support.tiers import both_tiers, share
+
 INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index")
 FLOATS = ("float16", "bfloat16", "float32", "tensor_float32", "float64")
+ALL = (*INTEGERS, *FLOATS)
 SHAPES = [
     ((1, 1), (1, 1)), ((3, 5), (5, 7)), ((0, 5), (5, 7)), ((3, 0), (0, 7)), ((3, 5), (5, 0)), ((5,), (5,)), ((3, 5), (5,)),
     ((5,), (5, 7)), ((1, 65), (65, 1)), ((33, 64), (64, 33)), ((65, 63), (63, 65)), ((17, 1000), (1000, 1)),
@@ -36,11 +39,12 @@ def product_graph(dtype: str, left: tuple[int, ...], right: tuple[int, ...], sym
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
-def test_products(agreement: Any, dtype: str, symbolic: bool) -> None:
+@pytest.mark.parametrize("dtype", ALL)
+@both_tiers
+def test_products(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     kind = jn.DType(dtype)
-    some = SHAPES if dtype in ("float32", "int8") else SHAPES[int(symbolic) :: 3]
-    for left, right in some:
+    some = SHAPES if dtype in ("float32", "int8") or not in_full else SHAPES[int(symbolic) :: 3]
+    for left, right in share(some, 2 * ALL.index(dtype) + symbolic, 10, in_full):
         graph = product_graph(dtype, left, right, symbolic)
         model = agreement.compile(graph)
         a, b = agreement.random(kind, left, 1, tame=kind.is_float), agreement.random(kind, right, 2, tame=kind.is_float)
@@ -73,10 +77,14 @@ def test_rows_and_columns_around_register_tiles(agreement: Any, rows: int) -> No
     agreement.bounded(graph, *[agreement.random(jn.float32, tuple(s.shape), i, tame=True) for i, s in enumerate(graph.inputs)])
 
 
-@pytest.mark.parametrize("shape", [(300, 700, 130), (64, 2049, 64), (1, 3000, 257), (257, 5000, 1), (130, 1, 1030)])
-def test_large_products_on_threads(agreement: Any, shape: tuple[int, int, int]) -> None:
+LARGE = [(300, 700, 130), (64, 2049, 64), (1, 3000, 257), (257, 5000, 1), (130, 1, 1030)]
+
+
+@pytest.mark.parametrize("shape", LARGE)
+@both_tiers
+def test_large_products_on_threads(agreement: Any, shape: tuple[int, int, int], in_full: bool) -> None:
     m, k, n = shape
-    for dtype in ("float32", "int8", "bfloat16"):
+    for dtype in share(("float32", "int8", "bfloat16"), LARGE.index(shape), 3, in_full):
         graph = product_graph(dtype, (m, k), (k, n), symbolic=False)
         kind = jn.DType(dtype)
         a, b = agreement.random(kind, (m, k), 1, tame=kind.is_float), agreement.random(kind, (k, n), 2, tame=kind.is_float)
@@ -134,9 +142,10 @@ def test_einsum(agreement: Any, dtype: str) -> None:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_attention(agreement: Any, dtype: str, symbolic: bool, masked: bool) -> None:
+@both_tiers
+def test_attention(agreement: Any, dtype: str, symbolic: bool, masked: bool, in_full: bool) -> None:
     sizes = ((1, 1, 1, 1, 1), (2, 3, 17, 17, 8), (1, 2, 65, 130, 32), (2, 1, 5, 300, 64), (1, 1, 3, 0, 4))
-    for batch, heads, seq, keys, width in sizes:
+    for batch, heads, seq, keys, width in share(sizes, (dtype == "float32") + symbolic + masked, 2, in_full):
         if masked and keys == 0:
             continue
         names: Any = ("b", 3 if heads == 3 else heads, "s", "t") if symbolic else (batch, heads, seq, keys)

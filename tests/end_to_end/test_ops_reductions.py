@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 from joinery.graph.ops.table import OPS
 
+from ..support.tiers import both_tiers, share
+
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index")
 FLOATS = ("float16", "bfloat16", "float32", "tensor_float32", "float64")
+ALL = ("bool", *INTEGERS, *FLOATS)
+SCANNED = ("float32", "int32", "uint8", "float16", "float64", "tensor_float32", "int64", "bool")
 SHAPES = [(0,), (1,), (33,), (65,), (1025,), (1, 5), (5, 1), (3, 31), (33, 64), (65, 33), (2, 3, 5), (3, 1, 7), (4, 0, 2),
           (2, 17, 33), (2, 3, 4, 5)]  # fmt: skip
 ROWS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin")
@@ -60,9 +64,11 @@ def values_for(agreement: Any, dtype: str, shape: tuple[int, ...], special: bool
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", ["bool", *INTEGERS, *FLOATS])
-def test_reductions(agreement: Any, dtype: str, symbolic: bool) -> None:
-    for shape in SHAPES if dtype in ("float32", "int8", "int64", "bool") else SHAPES[2::3]:
+@pytest.mark.parametrize("dtype", ALL)
+@both_tiers
+def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
+    cases = SHAPES if dtype in ("float32", "int8", "int64", "bool") or not in_full else SHAPES[2::3]
+    for shape in share(cases, 2 * ALL.index(dtype) + symbolic, 6, in_full):
         graph = inputs(shape, dtype, symbolic=symbolic)
         outputs = reductions(graph, shape)
         graph.output(*outputs.values(), names=list(outputs))
@@ -96,11 +102,11 @@ def test_sums_of_narrow_integers_are_wide(agreement: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize(
-    "dtype", ["float32", "int32", "uint8", "float16", "float64", "tensor_float32", "int64", "bool"]
-)
-def test_running_sums(agreement: Any, dtype: str, symbolic: bool) -> None:
-    for shape in ((1,), (33,), (1025,), (2500,), (5, 1), (33, 64), (65, 33), (2, 17, 33), (0, 3), (3, 0)):
+@pytest.mark.parametrize("dtype", SCANNED)
+@both_tiers
+def test_running_sums(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
+    shapes = [(1,), (33,), (1025,), (2500,), (5, 1), (33, 64), (65, 33), (2, 17, 33), (0, 3), (3, 0)]
+    for shape in share(shapes, 2 * SCANNED.index(dtype) + symbolic, 5, in_full):
         graph = inputs(shape, dtype, symbolic=symbolic)
         outputs = {}
         for axis, exclusive, reverse in itertools.product(range(len(shape)), (False, True), (False, True)):
@@ -110,12 +116,14 @@ def test_running_sums(agreement: Any, dtype: str, symbolic: bool) -> None:
         agreement.bounded(graph, values_for(agreement, dtype, shape, special=True))
 
 
-@pytest.mark.parametrize(
-    "shape", [(20000,), (3, 17000), (17000, 3), (70000,), (2, 5, 9000), (40, 2049), (1, 65537)]
-)
-def test_long_reductions(agreement: Any, shape: tuple[int, ...]) -> None:
+LONG = [(20000,), (3, 17000), (17000, 3), (70000,), (2, 5, 9000), (40, 2049), (1, 65537)]
+
+
+@pytest.mark.parametrize("shape", LONG)
+@both_tiers
+def test_long_reductions(agreement: Any, shape: tuple[int, ...], in_full: bool) -> None:
     """Rows that do not fit a block, and reductions that are cut in two stages."""
-    for dtype in ("float32", "int64", "float16", "uint8"):
+    for dtype in share(("float32", "int64", "float16", "uint8"), LONG.index(shape), 2, in_full):
         graph = inputs(shape, dtype, symbolic=False)
         (x,) = graph.inputs
         last = len(shape) - 1
@@ -247,10 +255,13 @@ def test_every_composite_is_here() -> None:
 
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_composites(agreement: Any, dtype: str, symbolic: bool) -> None:
+@both_tiers
+def test_composites(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     shapes = [(1,), (33,), (1025,), (3, 5), (33, 64), (65, 33), (2, 17, 33), (5, 1), (3, 0), (0, 3)]
     kind = jn.DType(dtype)
-    for shape in shapes if dtype == "float32" else shapes[1::2]:
+    if in_full and dtype != "float32":
+        shapes = shapes[1::2]
+    for shape in share(shapes, 2 * FLOATS.index(dtype) + symbolic, 5, in_full):
         graph = composite_graph(shape, dtype, symbolic)
         model = agreement.compile(graph)
         scale, bias = (agreement.random(kind, shape[-1:], seed, tame=True) for seed in (5, 6))

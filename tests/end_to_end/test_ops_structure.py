@@ -9,8 +9,14 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from ..support.tiers import both_tiers, share
+
 SHAPES = [(), (1,), (5,), (0,), (65,), (3, 4), (1, 7), (0, 3), (33, 64), (65, 33), (3, 1, 5), (4, 5, 33), (2, 0, 3),
           (2, 3, 4, 5)]  # fmt: skip
+MOVED = ("float32", "int8", "bool", "float64", "bfloat16", "int4", "float8_e4m3fn", "complex64")
+JOINED = ("float32", "uint8", "bool", "int64", "float16")
+PADDED = ("float32", "int16", "bool", "bfloat16")
+POSITIONS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index")
 SLICES = [slice(None, None, 2), slice(None, None, -1), slice(1, None), slice(None, -1), slice(-3, None), slice(None, None, -2),
           slice(5, 1, -3), slice(2, 2), slice(100, None), slice(None, None, 7)]  # fmt: skip
 
@@ -71,9 +77,11 @@ def views(graph: jn.Graph) -> dict[str, jn.Symbol]:
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float64", "bfloat16", "int4", "float8_e4m3fn", "complex64"])
-def test_views(agreement: Any, dtype: str, symbolic: bool) -> None:
-    for shape in SHAPES if dtype == "float32" else SHAPES[5:]:
+@pytest.mark.parametrize("dtype", MOVED)
+@both_tiers
+def test_views(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
+    shapes = SHAPES if dtype == "float32" or not in_full else SHAPES[5:]
+    for shape in share(shapes, 2 * MOVED.index(dtype) + symbolic, 7, in_full):
         graph = inputs((dtype, shape), symbolic=symbolic)
         agreement.agrees(finish(graph, views(graph)), storage(agreement, dtype, shape))
 
@@ -97,10 +105,11 @@ def test_reshapes_split_and_merge(agreement: Any) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "uint8", "bool", "int64", "float16"])
-def test_concat_and_stack(agreement: Any, dtype: str, symbolic: bool) -> None:
+@pytest.mark.parametrize("dtype", JOINED)
+@both_tiers
+def test_concat_and_stack(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     pairs = ((1,), (1,)), ((5,), (3,)), ((65,), (64,)), ((0,), (3,)), ((3, 4), (3, 4)), ((33, 65),) * 2, ((2, 3, 4),) * 2
-    for left, right in pairs:
+    for left, right in share(pairs, 2 * JOINED.index(dtype) + symbolic, 3, in_full):
         graph = inputs((dtype, left), (dtype, right), symbolic=symbolic)
         x, y = graph.inputs
         outputs = {}
@@ -118,10 +127,12 @@ def test_concat_and_stack(agreement: Any, dtype: str, symbolic: bool) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "bfloat16"])
-def test_pad(agreement: Any, dtype: str, symbolic: bool) -> None:
+@pytest.mark.parametrize("dtype", PADDED)
+@both_tiers
+def test_pad(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     kind = jn.DType(dtype)
-    for shape in ((), (1,), (7,), (65,), (1025,), (0,), (9, 8), (33, 64), (9, 8, 10), (1, 9), (0, 9)):
+    shapes = ((), (1,), (7,), (65,), (1025,), (0,), (9, 8), (33, 64), (9, 8, 10), (1, 9), (0, 9))
+    for shape in share(shapes, PADDED.index(dtype) + 2 * symbolic, 4, in_full):
         graph = inputs((dtype, shape), symbolic=symbolic)
         (x,) = graph.inputs
         rank = len(shape)
@@ -143,12 +154,14 @@ def test_pad(agreement: Any, dtype: str, symbolic: bool) -> None:
         agreement.agrees(finish(graph, outputs), agreement.random(kind, shape))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index"])
-def test_gather(agreement: Any, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", POSITIONS)
+@both_tiers
+def test_gather(agreement: Any, dtype: str, in_full: bool) -> None:
     """Positions from both ends, far out of range on both sides, in every integer dtype; of data of several dtypes."""
     kind = jn.DType(dtype)
     rng = np.random.default_rng(0)
-    for data, shape in (("float32", (1,)), ("int8", (65,)), ("bool", (3, 4)), ("float16", (33, 7)), ("uint64", (2, 3, 5))):
+    tables = (("float32", (1,)), ("int8", (65,)), ("bool", (3, 4)), ("float16", (33, 7)), ("uint64", (2, 3, 5)))
+    for data, shape in share(tables, POSITIONS.index(dtype), 2, in_full):
         shapes = [(), (4,), (2, 3), shape]
         positions = []
         for entry in shapes:
@@ -196,10 +209,12 @@ def test_no_index_points_into_an_empty_axis(agreement: Any) -> None:
             take(jn.Graph("fixed", [jn.TensorType("float32", (0,), "x")]).inputs[0], np.array([0]), 0)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
-def test_sizes_around_blocks(agreement: Any, dtype: str) -> None:
+@pytest.mark.parametrize("number", range(3), ids=["uint8", "float32", "float64"])
+@both_tiers
+def test_sizes_around_blocks(agreement: Any, number: int, in_full: bool) -> None:
     """Copies, transpositions and shifts of every size around a block's."""
-    for rows, columns in itertools.product((1, 63, 64, 65), (1, 31, 64, 129)):
+    dtype = ("uint8", "float32", "float64")[number]
+    for rows, columns in share(list(itertools.product((1, 63, 64, 65), (1, 31, 64, 129))), number, 3, in_full):
         graph = inputs((dtype, (rows, columns)))
         (x,) = graph.inputs
         outputs = {"copy": x, "transpose": x.T, "shift": jn.concat([x[1:], x[:1]], 0), "flip": x[::-1, ::-1]}

@@ -54,10 +54,7 @@ def check(agreement: Any, graph: jn.Graph, arrays: list[np.ndarray]) -> None:
 
 
 SETTINGS: dict[str, Any] = {
-    "deadline": None,
     "suppress_health_check": list(HealthCheck),
-    "derandomize": True,
-    "database": None,
 }
 
 

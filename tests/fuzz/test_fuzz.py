@@ -66,7 +66,7 @@ def test_every_kind_has_a_short_run() -> None:
 
 def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(scalar.EMITTERS["@relu"], "float", arithmetic.identity)
-    run = session("graph", tmp_path, seconds=4.0)
+    run = session("graph", tmp_path, seconds=2.5)
     number = 0
     while not run.found and number < 450:  # until a graph has that op
         case = Choices(f"seeds/{number}")
@@ -110,6 +110,7 @@ def test_a_mask_that_lets_one_lane_too_many_pass_runs_into_the_fence(monkeypatch
     assert in_child(run).how == "returned"
 
 
+@pytest.mark.slow
 def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(elementwise.INSTRUCTION, "arith.xori", "or")
     run, kind = session("block"), kind_named("block")

@@ -34,7 +34,7 @@ def neighbours(value: float, dtype: str) -> list[Fraction]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(sorted(FORMATS)), st.floats(-400, 400) | st.floats(-1e-4, 1e-4) | st.integers(-448, 448)
 )

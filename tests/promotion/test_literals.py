@@ -125,7 +125,7 @@ def test_exactness_by_round_trip():
 WITNESSED = [d for d in FLOATS if d.name not in ("tensor_float32", "float8_e8m0fnu")]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(WITNESSED))
 @example(65519.999, DType("float16"))
 @example(3.4028235677973366e38, DType("float32"))
@@ -148,7 +148,7 @@ def test_floats_fit_and_round_as_numpy_converts(value, dtype):
         assert (loss == "exact") == (converted == value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(-(2**70), 2**70), st.sampled_from([d for d in DTYPES.values() if d.is_integer]))
 def test_integers_fit_as_python_says(value, dtype):
     low, high = (

@@ -90,7 +90,7 @@ def check_lattice(lattice, elements, order):
     assert all(law.holds for law in lattice.laws())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(graphs())
 def test_a_lattice_or_a_true_counterexample(graph):
     elements, edges = graph
@@ -113,7 +113,7 @@ def test_the_random_graphs_reach_all_three_outcomes():
     """The test above would be empty if the strategy only ever made one kind."""
     outcomes = set()
 
-    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=200, database=None)
     @given(graphs())
     def collect(graph):
         elements, edges = graph
@@ -127,7 +127,7 @@ def test_the_random_graphs_reach_all_three_outcomes():
     assert outcomes == {"nontrivial", "small", "cycle", "ambiguous"}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs(acyclic=True), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
 def test_leaving_elements_out_keeps_the_order_of_the_rest(graph, gone):
     elements, edges = graph
@@ -170,7 +170,7 @@ def upper_cuts(elements, order):
     return sets
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(graphs(names=tuple(DTYPES_USED), acyclic=True))
 def test_completions(graph):
     elements, edges = graph

@@ -84,12 +84,13 @@ def calls(graph: Any) -> list[tuple[str, Any]]:
 REFUSALS = (jn.UserError, jn.UnsupportedError, TypeError, ValueError, AttributeError)
 
 
-def test_a_refused_call_leaves_the_graph_as_it_was() -> None:
+@pytest.mark.parametrize("part", range(4))
+def test_a_refused_call_leaves_the_graph_as_it_was(part: int) -> None:
     graph = fresh()
     before = state(graph)
     todo = calls(graph)
     refused = 0
-    for number in range(len(todo)):
+    for number in range(part, len(todo), 4):
         name, call = todo[number]
         try:
             call()
@@ -101,7 +102,7 @@ def test_a_refused_call_leaves_the_graph_as_it_was() -> None:
                 graph = fresh()
                 todo = calls(graph)
             before = state(graph)
-    assert refused > 500
+    assert refused > 150
 
 
 def test_nothing_changes_a_finished_graph() -> None:

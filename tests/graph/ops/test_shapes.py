@@ -32,7 +32,7 @@ def test_broadcasting_is_numpys(first: tuple[int, ...], second: tuple[int, ...])
 sizes = st.integers(0, 3)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.lists(sizes, max_size=3), min_size=3, max_size=3))
 def test_three_operands_broadcast_as_in_numpy(shapes: list[list[int]]) -> None:
     tuples = [tuple(shape) for shape in shapes]

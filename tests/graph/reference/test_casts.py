@@ -42,7 +42,7 @@ def nearest(value, dtype, toward_zero=False):
     return math.copysign(float(rounded), value)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(ROUNDED))
 @example(1 + 2**-8 + 2**-30, DType("bfloat16"))  # double rounding through float32 would lose the sticky bit
 @example(65520.0, DType("float16"))
@@ -59,7 +59,7 @@ def test_float_casts_round_once(value, dtype):
     assert chopped == nearest(Fraction(value), dtype, toward_zero=True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.integers(-(2**63), 2**64 - 1),
     st.sampled_from([*ROUNDED, DType("float64")]),

@@ -291,7 +291,7 @@ def test_rounding_to_integers():
     same(run("round", ml_dtypes.bfloat16(2.5)), 2.0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
 def test_float_division_family_is_pythons(a, b):
     x, y = np.float64(a), np.float64(b)

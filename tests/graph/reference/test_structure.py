@@ -45,7 +45,7 @@ def test_views():
         run("reshape", a, shape=(5, 5))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_slices_against_python(data):
     """Python normalises the slice; the row gets what the op table promises: -1 as stop means "through 0"."""
@@ -67,7 +67,7 @@ def test_concat():
     assert run("concat", halves, halves, shape=(2,), axis=0).tolist() == [1.5, 1.5]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_pad_against_numpy(data):
     shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))

@@ -115,7 +115,9 @@ def left_out(signature: Signature, columns: list[np.ndarray], found: np.ndarray,
 
 @pytest.mark.parametrize("signatures", plain_groups())
 def test_all_functions(signatures: list[Signature]) -> None:
+    """And the assembler takes them."""
     check(signatures, columns_of(signatures, 1), "sm_80")
+    assert_assembled(signatures, "sm_80")
 
 
 @pytest.mark.slow
@@ -137,6 +139,7 @@ def assert_assembled(signatures: list[Signature], target: str) -> None:
         assert used.spill_store_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_assembler() is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("signatures", groups())
 def test_the_assembler_takes_them(signatures: list[Signature]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,10 +20,16 @@ def _same(found: Any, expected: Any) -> None:
         assert equal.all(), f"{(~equal).sum()} of {equal.size} differ, first at {int(np.argmin(equal))}"
 
 
+@functools.lru_cache(maxsize=64)
+def _kernel(text: str) -> jn.kernel.Kernel:
+    """The kernel of a text: read and compiled once, however many sizes and values a test tries it with."""
+    return jn.kernel.from_ttir(text)
+
+
 def _agree(text: str, grid: int | Sequence[int], *args: Any) -> tuple[Any, ...]:
     """Launches on one and two threads and interprets; all three must write the same bits. Arguments stay as they are; the
     result is what they became."""
-    kernel = jn.kernel.from_ttir(text)
+    kernel = _kernel(text)
     results = []
     for run in (
         lambda *own: kernel.interpret(grid, *own),

@@ -213,7 +213,7 @@ def agrees(harness, graph, arrays):
         assert (buffer.kind, buffer.index) in loaded
 
 
-SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
+SETTINGS = {"suppress_health_check": list(HealthCheck)}
 
 
 @settings(max_examples=300, **SETTINGS)

@@ -17,7 +17,7 @@ from joinery.promotion.dtype import DType
 SMALL = GpuLimits(shared_bytes=99 << 10, processors=84)
 ONE = np.zeros(1, np.float32)
 EXTENTS = st.sampled_from([0, 1, 2, 3, 17, 64, 100, 384, 1000, 1025, 4096, 5000, 20000, 100000, dim("n")])
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def unary(body: Any, *shape: Any, dtype: str = "float32") -> Any:

@@ -14,7 +14,6 @@ from joinery.promotion.errors import UserError
 
 QUICK = settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

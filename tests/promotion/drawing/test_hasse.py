@@ -237,7 +237,7 @@ def test_a_chain_is_upright_and_symmetric_things_are_symmetric() -> None:
     assert diamond.width == pytest.approx(110)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sets(st.tuples(st.integers(0, 13), st.integers(0, 13)), max_size=30))
 def test_layouts_of_random_graphs(pairs: set[tuple[int, int]]) -> None:
     """Neighbours never come closer than the gap, edges go up layer by layer, and places start at 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,12 @@ VALUES: dict[str, list[Any]] = {
 
 
 def kernel(signatures: Sequence[Signature], lanes: int = LANES) -> Any:
+    """`_kernel`, made once."""
+    return _kernel(tuple(signatures), lanes)
+
+
+@functools.lru_cache(maxsize=8)
+def _kernel(signatures: tuple[Signature, ...], lanes: int) -> Any:
     """Every program computes all the functions (of the same argument types) on its lanes; one output each."""
     arguments = signatures[0].arguments
     inputs = [f"%p{i}: !tt.ptr<{e}>" for i, e in enumerate(arguments)]

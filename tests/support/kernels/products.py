@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,12 @@ DTYPES = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i8": np.int8, "i32": np.int32,
     "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2,
 }  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def code_of(text: str, target: str, warps: int) -> Any:
+    """The code of a text: compiled once for all the sizes and numbers that a test tries it with."""
+    return jn.kernel.from_ttir(text).gpu_code(target, warps)
 
 
 @dataclass(frozen=True)
@@ -143,4 +150,4 @@ tt.func public @product({parameters}) {{
         return c
 
     def code(self, warps: int = 4, target: str = "sm_90a") -> Any:
-        return jn.kernel.from_ttir(self.text).gpu_code(target, warps)
+        return code_of(self.text, target, warps)

@@ -37,10 +37,11 @@ def readable() -> dict[str, str]:
 READABLE = readable()
 
 
-def test_both_readers_agree_on_the_corpus() -> None:
+@pytest.mark.parametrize("part", range(2))
+def test_both_readers_agree_on_the_corpus(part: int) -> None:
     """Operations, attributes, names, locations; as Triton printed the texts, and as we print them."""
     assert len(READABLE) >= 122
-    for name, text in TEXTS.items():
+    for name, text in list(TEXTS.items())[part::2]:
         fast = read_lines(text)
         assert (fast is not None) == (name in READABLE), name
         if fast is None:
@@ -256,15 +257,15 @@ def fuzz(seeds: range, seconds: float) -> Counter[str]:
 
 
 def test_mutated_texts() -> None:
-    outcomes = fuzz(range(220), 2)
-    assert outcomes["valid"] > 20
-    assert outcomes["refused"] > 100
-    assert outcomes["invalid"] > 2
+    outcomes = fuzz(range(120), 2)
+    assert outcomes["valid"] > 10
+    assert outcomes["refused"] > 50
+    assert outcomes["invalid"] > 1
 
 
 @pytest.mark.slow
 def test_many_mutated_texts() -> None:
-    fuzz(range(1000, 6000), 4)
+    fuzz(range(6000), 4)
 
 
 # What one line teaches about others.

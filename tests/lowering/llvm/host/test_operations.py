@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from ....support.random_kernels.programs import ELEMENTS, FLOATS, INTEGERS, WIDTH, random_array, type_text
+from ....support.tiers import each
 
 SHAPES = ((), (1,), (2, 1, 4, 8), (1, 64, 1), (32, 128))
 LARGE = (1 << 20,)
@@ -76,10 +78,11 @@ class Text:
 
 
 def both(shapes=SHAPES, large=True):
-    """Element types × shapes, and a large block for one type of each kind."""
-    pairs = [(elem, shape) for elem in ELEMENTS for shape in shapes]
-    pairs += [("f32", LARGE), ("i16", LARGE)] if large else []
-    return pytest.mark.parametrize(("elem", "shape"), pairs, ids=[f"{e}-{'x'.join(map(str, s)) or 0}" for e, s in pairs])
+    """Element types × shapes, and a large block for one type of each kind. Fast has each type with two of the shapes."""
+    cases = each(ELEMENTS, shapes, times=2)
+    cases += [pytest.param("f32", LARGE), pytest.param("i16", LARGE)] if large else []
+    names = [f"{case.values[0]}-{'x'.join(map(str, case.values[1])) or 0}" for case in cases]
+    return pytest.mark.parametrize(("elem", "shape"), cases, ids=names)
 
 
 @both()
@@ -272,13 +275,16 @@ PRODUCTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("batch", "shape"),
-    [((), (1, 1, 1)), ((), (1, 4, 1)), ((), (16, 1, 8)), ((1,), (1, 64, 32)), ((4,), (64, 16, 4)), ((2,), (1, 8, 1))],
-)
-@pytest.mark.parametrize(("elem", "result"), PRODUCTS)
-def test_products(agree, batch: tuple[int, ...], elem: str, result: str, shape: tuple[int, int, int]) -> None:
+EXTENTS = (
+    ((), (1, 1, 1)), ((), (1, 4, 1)), ((), (16, 1, 8)), ((1,), (1, 64, 32)), ((4,), (64, 16, 4)), ((2,), (1, 8, 1))
+)  # fmt: skip
+"""Batches, and m, k, n."""
+
+
+@pytest.mark.parametrize(("extents", "types"), each(EXTENTS, PRODUCTS, times=2))
+def test_products(agree, extents: tuple[Any, Any], types: tuple[str, str]) -> None:
     """Of small whole numbers, exact in any order."""
+    (batch, shape), (elem, result) = extents, types
     m, k, n = shape
     a, b, c = (type_text(e, (*batch, *s)) for e, s in ((elem, (m, k)), (elem, (k, n)), (result, (m, n))))
     names = {"a": (elem, a), "b": (elem, b), "c": (result, c)}

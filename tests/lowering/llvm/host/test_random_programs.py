@@ -18,7 +18,7 @@ SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base
 
 
 def limited(examples: int):
-    return settings(max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)
+    return settings(max_examples=examples, suppress_health_check=SLOW)
 
 
 def programs(least: int, most: int) -> st.SearchStrategy[list[int]]:
@@ -33,19 +33,19 @@ def check(seeds: list[int], size: int, memory: int) -> None:
     checked.passes()
 
 
-@limited(25)
+@limited(6)
 @given(programs(1, 8), SEED)
 def test_small_blocks(seeds: list[int], memory: int) -> None:
     check(seeds, 0, memory)
 
 
-@limited(10)
+@limited(6)
 @given(programs(1, 6), SEED)
 def test_blocks_of_thousands(seeds: list[int], memory: int) -> None:
     check(seeds, 1, memory)
 
 
-@limited(60)
+@limited(40)
 @given(programs(2, 10), SEED)
 def test_small_blocks_launched(seeds: list[int], memory: int) -> None:
     Checked(program(seeds, 0), memory).launched()

@@ -61,11 +61,11 @@ print("compiled")
 @pytest.mark.parametrize(
     ("triple", "cpu", "widest"),
     [
-        ("x86_64-unknown-linux-gnu", "haswell", 16),
-        ("x86_64-unknown-linux-gnu", "x86-64-v4", 16),
+        pytest.param("x86_64-unknown-linux-gnu", "haswell", 16, marks=pytest.mark.slow),
+        pytest.param("x86_64-unknown-linux-gnu", "x86-64-v4", 16, marks=pytest.mark.slow),
         ("x86_64-unknown-linux-gnu", "sapphirerapids", 16),
         ("aarch64-unknown-linux-gnu", "neoverse-v1", 4),
-        ("arm64-apple-macosx14", "apple-m1", 4),
+        pytest.param("arm64-apple-macosx14", "apple-m1", 4, marks=pytest.mark.slow),
     ],
 )
 def test_compiles_without_library_calls(triple, cpu, widest):

@@ -27,7 +27,7 @@ def simulated(checked: Checked, target: str) -> None:
     )
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(SEEDS, st.integers(0, 2**30), st.sampled_from(["sm_80", "sm_90a"]))
 def test_random_programs(seeds: list[int], memory: int, target: str) -> None:
     simulated(Checked(program(seeds), memory), target)
@@ -40,7 +40,7 @@ def test_arguments_of_blocks_may_take_blocks_to_compute(target: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(SEEDS, st.sampled_from([0, 0, 0, 1]), st.integers(0, 2**30), st.sampled_from(["sm_80", "sm_86", "sm_89", "sm_90a"]))
 def test_many_random_programs(seeds: list[int], size: int, memory: int, target: str) -> None:
     simulated(Checked(program(seeds, size), memory), target)

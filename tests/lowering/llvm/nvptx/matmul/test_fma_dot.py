@@ -11,6 +11,7 @@ import pytest
 from joinery.runtime.ptxsim import Module
 
 from .....support.kernels.products import Product
+from .....support.tiers import each
 
 ARRANGEMENTS = list(combinations([False, True], repeat=2))
 
@@ -24,12 +25,13 @@ def checked(case: Product, k: int, warps: int, target: str = "sm_80") -> str:
     return str(code.ptx)
 
 
-@pytest.mark.parametrize(("a_transposed", "b_transposed"), ARRANGEMENTS)
-@pytest.mark.parametrize(
-    ("m", "n", "depth", "warps"),
-    [(64, 64, 16, 4), (32, 64, 8, 1), (16, 16, 32, 2), (128, 32, 64, 8), (8, 64, 4, 1), (16, 32, 2, 1)],
-)
-def test_operands_however_they_lie(m: int, n: int, depth: int, warps: int, a_transposed: bool, b_transposed: bool) -> None:
+BLOCKS = [(64, 64, 16, 4), (32, 64, 8, 1), (16, 16, 32, 2), (128, 32, 64, 8), (8, 64, 4, 1), (16, 32, 2, 1)]
+"""m, n, depth and warps."""
+
+
+@pytest.mark.parametrize(("block", "transposed"), each(BLOCKS, ARRANGEMENTS, times=2))
+def test_operands_however_they_lie(block: tuple[int, int, int, int], transposed: tuple[bool, bool]) -> None:
+    (m, n, depth, warps), (a_transposed, b_transposed) = block, transposed
     case = Product(m, n, depth, "f32", "f32", a_transposed, b_transposed)
     for k in (0, 16, 80):
         ptx = checked(case, k, warps)
@@ -77,9 +79,12 @@ def test_sums_are_chains_in_the_order_of_the_contraction(elem: str) -> None:
     np.testing.assert_array_equal(case.launch(case.code(1, "sm_80"), a, b), expected)
 
 
-@pytest.mark.parametrize(("a_transposed", "b_transposed"), ARRANGEMENTS)
-@pytest.mark.parametrize(("m", "n", "depth", "warps"), [(64, 64, 16, 4), (128, 128, 32, 4), (128, 128, 16, 8), (64, 64, 8, 4)])
-def test_no_bank_is_wanted_twice(m: int, n: int, depth: int, warps: int, a_transposed: bool, b_transposed: bool) -> None:
+TILES = [(64, 64, 16, 4), (128, 128, 32, 4), (128, 128, 16, 8), (64, 64, 8, 4)]
+
+
+@pytest.mark.parametrize(("block", "transposed"), each(TILES, ARRANGEMENTS))
+def test_no_bank_is_wanted_twice(block: tuple[int, int, int, int], transposed: tuple[bool, bool]) -> None:
+    (m, n, depth, warps), (a_transposed, b_transposed) = block, transposed
     case = Product(m, n, depth, "f32", "f32", a_transposed, b_transposed)
     code = case.code(warps, "sm_80")
     a, b = (np.zeros(shape, np.float32) for shape in ((m, 2 * depth), (2 * depth, n)))

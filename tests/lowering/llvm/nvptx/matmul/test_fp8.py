@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from .....support.kernels.products import DTYPES, Product
+from .....support.tiers import both_tiers, pairs, share
 
 FEW_BITS = " {maxNumImpreciseAcc = 1073741824 : i32}"
 NATIVE = "mma.sync.aligned.m16n8k32.row.col.f32."
@@ -24,10 +25,9 @@ def check(product: Product, target: str, warps: int = 4, k: int = 80) -> Any:
     return code
 
 
-@pytest.mark.parametrize("a_transposed", [False, True])
-@pytest.mark.parametrize("b_transposed", [False, True])
-@pytest.mark.parametrize("target", ["sm_80", "sm_89"])
-@pytest.mark.parametrize("elem", [E4M3, E5M2])
+@pytest.mark.parametrize(
+    ("elem", "target", "b_transposed", "a_transposed"), pairs([E4M3, E5M2], ["sm_80", "sm_89"], [False, True], [False, True])
+)
 def test_arrangements(elem: str, target: str, b_transposed: bool, a_transposed: bool) -> None:
     code = check(Product(64, 64, 64, elem, "f32", a_transposed, b_transposed), target)
     assert code.ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") == 32
@@ -35,14 +35,16 @@ def test_arrangements(elem: str, target: str, b_transposed: bool, a_transposed: 
     assert ("cp.async" in code.ptx) == (b_transposed or not a_transposed)  # along k blocks are loaded ahead as they are
 
 
-@pytest.mark.parametrize("shape", [(16, 8, 32), (16, 16, 16), (32, 16, 96), (128, 32, 32)])
+SIZES = [(16, 8, 32), (16, 16, 16), (32, 16, 128), (128, 32, 32)]
+
+
+@pytest.mark.parametrize("shape", SIZES)
 @pytest.mark.parametrize("warps", [1, 4, 8])
-def test_sizes(shape: tuple[int, int, int], warps: int) -> None:
-    if shape[2] == 96:  # blocks have sizes of powers of two
-        shape = (*shape[:2], 128)
-    for target in ("sm_80", "sm_90a", "sm_120a"):
-        for b_transposed in (False, True):
-            check(Product(*shape, E5M2, "f32", b_transposed=b_transposed), target, warps, 2 * shape[2] + 16)
+@both_tiers
+def test_sizes(shape: tuple[int, int, int], warps: int, in_full: bool) -> None:
+    ways = [(target, turned) for target in ("sm_80", "sm_90a", "sm_120a") for turned in (False, True)]
+    for target, b_transposed in share(ways, SIZES.index(shape) + warps, 5, in_full):
+        check(Product(*shape, E5M2, "f32", b_transposed=b_transposed), target, warps, 2 * shape[2] + 16)
 
 
 def test_turned_blocks() -> None:
@@ -50,9 +52,9 @@ def test_turned_blocks() -> None:
         check(Product(32, 64, 64, E4M3, "f32", True, False, turned=True), target)
 
 
-@pytest.mark.parametrize("elem", [E4M3, E5M2])
-@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_120a"])
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("elem", "target", "transposed"), pairs([E4M3, E5M2], ["sm_80", "sm_89", "sm_120a"], [False, True])
+)
 def test_every_code(elem: str, target: str, transposed: bool) -> None:
     """One code in each row of A, or in each column of B, among zeros."""
     codes = np.zeros((256, 64), np.uint8)

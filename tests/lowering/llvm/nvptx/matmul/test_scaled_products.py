@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import joinery as jn
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from .....support.kernels.blocks import DTYPES, check, empty
 from .....support.kernels.blocks import kernel as block_kernel
 from .....support.kernels.scaled_products import KINDS, Case
+from .....support.tiers import each
 
 
 def simulated_ptx(kernel: jn.kernel.Kernel) -> str:
@@ -19,7 +18,7 @@ def simulated_ptx(kernel: jn.kernel.Kernel) -> str:
     return code.ptx
 
 
-@pytest.mark.parametrize(("a", "b"), list(itertools.product(KINDS, KINDS)))
+@pytest.mark.parametrize(("a", "b"), each(list(KINDS), list(KINDS), times=2))
 def test_every_pair_of_kinds(a: str, b: str) -> None:
     """Operands have up to 8 significant bits, which bf16 holds, or 11 of float16, which tf32 does."""
     kernel = Case(a, b, m=32, n=16).check(device="ptxsim", target="sm_80", sanitize=True)
@@ -34,10 +33,12 @@ def test_warpgroups(a: str, b: str) -> None:
     assert f"wgmma.mma_async.sync.aligned.m64n32k{8 if kind == 'tf32' else 16}.f32.{kind}.{kind}" in simulated_ptx(kernel)
 
 
-@pytest.mark.parametrize("group", [16, 32])
-@pytest.mark.parametrize(("kind", "narrow"), [("e2m1", "bf16"), ("e4m3", "bf16"), ("bf16", ""), ("fp16", "")])
-def test_float_scales_have_bits_too(kind: str, narrow: str, group: int) -> None:
+@pytest.mark.parametrize(
+    ("elements", "group"), each([("e2m1", "bf16"), ("e4m3", "bf16"), ("bf16", ""), ("fp16", "")], [16, 32])
+)
+def test_float_scales_have_bits_too(elements: tuple[str, str], group: int) -> None:
     """Four of them: with eight of the element there are too many for tf32."""
+    kind, narrow = elements
     case = Case(kind, "e2m1", m=32, n=16, group=group, scale_type="f8E4M3FN")
     ptx = simulated_ptx(case.check(device="ptxsim", target="sm_80", sanitize=True))
     assert (f".f32.{narrow}.{narrow}.f32" in ptx) if narrow else ("mma.sync" not in ptx)

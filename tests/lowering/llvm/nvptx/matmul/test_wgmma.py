@@ -15,6 +15,7 @@ from joinery.runtime.ptxsim import Module, PtxCheckError
 
 from .....support.kernels.blocks import block_type, empty, kernel, simulate
 from .....support.kernels.products import DTYPES, Product
+from .....support.tiers import each
 
 KERNELS = Path(__file__).parents[5] / "benchmarks" / "kernels"
 TF32, EXACT_FP8 = ", inputPrecision = tf32", ""
@@ -40,19 +41,18 @@ def instructions(code: Any) -> int:
 # -- types and arrangements -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("a_transposed", [False, True])
-@pytest.mark.parametrize("b_transposed", [False, True])
-@pytest.mark.parametrize(
-    ("elem", "total", "facts", "count"),
-    [
-        ("f16", "f32", "", 4), ("bf16", "f32", "", 4), ("f32", "f32", TF32, 8), ("i8", "i32", "", 2),
-        ("f8E4M3FN", "f32", FAST_FP8, 2), ("f8E5M2", "f32", FAST_FP8, 2), ("f8E5M2", "f32", EXACT_FP8, 0),
-    ],
-)  # fmt: skip
-def test_types_and_arrangements(
-    elem: str, total: str, facts: str, count: int, a_transposed: bool, b_transposed: bool
-) -> None:
+OPERANDS = [
+    ("f16", "f32", "", 4), ("bf16", "f32", "", 4), ("f32", "f32", TF32, 8), ("i8", "i32", "", 2),
+    ("f8E4M3FN", "f32", FAST_FP8, 2), ("f8E5M2", "f32", FAST_FP8, 2), ("f8E5M2", "f32", EXACT_FP8, 0),
+]  # fmt: skip
+"""Types of the elements and of the sum, what the text says more, how many instructions it takes."""
+TRANSPOSED = [(False, False), (False, True), (True, False), (True, True)]
+
+
+@pytest.mark.parametrize(("operands", "transposed"), each(OPERANDS, TRANSPOSED, times=2))
+def test_types_and_arrangements(operands: tuple[str, str, str, int], transposed: tuple[bool, bool]) -> None:
     """Operands of 8 and 32 bits become contiguous along k on their way; fp8 goes another way unless few bits are allowed."""
+    (elem, total, facts, count), (a_transposed, b_transposed) = operands, transposed
     code = check(Product(64, 64, 64, elem, total, a_transposed, b_transposed, facts), delivery="random")
     assert instructions(code) == count
 
@@ -80,15 +80,15 @@ def test_split_float32(precision: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "depth", "warps"),
-    [
+    ("block", "transposed"),
+    each([
         (64, 8, 16, 4), (64, 16, 32, 4), (64, 16, 32, 8), (128, 32, 16, 8), (64, 256, 32, 4), (64, 256, 32, 8),
         (256, 64, 64, 4), (256, 64, 64, 8), (128, 128, 128, 8), (64, 128, 64, 16),
-    ],
+    ], [False, True]),
 )  # fmt: skip
-@pytest.mark.parametrize("transposed", [False, True])
-def test_shapes(m: int, n: int, depth: int, warps: int, transposed: bool) -> None:
+def test_shapes(block: tuple[int, int, int, int], transposed: bool) -> None:
     """Every width of the swizzle, rows too short for any, several tiles in a warpgroup, warpgroups along rows and columns."""
+    m, n, depth, warps = block
     code = check(Product(m, n, depth, a_transposed=transposed, b_transposed=transposed), 2, warps)
     assert instructions(code) > 0
     assert "mma.sync" not in code.ptx

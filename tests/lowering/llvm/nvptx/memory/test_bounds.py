@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from .....support.kernels.products import DTYPES, Product
+from .....support.tiers import each, pairs
 
 KERNELS = Path(__file__).parents[5] / "benchmarks" / "kernels"
 DESCRIBED = (KERNELS / "gpu_matmul_described_f16.ttir").read_text()
@@ -21,10 +22,10 @@ def text_of(case: Product) -> str:
     return case.text.replace("tt.divisibility = 16", "tt.divisibility = 1")
 
 
-def multiplied(case: Product, k: int, target: str, text: str = "") -> tuple[Any, str]:
+def multiplied(case: Product, k: int, target: str, kernel: Any = None) -> tuple[Any, str]:
     """What comes out for rows with room for more, which is not a number, or large; the PTX."""
     room = -(-max(k, 1) // 16) * 16
-    kernel = jn.kernel.from_ttir(text or text_of(case))
+    kernel = kernel or jn.kernel.from_ttir(text_of(case))
     a, b = case.matrices(k)
     stored = []
     for matrix, turned, along in ((a, case.a_transposed, 1), (b, case.b_transposed, 0)):
@@ -40,15 +41,17 @@ def multiplied(case: Product, k: int, target: str, text: str = "") -> tuple[Any,
     return c, str(code.ptx)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize(("a_transposed", "b_transposed"), [(False, False), (False, True), (True, False), (True, True)])
-@pytest.mark.parametrize(
-    ("elem", "total", "facts"), [("f16", "f32", ""), ("f32", "f32", ""), ("f32", "f32", ", inputPrecision = tf32")]
-)
-def test_sums_of_any_length(elem: str, total: str, facts: str, a_transposed: bool, b_transposed: bool, target: str) -> None:
-    case = Product(64, 64, 32, elem, total, a_transposed, b_transposed, facts)
+OPERANDS = [("f16", "f32", ""), ("f32", "f32", ""), ("f32", "f32", ", inputPrecision = tf32")]
+TRANSPOSED = [(False, False), (False, True), (True, False), (True, True)]
+
+
+@pytest.mark.parametrize(("operands", "transposed", "target"), pairs(OPERANDS, TRANSPOSED, ["sm_80", "sm_90a"]))
+def test_sums_of_any_length(operands: tuple[str, str, str], transposed: tuple[bool, bool], target: str) -> None:
+    elem, total, facts = operands
+    case = Product(64, 64, 32, elem, total, *transposed, facts)
+    kernel = jn.kernel.from_ttir(text_of(case))
     for k in (1, 31, 33, 75):
-        _, ptx = multiplied(case, k, target)
+        _, ptx = multiplied(case, k, target, kernel)
         assert "cp.async.ca" not in ptx
         if facts and target == "sm_90a":  # wgmma takes tf32 that has been rounded on its way
             continue
@@ -73,7 +76,7 @@ def test_comparisons_the_other_way_round(change: str) -> None:
         before = f"arith.cmpi slt, {index}, {left} : {flat}"
         assert before in text
         text = text.replace(before, f"arith.cmpi {change}, {operands} : {flat}")
-    _, ptx = multiplied(case, 45, "sm_80", text)
+    _, ptx = multiplied(case, 45, "sm_80", jn.kernel.from_ttir(text))
     assert "cp.async.cg" in ptx
 
 
@@ -85,14 +88,17 @@ def test_two_ends_in_one_access() -> None:
         "%atrue = arith.constant dense<true> : tensor<1x32xi1>\n%anot = arith.xori %aother, %atrue : tensor<1x32xi1>\n"
         "%aboth = arith.andi %asmall, %anot : tensor<1x32xi1>\n%amask = tt.broadcast %aboth",
     )  # fmt: skip
-    _, ptx = multiplied(case, 45, "sm_80", text)
+    _, ptx = multiplied(case, 45, "sm_80", jn.kernel.from_ttir(text))
     assert "ld.global.b16" in ptx
 
 
-@pytest.mark.parametrize("padding", ["zero", "nan"])
-@pytest.mark.parametrize(("m", "n", "k"), [(100, 70, 50), (128, 128, 64), (130, 129, 1), (16, 9, 200)])
-def test_descriptors_without_tensor_copies(m: int, n: int, k: int, padding: str) -> None:
+SIZES = [(100, 70, 50), (128, 128, 64), (130, 129, 1), (16, 9, 200)]
+
+
+@pytest.mark.parametrize(("size", "padding"), each(SIZES, ["zero", "nan"]))
+def test_descriptors_without_tensor_copies(size: tuple[int, int, int], padding: str) -> None:
     """Rows start on multiples of 16 bytes, and end anywhere."""
+    m, n, k = size
     kernel = jn.kernel.from_ttir(DESCRIBED)
     rng = np.random.default_rng(m)
     rooms = [-(-extent // 8) * 8 for extent in (k, n, n)]

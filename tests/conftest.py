@@ -1,0 +1,92 @@
+"""What every run of the tests has: profiles of random tests, a compile cache of its own, and an eye on tests that take long."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from joinery.runtime.storage import cache
+
+from .support import durations
+
+SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+settings.register_profile("ci", derandomize=True, database=None, deadline=None, suppress_health_check=SUPPRESSED)
+settings.register_profile("nightly", derandomize=False, print_blob=True, deadline=None, suppress_health_check=SUPPRESSED)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+UNIT = "JOINERY_TESTS_UNIT"
+STARTED = pytest.StashKey[float]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if IS_WORKER:
+        return
+    # Workers and the processes that tests start share compiled Python code, which takes each of them half a second to make.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    kept = config.cache.mkdir("bytecode") if hasattr(config, "cache") else Path(tempfile.gettempdir(), "joinery-bytecode")
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ.setdefault("PYTHONPYCACHEPREFIX", str(kept))
+    os.environ[UNIT] = str(durations.unit_of_work())
+    config.pluginmanager.register(Durations(), "durations")
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what is there by now stays: no collection needs to look at it
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled code is kept for the run, in a folder that its workers share, and not in the home of who runs it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if IS_WORKER else base) / "joinery-cache"
+    home, usual = Path.home(), cache.default_directory
+    cache.default_directory = lambda: folder if Path.home() == home else usual()
+    yield
+    cache.default_directory = usual
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    item.stash[STARTED] = durations.processor_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    report = yield
+    if report.when == "teardown" and item.get_closest_marker("slow") is None:
+        seconds = (durations.processor_seconds() - item.stash[STARTED]) / durations.scale(float(os.environ[UNIT]))
+        report.user_properties.append(("processor seconds", seconds))
+    return report
+
+
+class Durations:
+    """Names the tests that take long, and fails a run in which one takes too long."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == "processor seconds":
+                self.seconds[report.nodeid] = value
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if durations.report(self.seconds)[1] and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        lines, is_failure = durations.report(self.seconds)
+        if lines:
+            terminalreporter.section("tests that take long and are not marked slow", red=is_failure, yellow=not is_failure)
+            for line in lines:
+                terminalreporter.line(line)
