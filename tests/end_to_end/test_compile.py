@@ -101,7 +101,7 @@ MISTAKES: list[tuple[Callable[[jn.Model], Any], str]] = [
     (lambda m: m(X.astype(np.float64), Y, S), r"input 'x' expects float32, got float64 .*fix: x\.astype\(numpy\.float32\)"),
     (lambda m: m(X[0], Y, S), r"input 'x' expects shape \(n, k\) of rank 2, got \(4,\) of rank 1; fix: x\[None\]"),
     (lambda m: m(X[None], Y, S), r"rank 2, got \(1, 3, 4\) of rank 3; fix: x\[0\] drops"),
-    (lambda m: m(X, Y.T.copy(), S), r"k is 4 from input 'x' axis 1 but 5 from 'y' axis 0; fix: "),
+    (lambda m: m(X, Y.T.copy(), S), r"k is 4 from input 'x' axis 1 but 5 from input 'y' axis 0; fix: "),
     (lambda m: m(X, Y), r"model 'two' takes 3 inputs \(x: float32\[n, k\], y: float32\[k, m\], s: int32\[\]\), got 2"),
     (lambda m: m(X, Y, S, S), r"takes 3 inputs .* got 4"),
     (lambda m: m(x=X, y=Y), r"missing input 's'; expects x: float32\[n, k\]"),
@@ -408,7 +408,7 @@ def test_kernels_count_bytes_and_flops() -> None:
     (kernel,) = compiled(g).kernels
     assert kernel.at(n=7) == {"grid": 1, "bytes_read": 560, "bytes_written": 280, "flops": 140}
     assert kernel.bytes == "80*n + 40*n"
-    with pytest.raises(jn.UserError, match="dim 'n' has no value"):
+    with pytest.raises(jn.UserError, match="the size of dim 'n' is not given"):
         kernel.at()
 
 

@@ -12,7 +12,7 @@ import joinery as jn
 import numpy as np
 from joinery.runtime.ptxsim import Module, PtxCheckError
 from joinery.runtime.ptxsim import launch as launching
-from joinery.runtime.ptxsim.core import machine as machines
+from joinery.runtime.ptxsim.core import state
 from joinery.runtime.ptxsim.memory.spaces import GlobalMemory
 
 BUDGET = 2_000_000
@@ -39,7 +39,7 @@ class Launch:
         for array, content in zip(self.memory, self.before, strict=True):
             array[...] = content
         try:
-            with patch.object(machines, "MAX_VIOLATIONS", 1):
+            with patch.object(state, "MAX_VIOLATIONS", 1):
                 result = self.start(module.kernel(self.name), self.budget)
         except PtxCheckError as error:
             return error.findings[0].kind

@@ -68,17 +68,17 @@ def test_of_fused_locations_the_first_counts() -> None:
 
 
 def test_locations_of_a_text_reach_the_hosts_object(tmp_path: Path) -> None:
-    code = kernel()._lowered().object_code()
+    code = kernel()._lowered(None).object_code()
     (tmp_path / "kernel.o").write_bytes(code)
     assert lines_of(tmp_path / "kernel.o", "jn_kernel") >= {10, 13, 14}  # the load became an operand
-    assert sections(code) == sections(kernel(debug=False)._lowered().object_code())
+    assert sections(code) == sections(kernel(debug=False)._lowered(None).object_code())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_instructions_of_the_corpus_are_the_same_with_lines(path: Path) -> None:
     plain, debug = (jn.kernel.from_ttir(path, debug=on) for on in (False, True))
     assert instructions(plain.ptx("sm_80")) == instructions(debug.ptx("sm_80"))
-    assert sections(plain._lowered().object_code()) == sections(debug._lowered().object_code())
+    assert sections(plain._lowered(None).object_code()) == sections(debug._lowered(None).object_code())
 
 
 def test_a_text_without_locations_has_no_line_table() -> None:

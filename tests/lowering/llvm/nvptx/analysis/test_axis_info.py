@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.llvm.nvptx.analysis.axis_info import MAX_DIVISIBILITY, AxisAnalysis, AxisInfo
-from joinery.lowering.llvm.nvptx.analysis.known_non_negative import Dividends, with_known_non_negative
+from joinery.lowering.llvm.nvptx.analysis.known_non_negative import Dividends
+from joinery.lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.interpret.machine import find_function
 
@@ -35,7 +36,8 @@ def follow(text: str, *args: int) -> int:
     """Check every integer block of a function for these arguments; how many there were."""
     module = parse(text)
     function = find_function(module, None)
-    noted = with_known_non_negative(function, Dividends(function).at((2, 1, 1), args))
+    noted = function.clone()
+    NonNegativeDividends((*Dividends(function).at((2, 1, 1), args),)).run(noted)
     analysis = AxisAnalysis(noted)
     named = {result.name_hint: analysis.of(result) for op in noted.walk() for result in op.results}
     checked = 0
@@ -132,7 +134,7 @@ def test_the_facts_hold(n: int, m: int) -> None:
 
 def test_facts_that_make_wide_accesses() -> None:
     function = find_function(parse(TEXT), None)
-    function = with_known_non_negative(function, Dividends(function).possible)
+    NonNegativeDividends((*Dividends(function).possible,)).run(function)
     analysis = AxisAnalysis(function)
     named = {result.name_hint: analysis.of(result) for op in function.walk() for result in op.results}
     assert named["at"].contiguity == (64,)

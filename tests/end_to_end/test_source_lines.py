@@ -89,7 +89,7 @@ def test_no_operation_loses_its_line(numerics: str, device: str) -> None:
         k = jn.kernel.from_ttir(kernel.ttir)
         for op in k._module.walk():
             assert op.name == "builtin.module" or "unknown" not in str(op.location), str(op)
-        for op in k._simplified().walk():
+        for op in k._prepared().walk():
             assert "unknown" not in str(op.location), f"after the passes: {op}"
 
 
