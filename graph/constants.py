@@ -7,14 +7,12 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ..promotion.arrays import Array
 from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import UserError
 from ..promotion.float_modes import default_modes
 from .errors import describe
-
-Array = npt.NDArray[Any]
 
 _INLINE_BYTES = 64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.nvptx.targets import GpuTarget, gpu_target
 from ..lowering.numerics import checked_numerics
 from ..lowering.target import HostTarget
+from ..promotion.arrays import Array
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, UserError
 from ..promotion.float_modes import default_modes
@@ -37,7 +38,6 @@ from ..runtime.storage.weight_packing import pack
 if TYPE_CHECKING:
     from ..lowering.state import Backend
 
-Array = np.ndarray[Any, Any]
 Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..lowering.artifact import TensorMap, TensorSizes
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS
@@ -16,6 +15,7 @@ from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
+from ..promotion.arrays import Array
 from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
 from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory
@@ -25,8 +25,6 @@ from ..runtime.gpu import ALIGNMENT, to_bits
 from .gpu_code import GpuKernelCompiler
 from .gpu_descriptors import MappedTensor, root_address, widths
 from .tensor_arguments import on_device
-
-Array = NDArray[Any]
 
 FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
 """Capability, bytes. NVIDIA's release notes of driver 595.71: from 10.0 on, maps of tensors that are not dense, in allocations

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..lowering.artifact import KernelCode, TensorMap
 from ..lowering.gpu_stages import kernel_code
@@ -33,6 +32,7 @@ from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
 from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, pipeline_of
 from ..lowering.tt.transforms.pipelines import FIRST_FOR_THREADS, NVPTX
+from ..promotion.arrays import Array
 from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
@@ -293,7 +293,7 @@ def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:
         elif isinstance(arg, PointerTable) and parameter.is_table:
             found.append(DeviceTable(list(arg.arrays)))
         elif parameter.is_pointer:
-            array: NDArray[Any] = parameter.array(arg)
+            array: Array = parameter.array(arg)
             found.append(array)
         else:
             value = parameter.scalar(arg)

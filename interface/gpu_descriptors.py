@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
 from ..lowering.artifact import TensorSizes, TensorSource
@@ -23,6 +22,7 @@ from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
 from ..lowering.tt.types import PointerType, bit_width
+from ..promotion.arrays import Array
 
 MULTIPLE = 16
 """Bytes: tensor maps take no other addresses and strides."""
@@ -44,7 +44,7 @@ Supplied = Sequence[tuple[Parameter, Any]]
 class MappedTensor:
     """A tensor that a tensor map is made of at a launch. It begins where `array` begins and lies in its memory."""
 
-    array: NDArray[Any] | DeviceArray
+    array: Array | DeviceArray
     sizes: TensorSizes
 
     @property
@@ -216,7 +216,7 @@ def _ranges(parameter: Parameter, arg: Any) -> list[_Range]:
     return found
 
 
-def root_address(array: NDArray[Any]) -> int:
+def root_address(array: Array) -> int:
     """The address of the array that an array is a view of."""
     root: Any = array
     while isinstance(root.base, np.ndarray):
@@ -238,5 +238,5 @@ def widths(places: Iterable[int], words: Sequence[Any]) -> tuple[tuple[int, int]
     return tuple([(place, width) for place in places if (width := WIDTHS[words[place] % 16]) > 1])
 
 
-def _is_aligned(tensor: NDArray[Any] | DeviceArray) -> bool:
+def _is_aligned(tensor: Array | DeviceArray) -> bool:
     return width_of(tensor if isinstance(tensor, np.ndarray) else tensor.address) == MULTIPLE

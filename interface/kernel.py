@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..lowering.frontends.ttir.text import parse
 from ..lowering.libdevice.signatures import CALLS, SIGNATURES
@@ -48,6 +47,7 @@ from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 from ..lowering.tt.sanitize.sanitizer import sanitize
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, copy_function, pipeline_of
 from ..lowering.tt.transforms.pipelines import HOST, TILED
+from ..promotion.arrays import Array
 from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import resolve_threads
@@ -58,7 +58,6 @@ if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do wit
     from ..runtime.cuda.device import CudaDevice
     from .gpu_code import GpuCode, GpuKernelCompiler
 
-Array = NDArray[Any]
 
 MAX_TEXT = 1 << 26
 """Bytes of text that are read at most."""

@@ -15,7 +15,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..lowering.libdevice.signatures import CALLS
 from ..lowering.llvm.elementwise import stored_dtype
@@ -28,13 +27,12 @@ from ..lowering.tt.interpret.memory import AccessError
 from ..lowering.tt.interpret.numerics import numpy_dtype
 from ..lowering.tt.interpret.print_format import print_lines
 from ..lowering.tt.types import scalar_type
+from ..promotion.arrays import Array
 from ..promotion.errors import InternalError, UnsupportedError
 from ..runtime.host.threads import pool_address
 from ..runtime.native.codegen import LinkedCode, link
 from ..runtime.native.library import cached_object, library_symbols, native_library
 from ..runtime.storage.cache import CompileCache
-
-Array = NDArray[Any]
 
 CHUNKS_PER_THREAD = 16
 _LAUNCH = ctypes.CFUNCTYPE(

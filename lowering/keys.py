@@ -10,12 +10,10 @@ import functools
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ..graph.graph import Graph
 from ..graph.text.printing import INLINE_BYTES, attributes_text, shape_list
+from ..promotion.arrays import Array
 from .llvm.compile import llvm_version
 from .llvm.nvptx.targets import GpuTarget
 from .target import HostTarget
@@ -54,7 +52,7 @@ def constant_labels(graph: Graph) -> dict[int, str]:
 def structure_text(graph: Graph) -> str:
     """The graph as text without the bytes of large arrays, locations or the graph's name."""
 
-    def array_text(array: np.ndarray[Any, Any]) -> str:
+    def array_text(array: Array) -> str:
         if array.nbytes <= INLINE_BYTES:
             return f'hex"{array.tobytes().hex()}"'
         return f"array[{array.dtype} {array.shape}]"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..graph.graph import Graph
+from ..promotion.arrays import Array
 from .artifact import GpuProgram, KernelCode
 from .graph_passes.weight_packing import ConstantLayout
-from .graph_passes.wide import Array
 from .llvm.nvptx.gpu_kernel import GpuKernel
 from .llvm.nvptx.targets import GpuTarget
 from .program import BlockProgram, Launch

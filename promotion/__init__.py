@@ -13,7 +13,7 @@ from .casts import LOSS_CLASSES, LossClass, loss_class, loss_example
 from .definition import Definition, Erratum
 from .dtype import ABSTRACT, DTYPES, DType
 from .errors import InternalError, JoineryError, UnsupportedError, UserError
-from .lattice import Lattice, Law, Laws, check_laws
+from .lattices.lattice import Lattice, Law, Laws, check_laws
 from .literals import LiteralRules, Scalar, check_literal, is_scalar
 from .presets import PRESETS, register, rules
 from .result_rules import RESULT_RULES, Promotion, ResultRule

@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 
 from .casts import loss_class
-from .completion import complete
 from .definition import Cells, Definition, Division, Erratum, NumpyScalars, names_of
 from .dtype import DTYPES, DType
 from .errors import UserError
-from .lattice import Lattice
+from .lattices.completion import complete
+from .lattices.lattice import Lattice
 from .literals import LiteralRules
 from .ordered import Step, deciding, table_of
 

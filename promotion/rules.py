@@ -23,7 +23,7 @@ from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
 from .joins import Joins
-from .lattice import Lattice, Laws, chain_law, check_laws
+from .lattices.lattice import Lattice, Laws, chain_law, check_laws
 from .literals import (
     LiteralRules,
     Scalar,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Protocol, runtime_checkable
 
 from ..lowering.artifact import CompiledGraph
-from .gpu import Array, DeviceArray, DeviceArrays
+from ..promotion.arrays import Array, NumpyDType
+from .gpu import DeviceArray, DeviceArrays
 
 
 class LinkedModel(Protocol):
@@ -80,6 +79,6 @@ class Device(Protocol):
         offer."""
         ...
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    def empty(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array:
         """An uninitialised array that generated code may write: C-contiguous, on a 64-byte boundary."""
         ...

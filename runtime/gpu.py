@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..lowering.artifact import KernelCode, TensorMap
+from ..promotion.arrays import Array, NumpyDType
 from ..promotion.errors import InternalError
-
-Array = NDArray[Any]
 
 ALIGNMENT = 256
 """Addresses of allocations are multiples of it."""
@@ -127,7 +125,7 @@ class DeviceArray(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> NumpyDType: ...
 
     @property
     def address(self) -> int: ...
@@ -146,7 +144,7 @@ class DeviceArrays(Protocol):
         """
         ...
 
-    def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+    def new_array(self, shape: tuple[int, ...], dtype: NumpyDType) -> DeviceArray:
         """Undefined contents."""
         ...
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from .numerics import Array
+from ...promotion.arrays import Array
 
 _SPLITTER = 2.0**27 + 1
 

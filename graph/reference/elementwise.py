@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from .activations import logistic, two_sum, x_phi, x_sigmoid, x_sigmoid_quick, x_sigmoid_tanh
-from .numerics import Array, bitcast, convert, double, to_dtype, working
+from .numerics import bitcast, convert, double, to_dtype, working
 from .registry import BoundSymbol, row
 
 # Operands reach a map row with equal dtypes (promotion happened when the graph was built);

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType, tensor_float32
 from ...promotion.errors import UnsupportedError
 from ..constants import scalar_array
-
-Array = npt.NDArray[Any]
 
 _NARROW = ("float16", "bfloat16")
 

@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType, float32
 from ...promotion.errors import UnsupportedError, UserError
 from .activations import GELU, two_sum, x_sigmoid
 from .elementwise import larger, smaller
-from .numerics import Array, double, in_range, round_tensor_float32, to_dtype, working
+from .numerics import double, in_range, round_tensor_float32, to_dtype, working
 from .registry import BoundSymbol, row
 
 

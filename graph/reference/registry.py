@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
-from .numerics import Array
 
 
 class Operand(Protocol):

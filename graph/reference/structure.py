@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.errors import InternalError, UserError
-from .numerics import Array, literal
+from .numerics import literal
 from .registry import BoundSymbol, row
 
 

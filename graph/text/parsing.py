@@ -16,10 +16,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import DTYPES, DType
 from ...promotion.errors import InternalError, UserError
 from ...promotion.rules import RuleSet
-from ..constants import Array, array_digest
+from ..constants import array_digest
 from ..dims.dim import Dim, Extent
 from ..graph import Graph
 from ..location import UNKNOWN, Location

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ...promotion.presets import PRESETS, rules
-from ..constants import Array, array_digest
+from ..constants import array_digest
 from ..construction.misuse import checked_graph
 from ..dims.dim import Dim, Extent
 from ..protocols import GraphLike, SymbolLike

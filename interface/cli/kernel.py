@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...lowering.numerics import NUMERICS
 from ...promotion import DType, UserError
+from ...promotion.arrays import Array
 from .text import WIDTH, wrapped
 
 if TYPE_CHECKING:
-    import numpy as np
 
     from ..kernel import Kernel
 
@@ -155,7 +155,7 @@ def _write(text: str, output: str | None) -> None:
         raise UserError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
-def run_kernel(options: argparse.Namespace, read: Callable[[str], np.ndarray[Any, Any]]) -> int:
+def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int:
     """`joinery run` of a kernel. `read` loads a .npy file."""
     import numpy as np
 
@@ -231,7 +231,7 @@ def _grid(text: str) -> tuple[int, ...]:
         raise UserError(f"--grid {text!r}: expected one to three numbers of programs, as in 4,2,1") from None
 
 
-def _argument(text: str, read: Callable[[str], np.ndarray[Any, Any]]) -> Any:
+def _argument(text: str, read: Callable[[str], Array]) -> Any:
     """A number, the array of a .npy file, or a new array."""
     import numpy as np
 
@@ -249,7 +249,7 @@ def _argument(text: str, read: Callable[[str], np.ndarray[Any, Any]]) -> Any:
     raise UserError(f"argument {text!r}: expected a number, a .npy file, or {'/'.join(_FILLS)}:DTYPE:SHAPE")
 
 
-def _new_array(text: str) -> np.ndarray[Any, Any]:
+def _new_array(text: str) -> Array:
     import numpy as np
 
     fill, _, rest = text.partition(":")
@@ -273,7 +273,7 @@ def _new_array(text: str) -> np.ndarray[Any, Any]:
     return np.zeros(shape, dtype) if fill == "zeros" else np.ones(shape, dtype)
 
 
-def _save(path: str, array: np.ndarray[Any, Any]) -> None:
+def _save(path: str, array: Array) -> None:
     """Written beside and moved, so that a file that was read is replaced whole or not at all."""
     import numpy as np
 

@@ -6,16 +6,16 @@ import argparse
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...promotion import DType, UserError
+from ...promotion.arrays import Array
 from .doctor import bytes_text, section
 from .kernel import SUFFIXES, add_run_options, is_kernel, run_kernel
 from .text import WIDTH
 
 # Each command loads the layers it needs and no others: a promotion query stays a matter of milliseconds.
 if TYPE_CHECKING:
-    import numpy as np
 
     from ...lowering.artifact import TensorSpec
     from ...runtime.model.kernels import Kernel
@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+def _read(path: str, dtype: DType | None = None) -> Array:
     """The array in an .npy file. ml_dtypes arrays are stored as raw bytes there, and get their dtype back."""
     import numpy as np
 

@@ -12,10 +12,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ...graph.graph import Graph
 from ...graph.symbol import Symbol
+from ...promotion.arrays import Array
 from ...promotion.errors import InternalError
 
 SPLIT_KEPT = 64
@@ -102,7 +101,7 @@ def _attrs_key(symbol: Symbol) -> Any:
     if name in ("input", "weight"):
         return symbol.name
     if name == "constant":
-        value: np.ndarray[Any, Any] = symbol.attrs["value"]
+        value: Array = symbol.attrs["value"]
         return (value.shape, value.tobytes()) if value.nbytes <= 4096 else id(value)
     attrs: Mapping[str, Any] = symbol.attrs
     return tuple(

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...graph.constants import scalar_array
 from ...graph.graph import Graph
 from ...graph.symbol import Symbol
 from ...graph.types import Shape
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
-
-Array = npt.NDArray[Any]
 
 _WIDE = DType("complex128")
 _HALF = DType("uint64")

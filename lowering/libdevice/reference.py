@@ -16,17 +16,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...promotion.arrays import Array, NumpyDType
 from ...promotion.errors import UnsupportedError
 from ..ptx import exact
 from . import reference_special as special
 from .signatures import MAX_ORDER, Signature
 
-Array = NDArray[Any]
 Reference = Callable[[Sequence[Array], Signature], Array]
 
-DTYPES: dict[str, np.dtype[Any]] = {
+DTYPES: dict[str, NumpyDType] = {
     "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
 }  # fmt: skip

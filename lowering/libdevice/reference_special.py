@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ...promotion.arrays import Array
 
 _NORMAL = NormalDist()
 _FRACTION_TERMS = 800

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...promotion.arrays import NumpyDType
 from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
 from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, PORTABLE, REDUCED, SHORT, WEIGHT, allows
@@ -54,7 +55,7 @@ def memory_size(elem: str) -> int:
     return max(1, int(elem[1:]) // 8) if dtype is None else dtype.itemsize
 
 
-def stored_dtype(elem: str) -> np.dtype[Any]:
+def stored_dtype(elem: str) -> NumpyDType:
     """How a block element lies in scratch, as a NumPy dtype: floats of 16 bits as float32, fp8 as bits, pointers as numbers."""
     names = {"double": "float64", "float": "float32", "ptr": "int64", "i1": "bool"}
     register = register_element(elem)

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...promotion.arrays import Array
 from ...promotion.errors import UnsupportedError
 from .evaluate_floats import FLOAT_HANDLERS, compare_floats, convert
 from .instructions import FLOATS, WIDTHS, Decoded
 from .syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
 
-Array = NDArray[Any]
 State = dict[str, Array]
 
 _POISON = 0x5A5A5A5A5A5A5A5A

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import BY_PTX_NAME
 from . import exact
 from .instructions import COMPARISONS, WIDTHS, Decoded
-
-Array = NDArray[Any]
 
 DTYPES = {name: BY_PTX_NAME[name].numpy for name in ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")}
 _FLUSHED = ("f16", "f32", "bf16")

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ...graph.dims.dim import evaluate_dim
 from ...graph.reference.registry import REFERENCE, BoundSymbol
+from ...promotion.arrays import Array
 from ...promotion.errors import InternalError
 from ..nest import Affine, Buffer, Extent, Nest, Value
 from .templates import grid_axes
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Memory = dict[tuple[str, int], Array]
 
 

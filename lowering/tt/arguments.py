@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
+from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from . import types as t
 from .dialect.functions import FuncOp
@@ -17,7 +17,6 @@ from .dialect.memory.descriptor_types import TensorDescType
 from .host_values import PointerTable, TensorDescriptor
 from .interpret.numerics import numpy_dtype
 
-Array = NDArray[Any]
 MAX_PROGRAMS = (1 << 31) - 1
 
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...promotion.arrays import Array, NumpyDType
 from ...promotion.errors import UserError
-
-Array = NDArray[Any]
 
 PADDINGS = ("zero", "nan")
 MAX_EXTENT = (1 << 31) - 1
@@ -41,7 +39,7 @@ class DeviceArray(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> NumpyDType: ...
 
     @property
     def size(self) -> int: ...

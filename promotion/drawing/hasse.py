@@ -13,7 +13,7 @@ from itertools import pairwise
 from ..dtype import ABSTRACT, DType
 from ..errors import UserError
 from ..joins import Joins
-from ..lattice import Lattice
+from ..lattices.lattice import Lattice
 from .layers import Layout, lay_out
 
 # line colour and dash pattern: who cannot tell the colours apart tells the dashes

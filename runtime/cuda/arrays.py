@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
+from ...promotion.arrays import NumpyDType
 from ...promotion.errors import UserError
 from ..gpu import DeviceArray
 from .buffers import Buffer, buffer_of
@@ -28,7 +26,7 @@ class CudaArrays:
             )
         return found
 
-    def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
+    def new_array(self, shape: tuple[int, ...], dtype: NumpyDType) -> Buffer:
         return Buffer(shape, dtype, self._device)
 
     def is_writeable(self, array: DeviceArray) -> bool:

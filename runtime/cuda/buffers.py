@@ -8,14 +8,13 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dtype import DType
 from ...promotion.errors import DeviceError, UserError
 from .device import ANYWHERE, LEGACY, LEGACY_STREAM, CudaDevice, CudaMemory, cuda_device
 from .dlpack import CUDA, CUDA_MANAGED, DEVICES, Imported, is_row_major, make_capsule
 
-Array = NDArray[Any]
 MAX_BYTES = 1 << 48
 
 
@@ -64,7 +63,7 @@ class Buffer:
                 memory.free()
                 raise
 
-    def _set(self, device: CudaDevice, shape: tuple[int, ...], dtype: np.dtype[Any], is_read_only: bool) -> None:
+    def _set(self, device: CudaDevice, shape: tuple[int, ...], dtype: NumpyDType, is_read_only: bool) -> None:
         self.cuda = device
         self.shape = tuple(int(extent) for extent in shape)
         self.dtype = dtype
@@ -76,7 +75,7 @@ class Buffer:
 
     @classmethod
     def _over(
-        cls, device: CudaDevice, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object,
+        cls, device: CudaDevice, address: int, shape: tuple[int, ...], dtype: NumpyDType, owner: object,
         is_read_only: bool, is_shared: bool = False,
     ) -> Buffer:  # fmt: skip
         """Memory that something else owns."""
@@ -355,11 +354,11 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
+def _numpy_dtype(dtype: Any) -> NumpyDType:
     if isinstance(dtype, DType | str):
         return DType(dtype).numpy
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        found: NumpyDType = np.dtype(dtype)
         return found
     except TypeError as error:
         raise UserError(f"dtype {dtype!r}: expected a joinery.DType, its name or a NumPy dtype") from error

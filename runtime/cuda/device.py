@@ -19,9 +19,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from numpy.typing import NDArray
-
 from ...lowering.artifact import KernelCode, TensorMap
+from ...promotion.arrays import Array
 from ...promotion.errors import DeviceError, DeviceMemoryError, InternalError, UserError
 from ..gpu import GpuMemory, LoadedKernel
 from . import current
@@ -31,7 +30,6 @@ from .modules import CudaKernel, check_code, load_kernel
 from .tensor_maps import FIRST_CAPABILITY, encode_map
 from .transfers import Transfers
 
-Array = NDArray[Any]
 _NAME = re.compile(r"cuda(?::(\d+))?")
 
 

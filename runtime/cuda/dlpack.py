@@ -13,8 +13,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-import numpy as np
-
+from ...promotion.arrays import NumpyDType
 from ...promotion.dtype import DTYPES
 from ...promotion.errors import UserError
 
@@ -187,7 +186,7 @@ _FORGET, _DIES = _DELETER(_forget), _DELETER(_capsule_dies)
 def make_capsule(
     address: int,
     shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    dtype: NumpyDType,
     device_type: int,
     device_id: int,
     owner: object,

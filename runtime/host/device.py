@@ -6,9 +6,8 @@ import ctypes
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ...lowering.artifact import CompiledGraph
+from ...promotion.arrays import Array, NumpyDType
 from ..native.codegen import LinkedCode, link
 from ..native.library import ObjectStore, library_symbols, native_library
 from . import memory
@@ -69,6 +68,6 @@ class HostDevice:
         linked = link([code], ("jn_prepare", "jn_run"), imports)
         return HostModel(linked, _PREPARE(linked["jn_prepare"]), _RUN(linked["jn_run"]))
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    def empty(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array:
         native_library(self._store)
         return memory.empty(shape, dtype)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
+from ...promotion.arrays import Array, NumpyDType
 from ..native.library import native_library
 
 ALIGNMENT = 64
-Array = np.ndarray[Any, Any]
 
 
 def address(array: Array) -> int:
@@ -31,7 +30,7 @@ def is_aligned(array: Array) -> bool:
     return array.flags.c_contiguous and address(array) % ALIGNMENT == 0
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def empty(shape: tuple[int, ...], dtype: NumpyDType) -> Array:
     """An uninitialised C-contiguous array on a 64-byte boundary. Raises `MemoryError` naming the size."""
     entry = native_library().entry
     array = entry.new_array(shape, dtype) if entry is not None else _empty_numpy(shape, dtype)
@@ -42,7 +41,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return array
 
 
-def _empty_numpy(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+def _empty_numpy(shape: tuple[int, ...], dtype: NumpyDType) -> Array | None:
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
     try:
@@ -53,7 +52,7 @@ def _empty_numpy(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
     return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
-def _size_text(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+def _size_text(shape: tuple[int, ...], dtype: NumpyDType) -> str:
     nbytes = math.prod(shape) * dtype.itemsize
     return f"{nbytes} bytes" if nbytes < 1 << 20 else f"{nbytes / 2**20:.4g} MiB"
 

@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...graph.dims.dim import Dim
+from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from ..host import memory
 from ..native.library import native_library
 from .executable import Executable
-from .inputs import Array
 
 # From this much traffic on, a run releases the GIL: at 16 KiB a run takes longer than the release and the
 # return.
@@ -25,7 +25,7 @@ _RELEASE_BYTES = 16 << 10
 _MAX_STACK_WORDS = 1 << 14
 
 
-class _Table(np.ndarray[Any, Any]):
+class _Table(Array):
     """The words of `entry.ll`, with references to everything they point to."""
 
     keep_alive: tuple[Any, ...] = ()

@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-
 from ...graph.dims.dim import Dim
 from ...lowering.artifact import CompiledGraph
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
 from ..device import Device, GpuLinkedModel
@@ -28,7 +27,6 @@ from ..host.threads import pool_address, resolve_threads
 from ..storage.weight_packing import stored_shape
 from .inputs import InputSpec, bind_dims, check_device_array, convert, describe
 
-Array = np.ndarray[Any, Any]
 _MAX_RANK = 64
 
 

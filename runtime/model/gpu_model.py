@@ -12,17 +12,17 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...graph.dims.binding import extent_at
 from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
+from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
 from ..device import LinkedModel
-from ..gpu import ALIGNMENT, Array, DeviceArray, DeviceArrays, GpuDevice, GpuMemory, Recording
+from ..gpu import ALIGNMENT, DeviceArray, DeviceArrays, GpuDevice, GpuMemory, Recording
 from ..host import memory
 from ..native.library import ObjectStore, native_library
 from ..storage.weight_packing import stored_shape
@@ -254,5 +254,5 @@ class GpuBackend:
         native_library(self._store)
         return GpuModel(compiled, self._device, self._arrays)
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def empty(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array:
         return memory.empty(shape, dtype)

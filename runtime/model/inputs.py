@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +11,11 @@ from ...graph.dims import binding
 from ...graph.dims.binding import ArrayShape, parse_extent, shape_pattern
 from ...graph.dims.dim import Extent
 from ...lowering.artifact import TensorSpec
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ..gpu import DeviceArray
 
-Array = np.ndarray[Any, Any]
 _BUILD_BY_VIEW = {1: "uint8", 2: "uint16"}
 
 

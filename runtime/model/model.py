@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...lowering.artifact import CompiledGraph, TensorSpec
+from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from ..device import Device
 from ..host.device import HostDevice
@@ -18,8 +19,6 @@ from .device_call import BoundDeviceCall
 from .executable import Executable
 from .inputs import describe
 from .kernels import Kernel, kernels_of, plan_table
-
-Array = np.ndarray[Any, Any]
 
 
 class Model:

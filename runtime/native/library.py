@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...promotion.arrays import Array, NumpyDType
 from .codegen import LinkedCode, address_of, emit_object, link, target_key
 
 _HERE = Path(__file__).parent
@@ -108,7 +109,7 @@ class Entry:
         self._new_function.restype = ctypes.py_object
         self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 
-    def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+    def new_array(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array | None:
         """An uninitialised array in a block of its own; None when the size overflows or there is no
         memory."""
         extents = (ctypes.c_int64 * max(1, len(shape)))(*shape)
@@ -116,16 +117,16 @@ class Entry:
         reference = self._new_array(dtype, dtype.itemsize, len(shape), ctypes.addressof(extents))
         if reference is None:
             return None
-        array: np.ndarray[Any, Any] = ctypes.cast(reference, ctypes.py_object).value
+        array: Array = ctypes.cast(reference, ctypes.py_object).value
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(array))  # `value` took a reference of its own
         return array
 
-    def call_function(self, table: np.ndarray[Any, Any]) -> Callable[..., Any]:
+    def call_function(self, table: Array) -> Callable[..., Any]:
         """The Python callable over a model's table (see `entry.ll`); it keeps the table alive."""
         function: Callable[..., Any] = self._new_function(ctypes.addressof(self._call), table, None)
         return function
 
-    def bound_function(self, table: np.ndarray[Any, Any]) -> Callable[[], Any]:
+    def bound_function(self, table: Array) -> Callable[[], Any]:
         """The Python callable over a prepared call's table (see `entry.ll`); it keeps the table alive."""
         function: Callable[[], Any] = self._new_function(ctypes.addressof(self._bound), table, None)
         return function

@@ -11,11 +11,11 @@ import numpy as np
 
 from ...lowering.artifact import KernelCode
 from ...lowering.artifact import TensorMap as Facts
+from ...promotion.arrays import Array
 from ...promotion.errors import DeviceMemoryError, InternalError
 from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, argument_bytes
 from .async_copies.tensor_maps import TensorMap
 from .core.arguments import Arena, initialise_variables, reserve_variables
-from .core.types import Array
 from .launch import Kernel, Module
 from .memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
 

@@ -41,6 +41,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from ...lowering.artifact import CompiledGraph
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ..host.memory import empty
@@ -58,7 +59,6 @@ from .serialize import (
 )
 from .weight_packing import stored_shape, unpack
 
-Array = np.ndarray[Any, Any]
 VERSION = 1
 _MAGIC = b"\x93JOINERY"
 _HEAD = struct.Struct("<8sIIQ32s")

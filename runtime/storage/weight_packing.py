@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 
-Array = np.ndarray[Any, Any]
 _PANELS = re.compile(r"panels:([1-9][0-9]{0,4})(:t)?")
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute, Operation
 
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from .. import types as t
 from ..arguments import Parameter
@@ -38,8 +38,6 @@ from ..host_values import (
 from .evaluators import EVALUATORS, Evaluator, Maker, poison
 from .memory import AccessError, Memory
 from .numerics import numpy_dtype, unsigned
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

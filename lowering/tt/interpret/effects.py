@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Operation
 
@@ -22,8 +20,6 @@ from ..transforms.folding import is_pure
 from .machine import Environment, Step, Translator
 from .numerics import numpy_dtype
 from .print_format import print_lines
-
-Array = NDArray[Any]
 
 
 def _text(op: Operation, name: str) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation
 
+from ....promotion.arrays import NumpyDType
 from .. import types as t
 from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
@@ -47,7 +47,6 @@ from .numerics import (
 )
 from .waiting import atomic_poll
 
-Array = NDArray[Any]
 Evaluator = Callable[..., Any]
 Maker = Callable[[Operation, Memory], Evaluator]
 
@@ -84,7 +83,7 @@ def _float_function(name: str) -> Maker:
     return make
 
 
-def _in_float(function: Evaluator, dtype: np.dtype[Any], wider: np.dtype[Any] | None = None) -> Evaluator:
+def _in_float(function: Evaluator, dtype: NumpyDType, wider: NumpyDType | None = None) -> Evaluator:
     """`function` in float32 for narrow types (in `wider` if given, rounded to float32 on the way), rounded to
     `dtype`."""
     if is_wide(dtype) and (
@@ -230,7 +229,7 @@ def _poison(op: Operation, memory: Memory) -> Evaluator:
     return lambda: value
 
 
-def poison(dtype: np.dtype[Any]) -> Any:
+def poison(dtype: NumpyDType) -> Any:
     """What undefined values hold: NaN, or a conspicuous integer."""
     if dtype == np.bool_:
         return np.True_

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ....promotion.arrays import Array, NumpyDType
 from ...libdevice.reference import evaluate
 from ...libdevice.signatures import known_signature
 from ...ptx.evaluate import run
@@ -17,8 +17,6 @@ from .. import types as t
 from ..dialect.external import ElementwiseInlineAsmOp, ExternElementwiseOp, program_of
 from ..transforms.inline_asm_text import Slot
 from .numerics import numpy_dtype
-
-Array = NDArray[Any]
 
 
 def extern_elementwise(op: Operation) -> Callable[..., Any]:
@@ -87,7 +85,7 @@ def _bits_of(x: Array) -> Array:
     return x.view(f"u{x.dtype.itemsize}").astype(np.uint64)
 
 
-def _from_bits(x: Array, dtype: np.dtype[Any]) -> Array:
+def _from_bits(x: Array, dtype: NumpyDType) -> Array:
     if dtype == np.bool_:
         return np.asarray(x != 0)
     return np.asarray(np.ascontiguousarray(x.astype(f"u{dtype.itemsize}")).view(dtype))

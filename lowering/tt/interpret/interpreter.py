@@ -10,19 +10,16 @@ balanced tree, scans by doubling; both keep the order of the operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ....promotion.arrays import Array
 from ..arguments import grid_extents
 from .machine import Machine, find_function
 from .memory import AccessError, Memory
 from .trace import Step, TracingTranslation
 from .translation import Translation
-
-Array = NDArray[Any]
 
 __all__ = ["AccessError", "interpret"]
 

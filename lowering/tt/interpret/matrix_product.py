@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
+from ....promotion.arrays import NumpyDType
 from ..dialect.attributes import INPUT_PRECISIONS, property_number
 from ..facts import ORDERED
 from .memory import Memory
@@ -51,7 +52,7 @@ def _chain(a: Any, b: Any, c: Any) -> Any:
     return total + c.dtype.type(0)
 
 
-def _integer_product(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any]:
+def _integer_product(source: NumpyDType, target: NumpyDType) -> Callable[..., Any]:
     if source.itemsize > 1:
         return lambda a, b, c: np.matmul(a.astype(target), b.astype(target)) + c
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....promotion.arrays import Array, NumpyDType
 from ....promotion.errors import UserError
-
-Array = NDArray[Any]
 
 SEGMENT_BITS = 41
 """An address shifted right by these gives the number of its array."""
@@ -33,9 +31,9 @@ class _Buffer:
     raw: Array  # uint8, one axis, shares the caller's memory
     base: int
     writeable: bool
-    views: dict[np.dtype[Any], Array] = field(default_factory=dict)
+    views: dict[NumpyDType, Array] = field(default_factory=dict)
 
-    def view(self, dtype: np.dtype[Any]) -> Array:
+    def view(self, dtype: NumpyDType) -> Array:
         """The memory as elements of `dtype`; bytes left over at the end belong to no element."""
         found = self.views.get(dtype)
         if found is None:
@@ -57,7 +55,7 @@ class Memory:
         self._buffers.append(_Buffer(name, raw, base, array.flags.writeable))
         return base
 
-    def load(self, addresses: Array, mask: Array | None, dtype: np.dtype[Any], fill: Any) -> Array:
+    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Any) -> Array:
         """Elements at `addresses` where `mask` holds; `fill` (an array of that shape or a scalar)
         elsewhere."""
         addresses = np.asarray(addresses)
@@ -116,7 +114,7 @@ class Memory:
             groups.append((self._buffers[segment], selected))
         return groups
 
-    def _indices(self, buffer: _Buffer, lanes: Array, dtype: np.dtype[Any], verb: str) -> Array:
+    def _indices(self, buffer: _Buffer, lanes: Array, dtype: NumpyDType, verb: str) -> Array:
         offsets = lanes - buffer.base
         size = dtype.itemsize
         low, high = int(offsets.min()), int(offsets.max())

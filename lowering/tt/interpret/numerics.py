@@ -19,17 +19,16 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
+from ....promotion.arrays import Array, NumpyDType
 from ....promotion.dtype import BY_MLIR_NAME
 from ....promotion.errors import UnsupportedError
 from .. import types as t
 
-Array = NDArray[Any]
 Function = Callable[..., Any]
 
-_DTYPES: dict[str, np.dtype[Any]] = {
+_DTYPES: dict[str, NumpyDType] = {
     text: dtype.numpy for text, dtype in BY_MLIR_NAME.items() if dtype.kind == "float" or dtype.has_arithmetic
 }
 _DTYPES["index"] = np.dtype(np.int64)
@@ -37,7 +36,7 @@ ADDRESS = np.dtype(np.int64)
 """Pointers are 64-bit addresses in the interpreter's own address space."""
 
 
-def numpy_dtype(type_: Attribute) -> np.dtype[Any]:
+def numpy_dtype(type_: Attribute) -> NumpyDType:
     """The NumPy dtype of the elements of a type; pointers are int64."""
     element = t.elem(type_)
     if isinstance(element, t.PointerType):
@@ -48,7 +47,7 @@ def numpy_dtype(type_: Attribute) -> np.dtype[Any]:
     return found
 
 
-def is_wide(dtype: np.dtype[Any]) -> bool:
+def is_wide(dtype: NumpyDType) -> bool:
     """Whether arithmetic runs in the float type itself (float32, float64)."""
     return dtype == np.float32 or dtype == np.float64
 
@@ -73,7 +72,7 @@ def round_to_odd_float32(values: Array) -> Array:
     return np.where(lost, truncated | 1, bits).astype(np.int32).view(np.float32)
 
 
-def round_float(values: Any, dtype: np.dtype[Any]) -> Array:
+def round_float(values: Any, dtype: NumpyDType) -> Array:
     """float32 or float64 values → `dtype`, to nearest even, once. 8-bit floats without room saturate only by
     `convert_float`."""
     array = np.asarray(values)
@@ -84,7 +83,7 @@ def round_float(values: Any, dtype: np.dtype[Any]) -> Array:
     return array.astype(dtype)
 
 
-def convert_float(values: Any, dtype: np.dtype[Any], toward_zero: bool = False) -> Array:
+def convert_float(values: Any, dtype: NumpyDType, toward_zero: bool = False) -> Array:
     """`tt.fp_to_fp`: 8-bit results saturate at the largest finite value (infinities too), as the hardware's
     conversions do."""
     array = np.asarray(values)
@@ -121,13 +120,13 @@ def unsigned(x: Any) -> Any:
     return x.astype(np.uint8) if x.dtype == np.bool_ else x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
-def as_integer(x: Any, dtype: np.dtype[Any]) -> Any:
+def as_integer(x: Any, dtype: NumpyDType) -> Any:
     """Keep the low bits."""
     x = np.asarray(x)
     return (x & 1).astype(np.bool_) if dtype == np.bool_ else x.astype(dtype, copy=False)
 
 
-def low_bits(x: Any, dtype: np.dtype[Any]) -> Any:
+def low_bits(x: Any, dtype: NumpyDType) -> Any:
     """The low bits of unbounded integers (objects)."""
     bits = 1 if dtype == np.bool_ else 8 * dtype.itemsize
     return as_integer(np.asarray(x & ((1 << bits) - 1)).astype(np.uint64), dtype)
@@ -430,21 +429,21 @@ def integer_relation(predicate: str) -> Function:
 # Conversions between kinds
 
 
-def float_to_integer(values: Any, dtype: np.dtype[Any], is_signed: bool) -> Any:
+def float_to_integer(values: Any, dtype: NumpyDType, is_signed: bool) -> Any:
     """Toward zero, saturating at the type's range; NaN becomes 0. i1 holds -1 … 0 signed, 0 … 1 unsigned."""
     array = np.asarray(values)
     wide = np.trunc(array.astype(np.float64))
     width = 1 if dtype == np.bool_ else dtype.itemsize * 8
     low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
     inside = (wide >= low) & (wide < float(high + 1))  # high itself may round up to high + 1
-    number: np.dtype[Any] = np.dtype(np.int64 if is_signed else np.uint64)
+    number: NumpyDType = np.dtype(np.int64 if is_signed else np.uint64)
     result = np.where(inside, wide, 0.0).astype(number)
     result = np.where(~inside & (wide > 0), number.type(high), result)
     result = np.where(~inside & (wide < 0), number.type(low), result)
     return as_integer(result, dtype)
 
 
-def integer_to_float(values: Any, dtype: np.dtype[Any], is_signed: bool) -> Array:
+def integer_to_float(values: Any, dtype: NumpyDType, is_signed: bool) -> Array:
     """Rounded to nearest even, once."""
     number = signed(values) if is_signed else unsigned(values)
     number = np.asarray(number)

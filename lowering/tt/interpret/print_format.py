@@ -16,7 +16,8 @@ from itertools import islice, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ....promotion.arrays import Array
 
 MAX_LINES = 1 << 16
 """Lines that one execution of a tt.print writes at most; one more line tells how many were left out."""
@@ -57,7 +58,7 @@ def print_lines(
     return lines if not left else [*lines, f"{position}{prefix}… {left} more elements"]
 
 
-def _elements(array: NDArray[Any], count: int) -> list[Any]:
+def _elements(array: Array, count: int) -> list[Any]:
     """The first elements in row-major order as Python values."""
     flat = array.reshape(-1)[: max(0, count)]
     return list((flat if flat.dtype.kind in "bifu" else flat.astype(np.float64)).tolist())
@@ -69,7 +70,7 @@ def _indices(shape: tuple[int, ...]) -> Iterator[str]:
         yield ", ".join(f"{position:{width}}" for position, width in zip(index, widths, strict=True))
 
 
-def _writer(array: NDArray[Any], hexadecimal: bool, is_signed: bool, is_pointer: bool) -> Callable[[Any], str]:
+def _writer(array: Array, hexadecimal: bool, is_signed: bool, is_pointer: bool) -> Callable[[Any], str]:
     kind, width = array.dtype.kind, 1 if array.dtype == np.bool_ else 8 * array.dtype.itemsize
     if kind not in "biu":
         return _hexadecimal_float if hexadecimal else lambda value: f"{value:f}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.cf import SwitchOp
 from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Block, Operation, Region
 from xdsl.traits import SymbolTable
 
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..analysis.combining import prefix_moves
 from ..analysis.control_flow import switch_edges
@@ -23,7 +22,6 @@ from .evaluators import EVALUATORS, Evaluator
 from .machine import Environment, Function, Step, Translator, Value
 from .numerics import numpy_dtype
 
-Array = NDArray[Any]
 Edge = tuple[Block | None, Sequence[int]]
 
 _CONSTANT = frozenset({"arith.constant", "tt.make_range", "ub.poison"})

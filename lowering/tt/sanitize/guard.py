@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ....promotion.arrays import Array, NumpyDType
 from ..interpret.memory import SEGMENT_BITS, Memory
 from ..op_locations import OpLocations
 from .findings import Collector, Finding, Program
 from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
 from .shadow import Shadow
 
-Array = NDArray[Any]
 Use = tuple[str, "Shadow | None"]
 
 
@@ -364,7 +363,7 @@ class Guard(Memory):
 
     # Operations without a rule of their own
 
-    def load(self, addresses: Array, mask: Array | None, dtype: np.dtype[Any], fill: Any) -> Array:
+    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Any) -> Array:
         if self.watched is None:
             return super().load(addresses, mask, dtype, fill)
         access = _ATOMIC.get(self.watched.name, PLAIN_READ)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
+from ....promotion.arrays import NumpyDType
 from ..dialect.attributes import enum_name, property_number
 from ..dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES
 from ..interpret.evaluators import EVALUATORS, poison
@@ -17,7 +18,7 @@ from .races import PLAIN_READ, PLAIN_WRITE, Access
 from .shadow import Shadow, tidy
 
 
-def _size(dtype: np.dtype[Any]) -> int:
+def _size(dtype: NumpyDType) -> int:
     return dtype.itemsize  # i1 is a byte in memory, as it is in NumPy
 
 

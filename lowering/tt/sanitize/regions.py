@@ -8,14 +8,13 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ....promotion.arrays import Array
 from ..analysis.combining import prefix_moves
 from ..dialect.attributes import property_number
 from .shadow import Shadow, restructured, tidy
 
-Array = NDArray[Any]
 Shadowed = tuple[list[Any], list[Shadow | None]]
 Carried = Callable[[Any, Sequence[Any], Sequence["Shadow | None"]], Shadowed]
 Combine = Callable[[Any, Shadowed, Shadowed], Shadowed]

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Attribute, Operation
 
+from ....promotion.arrays import Array, NumpyDType
 from .. import types as t
 from ..interpret.numerics import unsigned
 
-Array = NDArray[Any]
 Function = Callable[..., Any]
 Rule = Callable[[Sequence[Any], Sequence["Shadow | None"], Any], "Shadow | None"]
 
@@ -118,7 +117,7 @@ def _elementwise(values: Sequence[Any], shadows: Sequence[Shadow | None], result
     return tidy(Shadow(poison, base=base))
 
 
-def _absorbing(element: Callable[[np.dtype[Any]], Any]) -> Rule:
+def _absorbing(element: Callable[[NumpyDType], Any]) -> Rule:
     """Elementwise, but a defined lane that decides the result alone makes it defined: false & anything is false."""
 
     def rule(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
@@ -136,7 +135,7 @@ def _absorbing(element: Callable[[np.dtype[Any]], Any]) -> Rule:
     return rule
 
 
-def _all_ones(dtype: np.dtype[Any]) -> Any:
+def _all_ones(dtype: NumpyDType) -> Any:
     return True if dtype == np.bool_ else dtype.type(-1)
 
 

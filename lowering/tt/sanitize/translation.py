@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
@@ -23,7 +22,6 @@ from .memory import ACCESSES
 from .regions import Carried, Shadowed, combined, reduced, scanned
 from .shadow import Shadow, rule_of, starts_marks
 
-Array = NDArray[Any]
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
 
 

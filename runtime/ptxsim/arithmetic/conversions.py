@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS, Decoded
+from ....promotion.arrays import Array
 from ....promotion.dtype import BY_PTX_NAME
 from ..core.binding import Binding
-from ..core.types import Array, Mask, Step, number_type
+from ..core.types import Mask, Step, number_type
 from .floats import finish, flush, from_bf16, nearest_bf16, to_bf16
 from .rounding import narrowed
 

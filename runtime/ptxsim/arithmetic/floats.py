@@ -13,8 +13,9 @@ import numpy as np
 
 from ....lowering.ptx import exact
 from ....lowering.ptx.instructions import Decoded
+from ....promotion.arrays import Array
 from ..core.binding import Binding, computed, unary
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 from .integers import Builder, predicates
 from .rounding import fused_float32, fused_float64, narrowed, odd_sum
 

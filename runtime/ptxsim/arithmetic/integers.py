@@ -12,8 +12,9 @@ import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS, Decoded
 from ....lowering.ptx.syntax import Integer, Name, Pair, Vector
+from ....promotion.arrays import Array
 from ..core.binding import Binding, Ufunc, binary, computed, copied, unary
-from ..core.types import WORDS, Array, Mask, Step
+from ..core.types import WORDS, Mask, Step
 
 Builder = Callable[[Binding, Decoded], Step | None]
 """Gives None for a form that it leaves to the evaluator."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Operand, Vector
+from ....promotion.arrays import Array
 from ....promotion.dtype import BY_PTX_NAME
 from ....promotion.errors import UnsupportedError
 from ..checks.findings import Fault
@@ -23,7 +24,7 @@ from ..core.binding import Binding
 from ..core.blocks import Control
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, number_type
+from ..core.types import Mask, number_type
 from ..memory.access import Router, address_of
 from ..memory.spaces import RANK_SHIFT
 from .floats import finish, from_bf16

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ....promotion.arrays import Array
 from ....promotion.dtype import BY_PTX_NAME
-from ..core.types import Array
 
 _ROUND = {"rn": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil}
 

@@ -9,8 +9,9 @@ import numpy as np
 from ....lowering.ptx.evaluate import compute
 from ....lowering.ptx.instructions import FLOATS, WIDTHS, Decoded
 from ....lowering.ptx.syntax import Pair
+from ....promotion.arrays import Array
 from ..core.binding import Binding
-from ..core.types import WORDS, Array, Mask, Step
+from ..core.types import WORDS, Mask, Step
 from .conversions import convert
 from .floats import FLOAT_BUILDERS
 from .integers import INTEGERS

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Operand, Pair, Sink
+from ....promotion.arrays import Array
 from ..core.binding import Binding
 from ..core.blocks import Control
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step, number_type
+from ..core.types import Mask, Step, number_type
 
 
 def _pair(operand: Operand) -> tuple[Operand, Operand]:

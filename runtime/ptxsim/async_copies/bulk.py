@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError
 from ..arithmetic.floats import from_bf16, nearest_bf16
 from ..checks.findings import Fault
@@ -22,7 +23,7 @@ from ..core.binding import Binding
 from ..core.blocks import Cta
 from ..core.context import MachineContext
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
 from .copies import CopyQueue

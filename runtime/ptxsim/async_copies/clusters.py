@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction
+from ....promotion.arrays import Array
 from ....promotion.errors import UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
@@ -15,7 +16,7 @@ from ..core.blocks import Control, Cta, Group
 from ..core.context import MachineContext
 from ..core.control import guard_of, guarded
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 from ..memory.access import address_of
 from ..memory.spaces import RANK_SHIFT
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Integer, Register
+from ....promotion.arrays import Array
 from ....promotion.errors import UserError
 from ..core.binding import Binding
 from ..core.blocks import Cta
 from ..core.context import MachineContext
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
 from .mbarrier_objects import barrier_at

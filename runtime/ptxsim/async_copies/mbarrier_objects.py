@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....promotion.arrays import Array
 from ..checks.findings import Fault
 from ..core.scheduler import Program
-from ..core.types import Array
 from ..memory.spaces import SharedMemory
 
 MAX_COUNT = (1 << 20) - 1

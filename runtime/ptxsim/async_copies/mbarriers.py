@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ....lowering.ptx.syntax import Address, Instruction, Sink
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
 from ..core.context import MachineContext
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 from ..memory.access import Router, address_of
 from ..memory.spaces import SharedMemory
 from .mbarrier_objects import MAX_COUNT, MBarrier, barrier_at

@@ -11,15 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....lowering.artifact import TensorMap as Facts
+from ....promotion.arrays import Array
 from ....promotion.errors import UserError
 from ..checks.findings import Fault
-from ..core.types import Array
 
 MAP_BYTES = 128
 TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz")
@@ -159,7 +157,7 @@ class TensorMap:
 
     def __init__(
         self,
-        array: NDArray[Any],
+        array: Array,
         shape: Sequence[int],
         strides: Sequence[int] | None,
         box: Sequence[int],
@@ -204,7 +202,7 @@ class TensorMap:
 
     @staticmethod
     def of(
-        facts: Facts, array: NDArray[Any], extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
+        facts: Facts, array: Array, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
     ) -> TensorMap:
         """What a kernel wants of a tensor; strides in elements."""
         element = "u8" if facts.element.startswith("f8") else facts.element

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ....lowering.ptx.syntax import Address, Instruction, Vector
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
 from ..core.binding import Binding
@@ -18,7 +19,7 @@ from ..core.blocks import Control
 from ..core.context import MachineContext
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 from ..memory.access import Router, address_of, hints
 from .bulk import REDUCTIONS, check_shared, load_into, multicast_targets, shared_offsets, store_from, writer
 from .mbarriers import Objects, lanes_of, show_to_copies

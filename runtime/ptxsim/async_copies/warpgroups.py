@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Register, Vector
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..arithmetic.matrices import ELEMENTS, accumulate, decoded, fragment, rounded
 from ..checks.findings import Fault
@@ -22,7 +23,7 @@ from ..core.blocks import Control, Cta
 from ..core.context import MachineContext
 from ..core.control import collective
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask
+from ..core.types import Mask
 from ..memory.spaces import SharedMemory
 from .bulk import asynchronous_read
 from .tensor_maps import swizzled

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.types import Array
+from ....promotion.arrays import Array
 
 OWN = 1 << 30
 """What a lane knows of itself: everything."""

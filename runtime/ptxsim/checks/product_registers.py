@@ -14,8 +14,9 @@ from collections.abc import Set
 import numpy as np
 
 from ....lowering.ptx.syntax import Register, Vector
+from ....promotion.arrays import Array
 from ..core.state import MachineState
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 
 
 class ProductRegisters:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....promotion.arrays import Array
 from ..async_copies.mbarrier_objects import MBarrier
 from ..core.blocks import Cta
 from ..core.state import MachineState
-from ..core.types import Array
 from ..memory.spaces import GlobalMemory, SharedMemory, Space
 from .history import PENDING, History
 from .traffic import Traffic

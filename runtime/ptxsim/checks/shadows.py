@@ -14,8 +14,8 @@ import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS, Decoded
 from ....lowering.ptx.syntax import Integer, Operand, Register, Vector
+from ....promotion.arrays import Array
 from ..core.binding import Binding
-from ..core.types import Array
 
 Bits = Callable[[], Any]
 """Per lane, the undefined bytes as bits of uint8; all ones for an undefined predicate."""

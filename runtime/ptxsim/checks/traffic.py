@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.types import Array
+from ....promotion.arrays import Array
 
 Statistics = dict[int, tuple[int, int, int]]
 """PTX line → (executions by warps, passes at least, passes needed)."""

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from ....lowering.ptx.syntax import Address, Instruction, Operand, Register
+from ....promotion.arrays import Array
 from ..async_copies.copies import CopyQueue
 from ..async_copies.mbarriers import check_not_opaque
 from ..core.binding import Access, Binding, Observer
 from ..core.blocks import Cta
 from ..core.context import MachineContext
-from ..core.types import Array, Mask, Step
+from ..core.types import Mask, Step
 from ..memory.spaces import GlobalMemory, SharedMemory, Space
 from .product_registers import ProductRegisters
 from .shadows import ALL, as_bits, result_bits, targets_of

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....lowering.ptx.modules import SIZES, Function, Parameter, PtxModule, SymbolValue
+from ....promotion.arrays import Array
 from ....promotion.errors import UserError
 from ..memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory
-from .types import Array
 
 MAX_VARIABLES = 1 << 30
 """Bytes of all variables of a module."""
@@ -23,7 +22,7 @@ _ALIGN = 256
 class PointerTable:
     """An argument that is an array of the addresses of other arrays, or null for None."""
 
-    def __init__(self, arrays: Sequence[NDArray[Any] | None]) -> None:
+    def __init__(self, arrays: Sequence[Array | None]) -> None:
         self.arrays = list(arrays)
 
 
@@ -33,7 +32,7 @@ class _Buffer:
 
     low: int
     high: int
-    members: list[tuple[str, NDArray[Any]]]
+    members: list[tuple[str, Array]]
     start: int = 0
 
     @property
@@ -49,7 +48,7 @@ class Arena:
     addresses: dict[str, int]
     parameters: ParameterMemory
     offsets: dict[str, int]
-    copies: list[tuple[NDArray[Any], int]]
+    copies: list[tuple[Array, int]]
     pending: list[tuple[int, SymbolValue]] = field(default_factory=list)
 
     def write_back(self) -> None:
@@ -65,14 +64,14 @@ class Arena:
             self.memory.octets[offset : offset + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
 
 
-def _check_array(array: NDArray[Any], what: str) -> None:
+def _check_array(array: Array, what: str) -> None:
     if not array.flags.c_contiguous:
         raise UserError(f"{what} is not C-contiguous; pass numpy.ascontiguousarray(…)")
     if array.dtype.hasobject:
         raise UserError(f"{what} holds Python objects")
 
 
-def _root(array: NDArray[Any]) -> int:
+def _root(array: Array) -> int:
     """The address of the array that owns the memory of a view."""
     owner: Any = array
     while isinstance(owner.base, np.ndarray):
@@ -80,7 +79,7 @@ def _root(array: NDArray[Any]) -> int:
     return int(owner.ctypes.data) if owner.flags.c_contiguous else int(array.ctypes.data)
 
 
-def _buffers(arrays: list[tuple[str, NDArray[Any]]]) -> list[_Buffer]:
+def _buffers(arrays: list[tuple[str, Array]]) -> list[_Buffer]:
     found: list[_Buffer] = []
     ranges = [(int(a.ctypes.data), int(a.ctypes.data) + a.nbytes, name, a) for name, a in arrays if a.nbytes]
     for low, high, name, array in sorted(ranges, key=lambda r: r[:2]):
@@ -98,7 +97,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
         raise UserError(
             f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
         )
-    arrays: list[tuple[str, NDArray[Any]]] = []
+    arrays: list[tuple[str, Array]] = []
     for number, value in enumerate(args):
         what = f"argument {number}"
         if _is_table(value):
@@ -147,7 +146,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
                 arena.copies.append((array, start))
     initialise_variables(arena, module)
 
-    def address(array: NDArray[Any] | None) -> int:
+    def address(array: Array | None) -> int:
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + position if array.nbytes == 0 else 0)
 
     for number, start in tables.items():
@@ -208,7 +207,7 @@ def place_arguments(
     return arena
 
 
-def _is_scalar(value: NDArray[Any], parameter: Parameter) -> bool:
+def _is_scalar(value: Array, parameter: Parameter) -> bool:
     return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from ....lowering.ptx.instructions import WIDTHS, Decoded, describe
 from ....lowering.ptx.modules import Function
 from ....lowering.ptx.syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special
+from ....promotion.arrays import Array, NumpyDType
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.product_registers import ProductRegisters
 from ..memory.spaces import Space
 from .context import MachineContext
-from .types import WORDS, Array, Mask, Step, number_type
+from .types import WORDS, Mask, Step, number_type
 
 Write = Callable[[Any, Mask], None]
 Ufunc = Callable[..., Any]
@@ -153,7 +154,7 @@ class Binding:
                 return self.scalar(address & ((1 << WIDTHS[type_]) - 1), dtype)
         raise self.refuse(operand, f"a register or a literal of {type_}")
 
-    def scalar(self, bits: int, dtype: np.dtype[Any]) -> Any:
+    def scalar(self, bits: int, dtype: NumpyDType) -> Any:
         return np.frombuffer(bits.to_bytes(dtype.itemsize, "little"), dtype)[0]
 
     def predicate(self, operand: Operand) -> Callable[[], Array]:

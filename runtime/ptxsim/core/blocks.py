@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ....promotion.arrays import Array
 from ..checks.findings import Fault
 from ..memory.spaces import SharedMemory
-from .types import Array, Mask
+from .types import Mask
 
 
 class Group:

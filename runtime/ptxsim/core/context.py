@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....promotion.arrays import Array
 from ..checks.races import Races
 from ..checks.traffic import Statistics
 from .blocks import Cta
 from .state import MachineState
-from .types import Array, Mask
+from .types import Mask
 
 
 class MachineContext(MachineState):

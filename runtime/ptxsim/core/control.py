@@ -13,13 +13,14 @@ import numpy as np
 from ....lowering.ptx.modules import Function, Parameter
 from ....lowering.ptx.syntax import Group as Operands
 from ....lowering.ptx.syntax import Instruction, Integer, Name, Operand, Register
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
 from .binding import Binding
 from .blocks import Barrier, Control, Finish, Group
 from .modifiers import Modifiers
 from .printing import builtin
-from .types import Array, Mask, Step
+from .types import Mask, Step
 
 
 def guard_of(k: Binding, i: Instruction) -> Callable[[], Array] | None:

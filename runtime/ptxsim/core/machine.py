@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ....promotion.arrays import Array
 from ..async_copies import bulk, clusters, warpgroups
 from ..checks.races import Races
 from ..checks.watch import Watch
 from .blocks import Cta
 from .context import MachineContext
-from .types import Array, Mask
+from .types import Mask
 
 
 class Machine(MachineContext):

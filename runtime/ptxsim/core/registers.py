@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS
-from .types import WORDS, Array
+from ....promotion.arrays import Array
+from .types import WORDS
 
 _POISON = 0x5A5A5A5A5A5A5A5A
 """What registers hold that nothing has written."""

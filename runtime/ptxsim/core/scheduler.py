@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ....promotion.arrays import Array
 from ..checks.findings import Fault, Finding, PtxCheckError
 from .blocks import Control, Cta, Group
-from .types import Array, Mask, Step
+from .types import Mask, Step
 
 QUANTUM = 1000
 """Backward jumps of a group while others of its block could run."""

@@ -10,6 +10,7 @@ import numpy as np
 from ....lowering.ptx.instructions import WIDTHS
 from ....lowering.ptx.modules import Function, PtxModule, Variable
 from ....lowering.ptx.syntax import Instruction, Name, Register
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault, Finding, PtxCheckError
 from ..memory.spaces import GlobalMemory, LocalMemory, ParameterMemory, SharedMemory
@@ -17,7 +18,7 @@ from .blocks import Cta
 from .printer import Printer
 from .registers import RegisterFile
 from .scheduler import Program, Scheduler
-from .types import Array, Mask
+from .types import Mask
 
 FUNCTION_WINDOW = 15 << 56
 """Addresses of functions: numbers that no memory has."""

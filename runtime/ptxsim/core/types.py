@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....lowering.ptx.instructions import WIDTHS
+from ....promotion.arrays import NumpyDType
 
-Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 """Which lanes execute; None: all of them."""
 Step = Callable[[Mask], None]
 """Executes one instruction for the lanes of a mask that has at least one."""
 
-WORDS: dict[int, np.dtype[Any]] = {1: np.dtype(np.bool_), **{8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}}
+WORDS: dict[int, NumpyDType] = {1: np.dtype(np.bool_), **{8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}}
 """Width in bits → how a register of that width is kept."""
 
-_NUMBERS: dict[str, np.dtype[Any]] = {
+_NUMBERS: dict[str, NumpyDType] = {
     "f16": np.dtype(np.float16),
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
 }
 
 
-def number_type(type_: str) -> np.dtype[Any]:
+def number_type(type_: str) -> NumpyDType:
     """Integers with their sign, f16, f32, f64 as floats, everything else as bits."""
     if type_ in _NUMBERS:
         return _NUMBERS[type_]

@@ -13,10 +13,11 @@ import numpy as np
 from ....lowering.ptx.instructions import WIDTHS, describe
 from ....lowering.ptx.modules import SIZES
 from ....lowering.ptx.syntax import Address, Instruction, Integer, Name, Operand, Register, Vector
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..core.binding import Binding
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step, number_type
+from ..core.types import Mask, Step, number_type
 from .spaces import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, Site, Space, new_site
 
 Addresses = Callable[[Array | None], Array]

@@ -11,12 +11,13 @@ import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS
 from ....lowering.ptx.syntax import Instruction, Operand, Vector
+from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError
 from ..arithmetic.floats import finish, flush, from_bf16, to_bf16
 from ..arithmetic.rounding import narrowed
 from ..core.binding import Binding
 from ..core.modifiers import Modifiers
-from ..core.types import Array, Mask, Step, number_type
+from ..core.types import Mask, Step, number_type
 from .access import Router, address_of, hints, order_of, space_of
 
 _TYPES: dict[str, tuple[str, ...]] = {

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ....promotion.arrays import Array, NumpyDType
 from ..checks.findings import Fault
-from ..core.types import Array
 
 GLOBAL_BASE = 1 << 40
 SHARED_WINDOW = 1 << 56
@@ -48,11 +48,11 @@ class Space:
     def __init__(self, size: int, fill: int = 0, octets: Array | None = None) -> None:
         self.size = size
         self.octets = aligned_bytes(-(-size // 32) * 32, fill) if octets is None else octets
-        self._views: dict[tuple[np.dtype[Any], int], Array] = {}
+        self._views: dict[tuple[NumpyDType, int], Array] = {}
         self.defined: Array | None = None
         self.flight: Array | None = None
 
-    def view(self, dtype: np.dtype[Any], count: int = 1) -> Array:
+    def view(self, dtype: NumpyDType, count: int = 1) -> Array:
         key = (dtype, count)
         found = self._views.get(key)
         if found is None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from joinery.promotion import DTYPES, Lattice, UserError
-from joinery.promotion.completion import complete
+from joinery.promotion.lattices.completion import complete
 
 NAMES = ("ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen")
 DTYPES_USED = [DTYPES[n] for n in ("int8", "uint8", "int16", "uint16", "float16", "bfloat16", "float32", "float64")]

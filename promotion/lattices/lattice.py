@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Generic, TypeVar
 
-from .errors import UserError
+from ..errors import UserError
 
 Element = TypeVar("Element", bound=Hashable)
 

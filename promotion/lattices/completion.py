@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from .dtype import DType, cut
-from .errors import UserError
+from ..dtype import DType, cut
+from ..errors import UserError
 from .lattice import Lattice
 
 

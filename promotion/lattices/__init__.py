@@ -1,0 +1,1 @@
+"""Join semilattices: their laws, and the completion of orders to them."""
