@@ -43,6 +43,11 @@ _LOCATIONS: dict[str, str] = {
 _MODULES = {"kernel": "interface.kernel", "promotion": "promotion"}
 
 
+def _load(name: str) -> Any:
+    with importlib.import_module(".lowering.gc_paused", __name__).loading_modules():
+        return importlib.import_module(f".{name}", __name__)
+
+
 def _functions() -> dict[str, str]:
     exports: dict[str, str] = importlib.import_module(".graph.functions.names.exports", __name__).EXPORTS
     return exports
@@ -59,9 +64,9 @@ def __getattr__(name: str) -> Any:
     ):  # tools may import the checkout's root under its folder's name
         raise AttributeError(name)
     if name in _MODULES:
-        return importlib.import_module(f".{_MODULES[name]}", __name__)
+        return _load(_MODULES[name])
     if name in _LOCATIONS:
-        value = getattr(importlib.import_module(f".{_LOCATIONS[name]}", __name__), name)
+        value = getattr(_load(_LOCATIONS[name]), name)
     elif name in (dtypes := _dtypes()):
         value = dtypes[name]
     elif name in _functions():

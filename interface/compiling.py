@@ -15,7 +15,7 @@ from ..graph.text.parsing import from_text
 from ..graph.text.printing import to_text
 from ..lowering.artifact import CompiledGraph, ConstantSpec
 from ..lowering.block_texts import BlockTexts
-from ..lowering.gc_paused import gc_paused
+from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.nvptx.targets import GpuTarget, gpu_target
@@ -30,6 +30,7 @@ from ..runtime.device import Device
 from ..runtime.host.device import HostDevice
 from ..runtime.host.memory import address, aligned_copy, is_aligned
 from ..runtime.model.model import Model
+from ..runtime.native.library import preload_native_library
 from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
@@ -199,18 +200,20 @@ def _compiled(
             f"compile: graph {graph.name!r} is not in the cache (key {key[:16]}…); fix: compile it once with cache=True "
             "on this machine with these versions, or drop cache='must-hit'"
         )
-    with gc_paused():  # xDSL loads only when something is really compiled
+    if isinstance(target, HostTarget):
+        preload_native_library(store)
+    with loading_modules():  # xDSL loads only when something is really compiled
         from ..lowering.pipeline import finish, lower_graph
 
         backend = _backend(target)
-    with default_modes():  # whoever finds the code in the cache means the same constants
+    with gc_paused(), default_modes():  # whoever finds the code in the cache means the same constants
         state = lower_graph(graph, target, backend, numerics=numerics, debug=debug)
     assert state.expanded is not None
     names: dict[int, str] = {}
     for symbol in state.expanded.symbols:
         if symbol.op.name in ("constant", "weight"):
             names[symbol.id] = labels.get(id(state.wide.get(symbol.id, symbol.attrs["value"])), "")
-    with default_modes():
+    with gc_paused(), default_modes():
         compiled = finish(state, backend, key, names)
     if any(not spec.name for spec in compiled.constants):
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")

@@ -24,9 +24,8 @@ from ..lowering.llvm.host.launcher import KERNEL, HostKernel
 from ..lowering.llvm.module import SharedFunction, module_of
 from ..lowering.tt.interpret.effects import assertion_error
 from ..lowering.tt.interpret.memory import AccessError
-from ..lowering.tt.interpret.numerics import numpy_dtype
 from ..lowering.tt.interpret.print_format import print_lines
-from ..lowering.tt.types import scalar_type
+from ..lowering.tt.types import numpy_dtype, scalar_type
 from ..promotion.arrays import Array
 from ..promotion.errors import InternalError, UnsupportedError
 from ..runtime.host.threads import pool_address

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -305,7 +304,7 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
 def read_file(path: str | os.PathLike[str]) -> Definition:
     """A definition from a .json or .toml file of at most 1 MiB. Raises `UserError` for anything else, naming the file."""
     file = _path(path)
-    loaders: dict[str, Callable[[str], Any]] = {".json": _json, ".toml": tomllib.loads}
+    loaders: dict[str, Callable[[str], Any]] = {".json": _json, ".toml": _toml}
     loader = loaders.get(file.suffix.lower())
     if loader is None:
         raise UserError(f"rule set file {file}: expected a name that ends in .json or .toml")
@@ -339,6 +338,12 @@ def _path(path: str | os.PathLike[str]) -> Path:
 
 def _json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=_without_repeats)
+
+
+def _toml(text: str) -> Any:
+    import tomllib  # few definitions are written so
+
+    return tomllib.loads(text)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from .definition import (
     read_file,
     write_file,
 )
-from .drawing.hasse import to_dot, to_svg
 from .dtype import DTYPES, DType
 from .errors import UserError
 from .explain import explain
@@ -306,10 +305,14 @@ class RuleSet(Joins):
 
     def hasse_dot(self) -> str:
         """The Hasse diagram of the lattice as Graphviz text. Raises `UserError` for rule sets without one."""
+        from .drawing.hasse import to_dot  # pictures are drawn seldom
+
         return to_dot(self)
 
     def hasse_svg(self) -> str:
         """The Hasse diagram of the lattice as an SVG picture. Raises `UserError` for rule sets without one."""
+        from .drawing.hasse import to_svg
+
         return to_svg(self)
 
     def explain(self, a: DType | str, b: DType | str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import html
 import importlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,12 +61,16 @@ class PromotionTable:
 
     def to_csv(self) -> str:
         """Comma-separated lines, header first and each with a line end; an empty cell where there is no join."""
+        import csv  # few tables are written as files
+
         stream = io.StringIO()
         csv.writer(stream, lineterminator="\n").writerows(self.rows(no_join=""))
         return stream.getvalue()
 
     def to_html(self) -> str:
         """A `<table>` element with header cells for rows and columns, ready to stand in any page: it brings no style."""
+        import html
+
         header, *body = self.rows()
         columns = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header[1:])
         lines = [

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...lowering.numerics import NUMERICS
 from ...promotion import DType, UserError
-from ...promotion.arrays import Array
 from .text import WIDTH, wrapped
 
 if TYPE_CHECKING:
-
+    from ...promotion.arrays import Array
     from ..kernel import Kernel
 
 SUFFIXES = (".ttir", ".mlir")

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...promotion import DType, UserError
-from ...promotion.arrays import Array
 from .doctor import bytes_text, section
 from .kernel import SUFFIXES, add_run_options, is_kernel, run_kernel
 from .text import WIDTH
 
 # Each command loads the layers it needs and no others: a promotion query stays a matter of milliseconds.
 if TYPE_CHECKING:
-
     from ...lowering.artifact import TensorSpec
+    from ...promotion.arrays import Array
     from ...runtime.model.kernels import Kernel
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]

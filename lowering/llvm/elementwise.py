@@ -16,8 +16,7 @@ from ...promotion.arrays import NumpyDType
 from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
 from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, PORTABLE, REDUCED, SHORT, WEIGHT, allows
-from ..tt.interpret.numerics import numpy_dtype
-from ..tt.types import scalar_type
+from ..tt.types import numpy_dtype, scalar_type
 from . import conversions, division
 from .calls import emit_call
 from .ir import Deferred, Function, V, const, element, lanes, mangle, vector, with_element

@@ -15,7 +15,7 @@ from . import types as t
 from .dialect.functions import FuncOp
 from .dialect.memory.descriptor_types import TensorDescType
 from .host_values import PointerTable, TensorDescriptor
-from .interpret.numerics import numpy_dtype
+from .types import numpy_dtype
 
 MAX_PROGRAMS = (1 << 31) - 1
 

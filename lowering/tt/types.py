@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
+import numpy as np
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import FixedBitwidthType, IntAttr, IntegerType, TensorType
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
@@ -17,6 +18,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ...promotion.arrays import NumpyDType
 from ...promotion.dtype import BY_MLIR_NAME, DTYPES, DType
 from ...promotion.errors import InternalError, UnsupportedError
 
@@ -212,6 +214,18 @@ def bit_width(type_: Attribute) -> int:
     if isinstance(element, PointerType):
         return 64
     raise UnsupportedError(f"no known width for element type {element}")
+
+
+def numpy_dtype(type_: Attribute) -> NumpyDType:
+    """The NumPy dtype of the elements of a type; pointers are 64-bit addresses, int64."""
+    element = elem(type_)
+    name = str(element)
+    if isinstance(element, PointerType) or name == "index":
+        return np.dtype(np.int64)
+    dtype = BY_MLIR_NAME.get(name)
+    if dtype is None or not (dtype.kind == "float" or dtype.has_arithmetic):
+        raise UnsupportedError(f"NumPy has no elements of type {element}")
+    return dtype.numpy
 
 
 def element_count(type_: Attribute) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...graph.dims.binding import extent_at
 from ...lowering.artifact import CompiledGraph, KernelCode, KernelReport
 from ...promotion.errors import UserError
 from ..native.codegen import emit_assembly
-from ..toolchain.ptxas import Resources, resources
+
+if TYPE_CHECKING:
+    from ..toolchain.ptxas import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Kernel:
     def resources(self) -> Resources | None:
         """Registers, stack and spills of the machine code, as NVIDIA's assembler reports them; None for kernels of the CPU and
         where no assembler is found. Takes as long as assembling; remembered."""
+        from ..toolchain.ptxas import resources
+
         return None if self.code is None else resources(self.code)
 
     def at(self, **dims: int) -> dict[str, int]:

@@ -293,6 +293,8 @@ def _load(store: ObjectStore | None) -> NativeLibrary:
 
 
 _lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # the library is loaded, or not begun, in a child
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _loaded: list[NativeLibrary] = []
 
 
@@ -304,6 +306,18 @@ def native_library(store: ObjectStore | None = None) -> NativeLibrary:
             if not _loaded:
                 _loaded.append(_load(store))
     return _loaded[0]
+
+
+def preload_native_library(store: ObjectStore | None = None) -> None:
+    """Loads the native library in a thread, while the caller works towards its first use: LLVM lets other threads run."""
+    if _loaded or _lock.locked():
+        return
+
+    def load() -> None:
+        with contextlib.suppress(Exception):  # whoever needs the library tries again, and sees it
+            native_library(store)
+
+    threading.Thread(target=load, name="joinery: native library").start()
 
 
 _LIBRARY_FUNCTIONS = ("memcpy", "memmove", "memset", "memcmp", "malloc", "free", "clock_gettime", "sched_yield")

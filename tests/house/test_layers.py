@@ -22,14 +22,20 @@ ALLOWED = {
     "__init__": (),
     "__main__": ("interface",),
 }
-LATE = frozenset({"lowering.tt.dialect.context", "lowering.tt.transforms.tiled"})
-"""Modules that import when a text is read or a pass runs, so that a process which needs neither starts sooner."""
+LATE = frozenset({
+    "lowering.tt.dialect.context", "lowering.tt.transforms.tiled", "promotion.rules", "runtime.model.kernels",
+})  # fmt: skip
+"""Modules that import when a text is read, a pass runs, a lattice is drawn or an assembler is asked, so that a process which
+does nothing of that starts sooner."""
 TYPES_ONLY = {
     ("graph.symbol", "graph.graph"): "the two know each other",
     ("interface.compiling", "lowering.state"): "it loads xDSL: compiling from the cache does without",
     ("interface.kernel", "runtime.cuda.device"): "GPUs load late",
     ("interface.kernel", "interface.gpu_code"): "GPUs load late",
+    ("runtime.model.kernels", "runtime.toolchain.ptxas"): "GPUs load late",
     ("interface.cli.kernel", "interface.kernel"): "each command loads what it needs",
+    ("interface.cli.kernel", "promotion.arrays"): "each command loads what it needs: NumPy, here",
+    ("interface.cli.models", "promotion.arrays"): "each command loads what it needs: NumPy, here",
     ("interface.cli.models", "lowering.artifact"): "each command loads what it needs",
     ("interface.cli.models", "runtime.model.kernels"): "each command loads what it needs",
 }

@@ -35,9 +35,10 @@ from ..host_values import (
     TensorDescriptor,
     map_kind,
 )
+from ..types import numpy_dtype
 from .evaluators import EVALUATORS, Evaluator, Maker, poison
 from .memory import AccessError, Memory
-from .numerics import numpy_dtype, unsigned
+from .numerics import unsigned
 
 
 @dataclass(frozen=True, slots=True)

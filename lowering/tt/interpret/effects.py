@@ -17,8 +17,8 @@ from .. import types as t
 from ..dialect.attributes import property_number
 from ..source_locations import source_location
 from ..transforms.folding import is_pure
+from ..types import numpy_dtype
 from .machine import Environment, Step, Translator
-from .numerics import numpy_dtype
 from .print_format import print_lines
 
 

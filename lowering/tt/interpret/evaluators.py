@@ -21,6 +21,7 @@ from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
 from ..dialect.attributes import ROUNDING_MODES, enum_name, property_number
 from ..dialect.memory.atomics import RMW_OPERATIONS
+from ..types import numpy_dtype
 from .external import extern_elementwise, inline_asm
 from .matrix_product import product
 from .memory import Memory
@@ -40,7 +41,6 @@ from .numerics import (
     integer_to_float,
     is_wide,
     low_bits,
-    numpy_dtype,
     round_float,
     signed,
     unsigned,

@@ -16,7 +16,7 @@ from ...ptx.evaluate import run
 from .. import types as t
 from ..dialect.external import ElementwiseInlineAsmOp, ExternElementwiseOp, program_of
 from ..transforms.inline_asm_text import Slot
-from .numerics import numpy_dtype
+from ..types import numpy_dtype
 
 
 def extern_elementwise(op: Operation) -> Callable[..., Any]:

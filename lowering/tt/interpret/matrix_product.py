@@ -17,8 +17,9 @@ from xdsl.ir import Operation
 from ....promotion.arrays import NumpyDType
 from ..dialect.attributes import INPUT_PRECISIONS, property_number
 from ..facts import ORDERED
+from ..types import numpy_dtype
 from .memory import Memory
-from .numerics import as_integer, fused_multiply_add, is_wide, numpy_dtype, round_to_tf32, signed
+from .numerics import as_integer, fused_multiply_add, is_wide, round_to_tf32, signed
 
 
 def product(op: Operation, memory: Memory) -> Callable[..., Any]:

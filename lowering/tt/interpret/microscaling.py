@@ -15,8 +15,8 @@ from xdsl.ir import Operation
 from ....promotion.arrays import Array
 from ....promotion.dtype import BY_PTX_NAME, DType
 from ..dialect.scaled import DotScaledOp, ScaledOperand
+from ..types import numpy_dtype
 from .memory import Memory
-from .numerics import numpy_dtype
 
 _STORED = {kind: BY_PTX_NAME[kind].numpy for kind in ("e4m3", "e5m2")}
 _SMALL = {kind: BY_PTX_NAME[kind] for kind in ("e2m1", "e2m3", "e3m2")}

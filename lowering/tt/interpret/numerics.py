@@ -19,32 +19,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from xdsl.ir import Attribute
 
 from ....promotion.arrays import Array, NumpyDType
-from ....promotion.dtype import BY_MLIR_NAME
-from ....promotion.errors import UnsupportedError
-from .. import types as t
 
 Function = Callable[..., Any]
-
-_DTYPES: dict[str, NumpyDType] = {
-    text: dtype.numpy for text, dtype in BY_MLIR_NAME.items() if dtype.kind == "float" or dtype.has_arithmetic
-}
-_DTYPES["index"] = np.dtype(np.int64)
-ADDRESS = np.dtype(np.int64)
-"""Pointers are 64-bit addresses in the interpreter's own address space."""
-
-
-def numpy_dtype(type_: Attribute) -> NumpyDType:
-    """The NumPy dtype of the elements of a type; pointers are int64."""
-    element = t.elem(type_)
-    if isinstance(element, t.PointerType):
-        return ADDRESS
-    found = _DTYPES.get(str(element))
-    if found is None:
-        raise UnsupportedError(f"the interpreter has no elements of type {element}")
-    return found
 
 
 def is_wide(dtype: NumpyDType) -> bool:

@@ -16,11 +16,11 @@ from ....promotion.errors import UnsupportedError, UserError
 from ..analysis.combining import prefix_moves
 from ..analysis.control_flow import switch_edges
 from ..dialect.attributes import property_number
+from ..types import numpy_dtype
 from .descriptors import DESCRIPTOR_EVALUATORS
 from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
 from .machine import Environment, Function, Step, Translator, Value
-from .numerics import numpy_dtype
 
 Edge = tuple[Block | None, Sequence[int]]
 

@@ -9,8 +9,8 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ....promotion.errors import UnsupportedError
+from ..types import numpy_dtype
 from .memory import Memory
-from .numerics import numpy_dtype
 
 
 def atomic_poll(op: Operation, memory: Memory) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from ..dialect.attributes import enum_name, property_number
 from ..dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES
 from ..interpret.evaluators import EVALUATORS, poison
 from ..interpret.machine import Step
-from ..interpret.numerics import numpy_dtype
+from ..types import numpy_dtype
 from .races import PLAIN_READ, PLAIN_WRITE, Access
 from .shadow import Shadow, tidy
 

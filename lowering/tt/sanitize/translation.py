@@ -14,8 +14,8 @@ from .. import types as t
 from ..interpret.evaluators import EVALUATORS
 from ..interpret.machine import Function, Step, Value
 from ..interpret.memory import AccessError
-from ..interpret.numerics import numpy_dtype
 from ..interpret.translation import STRUCTURED, Edge, Translation, chooses
+from ..types import numpy_dtype
 from .guard import Guard
 from .machine import SanitizedMachine
 from .memory import ACCESSES
