@@ -25,7 +25,7 @@ _RELEASE_BYTES = 16 << 10
 _MAX_STACK_WORDS = 1 << 14
 
 
-class _Table(Array):
+class _Table(np.ndarray[Any, np.dtype[Any]]):
     """The words of `entry.ll`, with references to everything they point to."""
 
     keep_alive: tuple[Any, ...] = ()

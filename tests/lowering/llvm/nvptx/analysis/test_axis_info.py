@@ -11,6 +11,7 @@ from joinery.lowering.llvm.nvptx.analysis.known_non_negative import Dividends
 from joinery.lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.interpret.machine import find_function
+from joinery.lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
 
 from .....support.random_kernels.hashes import program
 
@@ -163,9 +164,10 @@ tt.func @f(%p: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %q: !tt.ptr<f32>) {
 """
     function = find_function(parse(text), None)
     named = {}
-    for multiples in ({}, {1: 32}):
-        analysis = AxisAnalysis(function, multiples)
-        named[len(multiples)] = {r.name_hint: analysis.of(r) for op in function.walk() for r in op.results}
+    for known in ((), (1,)):
+        AssumeDivisibility(known, (32,) * len(known)).run(function)
+        analysis = AxisAnalysis(function)
+        named[len(known)] = {r.name_hint: analysis.of(r) for op in function.walk() for r in op.results}
     assert (named[0]["known"].contiguity, named[0]["known"].divisibility) == ((64,), (16,))
     assert named[0]["unknown"].divisibility == (4,)
     assert named[1]["unknown"].divisibility == (16,)
