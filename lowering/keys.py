@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..graph.graph import Graph
@@ -25,14 +26,18 @@ _SOURCES = ("lowering", "graph", "promotion")
 def source_fingerprint() -> str:
     """A digest of joinery's own sources that take part in compiling, by path, size and modification time."""
     root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256()
-    for package in _SOURCES:
-        for directory, _, files in sorted(os.walk(root / package)):
-            for name in sorted(files):
-                if name.endswith(".py"):
-                    status = os.stat(os.path.join(directory, name))
-                    digest.update(f"{directory[len(str(root)):]}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    lines = [line for package in _SOURCES for line in _sources(str(root / package), len(str(root)))]
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def _sources(directory: str, start: int) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sources(entry.path, start)
+            elif entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{entry.path[start:]} {status.st_size} {status.st_mtime_ns}"
 
 
 def constant_labels(graph: Graph) -> dict[int, str]:
