@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import SupportsInt
 
 import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase
@@ -37,17 +37,20 @@ from ..host_values import (
 )
 from ..types import numpy_dtype
 from .evaluators import EVALUATORS, Evaluator, Maker, poison
-from .memory import AccessError, Memory
+from .memory import AccessError, Memory, Scalar
 from .numerics import unsigned
+
+Integer = np.int64 | Array
+"""An address, an extent or an offset: of one program, or of all iterations of a region at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
     """A tensor in memory: address, extents, strides in elements, and whether outside reads as NaN."""
 
-    base: Any
-    extents: tuple[Any, ...]
-    strides: tuple[Any, ...]
+    base: Integer
+    extents: tuple[Integer, ...]
+    strides: tuple[Integer, ...]
     nan: bool
 
 
@@ -55,17 +58,21 @@ class Descriptor:
 class BlockPointer:
     """A block at `offsets` of a tensor in memory."""
 
-    base: Any
-    extents: tuple[Any, ...]
-    strides: tuple[Any, ...]
-    offsets: tuple[Any, ...]
+    base: Integer
+    extents: tuple[Integer, ...]
+    strides: tuple[Integer, ...]
+    offsets: tuple[Integer, ...]
 
 
-def _words(values: Sequence[Any]) -> tuple[np.int64, ...]:
+Lanes = tuple[Array, Array | None]
+"""Addresses of elements, and which of them are there (None: all)."""
+
+
+def _words(values: Sequence[SupportsInt]) -> tuple[np.int64, ...]:
     return tuple(np.int64(value) for value in values)
 
 
-def bind_host_value(parameter: Parameter, arg: Any, memory: Memory) -> Any:
+def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descriptor | np.int64:
     """The value of a parameter that takes a `TensorDescriptor` or a `PointerTable`. Raises `UserError`."""
     if isinstance(parameter.type, TensorDescType):
         given = parameter.descriptor(arg)
@@ -90,8 +97,8 @@ def _axis(values: Array, axis: int, rank: int) -> Array:
     return values.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
-def _reach(base: Any, size: int, strides: Sequence[Any], indices: Sequence[Array], extents: Sequence[Any] | None,
-           checked: Sequence[int]) -> tuple[Array, Array | None]:  # fmt: skip
+def _reach(base: Integer, size: int, strides: Sequence[Integer], indices: Sequence[Array], extents: Sequence[Integer] | None,
+           checked: Sequence[int]) -> Lanes:  # fmt: skip
     """(addresses, mask) of the lanes with these indices, one broadcastable block per axis."""
     shape = np.broadcast_shapes(*[index.shape for index in indices])
     addresses = np.broadcast_to(base, shape)
@@ -119,22 +126,22 @@ class _Blocks:
         self.size = _element_size(elem)
         self.steps = [_axis(np.arange(extent, dtype=np.int64), d, len(shape)) for d, extent in enumerate(shape)]
 
-    def lanes(self, where: Descriptor | BlockPointer, offsets: Sequence[Any], checked: Sequence[int]) -> tuple[Array, Any]:
+    def lanes(self, where: Descriptor | BlockPointer, offsets: Sequence[Integer], checked: Sequence[int]) -> Lanes:
         indices = [step + np.int64(offset) for step, offset in zip(self.steps, offsets, strict=True)]
         return _reach(where.base, self.size, where.strides, indices, where.extents, checked)
 
-    def rows(self, where: Descriptor, numbers: Array, column: Any) -> tuple[Array, Any]:
+    def rows(self, where: Descriptor, numbers: Array, column: Integer) -> Lanes:
         indices = [numbers.astype(np.int64)[:, None], self.steps[1] + np.int64(column)]
         return _reach(where.base, self.size, where.strides, indices, where.extents, (0, 1))
 
-    def load(self, lanes: tuple[Array, Any], fill: Any) -> Array:
+    def load(self, lanes: Lanes, fill: Scalar) -> Array:
         value = self.memory.load(*lanes, self.stored, fill)
         return value != 0 if self.dtype == np.bool_ else value
 
-    def store(self, lanes: tuple[Array, Any], value: Array) -> None:
+    def store(self, lanes: Lanes, value: Array) -> None:
         self.memory.store(lanes[0], np.asarray(value).astype(self.stored, copy=False), lanes[1])
 
-    def padding(self, nan: bool) -> Any:
+    def padding(self, nan: bool) -> Scalar:
         return np.asarray(np.nan if nan else 0).astype(self.stored)[()]
 
 
@@ -155,7 +162,7 @@ def _load(op: Operation, memory: Memory) -> Evaluator:
     blocks = _blocks_behind(op, memory)
     shape, axes = t.shape_of(op.results[0].type), range(len(blocks.shape))
 
-    def run(desc: Descriptor, *indices: Any) -> Array:
+    def run(desc: Descriptor, *indices: Integer) -> Array:
         return blocks.load(blocks.lanes(desc, indices, axes), blocks.padding(desc.nan)).reshape(shape)
 
     return run
@@ -165,7 +172,7 @@ def _store(op: Operation, memory: Memory) -> Evaluator:
     blocks = _blocks_behind(op, memory)
     axes = range(len(blocks.shape))
 
-    def run(desc: Descriptor, value: Array, *indices: Any) -> None:
+    def run(desc: Descriptor, value: Array, *indices: Integer) -> None:
         blocks.store(blocks.lanes(desc, indices, axes), value.reshape(blocks.shape))
 
     return run
@@ -181,7 +188,7 @@ def _scatter(op: Operation, memory: Memory) -> Evaluator:
     return lambda desc, numbers, column, value: blocks.store(blocks.rows(desc, numbers, column), value)
 
 
-def _without_sign(function: Callable[..., Any]) -> Callable[[Array, Array], Array]:
+def _without_sign(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
     return lambda old, value: function(unsigned(old), unsigned(value)).astype(unsigned(old).dtype).view(old.dtype)
 
 
@@ -208,7 +215,7 @@ def _reduce(op: Operation, memory: Memory) -> Evaluator:
         old = memory.load(addresses, None, blocks.stored, 0)
         memory.store(addresses, np.asarray(combine(old, value)).astype(blocks.stored), None)
 
-    def run(desc: Descriptor, value: Array, *indices: Any) -> None:
+    def run(desc: Descriptor, value: Array, *indices: Integer) -> None:
         addresses, mask = blocks.lanes(desc, indices, axes)
         addresses, value = addresses[mask], np.asarray(value).reshape(blocks.shape)[mask].astype(blocks.stored)
         if len(np.unique(addresses)) == len(addresses):
@@ -226,14 +233,14 @@ def _reduce(op: Operation, memory: Memory) -> Evaluator:
 def _make_block_pointer(op: Operation, memory: Memory) -> Evaluator:
     rank = len(block_of(op.results[0].type)[0])
 
-    def run(base: Any, *sizes: Any) -> BlockPointer:
+    def run(base: Integer, *sizes: Integer) -> BlockPointer:
         return BlockPointer(base, _words(sizes[:rank]), _words(sizes[rank : 2 * rank]), _words(sizes[2 * rank :]))
 
     return run
 
 
 def _advance(op: Operation, memory: Memory) -> Evaluator:
-    def run(pointer: BlockPointer, *offsets: Any) -> BlockPointer:
+    def run(pointer: BlockPointer, *offsets: Integer) -> BlockPointer:
         moved = tuple(old + np.int64(step) for old, step in zip(pointer.offsets, offsets, strict=True))
         return BlockPointer(pointer.base, pointer.extents, pointer.strides, moved)
 
@@ -281,7 +288,7 @@ def _create_map(op: Operation, memory: Memory) -> Evaluator:
     if property_number(op, "interleave_layout"):
         raise UnsupportedError(f"{op.name}: an interleaved layout; only interleave_layout = 0 is known")
 
-    def run(pointer: Any, address: Any, *sizes: Any) -> None:
+    def run(pointer: Integer, address: Integer, *sizes: Integer) -> None:
         extents, strides, steps = sizes[rank : 2 * rank], sizes[2 * rank : 3 * rank - 1], sizes[3 * rank - 1 :]
         if any(step != 1 for step in steps):
             raise UnsupportedError(f"{op.name}: element strides {[int(step) for step in steps]}; only 1 is known")
@@ -299,7 +306,7 @@ def _read_map(op: Operation, memory: Memory) -> Evaluator:
     shape, elem = block_of(op.results[0].type)
     rank, size = len(shape), _element_size(elem)
 
-    def run(pointer: Any) -> Descriptor:
+    def run(pointer: Integer) -> Descriptor:
         places = pointer + 8 * np.arange(TENSOR_MAP_WORDS, dtype=np.int64)
         words = memory.load(places, None, np.dtype(np.int64), 0)
         if words[MAP_MAGIC] != TENSOR_MAP_MAGIC or words[MAP_KIND] != map_kind(rank, size):

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation
 
-from ....promotion.arrays import NumpyDType
+from ....promotion.arrays import Array, NumpyDType
 from .. import types as t
 from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
@@ -24,7 +24,7 @@ from ..dialect.memory.atomics import RMW_OPERATIONS
 from ..types import numpy_dtype
 from .external import extern_elementwise, inline_asm
 from .matrix_product import product
-from .memory import Memory
+from .memory import Memory, Scalar
 from .microscaling import scaled_product
 from .numerics import (
     ELEMENTARY,
@@ -111,13 +111,13 @@ def _compare_floats(op: Operation, memory: Memory) -> Evaluator:
     return lambda x, y: function(np.asarray(x).astype(np.float32), np.asarray(y).astype(np.float32))
 
 
-def _wide_integers(function: Callable[[Any, Any], Any], view: Evaluator) -> Maker:
+def _wide_integers(function: Callable[[Array, Array], Array], view: Evaluator) -> Maker:
     """The low half of what a function gives of unbounded integers, and what lies above."""
 
     def make(op: Operation, memory: Memory) -> Evaluator:
         dtype, high, width = numpy_dtype(_result(op)), numpy_dtype(op.results[1].type), t.bit_width(_result(op))
 
-        def evaluate(x: Any, y: Any) -> tuple[Any, Any]:
+        def evaluate(x: Array, y: Array) -> tuple[Array, Array]:
             exact = np.asarray(function(view(x).astype(object), view(y).astype(object)), object)
             return low_bits(exact, dtype), low_bits(exact >> width, high)
 
@@ -136,7 +136,7 @@ def _float_power(op: Operation, memory: Memory) -> Evaluator:
     """The sign apart: whether an exponent is odd is lost when it becomes a float."""
     dtype = numpy_dtype(_result(op))
 
-    def power(x: Any, n: Any) -> Any:
+    def power(x: Array, n: Array) -> Array:
         found = np.float_power(np.abs(x), np.asarray(signed(n)).astype(np.float64))
         return np.where(np.signbit(x) & (np.asarray(n) & 1).astype(np.bool_), -found, found)
 
@@ -215,7 +215,7 @@ def _constant(op: Operation, memory: Memory) -> Evaluator:
     type_ = _result(op)
     dtype = numpy_dtype(type_)
     if not isinstance(attr, DenseIntOrFPElementsAttr):
-        value: Any = dtype.type(scalar_value(attr))
+        value: Array = dtype.type(scalar_value(attr))
     elif is_splat(attr):
         value = np.full(t.shape_of(type_), splat_value(attr), dtype)
     else:
@@ -229,12 +229,13 @@ def _poison(op: Operation, memory: Memory) -> Evaluator:
     return lambda: value
 
 
-def poison(dtype: NumpyDType) -> Any:
+def poison(dtype: NumpyDType) -> Scalar:
     """What undefined values hold: NaN, or a conspicuous integer."""
     if dtype == np.bool_:
         return np.True_
     if dtype.kind == "i":
-        return np.frombuffer(bytes([_POISON_BYTE] * dtype.itemsize), dtype)[0]
+        found: Scalar = np.frombuffer(bytes([_POISON_BYTE] * dtype.itemsize), dtype)[0]
+        return found
     return np.asarray(np.nan).astype(dtype)[()]
 
 
@@ -282,7 +283,7 @@ def _load(op: Operation, memory: Memory) -> Evaluator:
     stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
     nothing = poison(dtype)
 
-    def run(pointer: Any, mask: Any = None, other: Any = nothing) -> Any:
+    def run(pointer: Array, mask: Array | None = None, other: Scalar = nothing) -> Array:
         value = memory.load(pointer, None if mask is None else np.asarray(mask), stored, other)
         return value != 0 if dtype == np.bool_ else value
 
@@ -290,7 +291,7 @@ def _load(op: Operation, memory: Memory) -> Evaluator:
 
 
 def _store(op: Operation, memory: Memory) -> Evaluator:
-    def run(pointer: Any, value: Any, mask: Any = None) -> None:
+    def run(pointer: Array, value: Array, mask: Array | None = None) -> None:
         value = np.asarray(value)
         if value.dtype == np.bool_:
             value = value.astype(np.uint8)
@@ -299,7 +300,7 @@ def _store(op: Operation, memory: Memory) -> Evaluator:
     return run
 
 
-_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+_COMBINE: dict[str, Callable[[Array, Array], Array]] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "add": np.add, "fadd": np.add, "max": np.maximum,
     "min": np.minimum, "exch": lambda old, value: value,
     "umax": lambda old, value: np.maximum(unsigned(old), unsigned(value)).view(old.dtype),
@@ -307,14 +308,14 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _atomic(update: Callable[..., Any], values: int) -> Callable[[Operation, Memory], Evaluator]:
+def _atomic(update: Callable[[Operation], Callable[..., Array]], values: int) -> Callable[[Operation, Memory], Evaluator]:
     """Lane by lane in row-major order; masked lanes give zero. After the values there may be a mask."""
 
     def evaluator(op: Operation, memory: Memory) -> Evaluator:
         combine = update(op)
         dtype = numpy_dtype(_result(op))
 
-        def run(pointer: Any, *operands: Any) -> Any:
+        def run(pointer: Array, *operands: Array) -> Array:
             addresses = np.asarray(pointer)
             lanes = [np.broadcast_to(np.asarray(operand), addresses.shape).reshape(-1) for operand in operands]
             mask = lanes[values] if len(lanes) > values else np.ones(addresses.size, np.bool_)
@@ -332,12 +333,12 @@ def _atomic(update: Callable[..., Any], values: int) -> Callable[[Operation, Mem
     return evaluator
 
 
-def _read_modify_write(op: Operation) -> Callable[..., Any]:
+def _read_modify_write(op: Operation) -> Callable[..., Array]:
     return _COMBINE[str(enum_name(RMW_OPERATIONS, op.properties["atomic_rmw_op"]))]
 
 
-def _compare_and_swap(op: Operation) -> Callable[..., Any]:
-    def combine(old: Any, expected: Any, value: Any) -> Any:
+def _compare_and_swap(op: Operation) -> Callable[..., Array]:
+    def combine(old: Array, expected: Array, value: Array) -> Array:
         bits = f"u{old.dtype.itemsize}"
         return value if old.view(bits)[0] == expected.view(bits)[0] else old
 
@@ -353,7 +354,7 @@ def _histogram(op: Operation, memory: Memory) -> Evaluator:
     (bins,) = t.shape_of(_result(op))
     dtype = numpy_dtype(_result(op))
 
-    def run(values: Any, mask: Any = True) -> Any:
+    def run(values: Array, mask: Array | bool = True) -> Array:
         counted = values[(values >= 0) & (values < bins) & mask]
         return np.bincount(counted.astype(np.int64), minlength=bins).astype(dtype)
 

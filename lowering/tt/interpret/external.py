@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
@@ -19,19 +18,19 @@ from ..transforms.inline_asm_text import Slot
 from ..types import numpy_dtype
 
 
-def extern_elementwise(op: Operation) -> Callable[..., Any]:
+def extern_elementwise(op: Operation) -> Callable[..., Array]:
     """Raises `UnsupportedError` for a symbol that is not known."""
     assert isinstance(op, ExternElementwiseOp)
     signature = known_signature(op.symbol.data)
 
-    def apply(*operands: Any) -> Any:
+    def apply(*operands: Array) -> Array:
         found = evaluate(signature, operands)
         return found if found.shape else found[()]
 
     return apply
 
 
-def inline_asm(op: Operation) -> Callable[..., Any]:
+def inline_asm(op: Operation) -> Callable[..., Array | tuple[Array, ...]]:
     """Elements are taken in row-major order, `packed_element` at a time; a block with fewer is filled up with zeros.
 
     Raises `UnsupportedError` for instructions that are not known.
@@ -44,7 +43,7 @@ def inline_asm(op: Operation) -> Callable[..., Any]:
     members = min(packed, t.element_count(op.results[0].type))  # of a group; what is left of it is zero
     dtypes = [numpy_dtype(result.type) for result in op.results]
 
-    def apply(*operands: Any) -> Any:
+    def apply(*operands: Array) -> Array | tuple[Array, ...]:
         # Regions run on whole arrays of what is a scalar there.
         whole = np.broadcast_shapes(shape, *[np.shape(operand) for operand in operands])
         groups = math.prod(whole) // members

@@ -21,7 +21,8 @@ from ..host_values import PointerTable, TensorDescriptor
 from .descriptors import bind_host_value
 from .memory import Memory
 
-Value = Any  # a NumPy array, or a NumPy scalar for shape ()
+Value = Any
+"""What an SSA value is, as its type says: an array (for shape () a NumPy scalar), a `Descriptor` or a `BlockPointer`."""
 Environment = list[Value]
 Step = Callable[[Environment], None]
 Function = Callable[[Sequence[Value]], list[Value]]
@@ -62,7 +63,7 @@ class Machine(ABC):
     def translator(self) -> Translator:
         """What translates one more function of the run."""
 
-    def bind(self, function: FuncOp, args: Sequence[Any]) -> list[Value]:
+    def bind(self, function: FuncOp, args: Sequence[object]) -> list[Value]:
         """Check the arguments and turn them into values."""
         values: list[Value] = []
         for parameter, arg in supplied(function.sym_name.data, parameters_of(function), args):

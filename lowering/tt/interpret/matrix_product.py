@@ -9,12 +9,11 @@ every back end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
 
-from ....promotion.arrays import NumpyDType
+from ....promotion.arrays import Array, NumpyDType
 from ..dialect.attributes import INPUT_PRECISIONS, property_number
 from ..facts import ORDERED
 from ..types import numpy_dtype
@@ -22,7 +21,7 @@ from .memory import Memory
 from .numerics import as_integer, fused_multiply_add, is_wide, round_to_tf32, signed
 
 
-def product(op: Operation, memory: Memory) -> Callable[..., Any]:
+def product(op: Operation, memory: Memory) -> Callable[..., Array]:
     """The evaluator of a `tt.dot`. Sums of floats are formed in float32, or float64 where the result is; of integers in the
     type of the result, wrapping."""
     source, target = numpy_dtype(op.operands[0].type), numpy_dtype(op.results[0].type)
@@ -34,31 +33,33 @@ def product(op: Operation, memory: Memory) -> Callable[..., Any]:
 
     ordered = ORDERED in op.attributes
 
-    def run(a: Any, b: Any, c: Any) -> Any:
+    def run(a: Array, b: Array, c: Array) -> Array:
         a, b = np.asarray(a).astype(wide), np.asarray(b).astype(wide)
         if narrowed:
             a, b = round_to_tf32(a), round_to_tf32(b)
         if ordered:
             return _chain(a, b, np.asarray(c).astype(wide)).astype(target)
-        return (np.matmul(a, b) + np.asarray(c).astype(wide)).astype(target)
+        result: Array = (np.matmul(a, b) + np.asarray(c).astype(wide)).astype(target)
+        return result
 
     return run
 
 
-def _chain(a: Any, b: Any, c: Any) -> Any:
+def _chain(a: Array, b: Array, c: Array) -> Array:
     """Fused multiply-adds along the contraction, then + 0."""
     total = c
     for step in range(a.shape[-1]):
         total = fused_multiply_add(a[..., :, step : step + 1], b[..., step : step + 1, :], total)
-    return total + c.dtype.type(0)
+    result: Array = total + c.dtype.type(0)
+    return result
 
 
-def _integer_product(source: NumpyDType, target: NumpyDType) -> Callable[..., Any]:
+def _integer_product(source: NumpyDType, target: NumpyDType) -> Callable[..., Array]:
     if source.itemsize > 1:
         return lambda a, b, c: np.matmul(a.astype(target), b.astype(target)) + c
 
     # the sum of at most 2**20 products of 14 bits is exact in float64, whose product is fast
-    def run(a: Any, b: Any, c: Any) -> Any:
+    def run(a: Array, b: Array, c: Array) -> Array:
         sums = np.matmul(signed(a).astype(np.float64), signed(b).astype(np.float64)).astype(np.int64)
         return as_integer(sums, target) + c
 

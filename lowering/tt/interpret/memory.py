@@ -8,7 +8,7 @@ are the same in every run.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from ....promotion.errors import UserError
 SEGMENT_BITS = 41
 """An address shifted right by these gives the number of its array."""
 _MIDDLE = 1 << (SEGMENT_BITS - 1)
+
+
+Scalar = Array | np.generic | float
+"""One value: of a block, of a NumPy type, or Python's own."""
 
 
 class AccessError(UserError):
@@ -42,6 +46,10 @@ class _Buffer:
         return found
 
 
+_Selected = tuple[_Buffer, Array | EllipsisType]
+"""A buffer, and which lanes lie in it."""
+
+
 class Memory:
     """The arrays a program may touch."""
 
@@ -55,13 +63,13 @@ class Memory:
         self._buffers.append(_Buffer(name, raw, base, array.flags.writeable))
         return base
 
-    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Any) -> Array:
+    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar) -> Array:
         """Elements at `addresses` where `mask` holds; `fill` (an array of that shape or a scalar)
         elsewhere."""
         addresses = np.asarray(addresses)
         if mask is None:
             result = np.empty(addresses.shape, dtype)
-            live: Any = ...
+            live: Array | EllipsisType = ...
         else:
             result = np.empty(addresses.shape, dtype)
             result[...] = fill
@@ -84,14 +92,14 @@ class Memory:
         """Write where `mask` holds. Of several lanes with one address the last in row-major order wins."""
         addresses = np.asarray(addresses)
         values = np.broadcast_to(values, addresses.shape)
-        live: Any = ... if mask is None else mask
+        live: Array | EllipsisType = ... if mask is None else mask
         lanes = addresses[live]
         if not lanes.size:
             return
         written = values[live]
         dtype = written.dtype
         single = self._single(lanes)
-        groups = [(single, ...)] if single is not None else self._groups(lanes, "written")
+        groups: list[_Selected] = [(single, ...)] if single is not None else self._groups(lanes, "written")
         for buffer, selected in groups:
             indices = self._indices(buffer, lanes[selected], dtype, "written")
             if not buffer.writeable:
@@ -103,9 +111,9 @@ class Memory:
         low, high = int(lanes.min()) >> SEGMENT_BITS, int(lanes.max()) >> SEGMENT_BITS
         return self._buffers[low] if low == high and 0 <= low < len(self._buffers) else None
 
-    def _groups(self, lanes: Array, verb: str) -> list[tuple[_Buffer, Any]]:
+    def _groups(self, lanes: Array, verb: str) -> list[_Selected]:
         segments = lanes >> SEGMENT_BITS
-        groups = []
+        groups: list[_Selected] = []
         for segment in np.unique(segments).tolist():
             selected = segments == segment
             if not 0 <= segment < len(self._buffers):

@@ -7,7 +7,6 @@ definition, independently of `expand_dot_scaled`, which computes with bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
@@ -57,7 +56,7 @@ def decode_scales(stored: Array) -> Array:
     return np.where(bits == 255, np.nan, np.ldexp(1.0, bits - 127))
 
 
-def _scaled(side: ScaledOperand, stored: Any, scales: Any, k_last: bool) -> Array:
+def _scaled(side: ScaledOperand, stored: Array, scales: Array | None, k_last: bool) -> Array:
     """Elements times scales, rounded to float32."""
     elements = decode_elements(np.ascontiguousarray(stored), side.kind, side.packed_axis)
     if scales is not None:
@@ -66,18 +65,19 @@ def _scaled(side: ScaledOperand, stored: Any, scales: Any, k_last: bool) -> Arra
     return elements.astype(np.float32)
 
 
-def scaled_product(op: Operation, memory: Memory) -> Callable[..., Any]:
+def scaled_product(op: Operation, memory: Memory) -> Callable[..., Array]:
     """The evaluator of a `tt.dot_scaled`: products and sums in float64, rounded to the type of the result."""
     assert isinstance(op, DotScaledOp)
     a_side, b_side = op.side("a"), op.side("b")
     target = numpy_dtype(op.d.type)
 
-    def run(a: Any, b: Any, c: Any, *scales: Any) -> Any:
+    def run(a: Array, b: Array, c: Array, *scales: Array) -> Array:
         left = iter(scales)
         a_scale = next(left) if a_side.scale is not None else None
         b_scale = next(left) if b_side.scale is not None else None
         x, y = _scaled(a_side, a, a_scale, True), _scaled(b_side, b, b_scale, False)
         total = np.matmul(x.astype(np.float64), y.astype(np.float64)) + np.asarray(c).astype(np.float64)
-        return total.astype(np.float32 if target.itemsize < 4 else target).astype(target)
+        result: Array = total.astype(np.float32 if target.itemsize < 4 else target).astype(target)
+        return result
 
     return run

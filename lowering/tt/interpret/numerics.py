@@ -15,14 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from ....promotion.arrays import Array, NumpyDType
 
-Function = Callable[..., Any]
+Function = Callable[..., Array]
 
 
 def is_wide(dtype: NumpyDType) -> bool:
@@ -50,7 +49,7 @@ def round_to_odd_float32(values: Array) -> Array:
     return np.where(lost, truncated | 1, bits).astype(np.int32).view(np.float32)
 
 
-def round_float(values: Any, dtype: NumpyDType) -> Array:
+def round_float(values: Array, dtype: NumpyDType) -> Array:
     """float32 or float64 values → `dtype`, to nearest even, once. 8-bit floats without room saturate only by
     `convert_float`."""
     array = np.asarray(values)
@@ -61,7 +60,7 @@ def round_float(values: Any, dtype: NumpyDType) -> Array:
     return array.astype(dtype)
 
 
-def convert_float(values: Any, dtype: NumpyDType, toward_zero: bool = False) -> Array:
+def convert_float(values: Array, dtype: NumpyDType, toward_zero: bool = False) -> Array:
     """`tt.fp_to_fp`: 8-bit results saturate at the largest finite value (infinities too), as the hardware's
     conversions do."""
     array = np.asarray(values)
@@ -87,24 +86,24 @@ def round_to_tf32(values: Array) -> Array:
 # Integers as signed or unsigned numbers
 
 
-def signed(x: Any) -> Any:
+def signed(x: Array) -> Array:
     """i1 true is -1 as a signed number."""
     return -np.asarray(x).astype(np.int8) if x.dtype == np.bool_ else x
 
 
-def unsigned(x: Any) -> Any:
+def unsigned(x: Array) -> Array:
     """The same bits as an unsigned number."""
     x = np.asarray(x)
     return x.astype(np.uint8) if x.dtype == np.bool_ else x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
-def as_integer(x: Any, dtype: NumpyDType) -> Any:
+def as_integer(x: Array, dtype: NumpyDType) -> Array:
     """Keep the low bits."""
     x = np.asarray(x)
     return (x & 1).astype(np.bool_) if dtype == np.bool_ else x.astype(dtype, copy=False)
 
 
-def low_bits(x: Any, dtype: NumpyDType) -> Any:
+def low_bits(x: Array, dtype: NumpyDType) -> Array:
     """The low bits of unbounded integers (objects)."""
     bits = 1 if dtype == np.bool_ else 8 * dtype.itemsize
     return as_integer(np.asarray(x & ((1 << bits) - 1)).astype(np.uint64), dtype)
@@ -117,40 +116,45 @@ def integer_power(x: int, n: int) -> int:
     return 0 if abs(x) != 1 else x if n % 2 else 1
 
 
-def _truncating_division(x: Any, y: Any) -> Any:
+def _truncating_division(x: Array, y: Array) -> Array:
     safe = np.where(y == 0, np.ones_like(y), y)
     quotient = np.floor_divide(x, safe)
     remainder = x - quotient * safe
     quotient = quotient + ((remainder != 0) & ((x < 0) != (safe < 0)))
-    return np.where(y == 0, np.zeros_like(quotient), quotient).astype(x.dtype)
+    result: Array = np.where(y == 0, np.zeros_like(quotient), quotient).astype(x.dtype)
+    return result
 
 
-def _truncating_remainder(x: Any, y: Any) -> Any:
-    return x - _truncating_division(x, y) * y
+def _truncating_remainder(x: Array, y: Array) -> Array:
+    result: Array = x - _truncating_division(x, y) * y
+    return result
 
 
-def _ceiling_division(x: Any, y: Any) -> Any:
+def _ceiling_division(x: Array, y: Array) -> Array:
     quotient = _truncating_division(x, y)
-    return quotient + ((quotient * y != x) & ((x < 0) == (y < 0)) & (y != 0)).astype(x.dtype)
+    result: Array = quotient + ((quotient * y != x) & ((x < 0) == (y < 0)) & (y != 0)).astype(x.dtype)
+    return result
 
 
-def _floor_division(x: Any, y: Any) -> Any:
+def _floor_division(x: Array, y: Array) -> Array:
     quotient = _truncating_division(x, y)
-    return quotient - ((quotient * y != x) & ((x < 0) != (y < 0)) & (y != 0)).astype(x.dtype)
+    result: Array = quotient - ((quotient * y != x) & ((x < 0) != (y < 0)) & (y != 0)).astype(x.dtype)
+    return result
 
 
-def _shift(function: Function, x: Any, y: Any) -> Any:
+def _shift(function: Function, x: Array, y: Array) -> Array:
     """y is read unsigned; at the width and beyond every bit is shifted out."""
     width = x.dtype.itemsize * 8
     amount = unsigned(y)
     outside = amount >= width
     legal = np.minimum(amount, amount.dtype.type(width - 1)).astype(x.dtype)
+    found: Array = function(x, legal)
     if function is np.right_shift and x.dtype.kind == "i":
-        return function(x, legal)  # width - 1 already leaves only the sign
-    return np.where(outside, np.zeros_like(x), function(x, legal))
+        return found  # width - 1 already leaves only the sign
+    return np.where(outside, np.zeros_like(x), found)
 
 
-def _high_product(x: Any, y: Any) -> Any:
+def _high_product(x: Array, y: Array) -> Array:
     if x.dtype.itemsize < 8:
         width = x.dtype.itemsize * 8
         return ((x.astype(np.uint64) * y.astype(np.uint64)) >> np.uint64(width)).astype(x.dtype)
@@ -161,7 +165,7 @@ def _high_product(x: Any, y: Any) -> Any:
     return np.asarray(x_high * y_high + (middle >> half) + (carry >> half))
 
 
-def _leading_zeros(x: Any) -> Array:
+def _leading_zeros(x: Array) -> Array:
     """Zeros above the highest set bit; the width for 0."""
     bits = x.astype(np.uint64)
     count = np.zeros(bits.shape, np.int64)
@@ -173,13 +177,13 @@ def _leading_zeros(x: Any) -> Array:
     return np.asarray(count - (64 - x.dtype.itemsize * 8)).astype(x.dtype)
 
 
-def _trailing_zeros(x: Any) -> Any:
+def _trailing_zeros(x: Array) -> Array:
     lowest = x & (~x + x.dtype.type(1))
     width = x.dtype.itemsize * 8
     return np.where(x == 0, width, width - 1 - _leading_zeros(lowest).astype(np.int64)).astype(x.dtype)
 
 
-def _bit_count(x: Any) -> Any:
+def _bit_count(x: Array) -> Array:
     return np.bitwise_count(x).astype(x.dtype)
 
 
@@ -216,30 +220,30 @@ UNSIGNED: dict[str, Function] = {
 # Floats
 
 
-def _maximum(x: Any, y: Any) -> Any:
+def _maximum(x: Array, y: Array) -> Array:
     """IEEE 754-2019 maximum: NaN wins, +0 is above -0."""
     return np.where(x == y, np.where(np.signbit(x), y, x), np.maximum(x, y))
 
 
-def _minimum(x: Any, y: Any) -> Any:
+def _minimum(x: Array, y: Array) -> Array:
     return np.where(x == y, np.where(np.signbit(x), x, y), np.minimum(x, y))
 
 
-def _maxnum(x: Any, y: Any) -> Any:
+def _maxnum(x: Array, y: Array) -> Array:
     """As `maximum`, but a number wins against NaN."""
     return np.where(x == y, np.where(np.signbit(x), y, x), np.fmax(x, y))
 
 
-def _minnum(x: Any, y: Any) -> Any:
+def _minnum(x: Array, y: Array) -> Array:
     return np.where(x == y, np.where(np.signbit(x), x, y), np.fmin(x, y))
 
 
-def clamp(x: Any, low: Any, high: Any, propagate_nan: bool) -> Any:
+def clamp(x: Array, low: Array, high: Array, propagate_nan: bool) -> Array:
     """min(max(x, low), high); a NaN x stays NaN or becomes `low`."""
     return _minimum(_maximum(x, low), high) if propagate_nan else _minnum(_maxnum(x, low), high)
 
 
-def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
+def fused_multiply_add(x: Array, y: Array, z: Array) -> Array:
     """x·y + z with one rounding, for float32 and float64.
 
     Error-free transformations by Dekker (product) and Knuth (sum), of which the part below the result is rounded to odd
@@ -269,7 +273,7 @@ def _exact_fma(x: Array, y: Array, z: Array, plain: Array) -> Array:
     return result
 
 
-def _is_between(values: Array, exponent: int) -> Any:
+def _is_between(values: Array, exponent: int) -> Array:
     return (np.abs(values) >= 2.0**-exponent) & (np.abs(values) <= 2.0**exponent)
 
 
@@ -281,7 +285,7 @@ def _fma_of_fractions(x: float, y: float, z: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
-def _to_odd(total: Any, error: Any) -> Any:
+def _to_odd(total: Array, error: Array) -> Array:
     """A float64 sum, of which the rounding error is known, rounded to odd."""
     bits = np.asarray(total).view(np.int64)
     inexact = (error != 0) & np.isfinite(total)
@@ -289,20 +293,20 @@ def _to_odd(total: Any, error: Any) -> Any:
     return np.where(inexact, toward_zero | 1, bits).view(np.float64)
 
 
-def _two_sum(x: Any, y: Any) -> tuple[Any, Any]:
+def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
     total = x + y
     shadow = total - x
     return total, (x - (total - shadow)) + (y - shadow)
 
 
-def _two_product(x: Any, y: Any) -> tuple[Any, Any]:
+def _two_product(x: Array, y: Array) -> tuple[Array, Array]:
     product = x * y
     x_high, x_low = _halves(x)
     y_high, y_low = _halves(y)
     return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
 
 
-def _halves(x: Any) -> tuple[Any, Any]:
+def _halves(x: Array) -> tuple[Array, Array]:
     scaled = x * 134217729.0  # 2**27 + 1
     high = scaled - (scaled - x)
     return high, x - high
@@ -311,7 +315,7 @@ def _halves(x: Any) -> tuple[Any, Any]:
 _erf_of_one = np.frompyfunc(math.erf, 1, 1)
 
 
-def _erf(x: Any) -> Array:
+def _erf(x: Array) -> Array:
     return np.asarray(_erf_of_one(x)).astype(np.float64)
 
 
@@ -407,7 +411,7 @@ def integer_relation(predicate: str) -> Function:
 # Conversions between kinds
 
 
-def float_to_integer(values: Any, dtype: NumpyDType, is_signed: bool) -> Any:
+def float_to_integer(values: Array, dtype: NumpyDType, is_signed: bool) -> Array:
     """Toward zero, saturating at the type's range; NaN becomes 0. i1 holds -1 … 0 signed, 0 … 1 unsigned."""
     array = np.asarray(values)
     wide = np.trunc(array.astype(np.float64))
@@ -421,7 +425,7 @@ def float_to_integer(values: Any, dtype: NumpyDType, is_signed: bool) -> Any:
     return as_integer(result, dtype)
 
 
-def integer_to_float(values: Any, dtype: NumpyDType, is_signed: bool) -> Array:
+def integer_to_float(values: Array, dtype: NumpyDType, is_signed: bool) -> Array:
     """Rounded to nearest even, once."""
     number = signed(values) if is_signed else unsigned(values)
     number = np.asarray(number)

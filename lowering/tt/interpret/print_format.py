@@ -28,7 +28,7 @@ def print_lines(
     hexadecimal: bool,
     signed: Sequence[bool],
     program: Sequence[int],
-    values: Sequence[Any],
+    values: Sequence[Array | np.generic],
     pointers: Sequence[bool] = (),
 ) -> list[str]:
     """The lines of one `tt.print`, without line ends.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Block, Operation
 
 from ..op_locations import OpLocations
-from .machine import Environment, Machine
+from .machine import Environment, Machine, Value
 from .machine import Step as Run
 from .translation import Translation
 
@@ -34,8 +33,8 @@ class Step:
     name: str
     text: str
     line: str
-    operands: tuple[Any, ...]
-    results: tuple[Any, ...]
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
 
 
 class TracingTranslation(Translation):
@@ -75,7 +74,7 @@ class TracingTranslation(Translation):
         return step
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: Value) -> Value:
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.view()
         value.flags.writeable = False
