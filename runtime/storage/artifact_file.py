@@ -201,7 +201,7 @@ def save(
         file.write(encoded)
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -402,28 +402,28 @@ def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict
     return arrays
 
 
-def _sha256(value: Any) -> str:
+def _sha256(value: object) -> str:
     digest = text(value)
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise ValueError("not a SHA-256")
     return digest
 
 
-def _section(value: Any) -> Section:
+def _section(value: object) -> Section:
     section = Section(*row(value, text, text, natural, natural, _sha256))
     if section.kind not in ("graph", "compiled", "weights"):
         raise ValueError(f"unknown section {section.kind[:100]!r}")
     return section
 
 
-def _weight(value: Any) -> WeightEntry:
+def _weight(value: object) -> WeightEntry:
     entry = WeightEntry(*row(value, text, dtype_name, extents, text))
     if entry.nbytes > 2**63 - 1:
         raise ValueError(f"weight {entry.name!r} has {entry.nbytes} bytes")
     return entry
 
 
-def _metadata(value: Any) -> Mapping[str, str]:
+def _metadata(value: object) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise TypeError("expected an object")
     return {text(key): text(item) for key, item in value.items()}

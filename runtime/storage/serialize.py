@@ -226,7 +226,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def checked_fields(value: Any, fields: Mapping[str, Callable[[Any], Any]], what: str) -> dict[str, Any]:
+def checked_fields(value: object, fields: Mapping[str, Callable[[object], Any]], what: str) -> dict[str, Any]:
     """The fields of a JSON object, each through its check. Raises `UserError` naming the first that is not as
     it must be."""
     if not isinstance(value, dict):
@@ -245,7 +245,7 @@ def checked_fields(value: Any, fields: Mapping[str, Callable[[Any], Any]], what:
     return result
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected text, got {type(value).__name__}")
     if len(value) > MAX_TEXT:
@@ -254,7 +254,7 @@ def text(value: Any) -> str:
     return value
 
 
-def natural(value: Any) -> int:
+def natural(value: object) -> int:
     """A non-negative integer below 2^63."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {type(value).__name__}")
@@ -263,15 +263,15 @@ def natural(value: Any) -> int:
     return value
 
 
-def size(value: Any) -> int | str:
+def size(value: object) -> int | str:
     """A size: a non-negative integer, or text of a dim expression."""
     return text(value) if isinstance(value, str) else natural(value)
 
 
-def items(check: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
+def items(check: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
     """A check for lists whose every item passes `check`."""
 
-    def check_list(value: Any) -> tuple[T, ...]:
+    def check_list(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):
             raise TypeError(f"expected a list, got {type(value).__name__}")
         if len(value) > MAX_ITEMS:
@@ -281,20 +281,21 @@ def items(check: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
     return check_list
 
 
-def row(value: Any, *checks: Callable[[Any], Any]) -> list[Any]:
+def row(value: object, *checks: Callable[[object], Any]) -> list[Any]:
     """The items of a list of fixed length, each through its own check."""
     if not isinstance(value, list) or len(value) != len(checks):
         raise TypeError(f"expected a list of {len(checks)}")
     return [check(item) for check, item in zip(checks, value, strict=True)]
 
 
-def dtype_name(value: Any) -> str:
-    if text(value) not in DTYPES:
-        raise ValueError(f"unknown dtype {value[:100]!r}")
-    return str(value)
+def dtype_name(value: object) -> str:
+    name = text(value)
+    if name not in DTYPES:
+        raise ValueError(f"unknown dtype {name[:100]!r}")
+    return name
 
 
-def extents(value: Any) -> tuple[int, ...]:
+def extents(value: object) -> tuple[int, ...]:
     """A static shape whose element count fits a word."""
     shape = items(natural)(value)
     if len(shape) > MAX_RANK:
@@ -304,41 +305,41 @@ def extents(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _shape(value: Any) -> tuple[int | str, ...]:
+def _shape(value: object) -> tuple[int | str, ...]:
     shape = items(size)(value)
     if len(shape) > MAX_RANK:
         raise ValueError(f"rank {len(shape)}")
     return shape
 
 
-def _tensor(value: Any) -> TensorSpec:
+def _tensor(value: object) -> TensorSpec:
     return TensorSpec(*row(value, text, dtype_name, _shape))
 
 
-def _constant(value: Any) -> ConstantSpec:
+def _constant(value: object) -> ConstantSpec:
     spec = ConstantSpec(*row(value, text, dtype_name, extents, text))
     stored_shape(spec.shape, spec.layout)
     return spec
 
 
-def _tile(value: Any) -> tuple[str, int]:
+def _tile(value: object) -> tuple[str, int]:
     axis, extent = row(value, text, natural)
     return axis, extent
 
 
-def _kernel(value: Any) -> KernelReport:
+def _kernel(value: object) -> KernelReport:
     name, template, fused, tiles, grid, read, written, flops = row(
         value, text, text, items(text), items(_tile), size, size, size, size
     )
     return KernelReport(name, template, fused, grid, tiles, read, written, flops)
 
 
-def _blob(value: Any) -> tuple[str, int]:
+def _blob(value: object) -> tuple[str, int]:
     name, length = row(value, text, natural)
     return name, length
 
 
-def _kernel_code(value: Any) -> list[Any]:
+def _kernel_code(value: object) -> list[Any]:
     fields = row(value, text, text, natural, natural, natural, items(text), items(_tensor_map))
     if not 1 <= fields[3] <= MAX_THREADS:
         raise ValueError(f"{fields[3]} threads")
@@ -362,7 +363,7 @@ def _check_source(source: TensorSource, types: Sequence[str]) -> None:
             raise ValueError(f"a tensor map made with {problem}")
 
 
-def _tensor_map(value: Any) -> TensorMap:
+def _tensor_map(value: object) -> TensorMap:
     found = TensorMap(*row(value, _source, text, items(natural), natural))
     sizes, box = found.source, all(1 <= extent <= MAX_BOX for extent in found.box)
     fits = len(sizes.extents) == len(sizes.strides) == found.rank
@@ -371,49 +372,49 @@ def _tensor_map(value: Any) -> TensorMap:
     return found
 
 
-def _source(value: Any) -> TensorSource:
+def _source(value: object) -> TensorSource:
     return TensorSource(*row(value, natural, items(_expression), items(_expression), _expression))
 
 
-def _expression(value: Any) -> ArgumentExpression:
+def _expression(value: object) -> ArgumentExpression:
     return ArgumentExpression(items(_step)(value))
 
 
-def _step(value: Any) -> tuple[str, int, int]:
+def _step(value: object) -> tuple[str, int, int]:
     operation, width, number = row(value, text, natural, _integer)
     return operation, width, number
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT - 1 <= value < 0:
         return value
     return natural(value)
 
 
-def _buffer(value: Any) -> tuple[str, int]:
+def _buffer(value: object) -> tuple[str, int]:
     kind, index = row(value, text, natural)
     if kind not in ("input", "constant", "output", "temporary"):
         raise ValueError(f"a buffer of kind {kind[:100]!r}")
     return kind, index
 
 
-def _launch(value: Any) -> GpuLaunch:
+def _launch(value: object) -> GpuLaunch:
     return GpuLaunch(*row(value, natural, items(_argument), size))
 
 
-def _argument(value: Any) -> tuple[str, int] | int | str:
+def _argument(value: object) -> tuple[str, int] | int | str:
     """A buffer, or a size that may be negative, as strides can."""
     if isinstance(value, list):
         return _buffer(value)
     return text(value) if isinstance(value, str) else _integer(value)
 
 
-def _check(value: Any) -> tuple[int | str, int | str]:
+def _check(value: object) -> tuple[int | str, int | str]:
     left, right = row(value, size, size)
     return left, right
 
 
-_GPU_FIELDS: dict[str, Callable[[Any], Any]] = {
+_GPU_FIELDS: dict[str, Callable[[object], Any]] = {
     "kernels": items(_kernel_code),
     "launches": items(_launch),
     "offsets": items(size),
@@ -422,11 +423,11 @@ _GPU_FIELDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _gpu(value: Any) -> dict[str, Any] | None:
+def _gpu(value: object) -> dict[str, Any] | None:
     return None if value is None else checked_fields(value, _GPU_FIELDS, "GPU program")
 
 
-_FIELDS: dict[str, Callable[[Any], Any]] = {
+_FIELDS: dict[str, Callable[[object], Any]] = {
     "format": natural,
     "name": text,
     "target": text,

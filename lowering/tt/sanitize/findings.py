@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ....promotion.errors import UserError
 
@@ -94,11 +93,11 @@ class Collector:
     """Merges equal findings and keeps at most `MAX_FINDINGS`."""
 
     def __init__(self) -> None:
-        self._found: dict[Any, Finding] = {}
-        self._notes: dict[Any, Finding] = {}
+        self._found: dict[Hashable, Finding] = {}
+        self._notes: dict[Hashable, Finding] = {}
         self.dropped = 0
 
-    def add(self, key: Any, count: int, make: Callable[[], Finding]) -> None:
+    def add(self, key: Hashable, count: int, make: Callable[[], Finding]) -> None:
         """Count lanes of the finding `key`, made only when it is the first of its kind."""
         found = self._found.get(key)
         if found is not None:
@@ -108,7 +107,7 @@ class Collector:
         else:
             self.dropped += count
 
-    def note(self, key: Any, count: int, make: Callable[[], Finding]) -> None:
+    def note(self, key: Hashable, count: int, make: Callable[[], Finding]) -> None:
         """The same for what is no mistake."""
         found = self._notes.get(key)
         if found is not None:

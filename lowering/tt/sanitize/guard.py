@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
 
 from ....promotion.arrays import Array, NumpyDType
+from ..interpret.machine import Value
 from ..interpret.memory import SEGMENT_BITS, Memory
 from ..op_locations import OpLocations
 from .findings import Collector, Finding, Program
@@ -16,6 +17,9 @@ from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
 from .shadow import Shadow
 
 Use = tuple[str, "Shadow | None"]
+
+_Known = Array | np.int64
+"""One number for each lane, or one for all."""
 
 
 class Guard(Memory):
@@ -73,7 +77,7 @@ class Guard(Memory):
     # Reports
 
     def report(
-        self, kind: str, op: Operation, count: int, message: str, key: Any = None, lane: tuple[int, ...] = (),
+        self, kind: str, op: Operation, count: int, message: str, key: Hashable = None, lane: tuple[int, ...] = (),
         address: str = "", origin: int = 0, other: Program | None = None,
     ) -> None:  # fmt: skip
         """Add a finding of `op`, or count lanes of an earlier one; `key` tells findings of one kind and operation apart."""
@@ -119,7 +123,7 @@ class Guard(Memory):
     # Checks
 
     def lanes(
-        self, op: Operation, pointer: Any, shadow: Shadow | None, mask: Any, mask_shadow: Shadow | None, size: int,
+        self, op: Operation, pointer: Value, shadow: Shadow | None, mask: Value, mask_shadow: Shadow | None, size: int,
         access: Access, uses: Sequence[Use] = (),
     ) -> tuple[Array, Array]:  # fmt: skip
         """(lanes to carry out, lanes that a defined mask turns off), both of the pointer's shape.
@@ -181,7 +185,7 @@ class Guard(Memory):
         shadow: Shadow | None,
         active: Array,
         shape: tuple[int, ...],
-        where: Any,
+        where: Callable[[int], str] | None,
     ) -> Array:
         """The active lanes that are defined; the others are reported."""
         if shadow is None or shadow.poison is None:
@@ -192,7 +196,7 @@ class Guard(Memory):
             self._undefined(op, what, poison, found, shape, where(int(found[0])) if where is not None else "")
         return np.asarray(active & (poison == 0))
 
-    def _behind(self, addresses: Array, shadow: Shadow | None) -> tuple[Array, Any, Any, Any]:
+    def _behind(self, addresses: Array, shadow: Shadow | None) -> tuple[Array, _Known, _Known, _Known]:
         """Per lane (or once for all) the array that the pointer was made from: number, start, length, place in memory."""
         base = None if shadow is None else shadow.base
         nearest = addresses >> SEGMENT_BITS
@@ -227,7 +231,7 @@ class Guard(Memory):
         off: Array,
         shape: tuple[int, ...],
         access: Access,
-        where: Any,
+        where: Callable[[int], str],
     ) -> None:
         found = np.flatnonzero(outside & active)
         if len(found):
@@ -261,7 +265,7 @@ class Guard(Memory):
         self.report("overflow", op, len(found), message, None, _index(lane, shape), address, origin)
 
     def _writeable(
-        self, op: Operation, numbers: Array, active: Array, shape: tuple[int, ...], where: Any
+        self, op: Operation, numbers: Array, active: Array, shape: tuple[int, ...], where: Callable[[int], str]
     ) -> Array:
         if not self._closed.any():
             return active
@@ -278,12 +282,12 @@ class Guard(Memory):
     def touch(
         self,
         op: Operation,
-        pointer: Any,
+        pointer: Value,
         shadow: Shadow | None,
         live: Array,
         size: int,
         access: Access,
-        value: Any = None,
+        value: Value = None,
     ) -> None:
         """Tell the race detector about the lanes in `live`; `value` is what a plain store is about to write."""
         shape = np.shape(pointer)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
+
+from xdsl.ir import SSAValue
 
 from ..interpret.machine import Machine
 from .guard import Guard
@@ -16,3 +19,15 @@ class SanitizedMachine(Machine):
         super().__init__(grid, guard)
         self.guard = guard
         self.passed: Sequence[Shadow | None] = ()
+
+
+class SanitizedTranslator(Protocol):
+    """What translated accesses see of the translation of their function."""
+
+    @property
+    def guard(self) -> Guard: ...
+
+    @property
+    def machine(self) -> SanitizedMachine: ...
+
+    def slot(self, value: SSAValue) -> int: ...

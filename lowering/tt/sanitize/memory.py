@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
-from ....promotion.arrays import NumpyDType
+from ....promotion.arrays import Array, NumpyDType
 from ..dialect.attributes import enum_name, property_number
 from ..dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES
 from ..interpret.evaluators import EVALUATORS, poison
-from ..interpret.machine import Step
+from ..interpret.machine import Step, Value
 from ..types import numpy_dtype
+from .machine import SanitizedTranslator
 from .races import PLAIN_READ, PLAIN_WRITE, Access
 from .shadow import Shadow, tidy
 
@@ -22,7 +23,7 @@ def _size(dtype: NumpyDType) -> int:
     return dtype.itemsize  # i1 is a byte in memory, as it is in NumPy
 
 
-def _undefined(shadow: Shadow | None, off: Any, number: int) -> Shadow | None:
+def _undefined(shadow: Shadow | None, off: Array, number: int) -> Shadow | None:
     """The shadow of a result whose lanes in `off` read `other` with this shadow, or nothing (number > 0)."""
     if number:
         return tidy(Shadow(np.where(off, number, 0).astype(np.int32)))
@@ -31,7 +32,7 @@ def _undefined(shadow: Shadow | None, off: Any, number: int) -> Shadow | None:
     return tidy(Shadow(np.where(off, shadow.poison, 0).astype(np.int32)))
 
 
-def _load(translation: Any, op: Operation) -> Step:
+def _load(translation: SanitizedTranslator, op: Operation) -> Step:
     guard, evaluate = translation.guard, EVALUATORS["tt.load"](op, translation.machine.memory)
     pointer, *rest = [translation.slot(value) for value in op.operands]
     mask, other = (*rest, None, None)[:2]
@@ -64,7 +65,7 @@ def _load(translation: Any, op: Operation) -> Step:
     return step
 
 
-def _store(translation: Any, op: Operation) -> Step:
+def _store(translation: SanitizedTranslator, op: Operation) -> Step:
     guard, evaluate = translation.guard, EVALUATORS[op.name](op, translation.machine.memory)
     pointer, value, *rest = [translation.slot(each) for each in op.operands]
     mask = rest[0] if rest else None
@@ -101,7 +102,7 @@ def _atomic(op: Operation, reads: bool, writes: bool) -> Access:
     )
 
 
-def _atomic_load(translation: Any, op: Operation) -> Step:
+def _atomic_load(translation: SanitizedTranslator, op: Operation) -> Step:
     guard, evaluate = translation.guard, EVALUATORS["tt.atomic_load"](op, translation.machine.memory)
     pointer, *rest = [translation.slot(value) for value in op.operands]
     mask = rest[0] if rest else None
@@ -122,10 +123,10 @@ def _atomic_load(translation: Any, op: Operation) -> Step:
     return step
 
 
-def _update(values: int) -> Callable[[Any, Operation], Step]:
+def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step]:
     """tt.atomic_rmw (one value) and tt.atomic_cas (two: what is expected, and what is written)."""
 
-    def make(translation: Any, op: Operation) -> Step:
+    def make(translation: SanitizedTranslator, op: Operation) -> Step:
         guard, evaluate = translation.guard, EVALUATORS[op.name](op, translation.machine.memory)
         pointer, *rest = [translation.slot(value) for value in op.operands]
         operands, mask = rest[:values], rest[values] if len(rest) > values else None
@@ -156,7 +157,7 @@ def _update(values: int) -> Callable[[Any, Operation], Step]:
     return make
 
 
-def _bits(value: Any) -> Any:
+def _bits(value: Value) -> Value:
     array = np.ascontiguousarray(value)
     return array.view(f"u{array.dtype.itemsize}").reshape(np.shape(value))
 
@@ -168,7 +169,7 @@ def _set(table: dict[int, Shadow], slot: int, shadow: Shadow | None) -> None:
         table[slot] = shadow
 
 
-ACCESSES: dict[str, Callable[[Any, Operation], Step]] = {
+ACCESSES: dict[str, Callable[[SanitizedTranslator, Operation], Step]] = {
     "tt.load": _load,
     "tt.store": _store,
     "tt.atomic_rmw": _update(1),

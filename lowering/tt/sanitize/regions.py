@@ -13,10 +13,11 @@ from xdsl.ir import Operation
 from ....promotion.arrays import Array
 from ..analysis.combining import prefix_moves
 from ..dialect.attributes import property_number
+from ..interpret.machine import Value
 from .shadow import Shadow, restructured, tidy
 
-Shadowed = tuple[list[Any], list[Shadow | None]]
-Carried = Callable[[Any, Sequence[Any], Sequence["Shadow | None"]], Shadowed]
+Shadowed = tuple[list[Value], list[Shadow | None]]
+Carried = Callable[[Any, Sequence[Value], Sequence["Shadow | None"]], Shadowed]
 Combine = Callable[[Any, Shadowed, Shadowed], Shadowed]
 
 
@@ -69,13 +70,13 @@ def _collected(table: dict[tuple[int, ...], Shadow], target: Array) -> Shadow | 
     return tidy(Shadow(poison, wrap, exact))
 
 
-def _picked(shadowed: Shadowed, function: Callable[[Any], Any]) -> Shadowed:
+def _picked(shadowed: Shadowed, function: Callable[[Value], Value]) -> Shadowed:
     values, shadows = shadowed
     return [function(v) for v in values], [None if s is None else s.mapped(function) for s in shadows]
 
 
 def reduced(
-    op: Operation, env: Any, combine: Combine, values: list[Any], shadows: list[Shadow | None]
+    op: Operation, env: Any, combine: Combine, values: list[Value], shadows: list[Shadow | None]
 ) -> Shadowed:
     """`tt.reduce`: neighbours, as a balanced tree."""
     axis = property_number(op, "axis")
@@ -87,7 +88,7 @@ def reduced(
 
 
 def scanned(
-    op: Operation, env: Any, combine: Combine, values: list[Any], shadows: list[Shadow | None]
+    op: Operation, env: Any, combine: Combine, values: list[Value], shadows: list[Shadow | None]
 ) -> Shadowed:
     """`tt.scan`: level by level, as `prefix_moves` says."""
     axis, reverse = property_number(op, "axis"), bool(property_number(op, "reverse"))

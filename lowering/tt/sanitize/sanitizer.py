@@ -8,7 +8,6 @@ the run goes on. What is undefined is followed lane by lane (`shadow`), what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
@@ -17,7 +16,7 @@ from xdsl.ir import Operation
 from ....promotion.errors import UserError
 from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
-from ..interpret.machine import find_function
+from ..interpret.machine import Value, find_function
 from ..interpret.memory import SEGMENT_BITS
 from ..op_locations import OpLocations
 from .findings import Report
@@ -28,7 +27,7 @@ from .translation import ProgramEnds, SanitizedTranslation
 
 
 def sanitize(
-    func: Operation, grid: int | Sequence[int], args: Sequence[Any], name: str | None = None
+    func: Operation, grid: int | Sequence[int], args: Sequence[Value], name: str | None = None
 ) -> Report:
     """Run every program of the grid with all checks; arrays are written in place as far as the accesses are sound.
 
@@ -69,7 +68,7 @@ class _Sanitizer(SanitizedMachine):
 
 
 def _promises(
-    function: FuncOp, args: Sequence[Any], values: Sequence[Any], guard: Guard
+    function: FuncOp, args: Sequence[Value], values: Sequence[Value], guard: Guard
 ) -> list[Shadow | None]:
     """The shadows of the parameters; attributes that promise what the arguments do not keep are reported."""
     attributes = function.arg_attrs.data if function.arg_attrs is not None else ()

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, Operation
 
 from ....promotion.arrays import Array, NumpyDType
 from .. import types as t
+from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
 
-Function = Callable[..., Any]
-Rule = Callable[[Sequence[Any], Sequence["Shadow | None"], Any], "Shadow | None"]
+Function = Callable[..., Value]
+Rule = Callable[[Sequence[Value], Sequence["Shadow | None"], Value], "Shadow | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _first(parts: Sequence[Array | None], shape: tuple[int, ...]) -> Array | Non
 
 
 def restructured(
-    function: Function, values: Sequence[Any], shadows: Sequence[Shadow | None]
+    function: Function, values: Sequence[Value], shadows: Sequence[Shadow | None]
 ) -> Shadow | None:
     """The shadow of `function(*values)` for a function that only moves, repeats and chooses lanes."""
     if not any(shadow is not None for shadow in shadows):
@@ -99,7 +99,7 @@ def restructured(
     return tidy(Shadow(of([shadow.poison for shadow in known]), wrap, exact, base))
 
 
-def _exact(value: Any, shadow: Shadow | None) -> Array:
+def _exact(value: Value, shadow: Shadow | None) -> Array:
     plain = np.asarray(value).astype(np.int64)
     return plain if shadow is None or shadow.exact is None else shadow.exact
 
@@ -107,7 +107,7 @@ def _exact(value: Any, shadow: Shadow | None) -> Array:
 # Elementwise operations
 
 
-def _elementwise(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+def _elementwise(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     known = [shadow for shadow in shadows if shadow is not None]
     if not known:
         return None
@@ -117,10 +117,10 @@ def _elementwise(values: Sequence[Any], shadows: Sequence[Shadow | None], result
     return tidy(Shadow(poison, base=base))
 
 
-def _absorbing(element: Callable[[NumpyDType], Any]) -> Rule:
+def _absorbing(element: Callable[[NumpyDType], Value]) -> Rule:
     """Elementwise, but a defined lane that decides the result alone makes it defined: false & anything is false."""
 
-    def rule(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
         found = _elementwise(values, shadows, result)
         if found is None or found.poison is None:
             return found
@@ -135,7 +135,7 @@ def _absorbing(element: Callable[[NumpyDType], Any]) -> Rule:
     return rule
 
 
-def _all_ones(dtype: NumpyDType) -> Any:
+def _all_ones(dtype: NumpyDType) -> Value:
     return True if dtype == np.bool_ else dtype.type(-1)
 
 
@@ -146,7 +146,7 @@ def _wrapping(function: Function, number: int, narrow: bool, plain: Rule) -> Rul
     starts no mark of its own, it hands on those of narrower operands.
     """
 
-    def rule(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
         found = plain(values, shadows, result)
         if not narrow and not any(shadow is not None and shadow.wrap is not None for shadow in shadows):
             return found
@@ -163,7 +163,7 @@ def _wrapping(function: Function, number: int, narrow: bool, plain: Rule) -> Rul
     return rule
 
 
-def _extended_unsigned(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+def _extended_unsigned(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     """A value that only wrapped as a signed number is whole again as an unsigned one."""
     found = _elementwise(values, shadows, result)
     shadow = shadows[0]
@@ -177,7 +177,7 @@ def _extended_unsigned(values: Sequence[Any], shadows: Sequence[Shadow | None], 
     )
 
 
-def _selected(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+def _selected(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     condition, yes, no = values
     found = restructured(lambda x, y: np.where(condition, x, y), [yes, no], shadows[1:])
     if shadows[0] is None or shadows[0].poison is None:
@@ -187,7 +187,7 @@ def _selected(values: Sequence[Any], shadows: Sequence[Shadow | None], result: A
     return tidy(replace(found, poison=poison))
 
 
-def _moved_pointer(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+def _moved_pointer(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     """tt.addptr: the array is the pointer's, undefined and wrapped lanes come from both."""
     known = [shadow if shadow is not None else Shadow() for shadow in shadows]
     shape = np.shape(result)
@@ -197,14 +197,14 @@ def _moved_pointer(values: Sequence[Any], shadows: Sequence[Shadow | None], resu
     return tidy(Shadow(poison, wrap, exact, known[0].base))
 
 
-def _wider_address(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+def _wider_address(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     return shadows[0]
 
 
 # Operations on whole blocks
 
 
-def _product(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+def _product(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     """tt.dot: an undefined lane spoils its whole row or column of the result."""
     shape = np.shape(result)
     a, b, c = (None if shadow is None else shadow.poison for shadow in shadows)
@@ -214,7 +214,7 @@ def _product(values: Sequence[Any], shadows: Sequence[Shadow | None], result: An
     return None if poison is None else tidy(Shadow(poison))
 
 
-def _counted(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+def _counted(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     """tt.histogram: an undefined lane that is counted may have gone to any bin."""
     active = np.ones(np.shape(values[0]), np.bool_) if len(values) < 2 else values[1]
     parts = [None if shadow is None else shadow.poison for shadow in shadows]
@@ -302,7 +302,7 @@ def _is_number(type_: Attribute) -> bool:
 
 
 def _gathered(evaluate: Function) -> Rule:
-    def rule(values: Sequence[Any], shadows: Sequence[Shadow | None], result: Any) -> Shadow | None:
+    def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
         source, indices = shadows
         found = None if source is None else source.mapped(lambda x: evaluate(x, values[1]))
         poison = None if indices is None else indices.poison

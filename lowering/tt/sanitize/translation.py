@@ -25,7 +25,7 @@ from .shadow import Shadow, rule_of, starts_marks
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
 
 
-class Frame(list[Any]):
+class Frame(list[Value]):
     """The values of one call, and their shadows where they have any, by place."""
 
     def __init__(self, values: Sequence[Value], shadows: dict[int, Shadow]) -> None:
