@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from xdsl.ir import Attribute, SSAValue
 
 from ...promotion.dtype import DType
-from ...promotion.errors import UnsupportedError
+from ...promotion.errors import InternalError, UnsupportedError
 from ..tt.types import scalar_type
 from .index_builder import Index
 
@@ -52,15 +53,26 @@ Coordinate = Dimension | Index
 class Block:
     """A value: an SSA scalar (`dims` empty) or block whose shape is the sizes of `dims`, in order of rank.
 
-    `literal` is the Python value of a constant; `value` is None for a constant until it is needed in some
-    shape. `zero_outside`: lanes outside the extents of `dims` are known to be zero.
+    A constant's `value` is a Python number, until it is needed in some shape. `zero_outside`: lanes outside the extents of
+    `dims` are known to be zero.
     """
 
-    value: Any
+    value: SSAValue | int | float | bool
     dims: tuple[Dimension, ...]
-    elem: Any
-    literal: int | float | bool | None = None
+    elem: Attribute
     zero_outside: bool = False
+
+    @property
+    def constant(self) -> int | float | bool | None:
+        """The number that the value is, if it is known."""
+        return None if isinstance(self.value, SSAValue) else self.value
+
+    @property
+    def emitted(self) -> SSAValue:
+        """The SSA value. Raises `InternalError` for constants, which have none."""
+        if not isinstance(self.value, SSAValue):
+            raise InternalError(f"tile: the constant {self.value} is no SSA value")
+        return self.value
 
 
 def union(*groups: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
@@ -78,7 +90,7 @@ _BYTES = frozenset(
 )
 
 
-def memory_type(dtype: DType) -> Any:
+def memory_type(dtype: DType) -> Attribute:
     """The block-IR element type of a dtype in memory: bool and everything below 8 bits take one byte."""
     if dtype.name in _BYTES:
         return scalar_type("i8")
@@ -89,7 +101,7 @@ def memory_type(dtype: DType) -> Any:
     return scalar_type(dtype)
 
 
-def register_type(dtype: DType) -> Any:
+def register_type(dtype: DType) -> Attribute:
     """The block-IR element type of a dtype in registers: bool is i1, 4-bit integers are an i8 that holds the
     value."""
     return scalar_type("i1") if dtype.is_bool else memory_type(dtype)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
-from xdsl.dialects.builtin import LocationAttr, UnitAttr
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import LocationAttr, TensorType, UnitAttr
+from xdsl.ir import Attribute, SSAValue
 
 from ...graph.location import Location
 from ...promotion.dtype import DType
@@ -23,7 +22,7 @@ from ..tt.builder.block_builder import BlockBuilder
 from ..tt.builder.control import Loop
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, NOALIAS, state_facts_of_graphs
-from ..tt.types import I1, I8, I32, I64, ptr, tensor
+from ..tt.types import I1, I8, I32, I64, ptr
 from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
 from .elements import scalar
 from .index_builder import Index, IndexBuilder
@@ -85,12 +84,12 @@ class Kernel:
         self.nest = nest
         self.streaming = streaming
         self.use_descriptors = use_descriptors
-        self.descriptors: dict[DescriptorAccess, Any] = {}
+        self.descriptors: dict[DescriptorAccess, SSAValue] = {}
         self._sides = {operand for v in nest.body if v.op == "contract" for operand in v.operands}
         self.buffers = pointer_buffers(nest)
         self.runtime = runtime_extents(nest)
         self.tiles: dict[int, int] = {}
-        params: list[tuple[str, Any]] = []
+        params: list[tuple[str, Attribute]] = []
         facts: list[dict[str, Attribute | int]] = []
         for number, buffer in enumerate(self.buffers):
             params.append((f"{buffer.kind}{number}", ptr(memory_type(buffer.dtype))))
@@ -135,7 +134,7 @@ class Kernel:
     def axis_extent(self, axis: int) -> Index:
         return self.extent(self.nest.axes[axis].extent)
 
-    def pointer(self, buffer: Buffer) -> Any:
+    def pointer(self, buffer: Buffer) -> SSAValue:
         return self._pointers[buffer.kind, buffer.index]
 
     def descriptor_load_access(
@@ -159,10 +158,10 @@ class Kernel:
         axes = descriptor_axes(self.nest, store.at, dtype.itemsize, coordinates)
         return None if axes is None else DescriptorAccess(True, self.nest.stores.index(store), axes)
 
-    def descriptor(self, access: DescriptorAccess, elem: Any, sizes: tuple[int, int]) -> Any:
+    def descriptor(self, access: DescriptorAccess, elem: Attribute, sizes: tuple[int, int]) -> SSAValue:
         """Returns the descriptor parameter of an access; descriptors come after all other parameters."""
         if access not in self.descriptors:
-            block: Any = tensor(elem, (*[1] * (len(access.axes) - 2), *sizes))
+            block = TensorType(elem, (*[1] * (len(access.axes) - 2), *sizes))
             type_ = TensorDescType(block)
             self.descriptors[access] = self.builder.parameter(f"tensor{len(self.descriptors)}", type_)
         return self.descriptors[access]
@@ -176,7 +175,7 @@ class Kernel:
         return Dimension(axis, size, start, 1 if axis is None else self.axis_extent(axis), rank)
 
     @contextmanager
-    def loop(self, count: Index, inits: Sequence[Any] = ()) -> Iterator[Loop]:
+    def loop(self, count: Index, inits: Sequence[SSAValue] = ()) -> Iterator[Loop]:
         """`scf.for` over 0 … count - 1, with values that live in its body only."""
         indices = self.indices
         with (
@@ -299,11 +298,11 @@ class Frame:
     # -- indices
     # ------------------------------------------------------------------------------------------------------
 
-    def index(self, dim: Dimension) -> Any:
+    def index(self, dim: Dimension) -> SSAValue:
         """Returns the positions of a dimension as an i64 block of rank 1."""
         b, indices = self.builder, self.indices
 
-        def make() -> Any:
+        def make() -> SSAValue:
             positions = indices.once(
                 ("range", dim.size), lambda: b.cast("arith.extsi", b.arange(dim.size), I64)
             )
@@ -313,7 +312,14 @@ class Frame:
 
         return indices.once(("index", dim), make)
 
-    def scaled_index(self, dim: Dimension, coefficient: Index) -> Any:
+    def scalar_coordinate(self, axis: int) -> Index:
+        """Where an axis lies that no block dimension runs along."""
+        coordinate = self.coordinates[axis]
+        if isinstance(coordinate, Dimension):
+            raise InternalError(f"tile: axis {axis} is a block dimension, and one index of it is wanted")
+        return coordinate
+
+    def scaled_index(self, dim: Dimension, coefficient: Index) -> SSAValue:
         b, indices = self.builder, self.indices
         index = self.index(dim)
         if isinstance(coefficient, int) and coefficient == 1:
@@ -321,7 +327,7 @@ class Frame:
         factor = self._filled(coefficient, (dim.size,))
         return indices.once(("scaled", dim, coefficient), lambda: b.binary("arith.muli", index, factor))
 
-    def mask(self, dims: tuple[Dimension, ...], order: tuple[Dimension, ...] | None = None) -> Any | None:
+    def mask(self, dims: tuple[Dimension, ...], order: tuple[Dimension, ...] | None = None) -> SSAValue | None:
         """Which lanes of a block over `order` lie inside the extents of `dims`; None when all do."""
         b, indices = self.builder, self.indices
         order = dims if order is None else order
@@ -329,18 +335,19 @@ class Frame:
         if not cut:
             return None
 
-        def inside(dim: Dimension) -> Any:
+        def inside(dim: Dimension) -> SSAValue:
             below = b.cmpi("slt", self.index(dim), self._filled(dim.extent, (dim.size,)))
             if not dim.may_precede:
                 return below
             return b.binary("arith.andi", below, b.cmpi("sge", self.index(dim), b.const(0, I64, (dim.size,))))
 
-        def make() -> Any:
-            joined = None
-            for dim in cut:
-                one = indices.once(("inside", dim), partial(inside, dim))
-                part = self.expand(Block(one, (dim,), I1), order)
-                joined = part if joined is None else b.binary("arith.andi", joined, part)
+        def part(dim: Dimension) -> SSAValue:
+            return self.expand(Block(indices.once(("inside", dim), partial(inside, dim)), (dim,), I1), order)
+
+        def make() -> SSAValue:
+            joined = part(cut[0])
+            for dim in cut[1:]:
+                joined = b.binary("arith.andi", joined, part(dim))
             return joined
 
         return indices.once(("mask", cut, order), make)
@@ -358,37 +365,38 @@ class Frame:
                 start = indices.add(start, indices.mul(coordinate, step))
         for block, stride in dynamic:
             if not block.dims:
-                index = block.literal if block.literal is not None else block.value
-                start = indices.add(start, indices.mul(index, stride))
+                if isinstance(block.value, float):
+                    raise InternalError(f"tile: {block.value} is no index")
+                start = indices.add(start, indices.mul(block.value, stride))
                 continue
-            scaled = block.value
+            scaled = block.emitted
             if not (isinstance(stride, int) and stride == 1):
                 scaled = self.builder.binary("arith.muli", scaled, self._filled(stride, shape(block.dims)))
             terms.append(Block(scaled, block.dims, I64))
         return start, terms
 
-    def offsets(self, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]) -> Any:
+    def offsets(self, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]) -> SSAValue:
         """Adds up the parts of an element offset as a block over `order` (a scalar when that is empty)."""
         b, indices = self.builder, self.indices
         if not order:
             return indices.value(start)
-        total: Any = None
+        total: SSAValue | None = None
         for term in terms:
-            value = term.value
+            value = term.emitted
             if total is None and not (isinstance(start, int) and start == 0):
                 value = b.binary("arith.addi", value, self._filled(start, shape(term.dims)))
             part = self.expand(Block(value, term.dims, I64), order)
             total = part if total is None else b.binary("arith.addi", total, part)
         return self._filled(start, shape(order)) if total is None else total
 
-    def _filled(self, index: Index, sizes: tuple[int, ...]) -> Any:
+    def _filled(self, index: Index, sizes: tuple[int, ...]) -> SSAValue:
         return (
             self.builder.const(index, I64, sizes) if isinstance(index, int) else self.builder.splat(index, sizes)
         )
 
     def pointers(
         self, buffer: Buffer, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]
-    ) -> Any:
+    ) -> SSAValue:
         base, b = self.kernel.pointer(buffer), self.builder
         if not order:
             return base if isinstance(start, int) and start == 0 else b.addptr(base, self.indices.value(start))
@@ -397,14 +405,14 @@ class Frame:
     # -- values
     # -------------------------------------------------------------------------------------------------------
 
-    def expand(self, block: Block, order: tuple[Dimension, ...]) -> Any:
+    def expand(self, block: Block, order: tuple[Dimension, ...]) -> SSAValue:
         """The block repeated over all of `order`, whose dimensions may come in any order."""
         b = self.builder
         if not block.dims:
-            if block.literal is not None:
-                return b.const(block.literal, block.elem, shape(order))
-            return b.splat(block.value, shape(order))
-        value = block.value
+            if isinstance(block.value, SSAValue):
+                return b.splat(block.value, shape(order))
+            return b.const(block.value, block.elem, shape(order))
+        value = block.emitted
         inside = tuple([dim for dim in order if dim in block.dims])
         if inside != block.dims:
             if len(inside) != len(block.dims):
@@ -415,10 +423,10 @@ class Frame:
                 value = b.expand_dims(value, position)
         return b.broadcast(value, shape(order))
 
-    def scalar_value(self, block: Block) -> Any:
-        return self.builder.const(block.literal, block.elem) if block.literal is not None else block.value
+    def scalar_value(self, block: Block) -> SSAValue:
+        return block.value if isinstance(block.value, SSAValue) else self.builder.const(block.value, block.elem)
 
-    def combine(self, blocks: Sequence[Block]) -> tuple[tuple[Dimension, ...], list[Any]]:
+    def combine(self, blocks: Sequence[Block]) -> tuple[tuple[Dimension, ...], list[SSAValue]]:
         """The blocks brought to one shape."""
         dims = union(*[block.dims for block in blocks])
         return dims, [self.expand(block, dims) for block in blocks]
@@ -441,28 +449,28 @@ class Frame:
                 if bits:  # a type without constants of its own: its bits
                     made = self.builder.cast("tt.bitcast", self.builder.const(literal, I8), elem)
                     return Block(made, (), elem)
-                return Block(None, (), elem, literal)
+                return Block(literal, (), elem)
             case "dim":
                 index = self.kernel.extent(value.attrs["extent"])
-                return Block(None, (), I64, index) if isinstance(index, int) else Block(index, (), I64)
+                return Block(index, (), I64)
             case "index":
                 start, terms = self.position(value.attrs["at"])
                 dims = union(*[term.dims for term in terms])
                 if not dims and isinstance(start, int):
-                    return Block(None, (), I64, start)
+                    return Block(start, (), I64)
                 return Block(self.offsets(start, terms, dims), dims, I64)
             case "load":
                 return self._load(number, value)
             case "reduce" if not value.attrs["over"]:  # over nothing: every axis had extent 1
                 if value.attrs["kind"] in ("argmax", "argmin"):
-                    return Block(None, (), I64, 0)
+                    return Block(0, (), I64)
                 only = self.block(value.operands[0])
                 if value.attrs["kind"] != "sum" or not value.dtype.is_float:
                     return only
-                if only.literal is not None:
-                    return Block(None, (), only.elem, only.literal + 0.0)
+                if only.constant is not None:
+                    return Block(only.constant + 0.0, (), only.elem)
                 start = self.builder.const(0.0, only.elem, shape(only.dims))  # sums begin with 0
-                return Block(self.builder.binary("arith.addf", only.value, start), only.dims, only.elem)
+                return Block(self.builder.binary("arith.addf", only.emitted, start), only.dims, only.elem)
             case "reduce" | "scan" | "contract":
                 raise InternalError(
                     f"tile: {value.op} %{number} is needed before its template has computed it"
@@ -475,14 +483,14 @@ class Frame:
         if value.op == "cast" and sources[0] is value.dtype:
             return blocks[0]
         dims, operands = self.combine(blocks)
-        literals = tuple([block.literal for block in blocks])
+        literals = tuple([block.constant for block in blocks])
         call = scalar.Call(self.builder, value.op, sources, value.dtype, value.attrs, literals)
         zero = value.op == "cast" and blocks[0].zero_outside
         return Block(scalar.emit(call, operands), dims, register_type(value.dtype), zero_outside=zero)
 
     def _descriptor_block(
         self, access: DescriptorAccess, coordinates: Sequence[Coordinate]
-    ) -> tuple[list[Any], tuple[Dimension, Dimension]]:
+    ) -> tuple[list[SSAValue], tuple[Dimension, Dimension]]:
         """Returns the i32 indices of the block's first element, and the block's two dimensions."""
         b, indices = self.builder, self.indices
         starts = []
@@ -514,7 +522,7 @@ class Frame:
         attrs = value.attrs
         operands = [self.block(operand) for operand in value.operands]
         guard = operands.pop() if attrs["guarded"] else None
-        if guard is not None and guard.literal is True:
+        if guard is not None and guard.value is True:
             guard = None
         strides = [self.kernel.extent(stride) for stride in attrs["strides"]]
         start, terms = self.position(attrs["at"], list(zip(operands, strides, strict=True)))

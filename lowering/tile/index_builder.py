@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+
+from xdsl.ir import SSAValue
 
 from ..tt.builder.block_builder import BlockBuilder
 from ..tt.types import I64
 
-Index = Any
+Index = int | SSAValue
 """An index value: an `int`, or an SSA value of type i64."""
 
 
@@ -22,7 +23,7 @@ class IndexBuilder:
 
     def __init__(self, builder: BlockBuilder) -> None:
         self.builder = builder
-        self._known: list[dict[tuple[Any, ...], Any]] = [{}]
+        self._known: list[dict[tuple[object, ...], SSAValue]] = [{}]
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -33,14 +34,14 @@ class IndexBuilder:
         finally:
             self._known.pop()
 
-    def value(self, index: Index) -> Any:
+    def value(self, index: Index) -> SSAValue:
         """Materializes the index as an SSA value."""
         return self.builder.const(index, I64) if isinstance(index, int) else index
 
-    def _binary(self, name: str, a: Index, b: Index) -> Any:
+    def _binary(self, name: str, a: Index, b: Index) -> SSAValue:
         return self.once((name, a, b), lambda: self.builder.binary(name, self.value(a), self.value(b)))
 
-    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def once(self, key: tuple[object, ...], make: Callable[[], SSAValue]) -> SSAValue:
         """`make()`, or what an earlier call with an equal key made where it is still visible."""
         for table in self._known:
             if key in table:
@@ -95,6 +96,6 @@ class IndexBuilder:
     def ceil_div(self, a: Index, b: int) -> Index:
         return self.div(self.add(a, b - 1), b)
 
-    def is_less(self, a: Index, b: Index) -> Any:
+    def is_less(self, a: Index, b: Index) -> SSAValue:
         """a < b as an SSA value of type i1."""
         return self.once(("slt", a, b), lambda: self.builder.cmpi("slt", self.value(a), self.value(b)))

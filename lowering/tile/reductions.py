@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+
+from xdsl.ir import SSAValue
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
@@ -15,6 +16,7 @@ from ..tt.types import I64
 from .blocks import Block, Dimension, register_type, shape, union
 from .elements.conversions import round_tensor_float32
 from .emit import Frame
+from .index_builder import Index
 from .structure import may_be_negative_zero, reach
 
 INDEX_PAST_END = 2**63 - 1
@@ -62,7 +64,7 @@ def combiner(kind: str, dtype: DType) -> Combine:
     if operation is None:
         raise UnsupportedError(f"tile: reduction {kind!r} of {dtype}")
 
-    def combine(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:
+    def combine(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Sequence[SSAValue]:
         return [b.binary(operation, left[0], right[0])]
 
     return combine
@@ -75,7 +77,7 @@ def _first_extreme(kind: str, dtype: DType) -> Combine:
         sign = "s" if dtype.kind == "int" else "u"
         relation = sign + ("gt" if kind == "argmax" else "lt")
 
-    def combine(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:
+    def combine(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Sequence[SSAValue]:
         (x, i), (y, j) = left, right
         if dtype.is_float:
             x_nan, y_nan = b.cmpf("uno", x, x), b.cmpf("uno", y, y)
@@ -113,10 +115,10 @@ class Reduction:
         """Whether the result does not depend on how its parts are combined."""
         return self.kind not in ("sum", "prod") or not self.dtype.is_float
 
-    def initial(self, frame: Frame, dims: tuple[Dimension, ...]) -> list[Any]:
+    def initial(self, frame: Frame, dims: tuple[Dimension, ...]) -> list[SSAValue]:
         """Neutral accumulators over `dims`."""
         b = frame.builder
-        values: list[Any] = [self.neutral, INDEX_PAST_END]
+        values: list[int | float] = [self.neutral, INDEX_PAST_END]
         return [b.const(value, elem, shape(dims)) for value, elem in zip(values, self.elems, strict=False)]
 
     def kept_dims(self, frame: Frame) -> tuple[Dimension, ...]:
@@ -124,7 +126,7 @@ class Reduction:
         coordinates = [frame.coordinates.get(axis) for axis in self.value.axes]
         return union(tuple([coordinate for coordinate in coordinates if isinstance(coordinate, Dimension)]))
 
-    def partial(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...]]:
+    def partial(self, frame: Frame) -> tuple[list[SSAValue], tuple[Dimension, ...]]:
         """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar
         positions. A sum of nothing but -0.0 may be -0.0: it did not begin with 0."""
         values, dims, over = self.masked(frame)
@@ -134,7 +136,7 @@ class Reduction:
             left = tuple([other for other in left if other is not dim])
         return values, left
 
-    def masked(self, frame: Frame) -> tuple[list[Any], tuple[Dimension, ...], tuple[Dimension, ...]]:
+    def masked(self, frame: Frame) -> tuple[list[SSAValue], tuple[Dimension, ...], tuple[Dimension, ...]]:
         """The operand with neutral numbers where it is not defined, its block dimensions and those of `over`."""
         b = frame.builder
         block = frame.block(self.operand)
@@ -151,18 +153,18 @@ class Reduction:
             values.append(positions)
         return values, dims, over
 
-    def begun(self, frame: Frame, values: list[Any], dims: tuple[Dimension, ...]) -> list[Any]:
+    def begun(self, frame: Frame, values: list[SSAValue], dims: tuple[Dimension, ...]) -> list[SSAValue]:
         """The partial results, with the 0 that a sum of floats begins with where that may matter."""
         if self.kind != "sum" or not self.dtype.is_float or not may_be_negative_zero(frame.kernel.nest, self.operand):
             return values
         start = frame.builder.const(self.neutral, self.elems[0], shape(dims))
         return [frame.builder.binary("arith.addf", values[0], start)]
 
-    def _positions(self, frame: Frame, dims: tuple[Dimension, ...]) -> Any:
+    def _positions(self, frame: Frame, dims: tuple[Dimension, ...]) -> SSAValue:
         """The row-major position within `over`."""
         indices = frame.indices
-        start: Any = 0
-        step: Any = 1
+        start: Index = 0
+        step: Index = 1
         terms: list[Block] = []
         for axis in reversed(self.over):
             coordinate = frame.coordinates[axis]
@@ -173,7 +175,7 @@ class Reduction:
             step = indices.mul(step, frame.kernel.axis_extent(axis))
         return frame.offsets(start, terms, dims)
 
-    def result(self, frame: Frame, values: Sequence[Any], dims: tuple[Dimension, ...]) -> Block:
+    def result(self, frame: Frame, values: Sequence[SSAValue], dims: tuple[Dimension, ...]) -> Block:
         value = values[1] if self.positional else values[0]
         if self.value.dtype.name == "tensor_float32" and self.kind in ("sum", "prod"):
             value = round_tensor_float32(frame.builder, value)
@@ -204,7 +206,7 @@ def _reduce_whole(frame: Frame, number: int) -> None:
         frame.define(reduction.number, reduction.result(frame, reduction.begun(frame, own, dims), dims))
 
 
-def _sums(b: BlockBuilder, left: list[Any], right: list[Any]) -> Sequence[Any]:
+def _sums(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Sequence[SSAValue]:
     return [b.binary("arith.addf", x, y) for x, y in zip(left, right, strict=True)]
 
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import OpResult
+from xdsl.ir import OpResult, SSAValue
 
 from ....promotion.dtype import DType
 from ...tt.builder.block_builder import BlockBuilder
@@ -76,73 +75,77 @@ _PHI_64_END = 39.0
 _T_END = 4.0 / 43.0
 
 
+Operand = SSAValue | float
+"""A block, or a number that becomes one."""
+
+
 class _Floats:
     """Arithmetic on blocks of the shape and type of `x`; Python numbers become constants."""
 
-    def __init__(self, b: BlockBuilder, x: Any) -> None:
+    def __init__(self, b: BlockBuilder, x: SSAValue) -> None:
         self.b, self.x = b, x
 
-    def c(self, value: Any) -> Any:
+    def c(self, value: Operand) -> SSAValue:
         return like(self.b, value, self.x) if isinstance(value, float) else value
 
-    def add(self, x: Any, y: Any) -> Any:
+    def add(self, x: Operand, y: Operand) -> SSAValue:
         return self.b.binary("arith.addf", self.c(x), self.c(y))
 
-    def sub(self, x: Any, y: Any) -> Any:
+    def sub(self, x: Operand, y: Operand) -> SSAValue:
         return self.b.binary("arith.subf", self.c(x), self.c(y))
 
-    def mul(self, x: Any, y: Any) -> Any:
+    def mul(self, x: Operand, y: Operand) -> SSAValue:
         return self.b.binary("arith.mulf", self.c(x), self.c(y))
 
-    def div(self, x: Any, y: Any) -> Any:
+    def div(self, x: Operand, y: Operand) -> SSAValue:
         return self.b.binary("arith.divf", self.c(x), self.c(y))
 
-    def fma(self, x: Any, y: Any, z: Any) -> Any:
+    def fma(self, x: Operand, y: Operand, z: Operand) -> SSAValue:
         return self.b.ternary("math.fma", self.c(x), self.c(y), self.c(z))
 
-    def neg(self, x: Any) -> Any:
+    def neg(self, x: SSAValue) -> SSAValue:
         return self.b.unary("arith.negf", x)
 
-    def abs(self, x: Any) -> Any:
+    def abs(self, x: SSAValue) -> SSAValue:
         return self.b.unary("math.absf", x)
 
-    def exp(self, x: Any) -> Any:
+    def exp(self, x: SSAValue) -> SSAValue:
         return self.b.unary("math.exp", x)
 
-    def where(self, predicate: str, x: Any, y: Any, then: Any, otherwise: Any) -> Any:
+    def where(self, predicate: str, x: Operand, y: Operand, then: Operand, otherwise: Operand) -> SSAValue:
         return self.select(self.compare(predicate, x, y), then, otherwise)
 
-    def compare(self, predicate: str, x: Any, y: Any) -> Any:
+    def compare(self, predicate: str, x: Operand, y: Operand) -> SSAValue:
         return self.b.cmpf(predicate, self.c(x), self.c(y))
 
-    def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
+    def select(self, condition: SSAValue, then: Operand, otherwise: Operand) -> SSAValue:
         return self.b.select(condition, self.c(then), self.c(otherwise))
 
-    def at_most(self, x: Any, limit: float) -> Any:
+    def at_most(self, x: Operand, limit: float) -> SSAValue:
         """min(x, limit); NaN stays."""
         return self.where("ogt", x, limit, limit, x)
 
-    def at_least(self, x: Any, limit: Any) -> Any:
+    def at_least(self, x: Operand, limit: Operand) -> SSAValue:
         return self.where("olt", x, limit, limit, x)
 
-    def poly(self, x: Any, coefficients: Sequence[float]) -> Any:
-        value: Any = coefficients[-1]
+    def poly(self, x: Operand, coefficients: Sequence[float]) -> SSAValue:
+        value = self.c(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             value = self.fma(value, x, coefficient)
         return value
 
-    def product(self, x: Any, y: Any) -> tuple[Any, Any]:
+    def product(self, x: Operand, y: Operand) -> tuple[SSAValue, SSAValue]:
         """x · y as a sum of two numbers."""
         high = self.mul(x, y)
         return high, self.fma(x, y, self.neg(high))
 
-    def sum(self, x: Any, y: Any) -> tuple[Any, Any]:
+    def sum(self, x: Operand, y: Operand) -> tuple[SSAValue, SSAValue]:
         """x + y as a sum of two numbers (Knuth)."""
         total = self.add(x, y)
         other = self.sub(total, x)
         return total, self.add(self.sub(x, self.sub(total, other)), self.sub(y, other))
 
-    def in_range(self, x: Any, y: Any) -> Any:
+    def in_range(self, x: Operand, y: Operand) -> SSAValue:
         """x / y for 0 <= x <= 2 and 1 <= y <= 2^24, or x = 1 and 2^-40 <= y <= 2^120."""
         result = self.div(x, y)
         assert isinstance(result, OpResult)
@@ -151,27 +154,27 @@ class _Floats:
 
     # -- powers of two, float32 ---------------------------------------------------------------------------------------------
 
-    def exp2(self, w: Any) -> Any:
+    def exp2(self, w: SSAValue) -> SSAValue:
         """2^w for |w| <= 0.5005."""
         result = self.b.unary("math.exp2", w)
         assert isinstance(result, OpResult)
         result.op.attributes[REDUCED] = UnitAttr()
         return result
 
-    def bits(self, x: Any) -> Any:
+    def bits(self, x: SSAValue) -> SSAValue:
         return self.b.cast("arith.bitcast", x, I32)
 
-    def float_of(self, bits: Any) -> Any:
+    def float_of(self, bits: SSAValue) -> SSAValue:
         return self.b.cast("arith.bitcast", bits, F32)
 
-    def integer(self, name: str, x: Any, y: Any) -> Any:
+    def integer(self, name: str, x: SSAValue, y: SSAValue | int) -> SSAValue:
         return self.b.binary(name, x, like(self.b, y, x) if isinstance(y, int) else y)
 
-    def power(self, bits: Any) -> Any:
+    def power(self, bits: SSAValue) -> SSAValue:
         """2^(n - 127) from the low bits n of an integer."""
         return self.float_of(self.integer("arith.shli", bits, 23))
 
-    def turned(self, x: Any, *counts: Any) -> Any:
+    def turned(self, x: SSAValue, *counts: SSAValue) -> SSAValue:
         """x · 2^k for positive normal x and result: k is the sum of the low bits of the counts, as `rounded` leaves them. An
         integer addition, where a product would wait for the multipliers. NaN becomes any number: multiply that by a NaN."""
         total = self.bits(counts[0])
@@ -179,14 +182,14 @@ class _Floats:
             total = self.integer("arith.addi", total, self.bits(count))
         return self.float_of(self.integer("arith.addi", self.bits(x), self.integer("arith.shli", total, 23)))
 
-    def rounded(self, x: Any, factor: tuple[float, float], offset: Any) -> tuple[Any, Any]:
+    def rounded(self, x: Operand, factor: tuple[float, float], offset: Operand) -> tuple[SSAValue, SSAValue]:
         """x · factor = k + w: (a float that has k + offset - ROUNDER in its low bits, w without the factor's second part)."""
         shifted = self.fma(x, factor[0], offset)
         k = self.sub(shifted, offset)
         return shifted, self.fma(x, factor[1], self.fma(x, factor[0], self.neg(k)))
 
 
-def exp_shifted(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def exp_shifted(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """e^(x - m) times a number that depends on m alone, for x <= m: what quotients of weights by their sum are made of.
 
     float32: 2^64 e^x 2^-K with K = round(m log2 e), where |m| <= 2^20. Then nothing is subtracted before the exponential, and
@@ -202,7 +205,7 @@ def exp_shifted(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return f.mul(power, f.power(f.bits(shifted)))
 
 
-def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """`exp_shifted`, but any number where m is NaN."""
     x, top = operands
     f = _Floats(b, x)
@@ -211,7 +214,7 @@ def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[Any], dtype: DType
     return f.turned(*_exp_shifted(f, x, top, 0.0))
 
 
-def where_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def where_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """x where y < z, 0 where y = z; either where y - z is NaN."""
     del dtype
     x, y, z = operands
@@ -221,7 +224,7 @@ def where_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return f.float_of(f.integer("arith.andi", f.bits(x), _below(f, y, z)))
 
 
-def one_unless_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def one_unless_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """1 where x = y, 0 where x < y; either where x - y is NaN."""
     del dtype
     x, y = operands
@@ -232,20 +235,20 @@ def one_unless_below(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> 
     return f.float_of(f.integer("arith.andi", f.integer("arith.xori", _below(f, x, y), -1), one))
 
 
-def _below(f: _Floats, x: Any, y: Any) -> Any:
+def _below(f: _Floats, x: SSAValue, y: Operand) -> SSAValue:
     """-1 where x < y, 0 where x = y, by the sign of x - y, which is 0 of equal float32 alone: vector units of hosts compare in
     the pipes that multiply."""
     return f.integer("arith.shrsi", f.bits(f.sub(x, y)), 31)
 
 
-def _exp_difference(f: _Floats, x: Any, top: Any) -> Any:
+def _exp_difference(f: _Floats, x: SSAValue, top: SSAValue) -> SSAValue:
     """e^(x - m) in float64."""
     difference, rest = f.sum(x, f.neg(top))
     weight = f.exp(difference)
     return f.where("oeq", rest, rest, f.fma(weight, rest, weight), weight)
 
 
-def _exp_shifted(f: _Floats, x: Any, top: Any, bias: float) -> tuple[Any, Any]:
+def _exp_shifted(f: _Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[SSAValue, SSAValue]:
     """`exp_shifted` in float32 as a power of e near 1 and a float that has the exponent of 2, plus `bias`, in its low bits."""
     near = f.compare("ole", f.abs(top), NEAR)
     shift = f.select(near, 0.0, top)
@@ -256,7 +259,7 @@ def _exp_shifted(f: _Floats, x: Any, top: Any, bias: float) -> tuple[Any, Any]:
     return f.exp2(w), shifted
 
 
-def x_phi(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """x Φ(x) = max(x, 0) - |x| Φ(-|x|): at least half of max(x, 0) is left above 0, and below there is nothing to cancel."""
     del dtype
     (x,) = operands
@@ -284,19 +287,19 @@ def x_phi(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return f.fma(f.mul(a, tail), -(2.0**-_EXTRA) / _PHI_SCALE, positive)
 
 
-def x_sigmoid(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def x_sigmoid(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """x / (1 + exp(-x))."""
     del dtype
     return _sigmoid_product(b, operands[0], 1.0)
 
 
-def x_sigmoid_quick(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def x_sigmoid_quick(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """x / (1 + exp(-1.702 x))."""
     del dtype
     return _sigmoid_product(b, operands[0], 1.702, 4.263256414560601e-17)
 
 
-def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """x/2 · (1 + tanh h) with h = √(2/π) (x + 0.044715 x³), which is x / (1 + exp(-2h))."""
     del dtype
     (x,) = operands
@@ -317,14 +320,16 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> An
     return _finished(f, x, a, _TANH_END, f.turned(f.exp2(w), first, second, third))
 
 
-def _sigmoid_product(b: BlockBuilder, x: Any, slope: float, rest: float = 0.0) -> Any:
+def _sigmoid_product(b: BlockBuilder, x: SSAValue, slope: float, rest: float = 0.0) -> SSAValue:
     """x / (1 + exp(-(slope + rest) x))."""
     f = _Floats(b, x)
     if elem(x.type) == F64:
         end = 760.0 / slope
         a = f.at_most(f.abs(x), end)
         high, low = (a, None) if slope == 1.0 else f.product(a, slope)
-        return _sigmoid_product_64(f, x, (high, f.fma(a, rest, low) if rest else low), end)
+        if low is not None and rest:
+            low = f.fma(a, rest, low)
+        return _sigmoid_product_64(f, x, (high, low), end)
     a = f.at_most(f.at_least(x, -110.0 / slope), _END)
     shifted, w = f.rounded(a, _split(-slope * math.log2(math.e)), ROUNDER - _LESS)
     return _finished(f, x, a, _END, f.turned(f.exp2(w), shifted))
@@ -337,7 +342,7 @@ _TANH_END = 8.0
 """Where exp(-h) is nothing beside 1, so that the result is x. Powers of two."""
 
 
-def _finished(f: _Floats, x: Any, a: Any, end: float, z: Any) -> Any:
+def _finished(f: _Floats, x: SSAValue, a: SSAValue, end: float, z: SSAValue) -> SSAValue:
     """x / (1 + 2^40 z), where a is x between limits, `end` the upper one. Results that are denormal are rounded once; x above
     `end` is made of `end` and the rest, which is within an ulp."""
     rest = f.at_least(f.sub(x, end), -0.0)
@@ -348,7 +353,7 @@ def _finished(f: _Floats, x: Any, a: Any, end: float, z: Any) -> Any:
 _SHIFT = 64.0
 
 
-def _sigmoid_product_64(f: _Floats, x: Any, size: tuple[Any, Any], end: float) -> Any:
+def _sigmoid_product_64(f: _Floats, x: SSAValue, size: tuple[SSAValue, SSAValue | None], end: float) -> SSAValue:
     """The same in float64, where z = exp(-h) for the two parts of h >= 0; e^-64 is taken out where z might be denormal."""
     high, low = size
     far = f.compare("ogt", high, _SHIFT)
@@ -365,7 +370,7 @@ _TANH_64 = (1.5957691216057308, -9.96930880911092e-17)
 _CUBIC_64 = (0.07135481627260025, -6.175149918155315e-19)
 
 
-def _cubic_64(f: _Floats, a: Any) -> tuple[Any, Any]:
+def _cubic_64(f: _Floats, a: SSAValue) -> tuple[SSAValue, SSAValue]:
     """2h of `x_sigmoid_tanh` in two parts."""
     square, rest = f.product(a, a)
     cube, lost = f.product(a, square)

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import OpResult
+from xdsl.ir import OpResult, SSAValue
 
 from ....promotion.dtype import DType
 from ...tt.builder.block_builder import BlockBuilder
@@ -22,13 +21,13 @@ from ...tt.facts import IN_RANGE, SHORT, WEIGHT
 from ...tt.types import I1, I64, elem, shape_of
 from .conversions import like
 
-Emitter = Callable[[BlockBuilder, Sequence[Any], DType], Any]
+Emitter = Callable[[BlockBuilder, Sequence[SSAValue], DType], SSAValue]
 
 MAX_UNROLLED_POWER = 64
 """Integer powers with a known exponent up to this become a chain of multiplications."""
 
 
-def _both_signs_differ(b: BlockBuilder, remainder: Any, divisor: Any) -> Any:
+def _both_signs_differ(b: BlockBuilder, remainder: SSAValue, divisor: SSAValue) -> SSAValue:
     """remainder != 0 and the signs of remainder and divisor differ."""
     zero = like(b, 0, remainder)
     differ = b.cmpi("slt", b.binary("arith.xori", remainder, divisor), zero)
@@ -38,7 +37,7 @@ def _both_signs_differ(b: BlockBuilder, remainder: Any, divisor: Any) -> Any:
 class _Division:
     """Integer division with a divisor that is safe to divide by."""
 
-    def __init__(self, b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> None:
+    def __init__(self, b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> None:
         self.b = b
         self.a, self.divisor = operands
         self.zero, one = like(b, 0, self.a), like(b, 1, self.a)
@@ -51,31 +50,31 @@ class _Division:
         self.safe = b.select(unsafe, one, self.divisor)
         self.quotient = b.binary("arith.divsi" if self.signed else "arith.divui", self.a, self.safe)
 
-    def remainder(self) -> Any:
+    def remainder(self) -> SSAValue:
         product = self.b.binary("arith.muli", self.quotient, self.safe)
         return self.b.binary("arith.subi", self.a, product)
 
-    def finish_quotient(self, quotient: Any) -> Any:
+    def finish_quotient(self, quotient: SSAValue) -> SSAValue:
         b = self.b
         if self.signed:
             quotient = b.select(self.by_minus_one, b.binary("arith.subi", self.zero, self.a), quotient)
         return b.select(self.by_zero, self.zero, quotient)
 
-    def finish_remainder(self, remainder: Any) -> Any:
+    def finish_remainder(self, remainder: SSAValue) -> SSAValue:
         return self.b.select(self.by_zero, self.a, remainder)
 
 
-def trunc_div_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def trunc_div_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
     return division.finish_quotient(division.quotient)
 
 
-def rem_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def rem_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
     return division.finish_remainder(division.remainder())
 
 
-def floor_div_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def floor_div_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
     quotient = division.quotient
     if division.signed:
@@ -84,7 +83,7 @@ def floor_div_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) ->
     return division.finish_quotient(quotient)
 
 
-def mod_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def mod_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     division = _Division(b, operands, dtype)
     remainder = division.remainder()
     if division.signed:
@@ -93,13 +92,13 @@ def mod_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return division.finish_remainder(remainder)
 
 
-def mod_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def mod_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Python's %: the sign of the divisor, also on zeros; NaN for a divisor of zero."""
     a, divisor = operands
     return _float_mod(b, a, divisor)
 
 
-def _float_mod(b: BlockBuilder, a: Any, divisor: Any) -> Any:
+def _float_mod(b: BlockBuilder, a: SSAValue, divisor: SSAValue) -> SSAValue:
     zero = like(b, 0.0, a)
     remainder = b.binary("arith.remf", a, divisor)
     negative = b.cmpf("olt", remainder, zero)
@@ -110,7 +109,7 @@ def _float_mod(b: BlockBuilder, a: Any, divisor: Any) -> Any:
     return b.select(left, moved, b.binary("math.copysign", zero, divisor))
 
 
-def floor_div_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def floor_div_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Python's //: (a - a % b) / b to the nearest integer; a / b for a divisor of zero."""
     a, divisor = operands
     zero, one = like(b, 0.0, a), like(b, 1.0, a)
@@ -129,7 +128,7 @@ def floor_div_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> A
     return b.select(b.cmpf("oeq", divisor, zero), true_quotient, whole)
 
 
-def trunc_div_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def trunc_div_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """(a - fmod(a, b)) / b to the nearest integer; a / b where either has no finite quotient."""
     a, divisor = operands
     true_quotient = b.binary("arith.divf", a, divisor)
@@ -140,7 +139,7 @@ def trunc_div_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> A
     return b.select(plain, true_quotient, whole)
 
 
-def pow_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def pow_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Square and multiply. A negative exponent truncates 1 / x**n, with 1 / 0 = 0."""
     base, exponent = operands
     zero, one = like(b, 0, base), like(b, 1, base)
@@ -167,7 +166,7 @@ def pow_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return b.select(b.cmpi("slt", exponent, zero), unit, power)
 
 
-def known_power(b: BlockBuilder, base: Any, exponent: int) -> Any:
+def known_power(b: BlockBuilder, base: SSAValue, exponent: int) -> SSAValue:
     """base ** exponent of integers for 0 <= exponent <= MAX_UNROLLED_POWER."""
     result, square = None, base
     while exponent:
@@ -179,11 +178,11 @@ def known_power(b: BlockBuilder, base: Any, exponent: int) -> Any:
     return like(b, 1, base) if result is None else result
 
 
-def pow_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def pow_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     return b.binary("math.powf", operands[0], operands[1])
 
 
-def shift_left(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def shift_left(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """An amount outside [0, width) gives 0. As an unsigned number a negative amount is large."""
     a, amount = operands
     outside = b.cmpi("uge", amount, like(b, dtype.bits, amount))
@@ -191,7 +190,7 @@ def shift_left(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return b.select(outside, zero, b.binary("arith.shli", a, b.select(outside, like(b, 0, amount), amount)))
 
 
-def shift_right(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def shift_right(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """Arithmetic for signed integers, where shifting by width - 1 leaves the sign, as every larger amount
     does."""
     a, amount = operands
@@ -202,17 +201,17 @@ def shift_right(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return b.select(outside, like(b, 0, a), shifted)
 
 
-def negate_integer(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def negate_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     (a,) = operands
     return b.binary("arith.subi", like(b, 0, a), a)
 
 
-def bitwise_not(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def bitwise_not(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     (a,) = operands
     return b.binary("arith.xori", a, like(b, True if dtype.is_bool else -1, a))
 
 
-def sign_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def sign_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """-1 or 1; zeros keep their sign and NaN stays."""
     (a,) = operands
     zero = like(b, 0.0, a)
@@ -220,27 +219,27 @@ def sign_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return b.select(b.cmpf("olt", a, zero), like(b, -1.0, a), up)
 
 
-def sign_signed(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def sign_signed(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     (a,) = operands
     return b.binary("arith.minsi", b.binary("arith.maxsi", a, like(b, -1, a)), like(b, 1, a))
 
 
-def sign_unsigned(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def sign_unsigned(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     (a,) = operands
     return b.binary("arith.minui", a, like(b, 1, a))
 
 
-def relu_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def relu_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     (a,) = operands
     return b.binary("arith.maximumf", a, like(b, 0.0, a))
 
 
-def relu_signed(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def relu_signed(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     (a,) = operands
     return b.binary("arith.maxsi", a, like(b, 0, a))
 
 
-def sigmoid(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def sigmoid(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """e / (1 + e) with e = exp(x) below 0, and 1 / (1 + exp(-x)) above: no overflow, and small results keep
     their digits."""
     (a,) = operands
@@ -253,20 +252,20 @@ def sigmoid(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
     return result
 
 
-def is_nan_float(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def is_nan_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     (a,) = operands
     return b.cmpf("uno", a, a)
 
 
-def false(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def false(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     return b.const(False, I1, shape_of(operands[0].type))
 
 
-def identity(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def identity(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     return operands[0]
 
 
-def exp_weight(b: BlockBuilder, x: Any) -> Any:
+def exp_weight(b: BlockBuilder, x: SSAValue) -> SSAValue:
     """exp of numbers up to 0, for the weights of a sum that is divided by theirs: relative error 2^-22 + |x| 2^-23 on GPUs,
     less elsewhere; 0 below -88."""
     result = b.unary("math.exp", x)
@@ -275,7 +274,7 @@ def exp_weight(b: BlockBuilder, x: Any) -> Any:
     return result
 
 
-def div_approximate(b: BlockBuilder, operands: Sequence[Any], dtype: DType) -> Any:
+def div_approximate(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
     """x · (1 / y): the reciprocal is computed where y varies, the product where x does."""
     del dtype
     x, y = operands

@@ -9,7 +9,8 @@ conversion would round twice (float64 → tensor_float32, int32 → bfloat16) th
 from __future__ import annotations
 
 import math
-from typing import Any
+
+from xdsl.ir import SSAValue
 
 from ....promotion.casts import overflow_limit
 from ....promotion.dtype import DType
@@ -35,7 +36,7 @@ from ..blocks import register_type
 INTEGER_OF_WIDTH = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
-def like(b: BlockBuilder, value: int | float | bool, x: Any) -> Any:
+def like(b: BlockBuilder, value: int | float | bool, x: SSAValue) -> SSAValue:
     """The constant `value` of the type of `x`."""
     return b.const(value, elem(x.type), shape_of(x.type))
 
@@ -44,7 +45,7 @@ def is_eight_bits(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits == 8
 
 
-def round_tensor_float32(b: BlockBuilder, x: Any) -> Any:
+def round_tensor_float32(b: BlockBuilder, x: SSAValue) -> SSAValue:
     """float32 rounded to 10 mantissa bits, to nearest even; NaN, infinities and signs are kept."""
     bits = b.cast("tt.bitcast", x, I32)
     odd = b.binary("arith.andi", b.binary("arith.shrui", bits, like(b, 13, bits)), like(b, 1, bits))
@@ -54,8 +55,8 @@ def round_tensor_float32(b: BlockBuilder, x: Any) -> Any:
 
 
 def cast(
-    b: BlockBuilder, x: Any, source: DType, target: DType, rounding: str = "nearest", saturate: bool = True
-) -> Any:
+    b: BlockBuilder, x: SSAValue, source: DType, target: DType, rounding: str = "nearest", saturate: bool = True
+) -> SSAValue:
     """`x` of dtype `source` as `target`.
 
     `rounding` is "nearest" or "toward_zero"; `saturate` makes 8-bit floats stop at their largest finite
@@ -84,7 +85,7 @@ def cast(
     return _resize(b, x, source, target)
 
 
-def _resize(b: BlockBuilder, x: Any, source: DType, target: DType) -> Any:
+def _resize(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAValue:
     """Integer or bool → integer, modulo 2**bits."""
     to = register_type(target)
     if bit_width(to) > bit_width(x.type):
@@ -94,7 +95,7 @@ def _resize(b: BlockBuilder, x: Any, source: DType, target: DType) -> Any:
     return nibble(b, x, target) if target.bits == 4 and source.bits != 1 else x
 
 
-def nibble(b: BlockBuilder, x: Any, dtype: DType) -> Any:
+def nibble(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
     """The low four bits of an i8 as the value of an int4 or uint4."""
     if dtype.kind == "uint":
         return b.binary("arith.andi", x, like(b, 15, x))
@@ -102,7 +103,7 @@ def nibble(b: BlockBuilder, x: Any, dtype: DType) -> Any:
     return b.binary("arith.shrsi", b.binary("arith.shli", x, four), four)
 
 
-def _float_to_integer(b: BlockBuilder, x: Any, target: DType) -> Any:
+def _float_to_integer(b: BlockBuilder, x: SSAValue, target: DType) -> SSAValue:
     """fptosi saturates and maps NaN to 0 by the meaning of the block IR; what it has no type for is clamped
     here."""
     if elem(x.type) in (F16, BF16):
@@ -126,8 +127,8 @@ def _float_to_integer(b: BlockBuilder, x: Any, target: DType) -> Any:
 
 
 def _integer_to_float(
-    b: BlockBuilder, x: Any, source: DType, target: DType, toward_zero: bool, saturate: bool
-) -> Any:
+    b: BlockBuilder, x: SSAValue, source: DType, target: DType, toward_zero: bool, saturate: bool
+) -> SSAValue:
     op = "arith.sitofp" if source.kind == "int" else "arith.uitofp"
     direct = register_type(target)
     digits = source.bits - (source.kind == "int")
@@ -140,7 +141,7 @@ def _integer_to_float(
     return _float_to_float(b, b.cast(op, x, F64), target, toward_zero, saturate)
 
 
-def _fold_low_bits(b: BlockBuilder, x: Any, source: DType, sticky: bool) -> Any:
+def _fold_low_bits(b: BlockBuilder, x: SSAValue, source: DType, sticky: bool) -> SSAValue:
     """64-bit integers made exact in float64: rounded to odd at eleven bits (`sticky`), or truncated to 53
     digits."""
     zero, low = like(b, 0, x), like(b, 0x7FF, x)
@@ -160,7 +161,7 @@ def _fold_low_bits(b: BlockBuilder, x: Any, source: DType, sticky: bool) -> Any:
     return kept if negative is None else b.select(negative, b.binary("arith.subi", zero, kept), kept)
 
 
-def _float_to_float(b: BlockBuilder, x: Any, target: DType, toward_zero: bool, saturate: bool) -> Any:
+def _float_to_float(b: BlockBuilder, x: SSAValue, target: DType, toward_zero: bool, saturate: bool) -> SSAValue:
     """`x` is f16, bf16, f32 or f64 of any shape."""
     have, want = elem(x.type), scalar_type(target)
     if is_eight_bits(target):
@@ -188,7 +189,7 @@ def _float_to_float(b: BlockBuilder, x: Any, target: DType, toward_zero: bool, s
     return _step_back(b, x, near, b.cast("arith.extf", near, elem(x.type))) if toward_zero else near
 
 
-def _step_back(b: BlockBuilder, x: Any, near: Any, back: Any) -> Any:
+def _step_back(b: BlockBuilder, x: SSAValue, near: SSAValue, back: SSAValue) -> SSAValue:
     """The rounded value moved one step towards zero where rounding to nearest went away from it."""
     away = b.cmpf("ogt", b.unary("math.absf", back), b.unary("math.absf", x))
     bits = b.cast("tt.bitcast", near, INTEGER_OF_WIDTH[bit_width(near.type)])
@@ -197,7 +198,7 @@ def _step_back(b: BlockBuilder, x: Any, near: Any, back: Any) -> Any:
     )
 
 
-def _to_single(b: BlockBuilder, x: Any, toward_zero: bool) -> Any:
+def _to_single(b: BlockBuilder, x: SSAValue, toward_zero: bool) -> SSAValue:
     """float32 from which rounding to fewer bits is as if done once: exact, rounded to odd, or truncated."""
     if elem(x.type) == F32:
         return x
@@ -215,7 +216,7 @@ def _to_single(b: BlockBuilder, x: Any, toward_zero: bool) -> Any:
     return b.select(infinite, near, odd)
 
 
-def _to_eight_bits(b: BlockBuilder, x: Any, target: DType, toward_zero: bool, saturate: bool) -> Any:
+def _to_eight_bits(b: BlockBuilder, x: SSAValue, target: DType, toward_zero: bool, saturate: bool) -> SSAValue:
     """From float32. tt.fp_to_fp rounds to nearest even and stops at the largest finite value."""
     result = b.cast("tt.fp_to_fp", x, scalar_type(target))
     if toward_zero:
@@ -248,7 +249,7 @@ def _largest_is_odd(dtype: DType) -> bool:
     return int(math.ldexp(fraction, dtype.mantissa_bits + 1)) % 2 == 1
 
 
-def bitcast(b: BlockBuilder, x: Any, source: DType, target: DType) -> Any:
+def bitcast(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAValue:
     """The same bits as another dtype of the same width; bool's one byte counts as eight bits, 4-bit types
     have four."""
     if (
@@ -269,14 +270,14 @@ def bitcast(b: BlockBuilder, x: Any, source: DType, target: DType) -> Any:
     return b.cast("tt.bitcast", x, register_type(target))
 
 
-def from_memory(b: BlockBuilder, x: Any, dtype: DType) -> Any:
+def from_memory(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
     """What a load of `memory_type` gives → the register form."""
     if dtype.is_bool:
         return b.cmpi("ne", x, like(b, 0, x))
     return nibble(b, x, dtype) if dtype.name in ("int4", "uint4") else x
 
 
-def to_memory(b: BlockBuilder, x: Any, dtype: DType) -> Any:
+def to_memory(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
     """Register form → what is stored; 4-bit values fill the low half of their byte, as in ml_dtypes."""
     if dtype.is_bool:
         return b.cast("arith.extui", x, I8)

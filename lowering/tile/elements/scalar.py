@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from ....graph.ops.table import OPS
 from ....promotion.dtype import DType
@@ -35,7 +35,7 @@ class Call:
     op: str
     sources: tuple[DType, ...]
     dtype: DType
-    attrs: Mapping[str, Any]
+    attrs: Mapping[str, object]
     literals: tuple[int | float | bool | None, ...]
 
 
@@ -81,14 +81,14 @@ _EXACT = frozenset(
 """Ops whose results of tensor_float32 operands are tensor_float32 already."""
 
 
-def emit(call: Call, operands: Sequence[Any]) -> Any:
+def emit(call: Call, operands: Sequence[SSAValue]) -> SSAValue:
     """The op on operands of one shape; its value has that shape and the register type of the call's dtype.
 
     Raises `UnsupportedError` when the op table has no realisation for the operands' kind.
     """
     b, sources = call.builder, call.sources
     if call.op == "cast":
-        rounding, saturate = call.attrs.get("rounding", "nearest"), call.attrs.get("saturate", True)
+        rounding, saturate = str(call.attrs.get("rounding", "nearest")), bool(call.attrs.get("saturate", True))
         return cast(b, operands[0], sources[0], call.dtype, rounding, saturate)
     if call.op == "bitcast":
         return bitcast(b, operands[0], sources[0], call.dtype)
@@ -113,7 +113,7 @@ def _realisation(call: Call) -> str:
     return text
 
 
-def _emit_text(call: Call, text: str, operands: Sequence[Any]) -> Any:
+def _emit_text(call: Call, text: str, operands: Sequence[SSAValue]) -> SSAValue:
     b, dtype = call.builder, call.sources[0]
     if text.startswith("@"):
         emitter = EMITTERS.get(text, {}).get(dtype.kind)
@@ -134,7 +134,7 @@ def _emit_text(call: Call, text: str, operands: Sequence[Any]) -> Any:
     raise InternalError(f"tile: {call.op} with {len(operands)} operands is realised as {text!r}")
 
 
-def _with_known_exponent(call: Call, operands: Sequence[Any]) -> Any | None:
+def _with_known_exponent(call: Call, operands: Sequence[SSAValue]) -> SSAValue | None:
     """x ** n for a small constant n, as multiplications."""
     exponent, dtype = call.literals[1], call.sources[0]
     if exponent is None or dtype.is_bool:
@@ -146,7 +146,7 @@ def _with_known_exponent(call: Call, operands: Sequence[Any]) -> Any | None:
     return a.known_power(call.builder, operands[0], int(exponent))
 
 
-def constant(value: Any, dtype: DType) -> tuple[int | float | bool, bool]:
+def constant(value: object, dtype: DType) -> tuple[int | float | bool, bool]:
     """The Python value of a constant, and whether it is its bits: 8-bit floats have no constants of their
     own.
 

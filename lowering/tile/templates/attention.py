@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+
+from xdsl.ir import Attribute, SSAValue
 
 from ....promotion.dtype import float32, float64
 from ....promotion.errors import UnsupportedError
 from ...graph_passes.roundings import keeps_values, rounds_weights
 from ...nest import Nest
+from ...tt.builder.block_builder import BlockBuilder
 from ...tt.types import F32, F64, elem
-from ..blocks import Block, Dimension, power_of_two, register_type, shape
+from ..blocks import Block, Coordinate, Dimension, power_of_two, register_type, shape
 from ..elements.arithmetic import exp_weight
 from ..elements.conversions import cast
 from ..emit import Frame, Kernel
@@ -56,7 +58,7 @@ def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]
     width = 1 if values.n is None else _static(nest, values.n, "value width")
     columns = kernel.dimension(values.n, power_of_two(width), 0, VALUE_RANK)
     head = kernel.dimension(scores.k, power_of_two(_static(nest, scores.k, "head width")), 0, HEAD_RANK)
-    coordinates: dict[int, Any] = {**starts, scores.m: rows, scores.k: head}
+    coordinates: dict[int, Coordinate] = {**starts, scores.m: rows, scores.k: head}
     if values.n is not None:
         coordinates[values.n] = columns
     frame = Frame(kernel, coordinates)
@@ -199,7 +201,7 @@ def _online(
     frame.define(values.number, Block(quotient, (rows, columns), register_type(result.dtype)))
 
 
-def _as(b: Any, x: Any, float_type: Any) -> Any:
+def _as(b: BlockBuilder, x: SSAValue, float_type: Attribute) -> SSAValue:
     """A float block in another float type."""
     have = elem(x.type)
     if have == float_type:

@@ -9,7 +9,8 @@ zero in both operands.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+
+from xdsl.ir import Attribute, SSAValue
 
 from ....promotion.dtype import DType
 from ....promotion.errors import UnsupportedError
@@ -18,6 +19,7 @@ from ...tt.types import BF16, F16, F32, F64, I1, I8, I64, bit_width, elem, shape
 from ..blocks import Block, Dimension, memory_type, register_type, shape
 from ..elements.conversions import from_memory, round_tensor_float32
 from ..emit import Frame, Kernel
+from ..index_builder import Index
 from ..schedule import Schedule, is_whole
 from ..structure import Product, products
 
@@ -54,7 +56,7 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
 
 
 def row_dimension(
-    kernel: Kernel, axis: int | None, blocks: dict[int, int], starts: dict[int, Any]
+    kernel: Kernel, axis: int | None, blocks: dict[int, int], starts: dict[int, Index]
 ) -> Dimension:
     if axis is None:
         return kernel.dimension(None, 1, 0, ROW_RANK)
@@ -100,14 +102,14 @@ def _contraction(
     return Block(finish(frame, total, value.dtype), (rows, columns), register_type(value.dtype))
 
 
-def accumulator_type(dtype: DType) -> Any:
+def accumulator_type(dtype: DType) -> Attribute:
     """Products are summed in the value's own type; 16-bit floats in float32, narrow integers in int32."""
     if dtype.is_float:
         return F64 if dtype.name == "float64" else F32
     return register_type(dtype) if dtype.bits >= 32 else register_type(DType("int32"))
 
 
-def finish(frame: Frame, total: Any, dtype: DType) -> Any:
+def finish(frame: Frame, total: SSAValue, dtype: DType) -> SSAValue:
     """The accumulator as a value of `dtype`, rounded once."""
     b, want = frame.builder, register_type(dtype)
     if dtype.name == "tensor_float32":
@@ -125,9 +127,9 @@ def _step(
     rows: Dimension,
     inner: Dimension,
     columns: Dimension,
-    total: Any,
+    total: SSAValue,
     packed: int,
-) -> Any:
+) -> SSAValue:
     """total + a · b over one block of k."""
     b = frame.builder
     value = frame.kernel.nest.body[product.number]
@@ -144,7 +146,7 @@ def _step(
     return b.dot(first, second, total, "tf32" if tf32 else "ieee")
 
 
-def operand(frame: Frame, number: int, outer: Dimension, last: Dimension, inner: Dimension) -> Any:
+def operand(frame: Frame, number: int, outer: Dimension, last: Dimension, inner: Dimension) -> SSAValue:
     """An operand over (outer, last); lanes outside the extent of k (`inner`) are zero."""
     b = frame.builder
     block = frame.block(number)
@@ -158,8 +160,8 @@ def operand(frame: Frame, number: int, outer: Dimension, last: Dimension, inner:
 
 
 def matched(
-    frame: Frame, a: Any, other: Any, a_dtype: DType, b_dtype: DType, accumulator: Any
-) -> tuple[Any, Any]:
+    frame: Frame, a: SSAValue, other: SSAValue, a_dtype: DType, b_dtype: DType, accumulator: Attribute
+) -> tuple[SSAValue, SSAValue]:
     """The operands in types `tt.dot` multiplies: both of one 16-bit float type, both i8, or both of the
     accumulator's type."""
     b = frame.builder
@@ -227,7 +229,7 @@ def _covers(nest: Nest, value: Value, product: Product, height: int, width: int)
     return type(columns) is int and columns <= width
 
 
-def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: Dimension, width: int) -> Any:
+def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: Dimension, width: int) -> SSAValue:
     """B stored as panels: element (k, n) at `panel · K · width + k · width + n % width`, zero padded in n.
 
     The column block is one panel, so the address is affine, and no mask on n is needed.
@@ -242,21 +244,20 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
         )
     buffer, height, total = found
     assert isinstance(height, int)
-    panel: Any = 0
-    start: Any = 0
+    panel: Index = 0
+    start: Index = 0
     for axis, coefficient in value.attrs["at"].terms:
-        coordinate = frame.coordinates[axis]
         if axis == product.n:
             panel = indices.add(panel, indices.div(columns.start, width))
         elif axis != product.k and coefficient % (height * total) == 0:
             matrix = coefficient // (height * total) * height * -(-total // width) * width
-            start = indices.add(start, indices.mul(coordinate, matrix))
+            start = indices.add(start, indices.mul(frame.scalar_coordinate(axis), matrix))
         elif axis != product.k:
             if coefficient % width:
                 raise UnsupportedError(
                     f"tile: panels of {width} columns cut by an axis of stride {coefficient}"
                 )
-            panel = indices.add(panel, indices.mul(coordinate, coefficient // width))
+            panel = indices.add(panel, indices.mul(frame.scalar_coordinate(axis), coefficient // width))
     start = indices.add(start, indices.mul(panel, height * width))
     lanes = replace(columns, start=0, extent=width)
     terms = [

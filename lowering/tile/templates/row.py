@@ -10,7 +10,8 @@ short, and a block of columns when the kept axis is the contiguous one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+from xdsl.ir import SSAValue
 
 from ....promotion.errors import UnsupportedError
 from ...nest import Nest, Store
@@ -124,7 +125,7 @@ class _Chunks:
             total = self.kernel.indices.mul(total, self.counts[axis])
         return total
 
-    def _coordinates(self, chunk: Any, axes: tuple[int, ...]) -> dict[int, Coordinate]:
+    def _coordinates(self, chunk: Index, axes: tuple[int, ...]) -> dict[int, Coordinate]:
         """Where chunk number `chunk` lies along `axes`; the last one varies fastest."""
         indices, kernel = self.kernel.indices, self.kernel
         coordinates: dict[int, Coordinate] = {}
@@ -157,7 +158,7 @@ class _Chunks:
 
     def _accumulate_segments(
         self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Index
-    ) -> list[Any]:
+    ) -> list[SSAValue]:
         """As `_accumulate`, in segments whose results are combined: a sum is rounded as often as a segment has chunks, and as
         there are segments, not as there are chunks."""
         kernel, indices = self.kernel, self.kernel.indices
@@ -166,7 +167,7 @@ class _Chunks:
             left = indices.add(count, indices.mul(start, -1))
             length = kernel.builder.binary("arith.minsi", indices.value(left), indices.value(_SEGMENT))
             parts = self._accumulate(reductions, dims, length, lambda index: indices.add(start, index))
-            following: list[Any] = []
+            following: list[SSAValue] = []
             carried = list(loop.args)
             for reduction in reductions:
                 size = len(reduction.elems)
@@ -176,7 +177,7 @@ class _Chunks:
             loop.yield_(following)
         return list(loop.results)
 
-    def _initial(self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]]) -> list[Any]:
+    def _initial(self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]]) -> list[SSAValue]:
         return [
             value
             for reduction, kept in zip(reductions, dims, strict=True)
@@ -187,15 +188,15 @@ class _Chunks:
         self,
         reductions: list[Reduction],
         dims: list[tuple[Dimension, ...]],
-        count: Any,
-        chunk: Callable[[Any], Any],
-    ) -> list[Any]:
+        count: Index,
+        chunk: Callable[[SSAValue], Index],
+    ) -> list[SSAValue]:
         """One loop over `count` chunks; `chunk` tells which one a turn takes."""
         frame, kernel = self.frame, self.kernel
         with kernel.loop(count, self._initial(reductions, dims)) as loop:
             inner = frame.child(self._coordinates(chunk(loop.index), self.reduced))
             carried = list(loop.args)
-            following: list[Any] = []
+            following: list[SSAValue] = []
             for reduction, kept in zip(reductions, dims, strict=True):
                 with kernel.at(reduction.value):
                     values, left = reduction.partial(inner)

@@ -8,10 +8,10 @@ exclusive sum begins, and -0.0 elsewhere, which leaves the sign of a zero alone.
 
 from __future__ import annotations
 
-from typing import Any
+from xdsl.ir import SSAValue
 
 from ....promotion.errors import UnsupportedError
-from ...tt.types import I64
+from ...tt.types import I1, I64
 from ..blocks import Block, Dimension, register_type, shape, union
 from ..elements.conversions import round_tensor_float32
 from ..emit import Frame
@@ -43,11 +43,11 @@ class Scan:
         coordinates = [frame.coordinates.get(axis) for axis in self.value.axes if axis != self.axis]
         return union(tuple([coordinate for coordinate in coordinates if isinstance(coordinate, Dimension)]))
 
-    def initial(self, frame: Frame) -> Any:
+    def initial(self, frame: Frame) -> SSAValue:
         """The carry before the first chunk."""
         return frame.builder.const(self.neutral, self.elem, shape(self._kept(frame)))
 
-    def _terms(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...]) -> Any:
+    def _terms(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...]) -> SSAValue:
         """What is summed up at each position of the chunk, neutral outside the axis."""
         b = frame.builder
         if not self.exclusive:
@@ -61,18 +61,17 @@ class Scan:
                 moved.value,
                 tuple([along if d is source else d for d in moved.dims]),
                 moved.elem,
-                moved.literal,
             )
         value = frame.expand(block, dims)
         mask = frame.mask((source,), tuple([source if dim is along else dim for dim in dims]))
         return value if mask is None else b.select(mask, value, b.const(self.neutral, self.elem, shape(dims)))
 
-    def _lane(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...], lane: int) -> Any:
+    def _lane(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...], lane: int) -> SSAValue:
         """The mask of one position of the chunk, as a block over `dims`."""
         b = frame.builder
         positions = b.cast("arith.extsi", b.arange(along.size), I64)
         chosen = b.cmpi("eq", positions, b.const(lane, I64, (along.size,)))
-        return frame.expand(Block(chosen, (along,), None), dims)
+        return frame.expand(Block(chosen, (along,), I1), dims)
 
     def whole(self, frame: Frame) -> None:
         """Defines a scan along an axis that lies whole in the frame's blocks."""
@@ -83,18 +82,18 @@ class Scan:
         along = frame.coordinates[self.axis]
         if not isinstance(along, Dimension):  # one position
             one = frame.block(self.operand)
-            frame.define(self.number, Block(None, (), self.elem, self.neutral) if self.exclusive else one)
+            frame.define(self.number, Block(self.neutral, (), self.elem) if self.exclusive else one)
             return
         dims = union(self._kept(frame), (along,))
         terms = self._terms(frame, along, dims)
         self._define(frame, terms, dims, along)
 
-    def chunk(self, frame: Frame, carry: Any) -> Any:
+    def chunk(self, frame: Frame, carry: SSAValue) -> SSAValue:
         """Defines the scan in a chunk's frame; returns the carry of the next chunk."""
         with frame.kernel.at(self.value):
             return self._chunk(frame, carry)
 
-    def _chunk(self, frame: Frame, carry: Any) -> Any:
+    def _chunk(self, frame: Frame, carry: SSAValue) -> SSAValue:
         b = frame.builder
         along = frame.coordinates[self.axis]
         if not isinstance(along, Dimension):
@@ -114,7 +113,7 @@ class Scan:
         final = b.select(self._lane(frame, along, dims, last), sums, zeros)
         return b.reduce([final], dims.index(along), self.combine)[0]
 
-    def _define(self, frame: Frame, terms: Any, dims: tuple[Dimension, ...], along: Dimension) -> Any:
+    def _define(self, frame: Frame, terms: SSAValue, dims: tuple[Dimension, ...], along: Dimension) -> SSAValue:
         sums = frame.builder.scan([terms], dims.index(along), self.combine, self.reverse)[0]
         result = round_tensor_float32(frame.builder, sums) if self.dtype.name == "tensor_float32" else sums
         frame.define(self.number, Block(result, dims, self.elem))
