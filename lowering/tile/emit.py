@@ -303,9 +303,7 @@ class Frame:
         b, indices = self.builder, self.indices
 
         def make() -> SSAValue:
-            positions = indices.once(
-                ("range", dim.size), lambda: b.cast("arith.extsi", b.arange(dim.size), I64)
-            )
+            positions = indices.once(("range", dim.size), lambda: b.cast("arith.extsi", b.arange(dim.size), I64))
             if isinstance(dim.start, int) and dim.start == 0:
                 return positions
             return b.binary("arith.addi", positions, b.splat(indices.value(dim.start), (dim.size,)))
