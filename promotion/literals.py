@@ -45,10 +45,6 @@ class LiteralRules:
                     raise UserError(f"the literal rules give Python {kind} the dtype {dtype}, which is of another kind")
 
     @property
-    def integer_default(self) -> DType:
-        return self.integers[0]
-
-    @property
     def float_default(self) -> DType:
         return self.floats[0]
 
