@@ -13,14 +13,28 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 from .casts import LossClass, overflow_limit
 from .dtype import DTYPES, DType
 from .errors import UserError
 
+if TYPE_CHECKING:
+    import numpy as np
+
 Scalar = bool | int | float | complex
 """A Python number, which is weak: it takes the dtype of the tensor it meets where its kind allows it."""
+
+
+class HasDType(Protocol):
+    """A symbol, a NumPy array or a NumPy scalar."""
+
+    @property
+    def dtype(self) -> DType | np.dtype[Any]: ...
+
+
+Operand: TypeAlias = "DType | str | type | HasDType | Scalar"
+"""What promotion asks about: dtypes and their names, what has a dtype, and Python scalars, which are weak."""
 
 _RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 
@@ -71,13 +85,13 @@ def is_scalar(value: object) -> TypeGuard[Scalar]:
     return isinstance(value, (bool, int, float, complex)) and not hasattr(value, "dtype")
 
 
-def is_numpy_scalar(value: object) -> bool:
+def is_numpy_scalar(value: object) -> TypeGuard[np.generic]:
     """Whether `value` is a NumPy scalar such as `np.sqrt(64)` returns. An array of rank 0 is an array."""
     numpy = sys.modules.get("numpy")  # whoever holds a NumPy scalar has imported NumPy
     return numpy is not None and isinstance(value, numpy.generic)
 
 
-def number_of(value: Any) -> Scalar:
+def number_of(value: np.generic) -> Scalar:
     """The Python number that a NumPy scalar holds. Raises `UserError` for what joinery has no dtype for."""
     DType.from_numpy(value.dtype)
     number: Scalar = value.item()
