@@ -341,8 +341,8 @@ class Graph(NeverCurrent):
     def _implicit_cast(self, op: str, values: list[Any], position: int, target: DType) -> Symbol:
         source: Symbol = values[position]
         if self.policy != "lattice" or self.on_loss:
-            place = self._location or user_location()
-            enforce(self.policy, self.on_loss, op, position, tuple(values), target, place)
+            location = self._location or user_location()
+            enforce(self.policy, self.on_loss, op, position, tuple(values), target, location)
         attrs = fixed({"dtype": target, "rounding": "nearest", "saturate": True})
         symbol = self._new(_CAST, (source,), attrs, target, source.shape)
         self._record_cast(symbol, op)
@@ -463,7 +463,7 @@ class Graph(NeverCurrent):
         )
 
     @property
-    def place(self) -> Location | None:
+    def current_location(self) -> Location | None:
         """The location that symbols get now, if not the caller's."""
         return self._location
 

@@ -99,12 +99,12 @@ def number_of(value: np.generic) -> Scalar:
 
 
 def rank(dtype: DType) -> int:
-    """The place of a dtype's kind in bool < integer < float < complex."""
+    """The position of a dtype's kind in bool < integer < float < complex."""
     return _RANKS[dtype.kind]
 
 
 def scalar_rank(value: Scalar) -> int:
-    """The place of a Python scalar's kind in bool < integer < float < complex."""
+    """The position of a Python scalar's kind in bool < integer < float < complex."""
     if isinstance(value, bool):
         return 0
     return 1 if isinstance(value, int) else 2 if isinstance(value, float) else 3

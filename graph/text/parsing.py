@@ -280,18 +280,18 @@ class _Reader:
             return line.integer() if text.lstrip("-").isdigit() else float(line.take("number"))
         if line.accept("("):
             return self._tuple(line, depth)
-        word = line.take("word")
-        if word in ("true", "false"):
-            return word == "true"
-        if word == "float":
+        identifier = line.take("word")
+        if identifier in ("true", "false"):
+            return identifier == "true"
+        if identifier == "float":
             return self._special_float(line)
-        if word == "complex":
+        if identifier == "complex":
             return self._complex(line, depth)
-        if word in ("hex", "sha256"):
-            return (word, line.string())
-        if word in DTYPES:
-            return DTYPES[word]
-        line.fail(f"unknown value {word!r}")
+        if identifier in ("hex", "sha256"):
+            return (identifier, line.string())
+        if identifier in DTYPES:
+            return DTYPES[identifier]
+        line.fail(f"unknown value {identifier!r}")
 
     def _tuple(self, line: _Line, depth: int) -> tuple[object, ...]:
         values: list[object] = []
@@ -318,11 +318,11 @@ class _Reader:
     def _special_float(line: _Line) -> float:
         line.expect("(")
         negative = line.accept("-")
-        word = line.take("word")
+        identifier = line.take("word")
         line.expect(")")
-        if word not in ("inf", "nan"):
-            line.fail(f"expected inf or nan, found {word!r}")
-        return math.nan if word == "nan" else -math.inf if negative else math.inf
+        if identifier not in ("inf", "nan"):
+            line.fail(f"expected inf or nan, found {identifier!r}")
+        return math.nan if identifier == "nan" else -math.inf if negative else math.inf
 
     def _array(self, line: _Line, value: object, dtype: DType, shape: Sequence[Extent]) -> object:
         """An array from its bytes or digest, checked against the type of the statement."""
