@@ -22,42 +22,27 @@ HEAD = '''"""Types of joinery's public names. Written by docs/stubs.py: do not e
 # ruff: noqa: A001, A002, A004 (names of builtins are ours)
 import builtins
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 '''
 
 ALIASES = '''
-_Operand: TypeAlias = Symbol | Dim | npt.NDArray[Any] | np.generic | complex
-_Number: TypeAlias = float | np.generic
-_DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type[Any]
-_Size: TypeAlias = SupportsIndex | str | Dim
-_Shape: TypeAlias = _Size | Sequence[_Size]
-_Axis: TypeAlias = int | tuple[int, ...] | list[int] | None
+_Bound: TypeAlias = float | np.generic | str | Dim
 
 __version__: str
 '''
 
-OPERANDS = {
-    "a", "b", "c", "condition", "x", "y", "gate", "high", "low", "lhs", "rhs", "like", "mask", "operands", "scale", "slope",
-    "value", "weight", "bias", "indices",
+NAMED = {
+    "Axis": "graph.types", "DTypeLike": "graph.types", "DimLike": "graph.types", "ShapeLike": "graph.types",
+    "TensorLike": "graph.protocols", "Widths": "graph.functions.joining",
 }  # fmt: skip
-"""Parameters that take tensors. Where a function has only one, it is a symbol: nothing else has a graph."""
-
-TYPES = {
-    "dtype": "_DTypeLike", "shape": "_Shape", "depth": "_Size", "n": "_Size", "m": "_Size", "k": "int | Dim",
-    "repeats": "_Shape", "sizes": "_Shape", "shift": "int | Dim | Sequence[int | Dim]", "start": "_Number | str | Dim",
-    "stop": "_Number | str | Dim", "step": "_Number", "widths": "_Size | Sequence[_Size | Sequence[_Size]]",
-    "axes": "Sequence[int]", "axis": "_Axis", "values": "Sequence[_Operand]",
-}  # fmt: skip
-"""Parameters by name, where the source leaves the type open."""
+"""Types of arguments and where they are; the stub imports them under a name with an underscore."""
 
 SPECIAL = {
-    ("rebind", "shape"): "_Size | Sequence[_Size | None] | None",
+    ("rebind", "shape"): "_DimLike | Sequence[_DimLike | None] | None",
     ("slice_tensor", "indices"): "Any",
-    ("tensordot", "axes"): "int | Sequence[int | Sequence[int]]",
     ("pad", "value"): "complex | np.generic",
 }
 
@@ -65,16 +50,14 @@ SPECIAL = {
 def annotation(function: str, parameter: inspect.Parameter, lone: bool) -> str:
     """The type of a parameter, as the stub writes it."""
     name, text = parameter.name, str(parameter.annotation)
-    optional = " | None" if parameter.default is None else ""
     if (function, name) in SPECIAL:
         return SPECIAL[function, name]
-    if name in OPERANDS and text in ("Any", "Symbol"):
-        return "Symbol" if lone else "_Operand" + optional
-    if text in ("Any", "Sequence[Any]"):
-        if name not in TYPES:
-            raise SystemExit(f"docs/stubs.py: {function}({name}) has no type; fix: name it in TYPES")
-        return TYPES[name] + (optional if "None" not in TYPES[name] and name != "axis" else "")
-    return re.sub(r"\bAxis\b", "_Axis", re.sub(r"\bbool\b", "builtins.bool", text))
+    if lone and text in ("TensorLike", "TensorLike | None"):
+        return "Symbol"  # nothing else of the arguments has a graph
+    if re.search(r"\bAny\b", text):
+        raise SystemExit(f"docs/stubs.py: {function}({name}) has no type; fix: give it one, or name it in SPECIAL")
+    text = re.sub(rf"\b({'|'.join(NAMED)})\b", r"_\1", text)
+    return re.sub(r"\bbool\b", "builtins.bool", text)
 
 
 def declaration(name: str) -> str:
@@ -83,7 +66,7 @@ def declaration(name: str) -> str:
 
 def written(name: str, signature: inspect.Signature) -> str:
     parameters = list(signature.parameters.values())
-    tensors = [p for p in parameters if p.name in OPERANDS and str(p.annotation) in ("Any", "Symbol")]
+    tensors = [p for p in parameters if re.search(r"\bTensorLike\b", str(p.annotation))]
     lone = len(tensors) == 1 and tensors[0].kind is not inspect.Parameter.VAR_POSITIONAL
     lone = lone and not any(p.name == "graph" for p in parameters)
     parts, starred = [], False
@@ -107,7 +90,10 @@ def stub() -> str:
     cached = {name: getattr(jn, name) for name in jn._LOCATIONS if hasattr(getattr(jn, name), "cache_info")}
     modules = [(module.rpartition(".")[0], name) for name, module in jn._MODULES.items()]
     others = [(module, name) for name, module in jn._LOCATIONS.items() if name not in cached]
-    imports = [f"from .{module} import {name} as {name}" for module, name in sorted([*modules, *others])]
+    public_names = [(module, name, name) for module, name in [*modules, *others]]
+    types = [(module, name, f"_{name}") for name, module in NAMED.items()]
+    ordered = sorted([*public_names, *types], key=lambda entry: (entry[0], entry[1].casefold()))
+    imports = [f"from .{module} import {name} as {own}" for module, name, own in ordered]
     dtypes = [f"{name}: DType" for name in DTYPES]
     functions = [declaration(name) for name in EXPORTS]
     functions += [written(name, inspect.signature(value)) for name, value in cached.items()]  # their types forget parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from ..promotion.arrays import Array
 from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import UserError
 from ..promotion.float_modes import default_modes
+from ..promotion.literals import Scalar
 from .errors import describe
 
 _INLINE_BYTES = 64
@@ -34,16 +34,16 @@ def nearest(value: int | float, dtype: DType) -> float:
     return math.copysign(math.ldexp(quotient, last_place), value)
 
 
-def scalar_array(value: bool | int | float, dtype: DType) -> Array:
+def scalar_array(value: Scalar, dtype: DType) -> Array:
     """A Python scalar that fits (see `promotion.literals`) as a read-only rank-0 array of `dtype`."""
     with default_modes():  # a caller that flushes denormal numbers would lose them here
-        exact: Any = nearest(value, dtype) if dtype.is_float else value
+        exact = nearest(value, dtype) if dtype.is_float and not isinstance(value, complex) else value
         array = np.asarray(exact, dtype=np.float64 if dtype.is_float else None).astype(dtype.numpy)
     array.flags.writeable = False
     return array
 
 
-def as_array(value: Any, what: str) -> tuple[Array, DType]:
+def as_array(value: object, what: str) -> tuple[Array, DType]:
     """A NumPy array or scalar and its dtype. Raises `UserError` for anything else: only arrays carry a dtype."""
     if isinstance(value, np.ma.MaskedArray):
         raise UserError(
@@ -108,6 +108,6 @@ def identity_key(array: Array, dtype: DType) -> tuple[DType, tuple[int, ...], by
     return (dtype, array.shape, data)
 
 
-def array_digest(array: Array) -> Any:
+def array_digest(array: Array) -> hashlib._Hash:
     """SHA-256 of the bytes in row-major order."""
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 from ..promotion.errors import UserError
 from ..promotion.literals import is_scalar
 from .checks import ShapeError
+from .protocols import SymbolLike
 from .types import shape_text
 
 
-def describe(operand: Any) -> str:
+def describe(operand: object) -> str:
     """One operand for a message: what it is, dtype, shape and the user's line."""
     text = getattr(operand, "describe", None)
     if callable(text):
@@ -25,7 +25,7 @@ def describe(operand: Any) -> str:
     return f"{type(operand).__name__} {operand!r:.60}"
 
 
-def compose(problem: str, operands: Sequence[Any] = (), expected: str = "", fix: str = "") -> str:
+def compose(problem: str, operands: Sequence[object] = (), expected: str = "", fix: str = "") -> str:
     lines = [problem]
     lines += [f"  operand {position}: {describe(operand)}" for position, operand in enumerate(operands)]
     if expected:
@@ -36,13 +36,13 @@ def compose(problem: str, operands: Sequence[Any] = (), expected: str = "", fix:
 
 
 def mistake(
-    op: str, problem: str, operands: Sequence[Any] = (), expected: str = "", fix: str = ""
+    op: str, problem: str, operands: Sequence[object] = (), expected: str = "", fix: str = ""
 ) -> UserError:
     """The error for a wrong use of `op`."""
     return UserError(compose(f"{op}: {problem}", operands, expected, fix))
 
 
-def completed(op: str, operands: Sequence[Any], error: ShapeError) -> UserError:
+def completed(op: str, operands: Sequence[object], error: ShapeError) -> UserError:
     """A `ShapeError` with the op and its operands."""
     return mistake(op, error.problem, operands, error.expected, error.fix)
 
@@ -53,7 +53,7 @@ class describing:
 
     __slots__ = ("_checks", "_count", "op", "operands")
 
-    def __init__(self, op: str, *operands: Any) -> None:
+    def __init__(self, op: str, *operands: SymbolLike) -> None:
         self.op, self.operands = op, operands
 
     def __enter__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from ..promotion.casts import LossClass, loss_class
 from ..promotion.dtype import DType, int64
 from ..promotion.errors import UserError
-from ..promotion.literals import check_literal, is_numpy_scalar, is_scalar, number_of
+from ..promotion.literals import Scalar, check_literal, is_numpy_scalar, is_scalar, number_of
 from ..promotion.presets import rules
 from ..promotion.result_rules import Promotion
 from ..promotion.rules import RuleSet
@@ -26,19 +26,20 @@ from .dims.dim import Dim, Extent
 from .errors import completed, compose, describe
 from .location import Location, user_location
 from .names import checked_name
+from .ops.attributes import Attributes, fixed
 from .ops.opdef import OpDef
 from .ops.table import OPS, op_named
 from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .promote.chains import tell
 from .promote.operands import promote
-from .protocols import Growing
+from .protocols import Growing, SymbolLike, TensorLike, WrittenOperand
 from .reference.budget import Budget
 from .symbol import Symbol
 from .text import printing
-from .types import Shape, TensorType, as_dtype, as_extent
+from .types import DimLike, DTypeLike, Shape, ShapeLike, TensorType, as_dtype, as_extent
 from .verify import limits, verify
 
-_NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
+_NO_ATTRS = fixed({})
 _CAST, _CONSTANT = OPS["cast"], OPS["constant"]
 
 
@@ -95,9 +96,9 @@ class Graph(NeverCurrent):
         self._outputs: tuple[Symbol, ...] = ()
         self._weights: dict[str, Symbol] = {}
         self._ledger: dict[int, CastEntry] = {}
-        self._promotions: dict[Any, Promotion] = {}
-        self._literals: dict[Any, Symbol] = {}
-        self._constants: dict[Any, Symbol] = {}
+        self._promotions: dict[tuple[Hashable, ...], Promotion] = {}
+        self._literals: dict[tuple[DType, type, Scalar], Symbol] = {}
+        self._constants: dict[tuple[DType, tuple[int, ...], bytes], Symbol] = {}
         self._extents: dict[Extent, Symbol] = {}
         self._location: Location | None = None
         self._key: str | None = None
@@ -107,7 +108,7 @@ class Graph(NeverCurrent):
     # -- sources -------------------------------------------------------------------------------------------------------
 
     @recorded
-    def input(self, dtype: TensorType | Any, shape: Any = (), name: str | None = None) -> Symbol:
+    def input(self, dtype: TensorType | DTypeLike, shape: ShapeLike = (), name: str | None = None) -> Symbol:
         """A new argument of the graph, from a `TensorType`, or from dtype, shape and name."""
         tensor = dtype if isinstance(dtype, TensorType) else TensorType(dtype, shape, name)
         own = tensor.name if tensor.name is not None else f"input{len(self._inputs)}"
@@ -115,7 +116,7 @@ class Graph(NeverCurrent):
             raise UserError(
                 f"Graph {self.name!r}: two inputs are called {own!r}; fix: give each input its own name"
             )
-        attrs = MappingProxyType({"index": len(self._inputs), "name": own})
+        attrs = fixed({"index": len(self._inputs), "name": own})
         symbol = self._new(OPS["input"], (), attrs, tensor.dtype, tensor.shape, name=own)
         self._inputs.append(symbol)
         return symbol
@@ -125,7 +126,7 @@ class Graph(NeverCurrent):
         return tuple(self._inputs)
 
     @recorded
-    def constant(self, value: Any, dtype: Any = None) -> Symbol:
+    def constant(self, value: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
         """A symbol that holds a NumPy array or scalar. Equal bits, shape and dtype give the same symbol.
 
         The array is copied unless it is read-only. `dtype` is needed only for dtypes NumPy stores under another name (index,
@@ -139,13 +140,13 @@ class Graph(NeverCurrent):
         found = self._constants.get(key)
         if found is None:
             frozen = constants.frozen(array)
-            found = self._new(_CONSTANT, (), MappingProxyType({"value": frozen}), target, frozen.shape)
+            found = self._new(_CONSTANT, (), fixed({"value": frozen}), target, frozen.shape)
             self._constants[key] = found
         self.journal.saw(value, found)
         return found
 
     @recorded
-    def scalar(self, value: Any, dtype: Any = None) -> Symbol:
+    def scalar(self, value: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
         """A rank-0 constant from a Python or NumPy number. `dtype` defaults to the rule set's literal dtype, or NumPy's.
 
         Raises `UserError` when the value does not fit; a float that needs rounding is rounded.
@@ -170,16 +171,16 @@ class Graph(NeverCurrent):
         symbol = self._literal(value, target)
         return symbol.alias() if plain else symbol  # other rules may choose another dtype, or a weak value for every call
 
-    def _weak_scalar(self, value: Any, element: DType) -> Symbol:
+    def _weak_scalar(self, value: Scalar, element: DType) -> Symbol:
         """A constant of its own: those of an explicit dtype are shared, and strong."""
         dtype = self.rules.concrete(element)
         check_literal(value, dtype, "scalar")
-        attrs = MappingProxyType({"value": constants.scalar_array(value, dtype)})
+        attrs = fixed({"value": constants.scalar_array(value, dtype)})
         symbol = self._new(OPS["constant"], (), attrs, dtype, ())
         self._weak[symbol.id] = element
         return symbol
 
-    def _literal(self, value: Any, dtype: DType) -> Symbol:
+    def _literal(self, value: Scalar, dtype: DType) -> Symbol:
         """A constant of a checked Python scalar. Python calls 1, 1.0 and True equal, and 0.0 and -0.0: the key does not."""
         if value != value or value == 0:
             return self.constant(constants.scalar_array(value, dtype), dtype)
@@ -190,7 +191,7 @@ class Graph(NeverCurrent):
         return found
 
     @recorded
-    def weight(self, name: str, array: Any, dtype: Any = None) -> Symbol:
+    def weight(self, name: str, array: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
         """A named constant, kept beside the graph when it is saved. The array is not copied: do not change it afterwards.
 
         The same name with the same array gives the same symbol; with another array it is an error.
@@ -210,24 +211,24 @@ class Graph(NeverCurrent):
                 compose(f"weight {name!r} is already defined with another value", (known, array),
                         fix="give the second weight its own name")
             )  # fmt: skip
-        attrs = MappingProxyType({"name": name, "value": value})
+        attrs = fixed({"name": name, "value": value})
         symbol = self._new(OPS["weight"], (), attrs, target, value.shape, name=name)
         self._weights[name] = symbol
         self.journal.saw(array, symbol)
         return symbol
 
     @recorded
-    def dim_value(self, extent: Any) -> Symbol:
+    def dim_value(self, extent: DimLike) -> Symbol:
         """A size as an int64 scalar, to compute with."""
         size = extent if isinstance(extent, Dim) else as_extent(extent, "dim_value")
         found = self._extents.get(size)
         if found is None:
-            attrs = MappingProxyType({"extent": size})
+            attrs = fixed({"extent": size})
             found = self._extents[size] = self._new(OPS["dim_value"], (), attrs, int64, ())
         return found
 
     @recorded
-    def as_symbol(self, value: Any, op: str = "operand") -> Symbol:
+    def as_symbol(self, value: TensorLike, op: str = "operand") -> Symbol:
         """A symbol of this graph from a symbol, array, Python scalar or dim."""
         if type(value) is Symbol:
             if value.graph is not self:
@@ -247,8 +248,8 @@ class Graph(NeverCurrent):
     def apply(
         self,
         op: str | OpDef,
-        operands: Sequence[Any],
-        attrs: Mapping[str, Any] | None = None,
+        operands: Sequence[TensorLike],
+        attrs: Attributes | None = None,
         dtype: DType | None = None,
     ) -> Symbol:
         """The one way a computed symbol is made: promotes, casts, infers the shape, appends.
@@ -266,7 +267,7 @@ class Graph(NeverCurrent):
         arguments = tuple(inputs)
         shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
         symbol = self._new(
-            row, arguments, MappingProxyType(dict(attrs)) if attrs else _NO_ATTRS, promotion.result, shape,
+            row, arguments, fixed(attrs.copy()) if attrs else _NO_ATTRS, promotion.result, shape,
             written=None if inputs is written else tuple(written),
         )  # fmt: skip
         if promotion.weak is not None:
@@ -277,7 +278,7 @@ class Graph(NeverCurrent):
         return symbol
 
     @recorded
-    def promoted(self, op: str, operands: Sequence[Any], like: str) -> tuple[Symbol, ...]:
+    def promoted(self, op: str, operands: Sequence[TensorLike], like: str) -> tuple[Symbol, ...]:
         """Operands as the row `like` would get them, with implicit casts in the ledger.
 
         For functions of several ops; messages and the ledger call them `op`.
@@ -285,13 +286,13 @@ class Graph(NeverCurrent):
         return tuple(self._operands(op_named(like), operands, None, op)[1])
 
     def _operands(
-        self, row: OpDef, operands: Sequence[Any], dtype: DType | None, label: str
+        self, row: OpDef, operands: Sequence[TensorLike], dtype: DType | None, label: str
     ) -> tuple[list[Any], list[Any], Promotion]:
         """Operands as symbols and the scalars that were written; the same after casts (the very list if nothing was cast); what
         promotion decided."""
         values: list[Any] = []
         written = values
-        key: list[Any] = [row, dtype]
+        key: list[Hashable] = [row, dtype]
         plain = True
         for operand in operands:
             if type(operand) is Symbol and operand.graph is self:
@@ -332,17 +333,17 @@ class Graph(NeverCurrent):
                 inputs[position] = self._implicit_cast(label, values, position, target)
         return written, inputs, promotion
 
-    def promotion(self, op: str | OpDef, operands: Sequence[Any], dtype: DType | None = None) -> Promotion:
+    def promotion(self, op: str | OpDef, operands: Sequence[WrittenOperand], dtype: DType | None = None) -> Promotion:
         """What `apply` would cast operands to, and the result dtype."""
         row = op if isinstance(op, OpDef) else op_named(op)
-        return promote(self.rules, row, list(operands), dtype, row.name)
+        return promote(self.rules, row, operands, dtype, row.name)
 
     def _implicit_cast(self, op: str, values: list[Any], position: int, target: DType) -> Symbol:
         source: Symbol = values[position]
         if self.policy != "lattice" or self.on_loss:
-            place = self._location or user_location()
-            enforce(self.policy, self.on_loss, op, position, tuple(values), target, place)
-        attrs = MappingProxyType({"dtype": target, "rounding": "nearest", "saturate": True})
+            location = self._location or user_location()
+            enforce(self.policy, self.on_loss, op, position, tuple(values), target, location)
+        attrs = fixed({"dtype": target, "rounding": "nearest", "saturate": True})
         symbol = self._new(_CAST, (source,), attrs, target, source.shape)
         self._record_cast(symbol, op)
         return symbol
@@ -354,7 +355,7 @@ class Graph(NeverCurrent):
             symbol.location, op, source, symbol.dtype, loss, symbol.nbytes, symbol
         )
 
-    def _shape_of(self, row: OpDef, inputs: tuple[Symbol, ...], attrs: Mapping[str, Any]) -> Shape:
+    def _shape_of(self, row: OpDef, inputs: tuple[Symbol, ...], attrs: Attributes) -> Shape:
         first = inputs[0].shape
         if row.kind == "map" and not (row.attrs or attrs):
             for operand in inputs:
@@ -375,11 +376,11 @@ class Graph(NeverCurrent):
         self,
         row: OpDef,
         inputs: tuple[Symbol, ...],
-        attrs: Mapping[str, Any],
+        attrs: Attributes,
         dtype: DType,
         shape: Shape,
         name: str | None = None,
-        written: tuple[Any, ...] | None = None,
+        written: tuple[WrittenOperand, ...] | None = None,
     ) -> Symbol:
         if self.finished:
             raise closed(self, row.name, inputs)
@@ -415,7 +416,7 @@ class Graph(NeverCurrent):
         self,
         row: OpDef,
         inputs: Sequence[Symbol],
-        attrs: Mapping[str, Any],
+        attrs: Attributes,
         dtype: DType,
         shape: Shape,
         location: Location,
@@ -462,7 +463,7 @@ class Graph(NeverCurrent):
         )
 
     @property
-    def place(self) -> Location | None:
+    def current_location(self) -> Location | None:
         """The location that symbols get now, if not the caller's."""
         return self._location
 
@@ -486,9 +487,8 @@ class Graph(NeverCurrent):
             names: one distinct name per output; by default the name of the symbol, or "output0", "output1", ….
             name: the name, when there is one output.
         """
-        if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)):
-            symbols = tuple(symbols[0])
-        if not symbols:
+        given = symbols[0] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else symbols
+        if not given:
             raise UserError(
                 f"Graph {self.name!r}: output() without a symbol; fix: pass the symbols to return"
             )
@@ -497,7 +497,7 @@ class Graph(NeverCurrent):
                 f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them"
             )
         symbols_of = [
-            self.constant(symbol) if is_numpy_scalar(symbol) else self.as_symbol(symbol, "output") for symbol in symbols
+            self.constant(symbol) if is_numpy_scalar(symbol) else self.as_symbol(symbol, "output") for symbol in given
         ]  # fmt: skip
         outputs = tuple([self.symbols[symbol.id] for symbol in symbols_of])
         if name is not None:
@@ -542,7 +542,7 @@ class Graph(NeverCurrent):
         an op (the accumulator of a sum), are not in it."""
         return tuple(self._ledger.values())
 
-    def is_implicit(self, symbol: Symbol) -> bool:
+    def is_implicit(self, symbol: SymbolLike) -> bool:
         """Whether `symbol` is a cast that promotion inserted."""
         return symbol.id in self._ledger
 
@@ -584,7 +584,7 @@ class Graph(NeverCurrent):
 OWNERS[Graph] = lambda graph: graph
 
 
-def graph_of(op: str, *operands: Any) -> Graph:
+def graph_of(op: str, *operands: object) -> Graph:
     """The graph of the first symbol among operands (also inside sequences). Raises `UserError` when there is none."""
     for operand in operands:
         if type(operand) is Symbol:

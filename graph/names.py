@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..promotion.errors import UserError
 
 
-def checked_name(name: Any, what: str, fix: str) -> str:
+def checked_name(name: object, what: str, fix: str) -> str:
     """A name that texts, listings and messages can hold. Raises `UserError`."""
     if not isinstance(name, str) or not name:
         raise UserError(f"{what}: the name must be non-empty text, not {name!r}; fix: {fix}")

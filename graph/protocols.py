@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
+import numpy as np
+
+from ..promotion.arrays import Array
 from ..promotion.dtype import DType
+from ..promotion.literals import Scalar
 from ..promotion.result_rules import Promotion
 from ..promotion.rules import RuleSet
 from .checks import Check, Checks
-from .dims.dim import Extent
+from .dims.dim import Dim, Extent
 from .location import Location
+from .ops.attributes import Attributes
 from .ops.opdef import OpDef
-from .types import Shape
+from .types import DimLike, Shape
 
 SymbolT = TypeVar("SymbolT", bound="SymbolLike")
 SymbolT_co = TypeVar("SymbolT_co", bound="SymbolLike", covariant=True)
+TensorLike: TypeAlias = "SymbolLike | Dim | Array | np.generic | Scalar"
+"""What operations take: symbols, sizes, arrays, whose dtypes are strong, and numbers, which are weak."""
+WrittenOperand: TypeAlias = "SymbolLike | np.generic | Scalar"
+"""An operand as the user wrote it, where arrays and sizes have become symbols."""
 
 
 class Growing(NamedTuple):
@@ -41,7 +50,7 @@ class SymbolLike(Protocol):
     def inputs(self) -> tuple[Self, ...]: ...
 
     @property
-    def attrs(self) -> Mapping[str, Any]: ...
+    def attrs(self) -> Attributes: ...
 
     @property
     def dtype(self) -> DType: ...
@@ -65,7 +74,7 @@ class SymbolLike(Protocol):
     def size(self) -> Extent: ...
 
     @property
-    def _written(self) -> tuple[Any, ...]: ...
+    def _written(self) -> tuple[WrittenOperand, ...]: ...
 
     def describe(self) -> str: ...
 
@@ -117,23 +126,23 @@ class GraphLike(Protocol[SymbolT_co]):
     def finished(self) -> bool: ...
 
     @property
-    def place(self) -> Location | None: ...
+    def current_location(self) -> Location | None: ...
 
     @property
     def parts(self) -> dict[int, tuple[DType, ...]]: ...
 
     def _growing(self) -> Growing: ...
 
-    def as_symbol(self, value: Any, op: str = "operand") -> SymbolT_co: ...
+    def as_symbol(self, value: TensorLike, op: str = "operand") -> SymbolT_co: ...
 
-    def dim_value(self, extent: Any) -> SymbolT_co: ...
+    def dim_value(self, extent: DimLike) -> SymbolT_co: ...
 
     def apply(
-        self, op: str | OpDef, operands: Sequence[Any], attrs: Mapping[str, Any] | None = None, dtype: DType | None = None
+        self, op: str | OpDef, operands: Sequence[TensorLike], attrs: Attributes | None = None, dtype: DType | None = None
     ) -> SymbolT_co: ...
 
-    def promotion(self, op: str | OpDef, operands: Sequence[Any], dtype: DType | None = None) -> Promotion: ...
+    def promotion(self, op: str | OpDef, operands: Sequence[WrittenOperand], dtype: DType | None = None) -> Promotion: ...
 
     def casts(self) -> Sequence[ImplicitCast]: ...
 
-    def is_implicit(self, symbol: Any) -> bool: ...
+    def is_implicit(self, symbol: SymbolLike) -> bool: ...

@@ -16,11 +16,18 @@ if TYPE_CHECKING:
     import numpy as np
 
 Shape: TypeAlias = tuple[Extent, ...]
+DTypeLike: TypeAlias = "DType | str | np.dtype[Any] | type"
+"""What users may write for a dtype."""
+DimLike: TypeAlias = SupportsIndex | str | Dim
+"""What users may write for a size: an int, a name or an expression of names."""
+ShapeLike: TypeAlias = DimLike | Sequence[DimLike]
+Axis: TypeAlias = int | tuple[int, ...] | list[int] | None
+"""One axis, several, or all (None); negative ones count from the end."""
 
 MAX_RANK = 64
 
 
-def as_dtype(value: Any, what: str = "dtype") -> DType:
+def as_dtype(value: DTypeLike, what: str = "dtype") -> DType:
     """A `DType` from a DType, its name, or a NumPy dtype. Raises `UserError`."""
     if isinstance(value, str):
         value = DType(value)
@@ -38,7 +45,7 @@ def as_dtype(value: Any, what: str = "dtype") -> DType:
         raise UserError(f"{what} is {value!r}; expected a dtype; fix: pass a dtype such as joinery.float32") from None
 
 
-def as_extent(value: Any, what: str = "size") -> Extent:
+def as_extent(value: DimLike, what: str = "size") -> Extent:
     """An extent >= 0 from an int, a `Dim`, or text ("batch", "2*batch + 1"). Raises `UserError`."""
     if type(value) is int:
         extent: Extent = value
@@ -63,7 +70,7 @@ def as_extent(value: Any, what: str = "size") -> Extent:
     return extent
 
 
-def as_shape(value: Any, what: str = "shape") -> Shape:
+def as_shape(value: ShapeLike, what: str = "shape") -> Shape:
     """A shape from an iterable of sizes, or from one size."""
     if isinstance(value, (int, Dim, str)):
         value = (value,)
@@ -99,8 +106,8 @@ class TensorType:
 
         def __init__(
             self,
-            dtype: DType | str | np.dtype[Any] | type[Any],
-            shape: SupportsIndex | str | Dim | Sequence[SupportsIndex | str | Dim],
+            dtype: DTypeLike,
+            shape: ShapeLike,
             name: str | None = None,
         ) -> None: ...
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..promotion.errors import InternalError, JoineryError, UserError
 from .checks import Check, Checks
 from .construction.recording import Recording, symbols_in
 from .dims.dim import Dim
-from .ops.attributes import require_attributes
+from .ops.attributes import Attributes, require_attributes
 from .ops.opdef import VARIADIC
 from .ops.table import OPS
 from .protocols import SymbolLike
@@ -59,7 +59,7 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
     settled = graph.shape_checks.settled
     needed = Checks(_stated(graph, live), names=False, settled=settled)
     unused = Checks(graph.shape_checks.entries, names=False, settled=settled)
-    approved: set[Any] = set()  # combinations of op and dtypes that were found correct
+    approved: set[Hashable] = set()  # combinations of op and dtypes that were found correct
     for position, symbol in enumerate(graph.symbols):
         where = f"%{position} {symbol.op.name}"
         if symbol.id != position or symbol.graph is not graph:
@@ -110,7 +110,7 @@ def _stated(graph: Verified, live: set[int]) -> list[Check]:
     return stated
 
 
-def _symbol_problems(symbol: SymbolLike, checks: Checks, approved: set[Any]) -> Iterator[str]:
+def _symbol_problems(symbol: SymbolLike, checks: Checks, approved: set[Hashable]) -> Iterator[str]:
     row = symbol.op
     for operand in symbol.inputs:
         if operand.graph is not symbol.graph or not 0 <= operand.id < symbol.id:
@@ -188,7 +188,7 @@ def _same_shape(lhs: Shape, rhs: Shape, checks: Checks) -> bool:
 
 def _check_dims(graph: Verified, symbols: Iterable[SymbolLike], checks: Checks) -> None:
     known = set(graph.dim_names)
-    seen: set[Any] = set()
+    seen: set[Hashable] = set()
     for symbol in symbols:
         if symbol.shape not in seen:
             seen.add(symbol.shape)
@@ -199,7 +199,7 @@ def _check_dims(graph: Verified, symbols: Iterable[SymbolLike], checks: Checks) 
         _require_known("check", check.message, check[:2], known)
 
 
-def _require_known(op: str, what: str, extents: Iterable[Any], known: set[str]) -> None:
+def _require_known(op: str, what: str, extents: Iterable[object], known: set[str]) -> None:
     for extent in extents:
         if isinstance(extent, Dim) and not extent.symbols() <= known:
             missing = ", ".join(sorted(extent.symbols() - known))
@@ -210,7 +210,7 @@ def _require_known(op: str, what: str, extents: Iterable[Any], known: set[str]) 
             )
 
 
-def _attribute_extents(attrs: Mapping[str, Any]) -> Iterator[Any]:
+def _attribute_extents(attrs: Attributes) -> Iterator[object]:
     for value in attrs.values():
         if isinstance(value, Dim):
             yield value

@@ -35,7 +35,7 @@ def implicit_cast(lhs: Any, rhs: Any, rule_set: str | RuleSet = "max") -> tuple[
     return first, second
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """`result_type` asks the op table, which is a layer above: the package that composes the layers knows where."""
     if name == "result_type":
         return importlib.import_module(__name__.rpartition(".")[0]).result_type

@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn, TypeVar
 
-from .dtype import DType
+from .dtype import DType, raise_unknown
 from .errors import UserError
 from .literals import LiteralRules
 from .ordered import KINDS, Step, read_steps
 
 MAX_BYTES = 1 << 20
+Value = TypeVar("Value", str, bool)
 Cells = Mapping[tuple[DType, DType], DType]
 Division = Literal["floor", "truncate"]
 NumpyScalars = Literal["weak", "strong"]
@@ -96,10 +97,10 @@ class Definition:
                 + (f"'order': {weak[0]} has no values" if weak else f"'never_above': {unknown[0]} is not among the elements")
             )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain data that `read` accepts and that means the same."""
         names = [dtype.name for dtype in self.dtypes]
-        data: dict[str, Any] = {"name": self.name, "description": self.description, "source": self.source}
+        data: dict[str, object] = {"name": self.name, "description": self.description, "source": self.source}
         if self.cells is not None:
             rows = {
                 a.name: [None if (cell := self.cells.get((a, b))) is None else cell.name for b in self.dtypes]
@@ -128,8 +129,8 @@ class Definition:
         return {key: value for key, value in data.items() if value not in ("", [], {}, False)}
 
 
-def _step_dict(step: Step) -> dict[str, Any]:
-    data: dict[str, Any] = {"rule": step.rule}
+def _step_dict(step: Step) -> dict[str, object]:
+    data: dict[str, object] = {"rule": step.rule}
     if step.rule == "kind":
         data["order"] = list(step.order)
     if step.sets:
@@ -137,8 +138,8 @@ def _step_dict(step: Step) -> dict[str, Any]:
     return data
 
 
-def _literals_dict(literals: LiteralRules) -> dict[str, Any]:
-    data: dict[str, Any] = {
+def _literals_dict(literals: LiteralRules) -> dict[str, object]:
+    data: dict[str, object] = {
         key: [dtype.name for dtype in getattr(literals, key)] for key in ("integers", "floats", "complexes")
     }
     cells: dict[str, dict[str, str | None]] = {}
@@ -150,26 +151,42 @@ def _literals_dict(literals: LiteralRules) -> dict[str, Any]:
 class _Reader:
     """Takes a mapping apart; every refusal names the rule set and the key."""
 
-    def __init__(self, data: Mapping[str, Any], origin: str) -> None:
+    def __init__(self, data: Mapping[str, object], origin: str) -> None:
         self.data, self.origin = data, origin
 
     def fail(self, text: str) -> NoReturn:
         raise UserError(f"{self.origin}: {text}")
 
-    def get(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
+    def get(self, key: str, default: Value) -> Value:
+        """The value of a key, which has to be of the type of `default`, str or bool."""
         value = self.data.get(key, default)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            self.fail(f"{key!r} has the wrong type: {type(value).__name__}")
+        if not isinstance(value, type(default)):
+            self._wrong_type(key, value)
         return value
 
-    def dtype(self, value: Any, key: str) -> DType:
+    def list_of(self, key: str) -> Sequence[object]:
+        value = self.data.get(key, ())
+        if not isinstance(value, (list, tuple)):
+            self._wrong_type(key, value)
+        return value
+
+    def mapping_of(self, key: str) -> Mapping[str, object]:
+        value = self.data.get(key, {})
+        if not isinstance(value, Mapping):
+            self._wrong_type(key, value)
+        return value
+
+    def _wrong_type(self, key: str, value: object) -> NoReturn:
+        self.fail(f"{key!r} has the wrong type: {type(value).__name__}")
+
+    def dtype(self, value: object, key: str) -> DType:
         try:
-            return DType(value)
+            return DType(value) if isinstance(value, (str, DType)) else raise_unknown(value)
         except UserError as error:
             self.fail(f"{key!r}: {error}")
 
-    def dtypes(self, key: str, values: Any = None) -> tuple[DType, ...]:
-        values = self.get(key, (list, tuple), ()) if values is None else values
+    def dtypes(self, key: str, values: object = None) -> tuple[DType, ...]:
+        values = self.list_of(key) if values is None else values
         if not isinstance(values, (list, tuple)):
             self.fail(f"{key!r} needs a list of dtypes, not {values!r}")
         found = [self.dtype(value, key) for value in values]
@@ -179,12 +196,12 @@ class _Reader:
         return tuple(found)
 
     def mapping(self, key: str) -> dict[DType, DType]:
-        entries = self.get(key, Mapping, {})
+        entries = self.mapping_of(key)
         return {self.dtype(a, key): self.dtype(b, key) for a, b in entries.items()}
 
     def edges(self) -> tuple[tuple[DType, DType], ...]:
         edges = []
-        for edge in self.get("edges", (list, tuple), ()):
+        for edge in self.list_of("edges"):
             if not isinstance(edge, (list, tuple)) or len(edge) != 2:
                 self.fail(f"'edges': {edge!r} is no pair [smaller, larger]")
             edges.append((self.dtype(edge[0], "edges"), self.dtype(edge[1], "edges")))
@@ -193,13 +210,14 @@ class _Reader:
     def table(self) -> tuple[tuple[DType, ...], dict[tuple[DType, DType], DType] | None]:
         if "table" not in self.data:
             return (), None
-        table = self.get("table", Mapping, {})
-        if not isinstance(table.get("dtypes"), (list, tuple)) or not isinstance(table.get("rows"), Mapping):
+        table = self.mapping_of("table")
+        names, lines = table.get("dtypes"), table.get("rows")
+        if not isinstance(names, (list, tuple)) or not isinstance(lines, Mapping):
             self.fail("'table' needs 'dtypes' (a list) and 'rows' (a list of results per dtype)")
         if len(table) > 2:
             self.fail(f"'table' has unknown keys: {', '.join(sorted(map(str, set(table) - {'dtypes', 'rows'})))}")
-        dtypes = self.dtypes("table", table["dtypes"])
-        rows = {self.dtype(name, "table"): row for name, row in table["rows"].items()}
+        dtypes = self.dtypes("table", names)
+        rows = {self.dtype(name, "table"): row for name, row in lines.items()}
         for dtype in (*dtypes, *rows):
             row = rows.get(dtype)
             if dtype not in dtypes or not isinstance(row, (list, tuple)) or len(row) != len(dtypes):
@@ -212,7 +230,7 @@ class _Reader:
         return dtypes, cells
 
     def literals(self) -> LiteralRules:
-        data = self.get("literals", Mapping, {})
+        data = self.mapping_of("literals")
         unknown = set(data) - {"integers", "floats", "complexes", "cells"}
         if unknown:
             self.fail(f"'literals' has unknown keys: {', '.join(sorted(map(str, unknown)))}")
@@ -236,12 +254,12 @@ class _Reader:
 
     def steps(self) -> tuple[Step, ...]:
         try:
-            return read_steps(self.get("steps", (list, tuple), ()))
+            return read_steps(self.list_of("steps"))
         except UserError as error:
             self.fail(f"'steps': {error}")
 
 
-def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
+def read(data: Mapping[str, object], origin: str = "rule set") -> Definition:
     """A definition from plain data. Raises `UserError` for unknown keys, wrong types, unknown dtypes and missing cells."""
     if not isinstance(data, Mapping):
         raise UserError(f"{origin}: expected a mapping with 'name' and one of 'edges', 'table', 'steps', 'order'")
@@ -249,7 +267,7 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
     unknown = sorted(set(data) - _KEYS, key=str)
     if unknown:
         reader.fail(f"unknown keys: {', '.join(map(str, unknown))}; known: {', '.join(sorted(_KEYS))}")
-    name = reader.get("name", str, "")
+    name = reader.get("name", "")
     if not name.strip():
         reader.fail("'name' is missing")
     reader.origin = f"{origin} {name!r}"
@@ -260,18 +278,18 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
     if idle:
         reader.fail(f"{idle[0]!r} means nothing beside {ways[0]!r}; it goes with {' or '.join(_USED_WITH[idle[0]])}")
     dtypes, cells = reader.table()
-    division = reader.get("division", str, "floor")
+    division = reader.get("division", "floor")
     if division not in ("floor", "truncate"):
         reader.fail(f"'division' is {division!r}; expected 'floor' or 'truncate'")
-    numpy_scalars = reader.get("numpy_scalars", str, "weak")
+    numpy_scalars = reader.get("numpy_scalars", "weak")
     if numpy_scalars not in ("weak", "strong"):
         reader.fail(f"'numpy_scalars' is {numpy_scalars!r}; expected 'weak' or 'strong'")
-    order = reader.get("order", str, "")
+    order = reader.get("order", "")
     if ways == ["order"] and order != "value-preserving":
         reader.fail(f"'order' is {order!r}; expected 'value-preserving'")
-    quotient, mean = reader.get("quotient", str, ""), reader.get("mean", str, "")
+    quotient, mean = reader.get("quotient", ""), reader.get("mean", "")
     errata = []
-    for entry in reader.get("errata", (list, tuple), ()):
+    for entry in reader.list_of("errata"):
         if not isinstance(entry, Mapping) or set(entry) != {"lhs", "rhs", "printed", "mirrored", "reading"}:
             reader.fail("'errata': each needs lhs, rhs, printed, mirrored and reading")
         errata.append(Erratum(**{key: reader.dtype(value, "errata") for key, value in entry.items()}))
@@ -281,8 +299,8 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
     return Definition(
         name=name,
         literals=reader.literals(),
-        description=reader.get("description", str, ""),
-        source=reader.get("source", str, ""),
+        description=reader.get("description", ""),
+        source=reader.get("source", ""),
         dtypes=dtypes or reader.dtypes("elements"),
         edges=reader.edges(),
         cells=cells,
@@ -291,7 +309,7 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
         never_above=reader.dtypes("never_above"),
         weak=reader.mapping("weak"),
         division="truncate" if division == "truncate" else "floor",
-        zero_dim=reader.get("zero_dim", bool, False),
+        zero_dim=reader.get("zero_dim", False),
         numpy_scalars="strong" if numpy_scalars == "strong" else "weak",
         inexact=reader.mapping("inexact"),
         quotient=reader.dtype(quotient, "quotient") if quotient else None,
@@ -304,7 +322,7 @@ def read(data: Mapping[str, Any], origin: str = "rule set") -> Definition:
 def read_file(path: str | os.PathLike[str]) -> Definition:
     """A definition from a .json or .toml file of at most 1 MiB. Raises `UserError` for anything else, naming the file."""
     file = _path(path)
-    loaders: dict[str, Callable[[str], Any]] = {".json": _json, ".toml": _toml}
+    loaders: dict[str, Callable[[str], Mapping[str, object]]] = {".json": _json, ".toml": _toml}
     loader = loaders.get(file.suffix.lower())
     if loader is None:
         raise UserError(f"rule set file {file}: expected a name that ends in .json or .toml")
@@ -336,17 +354,18 @@ def _path(path: str | os.PathLike[str]) -> Path:
         raise UserError(f"rule set file: expected a path, not {path!r}") from None
 
 
-def _json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_without_repeats)
+def _json(text: str) -> Mapping[str, object]:
+    data: Mapping[str, object] = json.loads(text, object_pairs_hook=_without_repeats)
+    return data
 
 
-def _toml(text: str) -> Any:
+def _toml(text: str) -> Mapping[str, object]:
     import tomllib  # few definitions are written so
 
     return tomllib.loads(text)
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """A JSON object whose keys differ; of repeated ones all but the last would vanish without a word."""
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -58,7 +58,7 @@ class DType:
         if found is None:
             found = _ABSTRACT_INTERNED.get(name) if isinstance(name, str) else None
         if found is None:
-            _raise_unknown(name)
+            raise_unknown(name)
         return found
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
@@ -190,7 +190,7 @@ class DType:
         return self.min_value <= value <= self.max_value
 
     @staticmethod
-    def from_numpy(dtype: Any) -> DType:
+    def from_numpy(dtype: object) -> DType:
         """The `DType` of a NumPy dtype, scalar type or dtype name. NumPy's uint64 is `uint64`, its float32
         `float32`.
 
@@ -219,7 +219,7 @@ class DType:
         return found
 
 
-def _raise_unknown(name: object) -> NoReturn:
+def raise_unknown(name: object) -> NoReturn:
     if not isinstance(name, str):
         raise UserError(
             f"a dtype name must be a string or a DType, not {name!r}; for NumPy types use DType.from_numpy"

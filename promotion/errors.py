@@ -23,8 +23,8 @@ class KernelAssertionError(UserError):
     Attributes:
         message: what the kernel says about it.
         file, line: where the assertion stands in the kernel's source; None when the text does not say.
-        program: the program's place in the grid along x, y, z.
-        lane: the place of the first false element in the condition; () for a scalar.
+        program: the program's coordinates in the grid along x, y, z.
+        lane: the index of the first false element in the condition; () for a scalar.
     """
 
     def __init__(

@@ -11,14 +11,15 @@ import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeAlias
 
+_Function: TypeAlias = "ctypes._NamedFuncPointer"
 _ENVIRONMENT_BYTES = 64
 """More than any platform's `fenv_t` takes."""
 
 
 @functools.cache
-def _functions() -> tuple[Any, Any, ctypes.c_void_p] | None:
+def _functions() -> tuple[_Function, _Function, ctypes.c_void_p] | None:
     """`fegetenv`, `fesetenv`, and what stands for the default environment."""
     if sys.platform not in ("linux", "darwin"):
         return None

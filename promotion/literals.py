@@ -13,14 +13,28 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 from .casts import LossClass, overflow_limit
 from .dtype import DTYPES, DType
 from .errors import UserError
 
+if TYPE_CHECKING:
+    import numpy as np
+
 Scalar = bool | int | float | complex
 """A Python number, which is weak: it takes the dtype of the tensor it meets where its kind allows it."""
+
+
+class HasDType(Protocol):
+    """A symbol, a NumPy array or a NumPy scalar."""
+
+    @property
+    def dtype(self) -> DType | np.dtype[Any]: ...
+
+
+Operand: TypeAlias = "DType | str | type | HasDType | Scalar"
+"""What promotion asks about: dtypes and their names, what has a dtype, and Python scalars, which are weak."""
 
 _RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 
@@ -43,10 +57,6 @@ class LiteralRules:
                 if rank(dtype) != height or dtype.is_abstract:
                     kind = ("integers", "floats", "complex numbers")[height - 1]
                     raise UserError(f"the literal rules give Python {kind} the dtype {dtype}, which is of another kind")
-
-    @property
-    def integer_default(self) -> DType:
-        return self.integers[0]
 
     @property
     def float_default(self) -> DType:
@@ -75,13 +85,13 @@ def is_scalar(value: object) -> TypeGuard[Scalar]:
     return isinstance(value, (bool, int, float, complex)) and not hasattr(value, "dtype")
 
 
-def is_numpy_scalar(value: object) -> bool:
+def is_numpy_scalar(value: object) -> TypeGuard[np.generic]:
     """Whether `value` is a NumPy scalar such as `np.sqrt(64)` returns. An array of rank 0 is an array."""
     numpy = sys.modules.get("numpy")  # whoever holds a NumPy scalar has imported NumPy
     return numpy is not None and isinstance(value, numpy.generic)
 
 
-def number_of(value: Any) -> Scalar:
+def number_of(value: np.generic) -> Scalar:
     """The Python number that a NumPy scalar holds. Raises `UserError` for what joinery has no dtype for."""
     DType.from_numpy(value.dtype)
     number: Scalar = value.item()
@@ -89,12 +99,12 @@ def number_of(value: Any) -> Scalar:
 
 
 def rank(dtype: DType) -> int:
-    """The place of a dtype's kind in bool < integer < float < complex."""
+    """The position of a dtype's kind in bool < integer < float < complex."""
     return _RANKS[dtype.kind]
 
 
 def scalar_rank(value: Scalar) -> int:
-    """The place of a Python scalar's kind in bool < integer < float < complex."""
+    """The position of a Python scalar's kind in bool < integer < float < complex."""
     if isinstance(value, bool):
         return 0
     return 1 if isinstance(value, int) else 2 if isinstance(value, float) else 3

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .dtype import DType
 from .errors import UserError
@@ -48,12 +47,12 @@ class Step:
         }[self.rule]
 
 
-def read_steps(data: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+def read_steps(data: Sequence[object]) -> tuple[Step, ...]:
     """Steps from a data file. Raises `UserError` for a rule that is not known."""
     steps = []
     for entry in data:
         rule = entry.get("rule") if isinstance(entry, Mapping) else None
-        if rule not in ("kind", "width", "supremum", "unsigned"):
+        if not isinstance(entry, Mapping) or rule not in ("kind", "width", "supremum", "unsigned"):
             raise UserError(f"unknown step {entry!r}; known: kind, width, supremum, unsigned")
         unknown = set(entry) - {"rule", {"kind": "order", "supremum": "sets"}.get(rule)}
         if unknown:
@@ -65,7 +64,7 @@ def read_steps(data: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _sets(data: Any) -> tuple[tuple[frozenset[DType], DType], ...]:
+def _sets(data: object) -> tuple[tuple[frozenset[DType], DType], ...]:
     sets = []
     for group in data if isinstance(data, (list, tuple)) else [data]:
         if not isinstance(group, Mapping) or set(group) != {"of", "is"} or not isinstance(group["of"], (list, tuple)):

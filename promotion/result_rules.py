@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .dtype import DType, bool_
 from .errors import InternalError, UserError
-from .literals import check_literal, is_scalar, scalar_rank
+from .literals import Operand, check_literal, is_scalar, scalar_rank
 from .rules import RuleSet, dtype_of
 
 
@@ -28,7 +27,7 @@ class Promotion:
     weak: DType | None = None
 
 
-_Decide = Callable[[RuleSet, Sequence[Any], str, DType | None], Promotion]
+_Decide = Callable[[RuleSet, Sequence[Operand], str, DType | None], Promotion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class ResultRule:
     _decide: _Decide
 
     def apply(
-        self, rule_set: RuleSet, operands: Sequence[Any], *, op: str = "op", dtype: DType | None = None
+        self, rule_set: RuleSet, operands: Sequence[Operand], *, op: str = "op", dtype: DType | None = None
     ) -> Promotion:
         """Decide the casts and the result.
 
@@ -66,18 +65,18 @@ class ResultRule:
         return self.name
 
 
-def _describe(operands: Sequence[Any]) -> str:
+def _describe(operands: Sequence[Operand]) -> str:
     return ", ".join(repr(o) if is_scalar(o) else dtype_of(o).name for o in operands)
 
 
-def _joined(rule_set: RuleSet, operands: Sequence[Any], op: str) -> DType:
+def _joined(rule_set: RuleSet, operands: Sequence[Operand], op: str) -> DType:
     try:
         return rule_set.join_operands(operands)
     except UserError as error:
         raise UserError(f"{op}({_describe(operands)}): {error}") from None
 
 
-def _own(rule_set: RuleSet, operand: Any) -> DType:
+def _own(rule_set: RuleSet, operand: Operand) -> DType:
     return rule_set.literals.default(operand) if is_scalar(operand) else dtype_of(operand)
 
 
@@ -87,30 +86,30 @@ def _all_cast(rule_set: RuleSet, count: int, element: DType) -> Promotion:
     return Promotion((result,) * count, result, element if element.is_weak else None)
 
 
-def _join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _join(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     return _all_cast(rule_set, len(operands), _joined(rule_set, operands, op))
 
 
-def _join_float(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _join_float(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     return _floating(rule_set, operands, op, False)
 
 
-def _quotient(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _quotient(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     return _floating(rule_set, operands, op, True)
 
 
-def _floating(rule_set: RuleSet, operands: Sequence[Any], op: str, quotient: bool) -> Promotion:
+def _floating(rule_set: RuleSet, operands: Sequence[Operand], op: str, quotient: bool) -> Promotion:
     element = _joined(rule_set, operands, op)
     if not (element.is_float or element.is_complex):
         element = rule_set.inexact(element, quotient)
     return _all_cast(rule_set, len(operands), element)
 
 
-def _join_to_bool(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _join_to_bool(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     return Promotion((rule_set.concrete(_joined(rule_set, operands, op)),) * len(operands), bool_)
 
 
-def _bool_only(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _bool_only(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     for position, operand in enumerate(operands):
         if _own(rule_set, operand) is not bool_:
             raise UserError(
@@ -120,7 +119,7 @@ def _bool_only(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType
     return Promotion((bool_,) * len(operands), bool_)
 
 
-def _integer_join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _integer_join(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     for position, operand in enumerate(operands):
         if is_scalar(operand) and scalar_rank(operand) < 2:  # which integers fit, the join decides
             continue
@@ -139,13 +138,13 @@ def _integer_join(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DT
     return _all_cast(rule_set, len(operands), element)
 
 
-def _same(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _same(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     casts = tuple(_own(rule_set, operand) for operand in operands)
     weak = getattr(operands[0], "weak", None)
     return Promotion(casts, casts[0], weak if isinstance(weak, DType) else None)
 
 
-def _select(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _select(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     condition, *branches = operands
     if _own(rule_set, condition) is not bool_:
         raise UserError(
@@ -155,19 +154,19 @@ def _select(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | 
     return Promotion((bool_, *joined.casts), joined.result, joined.weak)
 
 
-def _accumulate(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _accumulate(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     own = rule_set.concrete(_joined(rule_set, operands, op))
     result = dtype if dtype is not None else rule_set.accumulator(own)
     return Promotion((result,) * len(operands), result)
 
 
-def _mean(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _mean(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     own = rule_set.concrete(_joined(rule_set, operands, op))
     result = dtype if dtype is not None else own if own.is_float or own.is_complex else rule_set.mean_of(own)
     return Promotion((result,) * len(operands), result)
 
 
-def _explicit(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _explicit(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     if dtype is None:
         raise InternalError(f"{op}: the result dtype is explicit but none was given")
     return Promotion(tuple(_own(rule_set, operand) for operand in operands), dtype)

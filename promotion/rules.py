@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from .definition import (
     Definition,
@@ -25,6 +25,7 @@ from .joins import Joins
 from .lattices.lattice import Lattice, Laws, chain_law, check_laws
 from .literals import (
     LiteralRules,
+    Operand,
     Scalar,
     check_literal,
     is_numpy_scalar,
@@ -33,7 +34,10 @@ from .literals import (
     rank,
     scalar_rank,
 )
+from .ordered import Step
 from .table import PromotionTable
+
+OperandT = TypeVar("OperandT")
 
 _WEAK_OF = {1: DType("weak_int"), 2: DType("weak_float"), 3: DType("weak_complex")}
 _KIND_OF = {0: "bool", 1: "int", 2: "float", 3: "complex"}
@@ -84,7 +88,7 @@ class RuleSet(Joins):
     # -- making one ------------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RuleSet:
+    def from_dict(cls, data: Mapping[str, object]) -> RuleSet:
         """A rule set from plain data, as the preset files hold it. Raises `UserError` naming the key that is wrong."""
         return cls(read(data))
 
@@ -141,7 +145,7 @@ class RuleSet(Joins):
         """This lattice with more edges (smaller, larger). Raises `UserError` when they make a cycle or an ambiguous join."""
         added = tuple(map(_pair, edges))
         lattice = self._plain_lattice("with_edges")
-        return self._edited(name, edges=(*lattice.edges, *added), dtypes=lattice.elements)
+        return self._edited(name, lattice.elements, edges=(*lattice.edges, *added))
 
     def with_cells(
         self, cells: Mapping[tuple[str | DType, str | DType], str | DType], name: str | None = None
@@ -150,7 +154,7 @@ class RuleSet(Joins):
         changed = {_pair(pair): DType(result) for pair, result in cells.items()}
         present = tuple(dict.fromkeys((*self.dtypes, *(dtype for pair in changed for dtype in pair))))
         table = {pair: result for pair, result in self._joins.items() if set(pair) <= set(present)} | changed
-        return self._edited(name, dtypes=present, cells=table)
+        return self._edited(name, present, cells=table)
 
     def without(self, *parts: str | DType | tuple[str | DType, str | DType], name: str | None = None) -> RuleSet:
         """The same rules without some dtypes, or without some covering edges given as pairs.
@@ -166,12 +170,11 @@ class RuleSet(Joins):
         kept = tuple(dtype for dtype in self.definition.dtypes if dtype not in gone)
         if (self.definition.steps or self.definition.order) and not cut:
             never = tuple(dtype for dtype in self.definition.never_above if dtype not in gone)
-            order = {"steps": self.definition.steps, "order": self.definition.order, "never_above": never}
-            return self._edited(name, dtypes=kept, **order)
+            return self._edited(name, kept, steps=self.definition.steps, order=self.definition.order, never_above=never)
         if self.definition.cells is not None and not cut:
             table = self.definition.cells
             cells = {pair: result for pair, result in table.items() if not {*pair, result} & set(gone)}
-            return self._edited(name, dtypes=kept, cells=cells)
+            return self._edited(name, kept, cells=cells)
         lattice = self._plain_lattice("without")
         for edge in cut:
             if edge not in lattice.edges:
@@ -179,7 +182,7 @@ class RuleSet(Joins):
         rest = lattice.without(*gone)
         weak = {a: b for a, b in self.weak.items() if a not in gone}
         left = tuple(edge for edge in rest.edges if edge not in cut)
-        return self._edited(name, edges=left, dtypes=rest.elements, weak=weak)
+        return self._edited(name, rest.elements, edges=left, weak=weak)
 
     def _plain_lattice(self, method: str) -> Lattice[DType]:
         if self.lattice is None or self._hidden:
@@ -188,10 +191,24 @@ class RuleSet(Joins):
             )
         return self.lattice
 
-    def _edited(self, name: str | None, **changes: Any) -> RuleSet:
-        plain: dict[str, Any] = {"edges": (), "cells": None, "steps": (), "order": "", "never_above": (), "errata": ()}
-        title = {"name": name or f"{self.name} (edited)", "description": f"{self.name}, edited"}
-        return RuleSet(replace(self.definition, **(plain | title | changes)))
+    def _edited(
+        self,
+        name: str | None,
+        dtypes: tuple[DType, ...],
+        *,
+        edges: tuple[tuple[DType, DType], ...] = (),
+        cells: Mapping[tuple[DType, DType], DType] | None = None,
+        steps: tuple[Step, ...] = (),
+        order: str = "",
+        never_above: tuple[DType, ...] = (),
+        weak: Mapping[DType, DType] | None = None,
+    ) -> RuleSet:
+        """A rule set that differs in its joins and is given by one of edges, cells, steps and an order."""
+        return RuleSet(replace(
+            self.definition, name=name or f"{self.name} (edited)", description=f"{self.name}, edited", dtypes=dtypes,
+            edges=edges, cells=cells, steps=steps, order=order, never_above=never_above, errata=(),
+            weak=self.definition.weak if weak is None else weak,
+        ))  # fmt: skip
 
     # -- the value -------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +228,7 @@ class RuleSet(Joins):
 
     # -- joins -----------------------------------------------------------------------------------------------------------------
 
-    def promote(self, *operands: DType | str | Scalar | Any) -> DType:
+    def promote(self, *operands: Operand) -> DType:
         """The dtype an operator computes in, given its operands.
 
         Operands are dtypes (or names, or anything with a `dtype`: symbols, arrays), which are strong, and Python
@@ -225,12 +242,11 @@ class RuleSet(Joins):
                 check_literal(operand, result)
         return result
 
-    def weakened(self, operand: Any) -> Any:
+    def weakened(self, operand: OperandT) -> OperandT | Scalar:
         """The Python number in place of a NumPy scalar that is weak here; any other operand as it is."""
-        weak = self.numpy_scalars == "weak" and is_numpy_scalar(operand)
-        return number_of(operand) if weak else operand
+        return number_of(operand) if self.numpy_scalars == "weak" and is_numpy_scalar(operand) else operand
 
-    def join_operands(self, operands: Sequence[DType | str | Scalar | Any]) -> DType:
+    def join_operands(self, operands: Sequence[Operand]) -> DType:
         """The element operands meet in, without checking that scalars fit: ops that cast further check their own target."""
         if not operands:
             raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
@@ -244,7 +260,7 @@ class RuleSet(Joins):
             return self.join_all([self.literals.default(value) for value in weak])
         return self._with_scalars(self._tensors(tensors), weak)
 
-    def _tensors(self, tensors: Sequence[Any]) -> DType:
+    def _tensors(self, tensors: Sequence[Operand]) -> DType:
         if not self.zero_dim:
             return self.join_all([element_of(operand) for operand in tensors])
         small = [element_of(operand) for operand in tensors if _is_zero_dim(operand)]
@@ -344,13 +360,13 @@ class RuleSet(Joins):
         return DTYPES["int64"] if dtype.kind in ("bool", "int") else dtype
 
 
-def _pair(pair: Any) -> tuple[DType, DType]:
+def _pair(pair: object) -> tuple[DType, DType]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise UserError(f"{pair!r} is no pair of dtypes; fix: write two, e.g. ('int8', 'int16')")
     return DType(pair[0]), DType(pair[1])
 
 
-def dtype_of(operand: Any) -> DType:
+def dtype_of(operand: Operand) -> DType:
     """The dtype of a strong operand: a DType, a name, or anything with a `dtype` (joinery's or NumPy's)."""
     if isinstance(operand, (DType, str)):
         return DType(operand)
@@ -360,13 +376,13 @@ def dtype_of(operand: Any) -> DType:
     return found if isinstance(found, DType) else DType.from_numpy(found)
 
 
-def element_of(operand: Any) -> DType:
+def element_of(operand: Operand) -> DType:
     """As `dtype_of`, but the weak element of a symbol that is weak."""
     weak = getattr(operand, "weak", None)
     return weak if isinstance(weak, DType) else dtype_of(operand)
 
 
-def _is_zero_dim(operand: Any) -> bool:
+def _is_zero_dim(operand: object) -> bool:
     return isinstance(operand, ZeroDim) or getattr(operand, "ndim", None) == 0
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...promotion.errors import UserError
 from ..errors import compose
 from ..names import checked_name
-from ..protocols import GraphLike, SymbolLike
+from ..protocols import GraphLike, SymbolLike, TensorLike
 
 
 def output_names(outputs: Sequence[SymbolLike], names: Sequence[str] | None) -> tuple[str, ...]:
@@ -51,7 +50,7 @@ def _made_at(graph: GraphLike[SymbolLike]) -> str:
     return f" at {id(graph):#x} (" + (f"from {symbols[0].location}, {len(symbols)} symbols)" if symbols else "empty)")
 
 
-def closed(graph: GraphLike[SymbolLike], op: str, values: Sequence[Any]) -> UserError:
+def closed(graph: GraphLike[SymbolLike], op: str, values: Sequence[TensorLike]) -> UserError:
     return UserError(
         compose(
             f"{op}: graph {graph.name!r} is finished; output() ended its construction", values,

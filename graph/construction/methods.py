@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ...promotion.errors import UserError
-
-_Axis = int | tuple[int, ...] | list[int] | None
+from ..protocols import TensorLike
+from ..types import Axis, DTypeLike
 
 
 def _call(name: str, *arguments: Any, **options: Any) -> Any:
@@ -24,56 +24,56 @@ class Methods:
 
         def describe(self) -> str: ...
 
-    def astype(self, dtype: Any) -> Self:
+    def astype(self, dtype: DTypeLike) -> Self:
         """The value converted to `dtype`; NumPy's name for `cast`."""
         result: Self = _call("cast", self, dtype)
         return result
 
-    def sum(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Self:
+    def sum(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum over `axis` (see joinery.sum)."""
         result: Self = _call("sum", self, axis, keepdims, dtype)
         return result
 
-    def prod(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Self:
+    def prod(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The product over `axis` (see joinery.prod)."""
         result: Self = _call("prod", self, axis, keepdims, dtype)
         return result
 
-    def mean(self, axis: _Axis = None, keepdims: bool = False, dtype: Any = None) -> Self:
+    def mean(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The arithmetic mean over `axis` (see joinery.mean)."""
         result: Self = _call("mean", self, axis, keepdims, dtype)
         return result
 
     def var(
-        self, axis: _Axis = None, keepdims: bool = False, correction: float = 0, dtype: Any = None
+        self, axis: Axis = None, keepdims: bool = False, correction: float = 0, dtype: DTypeLike | None = None
     ) -> Self:
         """The variance over `axis` (see joinery.var)."""
         result: Self = _call("var", self, axis, keepdims, correction, dtype)
         return result
 
     def stdev(
-        self, axis: _Axis = None, keepdims: bool = False, correction: float = 0, dtype: Any = None
+        self, axis: Axis = None, keepdims: bool = False, correction: float = 0, dtype: DTypeLike | None = None
     ) -> Self:
         """The standard deviation over `axis` (see joinery.stdev)."""
         result: Self = _call("stdev", self, axis, keepdims, correction, dtype)
         return result
 
-    def max(self, axis: _Axis = None, keepdims: bool = False) -> Self:
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The largest element over `axis` (see joinery.max)."""
         result: Self = _call("max", self, axis=axis, keepdims=keepdims)
         return result
 
-    def min(self, axis: _Axis = None, keepdims: bool = False) -> Self:
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The smallest element over `axis` (see joinery.min)."""
         result: Self = _call("min", self, axis=axis, keepdims=keepdims)
         return result
 
-    def any(self, axis: _Axis = None, keepdims: bool = False) -> Self:
+    def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """Whether some element over `axis` is true (see joinery.any)."""
         result: Self = _call("any", self, axis, keepdims)
         return result
 
-    def all(self, axis: _Axis = None, keepdims: bool = False) -> Self:
+    def all(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """Whether every element over `axis` is true (see joinery.all)."""
         result: Self = _call("all", self, axis, keepdims)
         return result
@@ -89,18 +89,18 @@ class Methods:
         return result
 
     def cumsum(
-        self, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None
+        self, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
         """Running sums along `axis` (see joinery.cumsum)."""
         result: Self = _call("cumsum", self, axis, exclusive, reverse, dtype)
         return result
 
-    def clip(self, low: Any = None, high: Any = None) -> Self:
+    def clip(self, low: TensorLike | None = None, high: TensorLike | None = None) -> Self:
         """Values held between two bounds (see joinery.clip)."""
         result: Self = _call("clip", self, low, high)
         return result
 
-    def squeeze(self, axis: _Axis = None) -> Self:
+    def squeeze(self, axis: Axis = None) -> Self:
         """Axes of size 1 dropped (see joinery.squeeze)."""
         result: Self = _call("squeeze", self, axis)
         return result

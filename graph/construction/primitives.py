@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError
 from ..checks import ShapeError
 from ..dims.dim import Dim, Extent
 from ..errors import compose, describing, mistake
+from ..ops.attributes import Attributes
 from ..ops.opdef import accumulator
 from ..ops.shape import infer_reshape, normalize_axis
-from ..protocols import GraphLike, SymbolT
-from ..types import as_dtype, as_extent
+from ..protocols import GraphLike, SymbolT, TensorLike
+from ..types import DimLike, DTypeLike, ShapeLike, as_dtype, as_extent
 
 
-def cast(x: SymbolT, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> SymbolT:
+def cast(x: SymbolT, dtype: DTypeLike, rounding: str = "nearest", saturate: bool = True) -> SymbolT:
     """`x` converted to `dtype`; `x` itself when it already is (a weak value becomes a strong one)."""
     target = as_dtype(dtype, "cast: dtype")
     if rounding not in ("nearest", "toward_zero"):
@@ -37,7 +37,7 @@ def cast(x: SymbolT, dtype: Any, rounding: str = "nearest", saturate: bool = Tru
     return result
 
 
-def bitcast(x: SymbolT, dtype: Any) -> SymbolT:
+def bitcast(x: SymbolT, dtype: DTypeLike) -> SymbolT:
     """The bits of `x` as another dtype of the same width."""
     target = as_dtype(dtype, "bitcast: dtype")
     if target is x.dtype:
@@ -55,7 +55,7 @@ def bitcast(x: SymbolT, dtype: Any) -> SymbolT:
     return x.graph.apply("bitcast", (x,), {"dtype": target}, dtype=target)
 
 
-def reshape(x: SymbolT, shape: Any) -> SymbolT:
+def reshape(x: SymbolT, shape: ShapeLike) -> SymbolT:
     """`x` under another shape; one size may be -1, which is computed."""
     sizes = _sizes(shape)
     with describing("reshape", x):
@@ -74,13 +74,13 @@ def reshape(x: SymbolT, shape: Any) -> SymbolT:
     return x.graph.apply("reshape", (x,), {"shape": target})
 
 
-def _sizes(shape: Any) -> Sequence[Any]:
+def _sizes(shape: ShapeLike) -> Sequence[DimLike]:
     if isinstance(shape, (int, str, Dim)) or not hasattr(shape, "__iter__"):
         return (shape,)
     return [int(size) if hasattr(size, "__index__") else size for size in shape]
 
 
-def permute(x: SymbolT, axes: Any) -> SymbolT:
+def permute(x: SymbolT, axes: Sequence[int]) -> SymbolT:
     """Axes reordered: axis i of the result is axis axes[i] of `x`."""
     with describing("permute", x):
         if not isinstance(axes, (tuple, list)):
@@ -91,7 +91,7 @@ def permute(x: SymbolT, axes: Any) -> SymbolT:
     return x.graph.apply("permute", (x,), {"axes": order})
 
 
-def transpose(x: SymbolT, first: Any, second: Any) -> SymbolT:
+def transpose(x: SymbolT, first: TensorLike, second: TensorLike) -> SymbolT:
     """Two axes swapped."""
     with describing("transpose", x):
         a, b = (normalize_axis(axis, len(x.shape)) for axis in (first, second))
@@ -100,7 +100,7 @@ def transpose(x: SymbolT, first: Any, second: Any) -> SymbolT:
     return permute(x, order)
 
 
-def broadcast_to(x: SymbolT, shape: Any) -> SymbolT:
+def broadcast_to(x: SymbolT, shape: ShapeLike) -> SymbolT:
     """`x` repeated along new leading axes and axes of size 1."""
     target = tuple([as_extent(size, f"broadcast_to: size {p}") for p, size in enumerate(_sizes(shape))])
     if target == x.shape:
@@ -108,7 +108,7 @@ def broadcast_to(x: SymbolT, shape: Any) -> SymbolT:
     return x.graph.apply("broadcast_to", (x,), {"shape": target})
 
 
-def matmul(graph: GraphLike[SymbolT], a: Any, b: Any, precision: str = "ieee", op: str = "matmul") -> SymbolT:
+def matmul(graph: GraphLike[SymbolT], a: TensorLike, b: TensorLike, precision: str = "ieee", op: str = "matmul") -> SymbolT:
     """NumPy's matmul: vectors become matrices for the product, and the axis they got is dropped afterwards."""
     if precision not in ("ieee", "tf32"):
         raise mistake(op, f"unknown precision {precision!r}", (a, b), '"ieee" or "tf32"', 'precision="ieee"')
@@ -133,7 +133,7 @@ def matmul(graph: GraphLike[SymbolT], a: Any, b: Any, precision: str = "ieee", o
         )
     left = reshape(lhs, (1, *lhs.shape)) if len(lhs.shape) == 1 else lhs
     right = reshape(rhs, (*rhs.shape, 1)) if len(rhs.shape) == 1 else rhs
-    attrs = {"accumulate": accumulator(promotion.result), "precision": precision}
+    attrs: Attributes = {"accumulate": accumulator(promotion.result), "precision": precision}
     result = graph.apply("matmul", (left, right), attrs)
     if left is lhs and right is rhs:
         return result

@@ -134,13 +134,13 @@ def perform(
         if finished or result is NotImplemented:
             rewind(graph, marks[0][1])
             return result
-        place = graph.symbols[start].location if start < len(graph.symbols) else graph.place or user_location()
+        location = graph.symbols[start].location if start < len(graph.symbols) else graph.current_location or user_location()
         if function.__name__ not in _SAME_UNDER_ALL_RULES:
             result = _told_apart(result, start)
         stated = tuple(graph.shape_checks.entries[known:])
         kept = {name: journal.kept(value) for name, value in options.items()} if options else _NOTHING
         given = tuple([journal.kept(value) for value in arguments])
-        journal.calls.append(Call(function, given, kept, result, start, place, stated))
+        journal.calls.append(Call(function, given, kept, result, start, location, stated))
         return result
     except BaseException:
         for each, before in marks:

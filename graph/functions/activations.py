@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..construction import primitives
 from ..errors import describing, mistake
 from ..graph import graph_of
 from ..ops.shape import normalize_axis
+from ..protocols import TensorLike
 from ..symbol import Symbol
 from .building import apply, as_floats, in_float, symbol_of
 from .elementwise import clip
@@ -15,24 +14,24 @@ from .positions import positions
 from .reductions import require_elements
 
 
-def softmax(x: Any, axis: int = -1) -> Symbol:
+def softmax(x: TensorLike, axis: int = -1) -> Symbol:
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`. A row of -inf only is NaN."""
     return _along("softmax", x, axis)
 
 
-def logsoftmax(x: Any, axis: int = -1) -> Symbol:
+def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
     """log(softmax(x)) along `axis`: x - max(x) - log(sum(exp(x - max(x)))), also accurate where it is close to 0."""
     return _along("logsoftmax", x, axis)
 
 
-def _along(op: str, x: Any, axis: int) -> Symbol:
+def _along(op: str, x: TensorLike, axis: int) -> Symbol:
     symbol = symbol_of(op, x)
     with describing(op, symbol):
         axis_index = normalize_axis(axis, len(symbol.shape))
     return apply(op, symbol, axis=axis_index)
 
 
-def gelu(x: Any, approximate: str = "none") -> Symbol:
+def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
     """x · Φ(x), Φ the normal distribution function (Hendrycks and Gimpel, 2016).
 
     approximate: "none" is that; "tanh" x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); "quick" x · sigmoid(1.702 x). All keep
@@ -49,12 +48,12 @@ def gelu(x: Any, approximate: str = "none") -> Symbol:
     return apply("gelu", x, approximate=approximate)
 
 
-def silu(x: Any) -> Symbol:
+def silu(x: TensorLike) -> Symbol:
     """x · sigmoid(x), also called swish; -0 at -infinity, its limit."""
     return apply("silu", x)
 
 
-def prelu(x: Any, slope: Any) -> Symbol:
+def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
     """x where x >= 0, else slope · x; `slope` broadcasts against `x`."""
     value, factor = graph_of("prelu", x, slope).promoted("prelu", (x, slope), "mul")
     return apply("where", apply("greater_equal", value, 0), value, apply("mul", value, factor))
@@ -121,7 +120,7 @@ def hard_swish(x: Symbol) -> Symbol:
     return apply("mul", x, clip(apply("add", apply("mul", x, 1 / 6), 0.5), 0.0, 1.0))
 
 
-def swiglu(gate: Any, value: Any) -> Symbol:
+def swiglu(gate: TensorLike, value: TensorLike) -> Symbol:
     """silu(gate) · value (Shazeer, 2020)."""
     result, (first, second) = as_floats("swiglu", gate, value)
     return primitives.cast(apply("mul", silu(first), second), result)
@@ -140,7 +139,7 @@ def thresholded_relu(x: Symbol, alpha: float = 1.0) -> Symbol:
     return apply("where", apply("greater", x, alpha), x, 0.0)
 
 
-def hardmax(x: Any, axis: int = -1) -> Symbol:
+def hardmax(x: TensorLike, axis: int = -1) -> Symbol:
     """1 at the first largest element along `axis`, 0 elsewhere, in the dtype of `x` (bools stay bool).
 
     Raises `UserError` for an empty axis, as `max` does; whether a symbolic one is empty is checked at launch.

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from ...promotion.dtype import DType
 from ..construction import primitives
 from ..graph import graph_of
+from ..ops.attributes import Attributes
 from ..ops.opdef import accumulator
+from ..protocols import TensorLike
 from ..symbol import Symbol
 
 Function = TypeVar("Function", bound=Callable[..., Symbol])
 
 
-def apply(op: str, *operands: Any, dtype: DType | None = None, **attrs: Any) -> Symbol:
+def apply(op: str, *operands: TensorLike, **attrs: Unpack[Attributes]) -> Symbol:
     """The op on the graph of its first symbol."""
-    return graph_of(op, *operands).apply(op, operands, attrs, dtype)
+    return graph_of(op, *operands).apply(op, operands, attrs)
 
 
-def as_symbols(op: str, *operands: Any) -> tuple[Symbol, ...]:
+def as_symbols(op: str, *operands: TensorLike) -> tuple[Symbol, ...]:
     """All operands as symbols of one graph."""
     graph = graph_of(op, *operands)
     return tuple([graph.as_symbol(operand, op) for operand in operands])
 
 
-def symbol_of(op: str, x: Any) -> Symbol:
+def symbol_of(op: str, x: TensorLike) -> Symbol:
     """The operand, which must be a symbol."""
     return graph_of(op, x).as_symbol(x, op)
 
 
-def as_floats(op: str, *operands: Any) -> tuple[DType, tuple[Symbol, ...]]:
+def as_floats(op: str, *operands: TensorLike) -> tuple[DType, tuple[Symbol, ...]]:
     """Operands of a float function of several ops, joined in a float dtype (implicitly, as `div` would), then in the dtype such
     functions are computed in; and the dtype of the result."""
     graph = graph_of(op, *operands)
@@ -47,7 +49,7 @@ def in_float(function: Function) -> Function:
     and integers become the rule set's default float."""
 
     @functools.wraps(function)
-    def wrapped(x: Any, *arguments: Any, **options: Any) -> Symbol:
+    def wrapped(x: TensorLike, *arguments: Any, **options: Any) -> Symbol:
         result, (symbol,) = as_floats(function.__name__, x)
         return primitives.cast(function(symbol, *arguments, **options), result)
 

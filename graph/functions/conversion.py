@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...promotion.literals import is_numpy_scalar
 from ...promotion.rules import dtype_of
 from ..construction import primitives
 from ..graph import graph_of
+from ..protocols import TensorLike
 from ..symbol import Symbol
+from ..types import DTypeLike
 from .building import as_symbols, symbol_of
 
 
-def cast(x: Any, dtype: Any, rounding: str = "nearest", saturate: bool = True) -> Symbol:
+def cast(x: TensorLike, dtype: DTypeLike, rounding: str = "nearest", saturate: bool = True) -> Symbol:
     """`x` converted to `dtype`; `x` itself when it already is.
 
     Args:
@@ -27,12 +27,12 @@ def cast(x: Any, dtype: Any, rounding: str = "nearest", saturate: bool = True) -
     return primitives.cast(symbol_of("cast", x), dtype, rounding, saturate)
 
 
-def bitcast(x: Any, dtype: Any) -> Symbol:
+def bitcast(x: TensorLike, dtype: DTypeLike) -> Symbol:
     """The bits of `x` as another dtype of the same width. Raises `UserError` when the widths differ."""
     return primitives.bitcast(symbol_of("bitcast", x), dtype)
 
 
-def cast_like(x: Any, like: Any) -> Symbol:
+def cast_like(x: TensorLike, like: TensorLike) -> Symbol:
     """`x` converted to the dtype of the symbol, array or NumPy scalar `like`."""
     if is_numpy_scalar(like):
         return primitives.cast(symbol_of("cast_like", x), dtype_of(like))
@@ -40,7 +40,7 @@ def cast_like(x: Any, like: Any) -> Symbol:
     return primitives.cast(value, other.dtype)
 
 
-def promote(*operands: Any) -> tuple[Symbol, ...]:
+def promote(*operands: TensorLike) -> tuple[Symbol, ...]:
     """All operands cast to their join in the graph's rule set; Python scalars are weak. The casts are in the ledger.
 
     Raises `UserError` when there is no join.
@@ -48,7 +48,7 @@ def promote(*operands: Any) -> tuple[Symbol, ...]:
     return graph_of("promote", *operands).promoted("promote", operands, "concat")
 
 
-def implicit_cast(lhs: Any, rhs: Any) -> tuple[Symbol, Symbol]:
+def implicit_cast(lhs: TensorLike, rhs: TensorLike) -> tuple[Symbol, Symbol]:
     """Two operands cast to the dtype a binary operator would compute in (the MAX type_promotion page)."""
     first, second = graph_of("implicit_cast", lhs, rhs).promoted("implicit_cast", (lhs, rhs), "add")
     return first, second

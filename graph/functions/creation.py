@@ -10,8 +10,9 @@ from ...promotion.errors import UserError
 from ..construction import primitives
 from ..errors import describe
 from ..graph import Graph
+from ..protocols import TensorLike
 from ..symbol import Symbol
-from ..types import as_shape
+from ..types import DTypeLike, ShapeLike, as_shape
 from .building import Function, symbol_of
 
 _FIRST = {"full": "graph, shape, value", "arange": "graph, stop", "eye": "graph, n"}
@@ -40,7 +41,7 @@ def creates(function: Function) -> Function:
 
 
 @creates
-def full(graph: Graph | Symbol, shape: Any, value: Any, dtype: Any = None) -> Symbol:
+def full(graph: Graph | Symbol, shape: ShapeLike, value: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
     """A tensor of `value` everywhere.
 
     Args:
@@ -58,24 +59,24 @@ def full(graph: Graph | Symbol, shape: Any, value: Any, dtype: Any = None) -> Sy
 
 
 @creates
-def zeros(graph: Graph | Symbol, shape: Any, dtype: Any = float32) -> Symbol:
+def zeros(graph: Graph | Symbol, shape: ShapeLike, dtype: DTypeLike = float32) -> Symbol:
     """A tensor of zeros. Arguments as in `full`."""
     return full(graph, shape, 0, dtype)
 
 
 @creates
-def ones(graph: Graph | Symbol, shape: Any, dtype: Any = float32) -> Symbol:
+def ones(graph: Graph | Symbol, shape: ShapeLike, dtype: DTypeLike = float32) -> Symbol:
     """A tensor of ones. Arguments as in `full`."""
     return full(graph, shape, 1, dtype)
 
 
-def zeros_like(x: Any, dtype: Any = None) -> Symbol:
+def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
     """Zeros of the shape and, unless given, the dtype of `x`."""
     symbol = symbol_of("zeros_like", x)
     return full(symbol, symbol.shape, 0, dtype or symbol.dtype)
 
 
-def ones_like(x: Any, dtype: Any = None) -> Symbol:
+def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
     """Ones of the shape and, unless given, the dtype of `x`."""
     symbol = symbol_of("ones_like", x)
     return full(symbol, symbol.shape, 1, dtype or symbol.dtype)

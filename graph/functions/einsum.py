@@ -15,6 +15,7 @@ from ..construction import primitives
 from ..dims.dim import Extent, product
 from ..errors import mistake
 from ..graph import Graph, graph_of
+from ..protocols import TensorLike
 from ..symbol import Symbol
 from .building import apply
 from .joining import pad
@@ -34,7 +35,7 @@ class _Term:
         return self.value.shape[self.labels.index(label)]
 
 
-def einsum(equation: str, *operands: Any, precision: str = "ieee") -> Symbol:
+def einsum(equation: str, *operands: TensorLike, precision: str = "ieee") -> Symbol:
     """numpy.einsum: "ij,jk->ik", with or without "->", repeated labels (diagonals), and "..." for broadcast axes.
 
     Without "->" the result has the ellipsis axes, then the labels that occur once, in alphabetical order. Products of bools and

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from ..construction import primitives
 from ..errors import mistake
 from ..graph import graph_of
 from ..ops.opdef import OpDef
 from ..ops.table import OPS
+from ..protocols import TensorLike
 from ..symbol import Symbol
 from .building import apply, as_floats, in_float, symbol_of
 
@@ -25,15 +25,15 @@ dtypes that are only stored."""
 def _generated(row: OpDef) -> Callable[..., Symbol]:
     if row.arity == 1:
 
-        def function(x: Any) -> Symbol:
+        def function(x: TensorLike) -> Symbol:
             return graph_of(row.name, x).apply(row, (x,))
     elif row.arity == 2:
 
-        def function(x: Any, y: Any) -> Symbol:  # type: ignore[misc]
+        def function(x: TensorLike, y: TensorLike) -> Symbol:  # type: ignore[misc]
             return graph_of(row.name, x, y).apply(row, (x, y))
     else:
 
-        def function(condition: Any, x: Any, y: Any) -> Symbol:  # type: ignore[misc]
+        def function(condition: TensorLike, x: TensorLike, y: TensorLike) -> Symbol:  # type: ignore[misc]
             return graph_of(row.name, condition, x, y).apply(row, (condition, x, y))
 
     function.__name__ = function.__qualname__ = row.name
@@ -57,27 +57,27 @@ def __getattr__(name: str) -> Callable[..., Symbol]:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-def square(x: Any) -> Symbol:
+def square(x: TensorLike) -> Symbol:
     """x * x, in the dtype of `x`; integers wrap."""
     return apply("mul", x, x)
 
 
-def reciprocal(x: Any) -> Symbol:
+def reciprocal(x: TensorLike) -> Symbol:
     """1 / x. Bools and integers become the default float first."""
     return apply("div", 1, x)
 
 
-def fmod(x: Any, y: Any) -> Symbol:
+def fmod(x: TensorLike, y: TensorLike) -> Symbol:
     """The remainder with the sign of `x`, as C's fmod; the op `rem`."""
     return apply("rem", x, y)
 
 
-def divmod_(x: Any, y: Any) -> tuple[Symbol, Symbol]:
+def divmod_(x: TensorLike, y: TensorLike) -> tuple[Symbol, Symbol]:
     """(floor_div(x, y), mod(x, y)), as Python's divmod."""
     return apply("floor_div", x, y), apply("mod", x, y)
 
 
-def clip(x: Any, low: Any = None, high: Any = None) -> Symbol:
+def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Symbol:
     """minimum(maximum(x, low), high); a bound that is None is left out. NaN stays NaN; `high` wins where low > high.
 
     Bounds are symbols, arrays or Python scalars, and promote like operands of maximum.
@@ -92,7 +92,7 @@ def clip(x: Any, low: Any = None, high: Any = None) -> Symbol:
     return symbol_of("clip", result)
 
 
-def logaddexp(x: Any, y: Any) -> Symbol:
+def logaddexp(x: TensorLike, y: TensorLike) -> Symbol:
     """log(exp(x) + exp(y)) without overflow. Equal infinities stay, otherwise the larger one wins."""
     result, (a, b) = as_floats("logaddexp", x, y)
     tail = apply("log1p", apply("exp", apply("negate", apply("abs", apply("sub", a, b)))))
@@ -100,7 +100,7 @@ def logaddexp(x: Any, y: Any) -> Symbol:
     return primitives.cast(apply("where", apply("equal", a, b), apply("add", a, math.log(2)), total), result)
 
 
-def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Symbol:
+def isclose(x: TensorLike, y: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Symbol:
     """|x - y| <= atol + rtol * |y|, bool, as numpy.isclose.
 
     Infinities are close to themselves only; NaN to NaN if `equal_nan`.
@@ -117,7 +117,7 @@ def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 # -- bits, selection, classification -------------------------------------------------------------------------------------
 
 
-def bit_shift(x: Any, y: Any, direction: str = "left") -> Symbol:
+def bit_shift(x: TensorLike, y: TensorLike, direction: str = "left") -> Symbol:
     """x << y or x >> y by `direction`, "left" or "right" (ONNX BitShift)."""
     if direction not in ("left", "right"):
         raise mistake(
@@ -126,12 +126,12 @@ def bit_shift(x: Any, y: Any, direction: str = "left") -> Symbol:
     return apply(f"shift_{direction}", x, y)
 
 
-def masked_fill(x: Any, mask: Any, value: Any) -> Symbol:
+def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike) -> Symbol:
     """`value` where the bool `mask` holds, else `x`."""
     return apply("where", mask, value, x)
 
 
-def is_inf(x: Any) -> Symbol:
+def is_inf(x: TensorLike) -> Symbol:
     """Whether x is an infinity, bool; false for bools and integers."""
     symbol = symbol_of("is_inf", x)
     if not symbol.dtype.is_float:
@@ -139,7 +139,7 @@ def is_inf(x: Any) -> Symbol:
     return apply("equal", apply("abs", symbol), math.inf)
 
 
-def is_finite(x: Any) -> Symbol:
+def is_finite(x: TensorLike) -> Symbol:
     """Whether x is neither infinite nor NaN, bool; true for bools and integers."""
     symbol = symbol_of("is_finite", x)
     if not symbol.dtype.is_float:

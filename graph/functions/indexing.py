@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import describing
 from ..ops.shape import normalize_axis
+from ..protocols import TensorLike
 from ..symbol import Symbol
 from .building import apply, as_symbols
 
 
-def gather(x: Any, indices: Any, axis: int = 0) -> Symbol:
+def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
     """Elements of `axis` at integer positions, as numpy.take: shape x.shape[:axis] + indices.shape + x.shape[axis+1:].
 
     Negative positions count from the end; positions out of range are clamped.
@@ -21,7 +20,7 @@ def gather(x: Any, indices: Any, axis: int = 0) -> Symbol:
     return apply("gather", value, index_symbol, axis=axis_index)
 
 
-def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Symbol:
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
     """Elements of `axis` at integer positions of equal rank, as numpy.take_along_axis; the other axes broadcast.
 
     Negative positions count from the end; positions out of range are clamped.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...promotion.literals import check_literal, is_numpy_scalar, is_scalar, number_of
 from ..checks import ShapeError
@@ -12,13 +12,16 @@ from ..dims.dim import Dim, Extent, product
 from ..errors import describing, mistake
 from ..graph import graph_of
 from ..ops.shape import normalize_axis
+from ..protocols import TensorLike
 from ..symbol import Symbol
-from ..types import as_extent
+from ..types import Axis, DimLike, ShapeLike, as_extent
 from .building import apply, symbol_of
 from .positions import counting
 
+Widths: TypeAlias = DimLike | Sequence[DimLike | Sequence[DimLike]]
 
-def _tensors(op: str, values: Any) -> tuple[Symbol, ...]:
+
+def _tensors(op: str, values: Sequence[TensorLike]) -> tuple[Symbol, ...]:
     if not isinstance(values, (tuple, list)) or not values:
         raise mistake(
             op, "expected a non-empty list of tensors", (values,), f"{op}([x, y], axis)", f"{op}([x, y])"
@@ -27,7 +30,7 @@ def _tensors(op: str, values: Any) -> tuple[Symbol, ...]:
     return tuple([graph.as_symbol(value, op) for value in values])
 
 
-def concat(values: Sequence[Any], axis: int = 0) -> Symbol:
+def concat(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
     """Tensors one after the other along `axis`; they are cast to the join of all their dtypes.
 
     The other axes must agree: decided now, or checked at launch.
@@ -40,7 +43,7 @@ def concat(values: Sequence[Any], axis: int = 0) -> Symbol:
     return symbols[0].graph.apply("concat", symbols, {"axis": axis_index})
 
 
-def stack(values: Sequence[Any], axis: int = 0) -> Symbol:
+def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
     """Tensors of equal shape along a new axis at position `axis`."""
     symbols = _tensors("stack", values)
     first = symbols[0].shape
@@ -68,7 +71,7 @@ def _pieces(x: Symbol, sizes: Sequence[Extent], axis: int) -> tuple[Symbol, ...]
     return tuple(pieces)
 
 
-def split(x: Any, sizes: Any, axis: int = 0) -> tuple[Symbol, ...]:
+def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple[Symbol, ...]:
     """`x` cut along `axis` into pieces.
 
     sizes: the size of each piece (ints or dims; they must sum to the axis), or an int: so many pieces of equal size.
@@ -99,7 +102,7 @@ def split(x: Any, sizes: Any, axis: int = 0) -> tuple[Symbol, ...]:
     return _pieces(symbol, parts, axis_index)
 
 
-def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
+def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
     """`x` cut along `axis` into at most `chunks` pieces of ceil(n / chunks) elements, the last one possibly shorter.
 
     A symbolic axis must divide into `chunks` pieces, which is checked at launch.
@@ -117,7 +120,7 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
     return _pieces(symbol, sizes, axis_index)
 
 
-def tile(x: Any, repeats: Any) -> Symbol:
+def tile(x: TensorLike, repeats: ShapeLike) -> Symbol:
     """The whole of `x` repeated `repeats[i]` times along axis i; missing entries are 1 on the left, as numpy.tile."""
     symbol = symbol_of("tile", x)
     entries = tuple(repeats) if isinstance(repeats, (tuple, list)) else (repeats,)
@@ -139,7 +142,7 @@ def tile(x: Any, repeats: Any) -> Symbol:
     )
 
 
-def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Symbol:
+def repeat_interleave(x: TensorLike, repeats: DimLike, axis: int | None = None) -> Symbol:
     """Every element along `axis` repeated `repeats` times in place; None flattens first, as numpy.repeat."""
     symbol = symbol_of("repeat_interleave", x)
     if axis is None:
@@ -153,7 +156,7 @@ def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Symbol:
     return primitives.reshape(wide, (*before, extent * count, *after))
 
 
-def roll(x: Any, shift: Any, axis: Any = None) -> Symbol:
+def roll(x: TensorLike, shift: int | Dim | Sequence[int | Dim], axis: Axis = None) -> Symbol:
     """Elements moved by `shift` places along `axis`, those past the end to the front, as numpy.roll.
 
     shift: an int or dim, or one per axis. axis: None rolls the flattened elements.
@@ -192,7 +195,7 @@ def _rolled(x: Symbol, shift: int | Dim, axis: int) -> Symbol:
     return apply("gather", x, positions, axis=axis)
 
 
-def pad(x: Any, widths: Any, mode: str = "constant", value: complex = 0) -> Symbol:
+def pad(x: TensorLike, widths: Widths, mode: str = "constant", value: complex = 0) -> Symbol:
     """Elements added around `x`.
 
     Args:
@@ -218,12 +221,12 @@ def pad(x: Any, widths: Any, mode: str = "constant", value: complex = 0) -> Symb
     return apply("pad", symbol, low=low, high=high, mode=mode, value=value)
 
 
-def _width(value: Any, axis: int) -> Extent:
+def _width(value: DimLike, axis: int) -> Extent:
     """A pad width. Negative ones are left for the shape rule to refuse, which names the operand."""
     return value if type(value) is int else as_extent(value, f"pad: axis {axis}")
 
 
-def _pairs(x: Symbol, widths: Any, rank: int) -> list[tuple[Any, Any]]:
+def _pairs(x: Symbol, widths: Any, rank: int) -> list[tuple[DimLike, DimLike]]:
     if isinstance(widths, (int, Dim)):
         return [(widths, widths)] * rank
     entries = list(widths) if hasattr(widths, "__iter__") else [widths]

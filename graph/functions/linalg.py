@@ -12,11 +12,12 @@ from ..dims.dim import product
 from ..errors import describing, mistake
 from ..graph import graph_of
 from ..ops.shape import normalize_axes
+from ..protocols import TensorLike
 from ..symbol import Symbol
 from .building import apply, as_symbols
 
 
-def matmul(a: Any, b: Any, precision: str = "ieee") -> Symbol:
+def matmul(a: TensorLike, b: TensorLike, precision: str = "ieee") -> Symbol:
     """The matrix product, as numpy.matmul: (…, M, K) @ (…, K, N) → (…, M, N).
 
     Batch axes broadcast; vectors are rows or columns. 16-bit floats are accumulated in float32 and rounded once; bools
@@ -25,7 +26,7 @@ def matmul(a: Any, b: Any, precision: str = "ieee") -> Symbol:
     return primitives.matmul(graph_of("matmul", a, b), a, b, precision)
 
 
-def dot(a: Any, b: Any, precision: str = "ieee") -> Symbol:
+def dot(a: TensorLike, b: TensorLike, precision: str = "ieee") -> Symbol:
     """numpy.dot: a product with a scalar multiplies; otherwise the last axis of `a` with the last but one (or only) of `b`,
     without batch axes: (…, K) · (…, K, N) → a.shape[:-1] + b.shape[:-2] + (N,)."""
     graph = graph_of("dot", a, b)
@@ -39,7 +40,7 @@ def dot(a: Any, b: Any, precision: str = "ieee") -> Symbol:
     return tensordot(first, second, ((-1,), (-2,)), precision)
 
 
-def outer(a: Any, b: Any) -> Symbol:
+def outer(a: TensorLike, b: TensorLike) -> Symbol:
     """a[:, None] * b[None, :] of the flattened operands."""
     first, second = graph_of("outer", a, b).promoted("outer", (a, b), "mul")
     column = primitives.reshape(first, (product(first.shape), 1))
@@ -47,7 +48,7 @@ def outer(a: Any, b: Any) -> Symbol:
     return apply("mul", column, row)
 
 
-def linear(x: Any, weight: Any, bias: Any = None, precision: str = "ieee") -> Symbol:
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, precision: str = "ieee") -> Symbol:
     """x @ weightᵀ + bias, with `weight` of shape (out, in) and `bias` of shape (out,) or None."""
     graph = graph_of("linear", x, weight, bias)
     matrix = graph.as_symbol(weight, "linear")
@@ -64,9 +65,9 @@ def linear(x: Any, weight: Any, bias: Any = None, precision: str = "ieee") -> Sy
 
 
 def gemm(
-    a: Any,
-    b: Any,
-    c: Any = None,
+    a: TensorLike,
+    b: TensorLike,
+    c: TensorLike | None = None,
     alpha: float = 1.0,
     beta: float = 1.0,
     transpose_a: bool = False,
@@ -92,7 +93,7 @@ def gemm(
     return apply("add", result, c)
 
 
-def tensordot(a: Any, b: Any, axes: int | Sequence[Any] = 2, precision: str = "ieee") -> Symbol:
+def tensordot(a: TensorLike, b: TensorLike, axes: int | Sequence[int | Sequence[int]] = 2, precision: str = "ieee") -> Symbol:
     """numpy.tensordot: sums over pairs of axes; the result has the other axes of `a`, then those of `b`.
 
     axes: how many last axes of `a` meet the first ones of `b`, or (axes of a, axes of b).

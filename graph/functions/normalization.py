@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from ..errors import mistake
+from ..ops.attributes import Attributes
+from ..protocols import TensorLike
 from ..symbol import Symbol
 from .building import as_symbols
 
 
-def layer_norm(x: Any, scale: Any = None, bias: Any = None, epsilon: float = 1e-5) -> Symbol:
+def layer_norm(x: TensorLike, scale: TensorLike | None = None, bias: TensorLike | None = None, epsilon: float = 1e-5) -> Symbol:
     """(x - mean) / √(var + epsilon) · scale + bias, over the last axis (Ba et al., 2016).
 
     Args:
@@ -21,17 +23,17 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, epsilon: float = 1e-
     operands, or the default float for integers.
     """
     return _normalise(
-        "layer_norm", x, [scale, bias], epsilon, has_scale=scale is not None, has_bias=bias is not None
+        "layer_norm", x, [scale, bias], epsilon, {"has_scale": scale is not None, "has_bias": bias is not None}
     )
 
 
-def rms_norm(x: Any, scale: Any = None, epsilon: float = 1e-6) -> Symbol:
+def rms_norm(x: TensorLike, scale: TensorLike | None = None, epsilon: float = 1e-6) -> Symbol:
     """x / √(mean(x²) + epsilon) · scale, over the last axis (Zhang and Sennrich, 2019). Arguments as in `layer_norm`."""
-    return _normalise("rms_norm", x, [scale], epsilon, has_scale=scale is not None)
+    return _normalise("rms_norm", x, [scale], epsilon, {"has_scale": scale is not None})
 
 
-def _normalise(op: str, x: Any, vectors: list[Any], epsilon: float, **present: bool) -> Symbol:
+def _normalise(op: str, x: TensorLike, vectors: Sequence[TensorLike | None], epsilon: float, present: Attributes) -> Symbol:
     operands = as_symbols(op, x, *[vector for vector in vectors if vector is not None])
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < float("inf"):
         raise mistake(op, f"epsilon is {epsilon!r}", operands, "a finite number, 0 or more", "epsilon=1e-5")
-    return operands[0].graph.apply(op, operands, {"epsilon": float(epsilon), **present})
+    return operands[0].graph.apply(op, operands, {**present, "epsilon": float(epsilon)})

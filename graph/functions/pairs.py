@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 from ...promotion.dtype import DType, float64
 from ..construction import primitives
 from ..graph import graph_of
+from ..protocols import TensorLike
 from ..symbol import Symbol
 from .building import apply, as_floats
 
@@ -17,13 +17,13 @@ _PI = Fraction(31415926535897932384626433832795028841971693993751, 10**49)
 _Pair = Callable[[Symbol, Symbol], Symbol]
 
 
-def copysign(x: Any, y: Any) -> Symbol:
+def copysign(x: TensorLike, y: TensorLike) -> Symbol:
     """|x| with the sign of `y`, zeros and NaN included. Bools and integers become the default float."""
     value, sign = graph_of("copysign", x, y).promoted("copysign", (x, y), "div")
     return _signed(value, sign)
 
 
-def hypot(x: Any, y: Any) -> Symbol:
+def hypot(x: TensorLike, y: TensorLike) -> Symbol:
     """√(x² + y²) without overflow or underflow on the way. An infinite operand gives infinity, beside NaN too.
 
     Bools and integers become the default float. Up to float32 it is computed in float64 and rounded once: within 1 ulp; float64
@@ -32,7 +32,7 @@ def hypot(x: Any, y: Any) -> Symbol:
     return _in_float("hypot", x, y, _hypot)
 
 
-def atan2(y: Any, x: Any) -> Symbol:
+def atan2(y: TensorLike, x: TensorLike) -> Symbol:
     """The angle of the point (x, y) in [-π, π], as numpy.arctan2: within 2 ulp in float32.
 
     Signed zeros and infinities are as in C: atan2(±0, -0) is ±π, atan2(±inf, -inf) is ±3π/4. Bools and integers become the
@@ -41,7 +41,7 @@ def atan2(y: Any, x: Any) -> Symbol:
     return _in_float("atan2", y, x, _atan2)
 
 
-def _in_float(op: str, first: Any, second: Any, function: _Pair) -> Symbol:
+def _in_float(op: str, first: TensorLike, second: TensorLike, function: _Pair) -> Symbol:
     result, (a, b) = as_floats(op, first, second)
     return primitives.cast(function(a, b), result)
 

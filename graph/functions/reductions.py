@@ -7,7 +7,6 @@ reduced axes with size 1.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ...promotion.dtype import DType, bool_, int64
 from ...promotion.literals import is_numpy_scalar, number_of
@@ -16,15 +15,15 @@ from ..checks import ShapeError
 from ..construction import primitives
 from ..dims.dim import Dim, minimum, product
 from ..errors import describing, mistake
+from ..ops.attributes import Attributes
 from ..ops.shape import normalize_axes, normalize_axis
+from ..protocols import TensorLike
 from ..symbol import Symbol
-from ..types import as_dtype
+from ..types import Axis, DTypeLike, as_dtype
 from .building import apply, as_floats, symbol_of
 
-Axis = int | tuple[int, ...] | list[int] | None
 
-
-def _axes(op: str, x: Any, axis: Axis) -> tuple[Symbol, tuple[int, ...]]:
+def _axes(op: str, x: TensorLike, axis: Axis) -> tuple[Symbol, tuple[int, ...]]:
     symbol = symbol_of(op, x)
     with describing(op, symbol):
         return symbol, normalize_axes(axis, len(symbol.shape))
@@ -34,19 +33,19 @@ def _reduce(op: str, x: Symbol, axes: tuple[int, ...], keepdims: bool) -> Symbol
     return apply(op, x, axes=axes, keepdims=bool(keepdims)) if axes else x
 
 
-def _accumulated(op: str, x: Symbol, dtype: Any) -> DType:
+def _accumulated(op: str, x: Symbol, dtype: DTypeLike | None) -> DType:
     given = None if dtype is None else as_dtype(dtype, f"{op}: dtype")
     return ACCUMULATE.apply(x.graph.rules, [x.dtype], op=op, dtype=given).result
 
 
-def _total(op: str, row: str, x: Any, axis: Axis, keepdims: bool, dtype: Any) -> Symbol:
+def _total(op: str, row: str, x: TensorLike, axis: Axis, keepdims: bool, dtype: DTypeLike | None) -> Symbol:
     symbol, axes = _axes(op, x, axis)
     result = _accumulated(op, symbol, dtype)
     value = _reduce(row, primitives.accumulate_in(symbol, result), axes, keepdims)
     return primitives.cast(value, result)
 
 
-def sum_(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+def sum_(x: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Symbol:
     """The sum over `axis`; 0 of nothing.
 
     Bools and signed integers are summed in int64, unsigned ones in uint64, 16-bit floats in float32 with one rounding at the
@@ -55,12 +54,12 @@ def sum_(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -
     return _total("sum", "reduce_sum", x, axis, keepdims, dtype)
 
 
-def prod(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Symbol:
     """The product over `axis`; 1 of nothing. dtypes as in `sum`."""
     return _total("prod", "reduce_prod", x, axis, keepdims, dtype)
 
 
-def _extreme(name: str, x: Any, y: Any, axis: Axis, keepdims: bool) -> Symbol:
+def _extreme(name: str, x: TensorLike, y: TensorLike | None, axis: Axis, keepdims: bool) -> Symbol:
     if y is not None:
         if not hasattr(y, "dtype"):
             raise mistake(
@@ -90,7 +89,7 @@ def require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
                 x.graph.shape_checks.add(minimum(extent, 1), 1, f"{op}: axis {axis} must not be empty")
 
 
-def max_(x: Any, y: Any = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def max_(x: TensorLike, y: TensorLike | None = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """The largest element over `axis`, NaN if there is one; with two tensors, `maximum(x, y)`. Of zeros of both signs over an
     axis it may be either, but with `numerics="reproducible"`, where 0.0 is larger.
 
@@ -99,12 +98,12 @@ def max_(x: Any, y: Any = None, axis: Axis = None, keepdims: bool = False) -> Sy
     return _extreme("max", x, y, axis, keepdims)
 
 
-def min_(x: Any, y: Any = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def min_(x: TensorLike, y: TensorLike | None = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """The smallest element over `axis`, NaN if there is one; with two tensors, `minimum(x, y)`. As `max`."""
     return _extreme("min", x, y, axis, keepdims)
 
 
-def _position(op: str, x: Any, axis: int | None, keepdims: bool) -> Symbol:
+def _position(op: str, x: TensorLike, axis: int | None, keepdims: bool) -> Symbol:
     symbol = symbol_of(op, x)
     if axis is None:
         flat = primitives.reshape(symbol, (-1,)) if product(symbol.shape) != 0 else symbol
@@ -117,7 +116,7 @@ def _position(op: str, x: Any, axis: int | None, keepdims: bool) -> Symbol:
     return apply(op, symbol, axes=(axis_index,), keepdims=bool(keepdims))
 
 
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
+def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
     """The position (int64) of the first largest element along `axis`; of the first NaN if there is one.
 
     `axis` None: in row-major order of all elements.
@@ -125,7 +124,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
     return _position("argmax", x, axis, keepdims)
 
 
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
+def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
     """The position (int64) of the first smallest element along `axis`; of the first NaN if there is one.
 
     `axis` None: in row-major order of all elements.
@@ -133,7 +132,7 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Symbol:
     return _position("argmin", x, axis, keepdims)
 
 
-def _truth(op: str, row: str, x: Any, axis: Axis, keepdims: bool) -> Symbol:
+def _truth(op: str, row: str, x: TensorLike, axis: Axis, keepdims: bool) -> Symbol:
     symbol, axes = _axes(op, x, axis)
     truth = symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0)
     if any(symbol.shape[axis_index] == 0 for axis_index in axes):  # a maximum of nothing does not exist, a truth does
@@ -143,24 +142,24 @@ def _truth(op: str, row: str, x: Any, axis: Axis, keepdims: bool) -> Symbol:
     return _reduce(row, truth, axes, keepdims)
 
 
-def any_(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def any_(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """Whether some element over `axis` is true (not zero), bool; False of nothing."""
     return _truth("any", "reduce_max", x, axis, keepdims)
 
 
-def all_(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def all_(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """Whether every element over `axis` is true (not zero), bool; True of nothing."""
     return _truth("all", "reduce_min", x, axis, keepdims)
 
 
-def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def count_nonzero(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """How many elements over `axis` are not zero, int64; NaN is not zero."""
     symbol, axes = _axes("count_nonzero", x, axis)
     truth = symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0)
     return _reduce("reduce_sum", primitives.cast(truth, int64), axes, keepdims)
 
 
-def _moment(op: str, x: Any, axis: Axis, keepdims: bool, dtype: Any, **attrs: Any) -> Symbol:
+def _moment(op: str, x: TensorLike, axis: Axis, dtype: DTypeLike | None, attrs: Attributes) -> Symbol:
     symbol, axes = _axes(op, x, axis)
     if dtype is not None:
         target = as_dtype(dtype, f"{op}: dtype")
@@ -169,16 +168,16 @@ def _moment(op: str, x: Any, axis: Axis, keepdims: bool, dtype: Any, **attrs: An
                 op, f"dtype={target} cannot hold a mean", (symbol,), "a float dtype", "dtype=float32"
             )
         symbol = primitives.cast(symbol, target)
-    return apply(op, symbol, axes=axes, keepdims=bool(keepdims), **attrs)
+    return symbol.graph.apply(op, (symbol,), {**attrs, "axes": axes})
 
 
-def mean(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Symbol:
+def mean(x: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Symbol:
     """The arithmetic mean over `axis`; NaN of nothing. Bools and integers give float32; `dtype` overrides (a float dtype)."""
-    return _moment("mean", x, axis, keepdims, dtype)
+    return _moment("mean", x, axis, dtype, {"keepdims": bool(keepdims)})
 
 
 def var(
-    x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None
+    x: TensorLike, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: DTypeLike | None = None
 ) -> Symbol:
     """The variance over `axis`: sum((x - mean)²) / (count - correction), in two passes. dtypes as in `mean`.
 
@@ -188,11 +187,11 @@ def var(
         correction = number_of(correction)  # type: ignore[assignment]
     if isinstance(correction, bool) or not isinstance(correction, (int, float)):
         raise mistake("var", f"correction is {correction!r}", (x,), "a number", "correction=1")
-    return _moment("var", x, axis, keepdims, dtype, correction=correction)
+    return _moment("var", x, axis, dtype, {"keepdims": bool(keepdims), "correction": correction})
 
 
 def stdev(
-    x: Any, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: Any = None
+    x: TensorLike, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: DTypeLike | None = None
 ) -> Symbol:
     """The standard deviation over `axis`, √var. Arguments as in `var`."""
     symbol = symbol_of("stdev", x)
@@ -203,14 +202,14 @@ def stdev(
     return primitives.cast(value, own.dtype)
 
 
-def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def logsumexp(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """log(sum(exp(x))) over `axis`, without overflow; -inf where all elements are -inf."""
     symbol, axes = _axes("logsumexp", x, axis)
     return apply("logsumexp", symbol, axes=axes, keepdims=bool(keepdims))
 
 
 def cumsum(
-    x: Any, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None
+    x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: DTypeLike | None = None
 ) -> Symbol:
     """Running sums along `axis`. dtypes as in `sum`.
 
@@ -229,39 +228,39 @@ def cumsum(
 # -- norms -------------------------------------------------------------------------------------------------------------
 
 
-def _wide(op: str, x: Any) -> tuple[Symbol, DType]:
+def _wide(op: str, x: TensorLike) -> tuple[Symbol, DType]:
     """The operand in the dtype its sums are computed in, and the dtype of a sum of it."""
     symbol = symbol_of(op, x)
     result = _accumulated(op, symbol, None)
     return primitives.accumulate_in(symbol, result), result
 
 
-def reduce_l1(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def reduce_l1(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """sum(|x|) over `axis`. dtypes as in `sum`."""
     work, result = _wide("reduce_l1", x)
     return primitives.cast(sum_(apply("abs", work), axis, keepdims), result)
 
 
-def sum_square(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def sum_square(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """sum(x²) over `axis`. dtypes as in `sum`."""
     work, result = _wide("sum_square", x)
     return primitives.cast(sum_(apply("mul", work, work), axis, keepdims), result)
 
 
-def reduce_l2(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def reduce_l2(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """√sum(x²) over `axis`: a float, the default one for bools and integers."""
     result, (work,) = as_floats("reduce_l2", x)
     return primitives.cast(apply("sqrt", sum_(apply("mul", work, work), axis, keepdims)), result)
 
 
-def log_sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Symbol:
+def log_sum(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
     """log(sum(x)) over `axis`: a float, the default one for bools and integers."""
     symbol = symbol_of("log_sum", x)
     total = apply("log", sum_(primitives.accumulate_in(symbol, symbol.dtype), axis, keepdims))
     return primitives.cast(total, symbol.dtype) if symbol.dtype.is_float else total
 
 
-def norm(x: Any, ord: int | float = 2, axis: Axis = None, keepdims: bool = False) -> Symbol:  # noqa: A002  NumPy's name
+def norm(x: TensorLike, ord: int | float = 2, axis: Axis = None, keepdims: bool = False) -> Symbol:  # noqa: A002  NumPy's name
     """The vector norm of order `ord` over `axis`: (Σ|x|^ord)^(1/ord); max|x| for inf, min|x| for -inf, the count of non-zero
     elements for 0. The result is a float, the default one for bools and integers."""
     if isinstance(ord, bool) or not isinstance(ord, (int, float)) or ord != ord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,12 +12,13 @@ from ..dims.dim import Dim, product
 from ..errors import describing, mistake
 from ..indexing import index
 from ..ops.shape import normalize_axes, normalize_axis
+from ..protocols import TensorLike
 from ..symbol import Symbol
-from ..types import as_shape, shape_text
+from ..types import Axis, ShapeLike, as_shape, shape_text
 from .building import apply, symbol_of
 
 
-def reshape(x: Any, shape: Any) -> Symbol:
+def reshape(x: TensorLike, shape: ShapeLike) -> Symbol:
     """The same elements in row-major order under another shape.
 
     shape: sizes (ints, names, dims), one of which may be -1 and is computed. Element counts must be equal: decided now, or
@@ -26,22 +27,22 @@ def reshape(x: Any, shape: Any) -> Symbol:
     return primitives.reshape(symbol_of("reshape", x), shape)
 
 
-def permute(x: Any, axes: Any) -> Symbol:
+def permute(x: TensorLike, axes: Sequence[int]) -> Symbol:
     """Axes reordered: axis i of the result is axis axes[i] of `x`."""
     return primitives.permute(symbol_of("permute", x), axes)
 
 
-def transpose(x: Any, axis_1: int = -1, axis_2: int = -2) -> Symbol:
+def transpose(x: TensorLike, axis_1: int = -1, axis_2: int = -2) -> Symbol:
     """Two axes swapped, by default the last two."""
     return primitives.transpose(symbol_of("transpose", x), axis_1, axis_2)
 
 
-def broadcast_to(x: Any, shape: Any) -> Symbol:
+def broadcast_to(x: TensorLike, shape: ShapeLike) -> Symbol:
     """`x` repeated along new leading axes and along axes of size 1."""
     return primitives.broadcast_to(symbol_of("broadcast_to", x), shape)
 
 
-def expand(x: Any, shape: Any) -> Symbol:
+def expand(x: TensorLike, shape: ShapeLike) -> Symbol:
     """`x` broadcast against `shape` in both directions (ONNX Expand): an axis of size 1 in `shape` keeps the size of `x`."""
     symbol = symbol_of("expand", x)
     target = list(as_shape(shape, "expand: shape"))
@@ -53,7 +54,7 @@ def expand(x: Any, shape: Any) -> Symbol:
     return primitives.broadcast_to(symbol, tuple(target))
 
 
-def squeeze(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Symbol:
+def squeeze(x: TensorLike, axis: Axis = None) -> Symbol:
     """Axes of size 1 removed: the named ones, or all whose size is the int 1.
 
     That a symbolic axis which is named has size 1 is checked at launch.
@@ -77,7 +78,7 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Sy
     return primitives.reshape(symbol, tuple([e for a, e in enumerate(symbol.shape) if a not in axes]))
 
 
-def unsqueeze(x: Any, axis: int | tuple[int, ...] | list[int]) -> Symbol:
+def unsqueeze(x: TensorLike, axis: int | tuple[int, ...] | list[int]) -> Symbol:
     """Axes of size 1 inserted so that they have the positions `axis` in the result."""
     symbol = symbol_of("unsqueeze", x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
@@ -90,7 +91,7 @@ def unsqueeze(x: Any, axis: int | tuple[int, ...] | list[int]) -> Symbol:
     )
 
 
-def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Symbol:
+def flatten(x: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Symbol:
     """Axes `start_axis` to `end_axis`, both included, merged into one. A scalar becomes a vector of one element."""
     symbol = symbol_of("flatten", x)
     if not symbol.shape:
@@ -103,7 +104,7 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Symbol:
     return primitives.reshape(symbol, (*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]))
 
 
-def flip(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Symbol:
+def flip(x: TensorLike, axis: Axis = None) -> Symbol:
     """The order of the elements reversed along `axis` (None: all axes)."""
     symbol = symbol_of("flip", x)
     with describing("flip", symbol):
@@ -111,12 +112,12 @@ def flip(x: Any, axis: int | tuple[int, ...] | list[int] | None = None) -> Symbo
     return apply("flip", symbol, axes=axes) if axes else symbol
 
 
-def slice_tensor(x: Any, indices: Any) -> Symbol:
+def slice_tensor(x: TensorLike, indices: TensorLike) -> Symbol:
     """`x[indices]`: NumPy basic indexing with ints, slices, None, Ellipsis and dims."""
     return index(symbol_of("slice_tensor", x), indices)
 
 
-def rebind(x: Any, shape: Any, message: str = "") -> Symbol:
+def rebind(x: TensorLike, shape: ShapeLike, message: str = "") -> Symbol:
     """`x` under other dims that are stated to be equal, size by size, to its own; checked at launch.
 
     The way to say that two names are the same size: `rebind(x, ("seq",))` for an `x` of shape (batch,).
@@ -141,14 +142,14 @@ def rebind(x: Any, shape: Any, message: str = "") -> Symbol:
     return symbol if target == symbol.shape else apply("reshape", symbol, shape=target)
 
 
-def size(x: Any) -> Symbol:
+def size(x: TensorLike) -> Symbol:
     """The number of elements, an int64 scalar."""
     symbol = symbol_of("size", x)
     count = product(symbol.shape)
     return symbol.graph.constant(np.int64(count)) if isinstance(count, int) else symbol.graph.dim_value(count)
 
 
-def shape_to_tensor(x: Any) -> Symbol:
+def shape_to_tensor(x: TensorLike) -> Symbol:
     """The shape of `x` as an int64 vector."""
     symbol = symbol_of("shape_to_tensor", x)
     graph, shape = symbol.graph, symbol.shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,16 +16,22 @@ from ..dims.dim import Dim, Extent, maximum
 from ..errors import describe, describing, mistake
 from ..graph import Graph
 from ..ops.shape import normalize_axis
+from ..protocols import TensorLike
 from ..reference.numerics import convert
 from ..symbol import Symbol
-from ..types import as_dtype, as_extent
+from ..types import DimLike, DTypeLike, as_dtype, as_extent
 from .building import apply, symbol_of
 from .creation import creates, owner_of
 from .positions import counting
 
+_Bound: TypeAlias = "float | np.generic | str | Dim"
+
 
 @creates
-def arange(graph: Graph | Symbol, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Symbol:
+def arange(
+    graph: Graph | Symbol, start: _Bound, stop: _Bound | None = None, step: float | np.generic = 1,
+    dtype: DTypeLike | None = None,
+) -> Symbol:  # fmt: skip
     """start, start + step, … up to but without `stop`, as numpy.arange; with one number, 0 up to it.
 
     Args:
@@ -74,7 +80,7 @@ def _count(start: Extent, stop: Extent, step: int) -> Extent:
     return maximum((span + (abs(step) - 1)) // abs(step), 0)
 
 
-def _number(value: Any, name: str) -> int | float | Dim:
+def _number(value: object, name: str) -> int | float | Dim:
     if is_numpy_scalar(value):
         value = number_of(value)
     if isinstance(value, Dim) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
@@ -86,7 +92,7 @@ def _number(value: Any, name: str) -> int | float | Dim:
 
 
 @creates
-def eye(graph: Graph | Symbol, n: Any, m: Any = None, k: Any = 0, dtype: Any = float32) -> Symbol:
+def eye(graph: Graph | Symbol, n: DimLike, m: DimLike | None = None, k: int | Dim = 0, dtype: DTypeLike = float32) -> Symbol:
     """The (n, m) matrix with ones on diagonal `k` (above the main one where positive), zeros elsewhere; `m` defaults to `n`.
 
     graph: the graph it belongs to, or any symbol of it. Sizes are ints, names or dims.
@@ -97,17 +103,17 @@ def eye(graph: Graph | Symbol, n: Any, m: Any = None, k: Any = 0, dtype: Any = f
     return primitives.cast(apply("equal", _shifted(row_numbers, k, "eye"), counting(owner, columns)), dtype)
 
 
-def tril(x: Any, k: Any = 0) -> Symbol:
+def tril(x: TensorLike, k: int | Dim = 0) -> Symbol:
     """The lower triangles of the last two axes, zeros above diagonal `k`, as numpy.tril; any dtype that can be stored."""
     return _triangle("tril", "greater_equal", x, k)
 
 
-def triu(x: Any, k: Any = 0) -> Symbol:
+def triu(x: TensorLike, k: int | Dim = 0) -> Symbol:
     """The upper triangles of the last two axes, zeros below diagonal `k`, as numpy.triu; any dtype that can be stored."""
     return _triangle("triu", "less_equal", x, k)
 
 
-def _triangle(op: str, relation: str, x: Any, k: Any) -> Symbol:
+def _triangle(op: str, relation: str, x: TensorLike, k: int | Dim) -> Symbol:
     symbol = symbol_of(op, x)
     with describing(op, symbol):
         if len(symbol.shape) < 2:
@@ -118,7 +124,7 @@ def _triangle(op: str, relation: str, x: Any, k: Any) -> Symbol:
     return apply("where", kept, symbol, False if symbol.dtype.is_bool else 0)
 
 
-def _shifted(row_numbers: Symbol, k: Any, op: str) -> Symbol:
+def _shifted(row_numbers: Symbol, k: int | Dim, op: str) -> Symbol:
     if isinstance(k, Dim):
         return apply("add", row_numbers, k)
     if isinstance(k, bool) or not hasattr(k, "__index__"):
@@ -126,7 +132,7 @@ def _shifted(row_numbers: Symbol, k: Any, op: str) -> Symbol:
     return row_numbers if int(k) == 0 else apply("add", row_numbers, int(k))
 
 
-def one_hot(indices: Any, depth: Any, dtype: Any = float32, axis: int = -1) -> Symbol:
+def one_hot(indices: TensorLike, depth: DimLike, dtype: DTypeLike = float32, axis: int = -1) -> Symbol:
     """Ones at `indices` along a new axis of size `depth`, zeros elsewhere; an index out of range, or negative, gives zeros.
 
     depth: an int, name or dim. axis: where the new axis goes.

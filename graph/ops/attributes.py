@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypedDict, TypeGuard, cast
 
 import numpy as np
 
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.literals import is_scalar
 from ..checks import ShapeError
-from ..dims.dim import Dim
+from ..dims.dim import Dim, Extent
 
-Kind = tuple[Callable[[Any], bool], str]
+Kind = tuple[Callable[[object], bool], str]
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: object) -> bool:
     return type(value) is int
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return type(value) is int or isinstance(value, Dim)
 
 
-def _tuple_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _tuple_of(holds: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: type(value) is tuple and all(map(holds, value))
 
 
@@ -32,7 +34,7 @@ def _one_of(*texts: str) -> Kind:
     return lambda value: type(value) is str and value in texts, " or ".join(f'"{text}"' for text in texts)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
@@ -75,7 +77,46 @@ KINDS: Mapping[str, Kind] = {
 """Name of an attribute → whether a value is one, and what is expected."""
 
 
-def require_attributes(names: tuple[str, ...], attrs: Mapping[str, Any]) -> None:
+class Attributes(TypedDict, total=False):
+    """The attributes of an op by name; a symbol has exactly those that the row of its op names."""
+
+    accumulate: DType
+    approximate: str
+    axes: tuple[int, ...]
+    axis: int
+    correction: int | float
+    dtype: DType
+    epsilon: float
+    exclusive: bool
+    extent: Extent
+    has_bias: bool
+    has_scale: bool
+    high: tuple[Extent, ...]
+    index: int
+    keepdims: bool
+    low: tuple[Extent, ...]
+    mode: str
+    name: str
+    precision: str
+    reverse: bool
+    rounding: str
+    saturate: bool
+    shape: tuple[Extent, ...]
+    starts: tuple[Extent, ...]
+    steps: tuple[int, ...]
+    stops: tuple[Extent, ...]
+    value: Any  # an array, read-only, of constants and weights; a number of `pad`
+
+
+AttributeValue: TypeAlias = bool | int | float | str | DType | Dim | Array | tuple[Extent, ...]
+"""What an attribute may be, whichever it is."""
+
+
+fixed = cast(Callable[[Attributes], Attributes], MappingProxyType)  # a view's type does not know the keys
+"""A read-only view of attributes, which symbols can share."""
+
+
+def require_attributes(names: tuple[str, ...], attrs: Mapping[str, object]) -> None:
     """Raises `ShapeError` unless `attrs` are exactly these attributes, with values of their kinds."""
     if attrs.keys() != set(names):
         raise ShapeError(f"attributes {sorted(attrs)}, the op has {sorted(names)}")

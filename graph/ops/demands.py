@@ -6,8 +6,7 @@ A demand is (operand dtypes after casts, operand shapes, attributes, checks) →
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...promotion.dtype import DType, bool_, int32
 from ...promotion.errors import UserError
@@ -15,17 +14,18 @@ from ...promotion.literals import check_literal, is_scalar
 from ..checks import Checks, ShapeError
 from ..dims.dim import Dim, minimum
 from ..types import Shape
+from .attributes import Attributes
 from .opdef import accumulator
 
 
-def cast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+def cast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     """Values are converted, so both dtypes have to be numbers. A cast to its own dtype makes a weak value strong."""
     for side in (dtypes[0], attrs["dtype"]):
         if side.storage_only and attrs["dtype"] is not dtypes[0]:
             raise ShapeError(f"values of {side} can be stored, viewed and bit-cast, but not converted")
 
 
-def bitcast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+def bitcast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     source, target = dtypes[0], attrs["dtype"]
     if target.itemsize != source.itemsize or (
         target.bits != source.bits and "bool" not in (target.kind, source.kind)
@@ -37,13 +37,13 @@ def bitcast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str
         )
 
 
-def elements(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+def elements(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     """The largest of nothing does not exist. Of bools it does: `any` and `all` of nothing are False and True."""
     if dtypes[0] is not bool_:
         nonempty(shapes[0], attrs["axes"], "reduction", checks)
 
 
-def positions(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+def positions(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     """Nothing has no position, of bools neither."""
     nonempty(shapes[0], attrs["axes"], "reduction", checks)
 
@@ -60,7 +60,7 @@ def nonempty(shape: Shape, axes: Sequence[int], op: str, checks: Checks) -> None
             )
 
 
-def fill(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+def fill(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     """What `pad` adds is a number its dtype has."""
     if not is_scalar(attrs["value"]):
         raise ShapeError("the value must be a Python scalar", "a number", "value=0")
@@ -71,7 +71,7 @@ def fill(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, A
             raise ShapeError(str(error).removeprefix("pad: ")) from None
 
 
-def product(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> None:
+def product(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
     """`accumulate` says what the promotion decided, and only float32 has a precision to give up."""
     if attrs["precision"] == "tf32" and dtypes[0].name not in ("float32", "tensor_float32"):
         raise ShapeError(f'precision="tf32" of {dtypes[0]} operands', "float32 operands", 'precision="ieee"')

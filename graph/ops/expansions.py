@@ -8,15 +8,16 @@ tensor_float32, and rounded once at the end; softmax and logsumexp subtract the 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 from ...promotion.dtype import DType
 from ..dims.dim import Extent, maximum, product
-from ..protocols import SymbolLike
+from ..protocols import SymbolLike, TensorLike
+from .attributes import Attributes
 from .opdef import accumulator
 
 
-def _apply(name: str, *operands: Any, **attrs: Any) -> SymbolLike:
+def _apply(name: str, /, *operands: TensorLike, **attrs: Unpack[Attributes]) -> SymbolLike:
     graph = next(operand.graph for operand in operands if hasattr(operand, "graph"))
     result: SymbolLike = graph.apply(name, operands, attrs, attrs.get("dtype"))
     return result

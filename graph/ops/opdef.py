@@ -9,15 +9,16 @@ from typing import Any, Literal
 
 from ...promotion.dtype import DType, bool_, float32, int32, int64
 from ...promotion.errors import UserError
+from ...promotion.literals import Operand
 from ...promotion.result_rules import JOIN, Promotion, ResultRule
 from ...promotion.rules import RuleSet, dtype_of
 from ..checks import Checks, ShapeError
 from ..types import MAX_RANK, Shape
-from .attributes import require_attributes
+from .attributes import Attributes, require_attributes
 
 OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "composite"]
-ShapeFunction = Callable[[Sequence[Shape], Mapping[str, Any], Checks], Shape]
-Demand = Callable[[Sequence[DType], Sequence[Shape], Mapping[str, Any], Checks], None]
+ShapeFunction = Callable[[Sequence[Shape], Attributes, Checks], Shape]
+Demand = Callable[[Sequence[DType], Sequence[Shape], Attributes, Checks], None]
 
 VARIADIC = -1
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -75,7 +76,7 @@ class OpDef:
         return not self.emit or dtype.kind in self.emit
 
 
-    def infer(self, dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+    def infer(self, dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
         """The shape of the result for operands of these dtypes (after casts) and shapes.
 
         The one statement of what the op needs: builders and the verifier both come here. Raises `ShapeError`; conditions that
@@ -91,7 +92,7 @@ class OpDef:
         return shape
 
 
-def _contract(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _contract(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     joined = JOIN.apply(rule_set, operands, op=op)
     target = joined.result
     if target.is_bool or (target.is_integer and target.bits <= 8):
@@ -99,11 +100,11 @@ def _contract(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType 
     return joined
 
 
-def _positions(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _positions(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     return Promotion(tuple([dtype_of(operand) for operand in operands]), int64)
 
 
-def _indexed(rule_set: RuleSet, operands: Sequence[Any], op: str, dtype: DType | None) -> Promotion:
+def _indexed(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     own = tuple([dtype_of(operand) for operand in operands])
     if not own[1].is_integer:
         raise UserError(

@@ -6,12 +6,12 @@ depend on the launch: `Checks` then records a runtime check. Two different plain
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ..checks import Checks, ShapeError
 from ..dims.dim import Dim, Extent, at_most, exact_quotient, maximum, minimum, product
 from ..types import Shape, shape_text
+from .attributes import Attributes
 
 # ------------------------------------------------------------------------------------------------------ elementwise
 
@@ -67,16 +67,16 @@ def _fits(shape: Shape, other: Shape) -> bool:
     return all(a == b or a == 1 or b == 1 for a, b in zip(reversed(shape), reversed(other), strict=False))
 
 
-def elementwise(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def elementwise(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     return shapes[0] if len(shapes) == 1 else broadcast_shapes(shapes, checks)
 
 
-def same(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def same(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     """The shape of the first operand."""
     return shapes[0]
 
 
-def given(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def given(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     """Sources: the shape of the value they hold; inputs take it from their type instead."""
     value = attrs.get("value")
     return () if value is None else tuple(value.shape)
@@ -85,7 +85,7 @@ def given(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> 
 # --------------------------------------------------------------------------------------- reductions, scans, contractions
 
 
-def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
+def normalize_axis(axis: object, rank: int, what: str = "axis") -> int:
     """An axis in [0, rank). Negative axes count from the end. Raises `ShapeError` with the valid range."""
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise ShapeError(f"{what} must be an int, not {axis!r}", "an int", "use -1 for the last axis")
@@ -104,7 +104,7 @@ def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     return int(number % rank)
 
 
-def normalize_axes(axis: Any, rank: int) -> tuple[int, ...]:
+def normalize_axes(axis: object, rank: int) -> tuple[int, ...]:
     """Sorted distinct axes from None (all), an int, or a sequence of ints."""
     if axis is None:
         return tuple(range(rank))
@@ -116,7 +116,7 @@ def normalize_axes(axis: Any, rank: int) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def _check_axes(attrs: Mapping[str, Any], rank: int) -> tuple[int, ...]:
+def _check_axes(attrs: Attributes, rank: int) -> tuple[int, ...]:
     axes = attrs["axes"]
     if not isinstance(axes, tuple) or normalize_axes(axes, rank) != axes:
         raise ShapeError(f"axes {axes!r} are not sorted non-negative axes of rank {rank}")
@@ -125,7 +125,7 @@ def _check_axes(attrs: Mapping[str, Any], rank: int) -> tuple[int, ...]:
     return axes
 
 
-def reduction(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def reduction(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     shape = shapes[0]
     axes = _check_axes(attrs, len(shape))
     if attrs["keepdims"]:
@@ -133,7 +133,7 @@ def reduction(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks)
     return tuple([extent for axis, extent in enumerate(shape) if axis not in axes])
 
 
-def arg_reduction(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def arg_reduction(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     if len(attrs["axes"]) != 1:
         raise ShapeError(
             f"axes {attrs['axes']!r}: exactly one axis is needed", fix="flatten the operand first"
@@ -141,7 +141,7 @@ def arg_reduction(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Che
     return reduction(shapes, attrs, checks)
 
 
-def along_axis(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def along_axis(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     """Ops with an `axis` attribute that keep the shape."""
     axis = attrs["axis"]
     if normalize_axis(axis, len(shapes[0])) != axis:
@@ -149,7 +149,7 @@ def along_axis(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks
     return shapes[0]
 
 
-def matmul(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def matmul(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     """(…, M, K) @ (…, K, N) → (…, M, N)"""
     lhs, rhs = shapes
     if len(lhs) < 2 or len(rhs) < 2:
@@ -177,7 +177,7 @@ def _matmul_fix(lhs: Shape, rhs: Shape) -> str:
     return "reshape or slice one operand so that the two sizes agree"
 
 
-def normalization(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def normalization(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     """layer_norm and rms_norm: x, then scale and bias vectors over the last axis."""
     shape = shapes[0]
     if not shape:
@@ -200,7 +200,7 @@ def normalization(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Che
 # ------------------------------------------------------------------------------------------------------------ views
 
 
-def reshape(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def reshape(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     source, target = shapes[0], attrs["shape"]
     if source != target:
         have, want = product(source), product(target)
@@ -247,7 +247,7 @@ def infer_reshape(source: Shape, target: Sequence[Extent], unknown: int | None, 
     return tuple([size if position == unknown else extent for position, extent in enumerate(target)])
 
 
-def permute(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def permute(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     shape, axes = shapes[0], attrs["axes"]
     if sorted(axes) != list(range(len(shape))):
         raise ShapeError(
@@ -258,7 +258,7 @@ def permute(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -
     return tuple([shape[axis] for axis in axes])
 
 
-def broadcast_to(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def broadcast_to(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     source, target = shapes[0], tuple(attrs["shape"])
     if len(target) < len(source):
         raise ShapeError(
@@ -281,7 +281,7 @@ def broadcast_to(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Chec
     return target
 
 
-def flip(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def flip(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     axes = attrs["axes"]
     if normalize_axes(axes, len(shapes[0])) != axes:
         raise ShapeError(f"axes {axes!r} are not normalised")
@@ -295,7 +295,7 @@ def slice_length(start: Extent, stop: Extent, step: int) -> Extent:
     return maximum(span, 0) if width == 1 else maximum((span + (width - 1)) // width, 0)
 
 
-def slicing(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def slicing(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     shape = shapes[0]
     starts, stops, steps = attrs["starts"], attrs["stops"], attrs["steps"]
     if not len(starts) == len(stops) == len(steps) == len(shape):
@@ -327,7 +327,7 @@ def _within(start: Extent, stop: Extent, step: int, extent: Extent, axis: int, c
 # ----------------------------------------------------------------------------------------------------- joins, indexing
 
 
-def concat(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def concat(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     first = shapes[0]
     axis = attrs["axis"]
     if not first:
@@ -356,7 +356,7 @@ def concat(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) ->
     return tuple(result)
 
 
-def pad(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def pad(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     shape, low, high, mode = shapes[0], attrs["low"], attrs["high"], attrs["mode"]
     if not len(low) == len(high) == len(shape):
         raise ShapeError(
@@ -407,7 +407,7 @@ def _reflectable(extent: Extent, width: Extent, axis: int, checks: Checks) -> No
     )
 
 
-def gather(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def gather(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     """The axis is replaced by the axes of the indices."""
     shape, indices = shapes
     axis = attrs["axis"]
@@ -417,7 +417,7 @@ def gather(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) ->
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
-def take_along_axis(shapes: Sequence[Shape], attrs: Mapping[str, Any], checks: Checks) -> Shape:
+def take_along_axis(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     shape, indices = shapes
     axis = attrs["axis"]
     if normalize_axis(axis, len(shape)) != axis:

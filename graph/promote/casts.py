@@ -79,7 +79,7 @@ def enforce(
     position: int,
     operands: tuple[Any, ...],
     target: DType,
-    place: Location,
+    location: Location,
 ) -> None:
     """Raises `UserError` when the graph's policy, or its action for the loss class, forbids casting operand `position` to
     `target` implicitly; warns at the user's line when the action is "warn"."""
@@ -92,7 +92,7 @@ def enforce(
         fix = _fix(position, operands, target)
         if action == "error":
             raise UserError(compose(f"{text}; on_loss makes casts that lose by {loss} errors", operands, fix=fix))
-        warnings.warn_explicit(f"{text}; fix: {fix}", PromotionWarning, place.file, place.line)
+        warnings.warn_explicit(f"{text}; fix: {fix}", PromotionWarning, location.file, location.line)
     if policy == "lattice" or (policy == "exact" and loss == "exact"):
         return
     example = loss_example(source, target)

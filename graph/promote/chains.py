@@ -44,10 +44,10 @@ def tell(symbol: SymbolLike, written: Sequence[Any]) -> None:
     except UserError:
         return
     if apart is not at_once:
-        place = graph.place or user_location()
+        location = graph.current_location or user_location()
         names = [", ".join(dtype.name for dtype in dtypes) for dtypes in (tensors, parts)]
         text = (
             f"{symbol.op.name}: {names[0]} meet in {apart}, but {names[1]}, which the operands were made of, meet in {at_once} "
             f"when joined at once; fix: joinery.promote all of them before the first operation, or write the cast"
         )
-        warnings.warn_explicit(text, PromotionWarning, place.file, place.line)
+        warnings.warn_explicit(text, PromotionWarning, location.file, location.line)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from ...promotion.casts import loss_class, loss_example
+from ...promotion.dtype import DType
 from ...promotion.explain import explain as explain_join
 from ...promotion.literals import is_numpy_scalar, is_scalar
 from ...promotion.rules import RuleSet, dtype_of, element_of
-from ..protocols import SymbolLike
+from ..errors import describe
+from ..protocols import SymbolLike, WrittenOperand
 from ..types import shape_text
 
 
@@ -49,14 +51,14 @@ def _source(symbol: SymbolLike) -> str:
             return "the dtype of the array or literal it holds"
 
 
-def _loss(source: Any, target: Any, op: str) -> str:
+def _loss(source: DType, target: DType, op: str) -> str:
     if op == "bitcast":
         return ""
     loss = loss_class(source, target)
     return " (exact)" if loss == "exact" else f" ({loss}: {loss_example(source, target)})"
 
 
-def _operand(operand: Any, used: SymbolLike, rule_set: RuleSet) -> str:
+def _operand(operand: WrittenOperand, used: SymbolLike, rule_set: RuleSet) -> str:
     if is_numpy_scalar(operand):
         own = dtype_of(operand)
         if is_scalar(rule_set.weakened(operand)):
@@ -65,13 +67,13 @@ def _operand(operand: Any, used: SymbolLike, rule_set: RuleSet) -> str:
         return f"NumPy scalar {own} {operand}, strong in {rule_set.name!r}; {change}"
     if is_scalar(operand):
         return f"literal {operand!r}, weak, becomes {used.dtype}"
-    text: str = operand.describe()
+    text = describe(operand)
     if operand is used:
         return f"{text}; not cast"
-    return f"{text}; cast to {used.dtype}{_loss(operand.dtype, used.dtype, 'cast')}"
+    return f"{text}; cast to {used.dtype}{_loss(dtype_of(operand), used.dtype, 'cast')}"
 
 
-def _joins(symbol: SymbolLike, written: Any) -> list[str]:
+def _joins(symbol: SymbolLike, written: Sequence[WrittenOperand]) -> list[str]:
     """The join of the operands' dtypes, folded from the left, in the rule set's words."""
     rule_set = symbol.graph.rules
     dtypes = list(dict.fromkeys([element_of(operand) for operand in written if not is_scalar(operand)]))

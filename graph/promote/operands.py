@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError, UserError
@@ -10,9 +10,10 @@ from ...promotion.result_rules import Promotion
 from ...promotion.rules import RuleSet
 from ..errors import compose
 from ..ops.opdef import VARIADIC, OpDef
+from ..protocols import WrittenOperand
 
 
-def promote(rules: RuleSet, row: OpDef, values: list[Any], dtype: DType | None, label: str) -> Promotion:
+def promote(rules: RuleSet, row: OpDef, values: Sequence[WrittenOperand], dtype: DType | None, label: str) -> Promotion:
     """The dtypes `row` casts its operands (symbols and Python scalars) to, and its result dtype.
 
     Raises `UserError` when the rule refuses the operands, `UnsupportedError` for dtypes the op cannot compute with; messages
@@ -30,7 +31,7 @@ def promote(rules: RuleSet, row: OpDef, values: list[Any], dtype: DType | None, 
     return promotion
 
 
-def _refused(row: OpDef, values: list[Any], dtype: DType, label: str) -> Exception:
+def _refused(row: OpDef, values: Sequence[WrittenOperand], dtype: DType, label: str) -> Exception:
     if dtype.has_arithmetic:
         kinds = {
             "bool": "bools",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
-from ...promotion.literals import is_scalar
+from ...promotion.literals import Operand, is_scalar
 from ...promotion.rules import RuleSet, ZeroDim, dtype_of
 from ..functions.names.aliases import did_you_mean
 from ..functions.names.exports import EXPORTS
@@ -17,7 +17,7 @@ from ..types import TensorType
 _SIDE = 2  # every operand is a 2 × 2 matrix, which elementwise ops, reductions and products all take
 
 
-def result_type(op: str, *operands: Any, rules: str | RuleSet = "max", **options: Any) -> DType:
+def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "max", **options: Any) -> DType:
     """The dtype `joinery.<op>` returns for operands of these dtypes: the answer of the op table, not of a copy of it.
 
     Args:

@@ -122,9 +122,9 @@ class _Rebuild:
             if None not in outputs:
                 self.target.output(*outputs, names=self.source.output_names)
 
-    def _try(self, symbol: Symbol, place: Location, action: Callable[[], None]) -> None:
+    def _try(self, symbol: Symbol, location: Location, action: Callable[[], None]) -> None:
         try:
-            with self.target.located(place):
+            with self.target.located(location):
                 action()
         except _Left:
             return

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
@@ -37,7 +38,7 @@ MODULES = (reference_elementwise, reference_reductions, reference_structure)
 """The modules whose import fills `REFERENCE`."""
 
 
-def evaluate(graph: Graph, /, *arrays: Any, **named: Any) -> Array | tuple[Array, ...]:
+def evaluate(graph: Graph, /, *arrays: ArrayLike, **named: ArrayLike) -> Array | tuple[Array, ...]:
     """Run `graph` on arrays, one per input, in order or by the inputs' names.
 
     Args:
@@ -56,7 +57,7 @@ def evaluate(graph: Graph, /, *arrays: Any, **named: Any) -> Array | tuple[Array
         return _evaluate(graph, _in_order(graph, arrays, named) if named else arrays)
 
 
-def _in_order(graph: Graph, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+def _in_order(graph: Graph, arrays: Sequence[ArrayLike], named: Mapping[str, ArrayLike]) -> Sequence[ArrayLike]:
     """Arrays by position and by name, all by position."""
     names = [_name(symbol) for symbol in graph.inputs]
     known = f"its inputs are {', '.join(names)}" if names else "it has no inputs"
@@ -72,7 +73,7 @@ def _in_order(graph: Graph, arrays: Sequence[Any], named: Mapping[str, Any]) -> 
     return [*arrays, *(named[name] for name in rest)]
 
 
-def _evaluate(graph: Graph, arrays: Sequence[Any]) -> Array | tuple[Array, ...]:
+def _evaluate(graph: Graph, arrays: Sequence[ArrayLike]) -> Array | tuple[Array, ...]:
     inputs, dims = bind_inputs(graph, arrays)
     outputs = tuple(graph.outputs)
     if not outputs:
@@ -175,7 +176,7 @@ def _sized(value: Any, dims: Mapping[str, int]) -> Any:
     return value
 
 
-def bind_inputs(graph: Graph, arrays: Sequence[Any]) -> tuple[list[Array], dict[str, int]]:
+def bind_inputs(graph: Graph, arrays: Sequence[ArrayLike]) -> tuple[list[Array], dict[str, int]]:
     """The input arrays, checked, and the size of every named dim they determine.
 
     A dim that only occurs inside expressions ("2*batch") is solved for where one extent determines it.
@@ -192,7 +193,7 @@ def bind_inputs(graph: Graph, arrays: Sequence[Any]) -> tuple[list[Array], dict[
     return checked, bind_dims((ArrayShape(_name(symbol), symbol.shape, array.shape) for symbol, array in pairs), "evaluate")
 
 
-def _array(symbol: Symbol, given: Any) -> Array:
+def _array(symbol: Symbol, given: ArrayLike) -> Array:
     what = f"evaluate: input {_name(symbol)!r}"
     if is_scalar(given) and not symbol.shape and scalar_rank(given) <= rank(symbol.dtype):
         return _scalar(symbol.dtype, given, what)

@@ -195,7 +195,7 @@ def bitcast(values: Array, source: DType, target: DType) -> Array:
     return values.view(target.numpy)
 
 
-def literal(value: Any, dtype: DType) -> Any:
+def literal(value: complex, dtype: DType) -> Any:
     """A Python scalar (already checked to fit) as a NumPy scalar of `dtype`."""
     exact = np.asarray(value)
     if dtype.storage_only:

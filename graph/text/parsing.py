@@ -11,8 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from ..constants import array_digest
 from ..dims.dim import Dim, Extent
 from ..graph import Graph
 from ..location import UNKNOWN, Location
+from ..ops.attributes import Attributes, fixed
 from ..ops.table import op_named
 from ..reference.budget import Budget
 from ..symbol import Symbol
@@ -214,7 +214,8 @@ class _Reader:
         name = attrs.get("name")
         if name is not None and not isinstance(name, str):
             line.fail(f"the name {name!r} is no text")
-        graph.restore(row, operands, MappingProxyType(attrs), dtype, shape, location, implicit, weak)
+        checked = cast(Attributes, attrs)  # by the verifier, against the row
+        graph.restore(row, operands, fixed(checked), dtype, shape, location, implicit, weak)
 
     def _rules(self, line: _Line, name: str) -> RuleSet:
         """A rule set written out, because it is no preset."""
@@ -252,8 +253,8 @@ class _Reader:
             line.fail(f"expected {count} extents, found {len(parts)}")
         return tuple([Dim.parse(" ".join(part)) for part in parts])
 
-    def _attributes(self, line: _Line) -> dict[str, Any]:
-        attrs: dict[str, Any] = {}
+    def _attributes(self, line: _Line) -> dict[str, object]:
+        attrs: dict[str, object] = {}
         if not line.accept("{") or line.accept("}"):
             return attrs
         while True:
@@ -266,7 +267,7 @@ class _Reader:
                 return attrs
             line.expect(",")
 
-    def _value(self, line: _Line, depth: int) -> Any:
+    def _value(self, line: _Line, depth: int) -> object:
         if depth > _MAX_DEPTH:
             line.fail(f"nested deeper than {_MAX_DEPTH}")
         kind, text = line.peek()
@@ -279,21 +280,21 @@ class _Reader:
             return line.integer() if text.lstrip("-").isdigit() else float(line.take("number"))
         if line.accept("("):
             return self._tuple(line, depth)
-        word = line.take("word")
-        if word in ("true", "false"):
-            return word == "true"
-        if word == "float":
+        identifier = line.take("word")
+        if identifier in ("true", "false"):
+            return identifier == "true"
+        if identifier == "float":
             return self._special_float(line)
-        if word == "complex":
+        if identifier == "complex":
             return self._complex(line, depth)
-        if word in ("hex", "sha256"):
-            return (word, line.string())
-        if word in DTYPES:
-            return DTYPES[word]
-        line.fail(f"unknown value {word!r}")
+        if identifier in ("hex", "sha256"):
+            return (identifier, line.string())
+        if identifier in DTYPES:
+            return DTYPES[identifier]
+        line.fail(f"unknown value {identifier!r}")
 
-    def _tuple(self, line: _Line, depth: int) -> tuple[Any, ...]:
-        values: list[Any] = []
+    def _tuple(self, line: _Line, depth: int) -> tuple[object, ...]:
+        values: list[object] = []
         if line.accept(")"):
             return ()
         while True:
@@ -307,21 +308,23 @@ class _Reader:
     def _complex(self, line: _Line, depth: int) -> complex:
         line.expect("(")
         parts = self._tuple(line, depth)
-        if len(parts) != 2 or not all(type(part) is float for part in parts):
-            line.fail(f"expected the real and the imaginary part as floats, found {len(parts)} values")
-        return complex(*parts)
+        match parts:
+            case (float(real), float(imaginary)):
+                return complex(real, imaginary)
+            case _:
+                line.fail(f"expected the real and the imaginary part as floats, found {len(parts)} values")
 
     @staticmethod
     def _special_float(line: _Line) -> float:
         line.expect("(")
         negative = line.accept("-")
-        word = line.take("word")
+        identifier = line.take("word")
         line.expect(")")
-        if word not in ("inf", "nan"):
-            line.fail(f"expected inf or nan, found {word!r}")
-        return math.nan if word == "nan" else -math.inf if negative else math.inf
+        if identifier not in ("inf", "nan"):
+            line.fail(f"expected inf or nan, found {identifier!r}")
+        return math.nan if identifier == "nan" else -math.inf if negative else math.inf
 
-    def _array(self, line: _Line, value: Any, dtype: DType, shape: Sequence[Extent]) -> Any:
+    def _array(self, line: _Line, value: object, dtype: DType, shape: Sequence[Extent]) -> object:
         """An array from its bytes or digest, checked against the type of the statement."""
         if not (isinstance(value, tuple) and len(value) == 2 and value[0] in ("hex", "sha256")):
             return value

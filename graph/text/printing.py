@@ -38,7 +38,7 @@ INLINE_BYTES = 64
 ArrayText = Callable[[Array], str]
 
 
-def value_text(value: Any, array_text: ArrayText) -> str:
+def value_text(value: object, array_text: ArrayText) -> str:
     """An attribute value. Python's own notation where it is exact, so that no bit is lost on the way back."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -61,7 +61,7 @@ def value_text(value: Any, array_text: ArrayText) -> str:
     raise InternalError(f"an attribute of type {type(value).__name__} has no text form")
 
 
-def attributes_text(attrs: Mapping[str, Any], array_text: ArrayText) -> str:
+def attributes_text(attrs: Mapping[str, object], array_text: ArrayText) -> str:
     if not attrs:
         return ""
     return " {" + ", ".join(f"{name} = {value_text(attrs[name], array_text)}" for name in sorted(attrs)) + "}"
@@ -138,7 +138,7 @@ def canonical_key(graph: GraphLike[SymbolLike]) -> str:
     def array_text(array: Array) -> str:
         return str(array_digest(array).hexdigest())
 
-    def rename(value: Any) -> Any:
+    def rename(value: object) -> Any:
         if isinstance(value, Dim):
             return value.substitute(renamed)
         return tuple([rename(entry) for entry in value]) if isinstance(value, tuple) else value

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...graph.graph import Graph
+from ...graph.ops.attributes import Attributes
 from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.errors import InternalError
@@ -176,7 +177,7 @@ def _part_count(extent: int) -> int:
 
 def _sliced(x: Symbol, axis: int, start: int, stop: int) -> Symbol:
     rank = len(x.shape)
-    attrs = {
+    attrs: Attributes = {
         "starts": tuple([start if a == axis else 0 for a in range(rank)]),
         "stops": tuple([stop if a == axis else extent for a, extent in enumerate(x.shape)]),
         "steps": (1,) * rank,

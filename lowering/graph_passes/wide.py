@@ -8,12 +8,12 @@ original graph.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 
 from ...graph.constants import scalar_array
 from ...graph.graph import Graph
+from ...graph.ops.attributes import fixed
 from ...graph.symbol import Symbol
 from ...graph.types import Shape
 from ...promotion.arrays import Array
@@ -51,11 +51,11 @@ def split_complex128(graph: Graph) -> tuple[Graph, Mapping[int, Array]]:
 
 
 def _source(target: Graph, symbol: Symbol) -> Symbol:
-    attrs = dict(symbol.attrs)
+    attrs = symbol.attrs.copy()
     if "value" in attrs:
         attrs["value"] = _as_pairs(attrs["value"])
     shape = (*symbol.shape, 2)
-    return target.restore(symbol.op, (), MappingProxyType(attrs), _HALF, shape, symbol.location)
+    return target.restore(symbol.op, (), fixed(attrs), _HALF, shape, symbol.location)
 
 
 def _as_pairs(array: Array) -> Array:
@@ -65,7 +65,7 @@ def _as_pairs(array: Array) -> Array:
 
 
 def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
-    name, attrs = symbol.op.name, dict(symbol.attrs)
+    name, attrs = symbol.op.name, symbol.attrs.copy()
     rank = len(symbol.inputs[0].shape)
     match name:
         case "reshape" | "broadcast_to":

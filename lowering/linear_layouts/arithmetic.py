@@ -29,14 +29,13 @@ class Term:
 class IndexExpression:
     """One output coordinate: the XOR of the terms, XOR the constant of the register.
 
-    `disjoint`: no two terms reach the same bit, so they can be combined by "or disjoint" or an addition. `addable[r]`: no term
-    reaches a bit of the constant of register r, so it can be added: the immediate of an address.
+    `disjoint`: no two terms reach the same bit, so they can be combined by "or disjoint" or an addition. `thread_bits`: the
+    bits that the terms reach; a constant without them can be added, as the immediate of an address.
     """
 
     terms: tuple[Term, ...]
     constants: tuple[int, ...]
     disjoint: bool
-    addable: tuple[bool, ...]
     thread_bits: int
 
     def at(self, register: int, **thread: int) -> int:
@@ -56,11 +55,6 @@ def index_arithmetic(
         _expression(layout, axis, 1 if strides is None else strides[axis])
         for axis in range(len(layout.shape))
     )
-
-
-def flat_arithmetic(layout: LinearLayout, stride: int = 1) -> IndexExpression:
-    """The expression of the flattened coordinate; with the element size as `stride` the byte offset of a map to offsets."""
-    return _expression(layout.reshape((1 << layout.out_bits,)), 0, stride)
 
 
 def _expression(layout: LinearLayout, axis: int, stride: int) -> IndexExpression:
@@ -84,6 +78,5 @@ def _expression(layout: LinearLayout, axis: int, stride: int) -> IndexExpression
         tuple(Term(name, mask, shift) for (name, shift), mask in diagonals.items()),
         constants,
         disjoint,
-        tuple(not constant & reached for constant in constants),
         reached,
     )

@@ -145,17 +145,6 @@ def fragment_tiles(
     return tuple(found)
 
 
-def matrix_fragment(count: int = 1, *, transposed: bool = False) -> LinearLayout:
-    """What ldmatrix and stmatrix (.b16, m8n8) move: coordinates (matrix, row, column); `count` is 1, 2 or 4 matrices."""
-    if count not in (1, 2, 4):
-        raise ValueError(f"ldmatrix and stmatrix move 1, 2 or 4 matrices, not {count}")
-    pair, lanes = (0, 0, 1), [(0, 0, 2), (0, 0, 4), (0, 1, 0), (0, 2, 0), (0, 4, 0)]
-    if transposed:
-        pair, lanes = (0, 1, 0), [(0, 2, 0), (0, 4, 0), (0, 0, 1), (0, 0, 2), (0, 0, 4)]
-    registers = [pair, *((1 << bit, 0, 0) for bit in range(log2(count)))]
-    return LinearLayout.from_coordinates((count, 8, 8), {REGISTER: registers, LANE: lanes})
-
-
 def wgmma_accumulator_fragment(columns: int) -> LinearLayout:
     """D of wgmma.m64nNk with N a power of two from 8 to 256, over the four warps of a group."""
     if not 8 <= columns <= 256:

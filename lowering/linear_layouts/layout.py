@@ -193,32 +193,6 @@ class LinearLayout:
             bases.setdefault(name, []).extend(flatten(each, shape) for each in scaled)
         return LinearLayout.of(bases, shape)
 
-    def concatenate_inputs(self, other: LinearLayout) -> LinearLayout:
-        """The matrices side by side: the inputs of `other` become the higher bits of inputs with the same name."""
-        if self.shape != other.shape:
-            raise ValueError(f"the output shapes differ: {self.shape} and {other.shape}")
-        names = [*self.dims, *(name for name in other.dims if name not in self.dims)]
-        return LinearLayout.of({name: self[name] + other[name] for name in names}, self.shape)
-
-    def concatenate_outputs(self, other: LinearLayout) -> LinearLayout:
-        """The matrices stacked: the output dims of `self`, then those of `other`."""
-        names = [*self.dims, *(name for name in other.dims if name not in self.dims)]
-        if any(len(self[name]) != len(other[name]) for name in names):
-            raise ValueError("stacked layouts need inputs of equal sizes")
-        bits = other.out_bits
-        bases = {n: [a << bits | b for a, b in zip(self[n], other[n], strict=True)] for n in names}
-        return LinearLayout.of(bases, self.shape + other.shape)
-
-    def sublayout(self, dims: Sequence[str], axes: Sequence[int] | None = None) -> LinearLayout:
-        """Some input dims (columns) and some output dims (rows)."""
-        missing = [name for name in dims if name not in self.dims]
-        if missing:
-            raise ValueError(
-                f"no input dim {', '.join(missing)} in {', '.join(self.dims) or 'a layout without inputs'}"
-            )
-        part = LinearLayout.of({name: self[name] for name in dims}, self.shape)
-        return part if axes is None else part._pick([_axis(axis, len(self.shape)) for axis in axes])
-
     def compose(self, inner: LinearLayout) -> LinearLayout:
         """x → self(inner(x)); the flattened result of `inner` is the input index of `self`, its first dim in the low bits."""
         if inner.out_bits != self.in_bits:
@@ -281,21 +255,6 @@ class LinearLayout:
                 flatten([c // t for c, t in zip(each, tile.shape, strict=True)], shape) for each in rest
             ]
         return LinearLayout.of(bases, shape)
-
-    def divide_right(self, tile: LinearLayout) -> LinearLayout | None:
-        """Q with self = Q * tile: the layout ends with the tile in the high bits of every dim. None when it does not."""
-        shape = self._quotient_shape(tile)
-        if shape is None:
-            return None
-        bases: dict[str, list[int]] = {}
-        for name in self.dims:
-            own = [self.coordinates(each) for each in self[name]]
-            count = len(own) - len(tile[name])
-            if any(c >= s for each in own[:count] for c, s in zip(each, shape, strict=True)):
-                return None
-            bases[name] = [flatten(each, shape) for each in own[:count]]
-        quotient = LinearLayout.of(bases, shape)
-        return quotient if (quotient * tile).same_map(self) else None
 
     # ------------------------------------------------------------ shape operations: what they do to a layout, no data moves
 

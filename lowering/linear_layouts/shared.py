@@ -74,31 +74,6 @@ def swizzle_address(address: int, swizzle: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedLayout:
-    """A linear layout with `padding` elements put in after every `interval` offsets, for each pair; not linear over F2."""
-
-    linear: LinearLayout
-    paddings: tuple[tuple[int, int], ...]
-
-    def __post_init__(self) -> None:
-        for interval, padding in self.paddings:
-            log2(interval), log2(padding)
-
-    def offset(self, linear_offset: int) -> int:
-        return linear_offset + sum((linear_offset >> log2(i)) << log2(p) for i, p in self.paddings)
-
-    @property
-    def elements(self) -> int:
-        """What must be allocated, padding included."""
-        return self.offset(self.linear.size(OFFSET) - 1) + 1
-
-    @property
-    def max_vector(self) -> int:
-        """Consecutive elements that stay consecutive and aligned."""
-        return min((min(pair) for pair in self.paddings), default=self.linear.size(OFFSET))
-
-
-@dataclass(frozen=True, slots=True)
 class MatrixDescriptor:
     """Fields of a wgmma matrix descriptor. Bytes; a stride that the instruction does not use is 16.
 

@@ -80,11 +80,11 @@ def layer_of(count: int, edges: Sequence[Edge]) -> list[int]:
 
 def crossings(layers: Sequence[Sequence[int]], segments: Sequence[Edge]) -> int:
     """How many pairs of segments between neighbouring layers cross."""
-    place = {node: position for layer in layers for position, node in enumerate(layer)}
+    positions = {node: position for layer in layers for position, node in enumerate(layer)}
     height = {node: level for level, layer in enumerate(layers) for node in layer}
     by_level: dict[int, list[tuple[int, int]]] = {}
     for lower, upper in segments:
-        by_level.setdefault(height[lower], []).append((place[lower], place[upper]))
+        by_level.setdefault(height[lower], []).append((positions[lower], positions[upper]))
     return sum(
         (a - c) * (b - d) < 0 for level in by_level.values() for (a, b), (c, d) in combinations(level, 2)
     )
@@ -123,10 +123,10 @@ def _order_layers(layers: list[list[int]], segments: Sequence[Edge]) -> list[lis
 
 def _sort(layer: list[int], fixed: Sequence[int], neighbours: Mapping[int, Sequence[int]]) -> None:
     """Sort a layer by the mean place of each node's neighbours in the fixed layer; nodes without any keep their share."""
-    place = {node: (position + 0.5) / len(fixed) for position, node in enumerate(fixed)}
+    positions = {node: (position + 0.5) / len(fixed) for position, node in enumerate(fixed)}
     keys = {}
     for position, node in enumerate(layer):
-        around = [place[other] for other in neighbours.get(node, ())]
+        around = [positions[other] for other in neighbours.get(node, ())]
         keys[node] = sum(around) / len(around) if around else (position + 0.5) / len(layer)
     layer.sort(key=keys.__getitem__)
 

@@ -515,8 +515,3 @@ class CudaDevice(DeviceProperties):
         """The number of the device whose memory an address lies in. Raises `DeviceError` for other addresses."""
         with self._context_guard("asking whose address %#x is", address):
             return self.driver.cuPointerGetAttribute(cu.POINTER_ORDINAL, address)
-
-    def memory_info(self) -> tuple[int, int]:
-        """Bytes of the device: free, total."""
-        with self._context_guard("asking for free memory"):
-            return self.driver.cuMemGetInfo()

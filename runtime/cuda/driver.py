@@ -15,7 +15,6 @@ from ...promotion.errors import DeviceError
 
 OUT_OF_MEMORY = 2
 NO_DEVICE = 100
-CAPTURE_UNSUPPORTED = 900
 RECORDED = frozenset(range(900, 909))
 """Results of calls that a stream which is being recorded, whose it may be, does not allow."""
 ASSERT = 710
@@ -30,7 +29,6 @@ CLOCK_RATE, L2_BYTES = 13, 38
 MULTIPROCESSOR_COUNT, MAJOR, MINOR, SHARED_OPTIN, POOLS_SUPPORTED = 16, 75, 76, 97, 115
 # CUfunction_attribute
 FUNCTION_MAX_THREADS, FUNCTION_STATIC_SHARED, FUNCTION_REGISTERS, FUNCTION_DYNAMIC_SHARED = 0, 1, 4, 8
-FUNCTION_NON_PORTABLE_CLUSTER = 14
 # CUmemPool_attribute, CUpointer_attribute
 RELEASE_THRESHOLD = 4
 POINTER_ORDINAL = 9

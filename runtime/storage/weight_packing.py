@@ -38,12 +38,6 @@ def panels_of(layout: str) -> Panels | None:
     return Panels(int(match.group(1)), match.group(2) is not None)
 
 
-def panel_width(layout: str) -> int | None:
-    """Columns of a panel; None for the plain layout. Raises `UserError` for a layout that does not exist."""
-    panels = panels_of(layout)
-    return None if panels is None else panels.width
-
-
 def stored_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     """Shape of the array in memory of a constant of this shape."""
     panels = panels_of(layout)

@@ -36,7 +36,7 @@ def test_names_of_a_new_module_are_refused() -> None:
 def test_signatures_have_the_types_of_the_stub_and_the_defaults_of_the_code() -> None:
     stubs = API["stub_annotations"]()
     assert API["signature"]("softmax", jn.softmax, stubs) == ("(x: Symbol, axis: int = -1)", "Symbol")
-    assert API["signature"]("add", jn.add, stubs) == ("(x: Operand, y: Operand)", "Symbol")
+    assert API["signature"]("add", jn.add, stubs) == ("(x: TensorLike, y: TensorLike)", "Symbol")
     assert API["signature"]("Graph", jn.Graph, stubs) is None
     assert API["constructor"](jn.UserError) is None
     assert API["constructor"](jn.kernel.Finding).startswith("(kind: str, message: str, ")

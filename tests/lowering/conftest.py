@@ -9,8 +9,9 @@ from joinery.graph.graph import Graph
 from joinery.graph.reference.evaluate import bind_inputs, evaluate
 from joinery.graph.types import TensorType
 from joinery.lowering.graph_passes.expand import expand
-from joinery.lowering.schedule.interpret import run_nest
 from joinery.lowering.schedule.plan import schedule
+
+from ..support.nest_interpreter import run_nest
 
 GUARD = 64  # bytes on both sides of the arena that nobody may write
 

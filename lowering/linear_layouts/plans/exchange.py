@@ -32,10 +32,6 @@ class Accesses:
         """Elements of one vector."""
         return len(self.accesses[0].registers)
 
-    def is_addable(self, access: Access) -> bool:
-        """Whether its offset may be added to the thread's address instead: an immediate of the instruction."""
-        return not access.offset & self.address.thread_bits
-
 
 @dataclass(frozen=True, slots=True)
 class SharedExchange:

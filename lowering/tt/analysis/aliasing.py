@@ -80,10 +80,6 @@ class AliasAnalysis:
         """The alias set that the operation itself, without its regions, may write."""
         return self.of(op.operands[0]) if op.name in WRITES else frozenset()
 
-    def writes_inside(self, op: Operation) -> AliasSet:
-        """The alias set that the operation and those in its regions may write."""
-        return frozenset().union(*(self.writes(inner) for inner in op.walk()))
-
     def _settle(self) -> None:
         changed = True
         while changed:

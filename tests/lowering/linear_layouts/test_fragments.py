@@ -10,7 +10,6 @@ import pytest
 from joinery.lowering.linear_layouts import distributed as d
 from joinery.lowering.linear_layouts.layout import LinearLayout
 from joinery.lowering.linear_layouts.shared import (
-    PaddedLayout,
     match_descriptor,
     matrix_swizzled,
     plain,
@@ -76,13 +75,6 @@ FRAGMENTS: list[tuple[str, LinearLayout, Formula]] = [
     ("m8n8k4 f64 A", d.operand_a_fragment(64), lambda i, n: (group(n), thread(n))),
     ("m8n8k4 f64 B", d.operand_b_fragment(64), lambda i, n: (thread(n), group(n))),
     ("m8n8k4 f64 C", d.accumulator_fragment(8), lambda i, n: (group(n), thread(n) * 2 + (i & 1))),
-    ("ldmatrix x1", d.matrix_fragment(), lambda i, n: (0, n // 4, 2 * (n % 4) + i)),
-    ("ldmatrix x4", d.matrix_fragment(4), lambda i, n: (i // 2, n // 4, 2 * (n % 4) + i % 2)),
-    (
-        "ldmatrix x2 trans",
-        d.matrix_fragment(2, transposed=True),
-        lambda i, n: (i // 2, 2 * (n % 4) + i % 2, n // 4),
-    ),
 ]
 
 
@@ -121,19 +113,6 @@ def test_wgmma_operands_in_registers(bits: int) -> None:
     for i, lane, warp in itertools.product(range(one.size("register")), range(32), range(4)):
         row, column = one.apply(register=i, lane=lane)
         assert layout.apply(register=i, lane=lane, warp=warp) == (row + 16 * warp, column)
-
-
-def test_ldmatrix_delivers_operands() -> None:
-    """x4 of a row-major 16x16 tile, rows at (a % 16, 8 * (a / 16)), is a0..a7; x2.trans of a K x N tile is b0..b3."""
-    a, b = d.operand_a_fragment(16), d.operand_b_fragment(16)
-    four, two = d.matrix_fragment(4), d.matrix_fragment(2, transposed=True)
-    for i, lane in itertools.product(range(8), range(32)):
-        matrix, row, column = four.apply(register=i, lane=lane)
-        address = matrix * 8 + row
-        assert a.apply(register=i, lane=lane) == (address % 16, 8 * (address // 16) + column)
-        if i < 4:
-            matrix, row, column = two.apply(register=i, lane=lane)
-            assert b.apply(register=i, lane=lane) == (matrix * 8 + row, column)
 
 
 @pytest.mark.parametrize(("bits", "width"), [(16, 4), (16, 8), (32, 4), (8, 16), (64, 2)])
@@ -305,14 +284,6 @@ def test_swizzle_modes_are_address_bits(swizzle: int, bits: int) -> None:
         )
 
 
-def test_padding() -> None:
-    padded = PaddedLayout(plain((8, 32)), ((32, 4), (128, 8)))
-    offsets = [padded.offset(o) for o in range(256)]
-    assert offsets == [o + o // 32 * 4 + o // 128 * 8 for o in range(256)]
-    assert padded.elements == offsets[-1] + 1 == 256 + 7 * 4 + 8
-    assert padded.max_vector == 4
-
-
 # ---------------------------------------------------------------- wgmma descriptors
 
 
@@ -399,7 +370,6 @@ def test_other_layouts_have_no_descriptor() -> None:
     [
         (lambda: d.blocked((4, 4), (1, 1), (4, 4), (1, 1), (0, 0)), "no permutation"),
         (lambda: d.blocked((4, 4), (1,), (4, 4), (1, 1), (0, 1)), "one size for each"),
-        (lambda: d.matrix_fragment(3), "1, 2 or 4"),
         (lambda: d.wgmma_accumulator_fragment(512), "8 to 256"),
         (lambda: d.wgmma_a_fragment(64), "64 bits"),
         (lambda: d.wgmma_accumulator((64, 64), 64, (2, 1)), "four warps"),

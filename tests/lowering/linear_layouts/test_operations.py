@@ -16,7 +16,6 @@ from joinery.lowering.linear_layouts.distributed import (
     mma_accumulator,
     wgmma_accumulator,
 )
-from joinery.lowering.linear_layouts.interpret import PlanFault, Values, distribute, gather, reduce, scan
 from joinery.lowering.linear_layouts.layout import LinearLayout
 from joinery.lowering.linear_layouts.linear import Condition
 from joinery.lowering.linear_layouts.plans.gathering import SharedGather, WarpGather, plan_gather
@@ -29,6 +28,8 @@ from joinery.lowering.linear_layouts.plans.scanning import (
     plan_scan,
 )
 from joinery.promotion.errors import UnsupportedError
+
+from ...support.plan_interpreter import PlanFault, Values, distribute, gather, reduce, scan
 
 
 def random_layout(

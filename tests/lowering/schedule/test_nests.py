@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
-from joinery.lowering.schedule.interpret import run_nest
 from joinery.lowering.schedule.templates import template_of
 from joinery.lowering.schedule.traffic import bytes_read, bytes_written, flops
 from joinery.promotion.dtype import DType
 from joinery.promotion.errors import InternalError
+
+from ...support.nest_interpreter import run_nest
 
 F32 = DType("float32")
 X, Y = Buffer("input", 0, F32, (4, 3), 0), Buffer("output", 0, F32, (4, 3), 1)

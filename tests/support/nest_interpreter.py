@@ -1,5 +1,4 @@
-"""Runs nests in NumPy, over whole index grids: the definition of what a nest computes, for tests and for
-debugging.
+"""Runs nests in NumPy, over whole index grids: the definition of what a nest computes.
 
 Memory is one flat array per buffer. Loads and stores check every address; a guarded lane that is off does not
 touch memory.
@@ -11,13 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-
-from ...graph.dims.dim import evaluate_dim
-from ...graph.reference.registry import REFERENCE, BoundSymbol
-from ...promotion.arrays import Array
-from ...promotion.errors import InternalError
-from ..nest import Affine, Buffer, Extent, Nest, Value
-from .templates import grid_axes
+from joinery.graph.dims.dim import evaluate_dim
+from joinery.graph.reference.registry import REFERENCE, BoundSymbol
+from joinery.lowering.nest import Affine, Buffer, Extent, Nest, Value
+from joinery.lowering.schedule.templates import grid_axes
+from joinery.promotion.arrays import Array
+from joinery.promotion.errors import InternalError
 
 Memory = dict[tuple[str, int], Array]
 

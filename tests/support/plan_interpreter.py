@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .conversion import Equal, Plan, RenamedRegisters
-from .layout import LANE, REGISTER, WARP, LinearLayout
-from .plans.exchange import SharedExchange
-from .plans.gathering import SharedGather, WarpGather, source_coordinate
-from .plans.reduction import ReductionPlan
-from .plans.scanning import LanePrefixStep, LaneStep, ScanPlan, SharedStep, ThreadStep
-from .plans.shuffles import ShufflePlan
+from joinery.lowering.linear_layouts.conversion import Equal, Plan, RenamedRegisters
+from joinery.lowering.linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
+from joinery.lowering.linear_layouts.plans.exchange import SharedExchange
+from joinery.lowering.linear_layouts.plans.gathering import SharedGather, WarpGather, source_coordinate
+from joinery.lowering.linear_layouts.plans.reduction import ReductionPlan
+from joinery.lowering.linear_layouts.plans.scanning import (
+    LanePrefixStep,
+    LaneStep,
+    ScanPlan,
+    SharedStep,
+    ThreadStep,
+)
+from joinery.lowering.linear_layouts.plans.shuffles import ShufflePlan
 
 T = TypeVar("T")
 Values = list[list[list[T]]]
