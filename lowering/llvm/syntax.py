@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
 )
+from xdsl.ir import Attribute, Operation
 
 from ...promotion.errors import UnsupportedError
 from ..tt.dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, CachePolicyAttr, enum_name
@@ -21,15 +22,15 @@ from ..tt.dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MOD
 _names: dict[Any, str] = {}
 
 
-def is_tensor(type_: Any) -> bool:
+def is_tensor(type_: Attribute) -> bool:
     return isinstance(type_, TensorType)
 
 
-def shape_of(type_: Any) -> tuple[int, ...]:
+def shape_of(type_: Attribute) -> tuple[int, ...]:
     return tuple(type_.get_shape()) if isinstance(type_, TensorType) else ()
 
 
-def element_name(type_: Any) -> str:
+def element_name(type_: Attribute) -> str:
     """`f32`, `i1`, `bf16`, `ptr`, … of a scalar or block type."""
     if isinstance(type_, TensorType):
         type_ = type_.element_type
@@ -47,11 +48,11 @@ def pointee_name(type_: Any) -> str:
     return element_name(type_.pointee)
 
 
-def attribute(op: Any, name: str) -> Any:
+def attribute(op: Operation, name: str) -> Any:
     return op.properties.get(name, op.attributes.get(name))
 
 
-def plain(value: Any) -> Any:
+def plain(value: Attribute) -> Any:
     """An attribute as a Python value where it has one."""
     match value:
         case IntegerAttr():
@@ -78,7 +79,7 @@ FLOAT_PREDICATES = (
 ENUMERATIONS = {"inputPrecision": INPUT_PRECISIONS, "rounding": ROUNDING_MODES}
 
 
-def program_axis(op: Any) -> str | None:
+def program_axis(op: Operation) -> str | None:
     """The grid axis of tt.get_program_id: x, y or z."""
     return enum_name(PROGRAM_AXES, attribute(op, "axis"))
 
@@ -97,7 +98,7 @@ def attributes(op: Any) -> dict[str, Any]:
     return found
 
 
-def constant_value(op: Any) -> float | int | bool:
+def constant_value(op: Operation) -> float | int | bool:
     """The value of `arith.constant`; dense constants must be splats."""
     value = attribute(op, "value")
     if isinstance(value, DenseIntOrFPElementsAttr):

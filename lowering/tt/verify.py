@@ -15,6 +15,7 @@ from xdsl.traits import IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from ...promotion.errors import InternalError, JoineryError
+from ..tt.analysis.control_flow import terminator
 from . import types as t
 from .analysis.dominance import dominated
 from .checks import expect_type, expect_types, fail
@@ -140,8 +141,8 @@ def _end(op: Operation, region: Region, name: str) -> Operation:
     block = region.block
     if block.last_op is None or not block.last_op.has_trait(IsTerminator):
         fail(op, f"a region does not end in {name}")
-    if block.last_op.name != name:
-        fail(op, f"a region ends in {block.last_op.name}, expected {name}")
+    if terminator(block).name != name:
+        fail(op, f"a region ends in {terminator(block).name}, expected {name}")
     return block.last_op
 
 

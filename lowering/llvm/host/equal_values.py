@@ -46,7 +46,7 @@ class _Numbers:
         self._of_value: dict[Any, int] = {}
         self._of_key: dict[Any, int] = {}
 
-    def of(self, value: Any) -> int:
+    def of(self, value: SSAValue) -> int:
         waiting = [value]
         while waiting:
             here = waiting[-1]

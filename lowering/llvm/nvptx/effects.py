@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from xdsl.ir import Operation
 
@@ -24,7 +23,7 @@ from ...tt.source_locations import source_location
 from ..elementwise import emit_map
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
-from .context import KernelContext
+from .context import Handler, KernelContext
 from .messages import Assertion
 from .nodes import Shape
 from .targets import WARP_SIZE
@@ -148,4 +147,4 @@ def _checked(op: Operation, value: str) -> str:
     return value
 
 
-EFFECTS: dict[str, Any] = {"tt.assert": _assert, "cf.assert": _assert, "tt.print": _print}
+EFFECTS: dict[str, Handler] = {"tt.assert": _assert, "cf.assert": _assert, "tt.print": _print}

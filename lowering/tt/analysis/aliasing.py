@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from ...tt.analysis.control_flow import terminator
 from .. import types as t
 from ..dialect.memory.descriptor_types import is_composite
 
@@ -113,21 +114,21 @@ def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
     match op.name:
         case "scf.for":
             body = op.regions[0].block
-            yielded = body.last_op.operands if body.last_op is not None else ()
+            yielded = terminator(body).operands if body.last_op is not None else ()
             for init, new, argument, result in zip(op.operands[3:], yielded, body.args[1:], op.results, strict=True):
                 yield from ((init, argument), (new, argument), (init, result), (new, result))
         case "scf.if":
             for region in op.regions:
                 if region.blocks and region.block.last_op is not None:
-                    yield from zip(region.block.last_op.operands, op.results, strict=True)
+                    yield from zip(terminator(region.block).operands, op.results, strict=True)
         case "scf.while":
             before, after = (region.block for region in op.regions)
             assert before.last_op is not None
             assert after.last_op is not None
             yield from zip(op.operands, before.args, strict=True)
-            yield from zip(after.last_op.operands, before.args, strict=True)
+            yield from zip(terminator(after).operands, before.args, strict=True)
             for target in (after.args, op.results):
-                yield from zip(before.last_op.operands[1:], target, strict=True)
+                yield from zip(terminator(before).operands[1:], target, strict=True)
         case "cf.br":
             yield from zip(op.operands, op.successors[0].args, strict=True)
         case "cf.cond_br":

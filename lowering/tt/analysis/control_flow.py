@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from xdsl.dialects import cf
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
+
+from ....promotion.errors import InternalError
+
+
+def terminator(block: Block) -> Operation:
+    """The operation that ends a block. Every block of a verified function has one."""
+    found = block.last_op
+    if found is None:
+        raise InternalError("a block without operations has no terminator")
+    return found
 
 
 def switch_edges(op: cf.SwitchOp) -> tuple[list[int], list[tuple[Block, list[SSAValue]]]]:

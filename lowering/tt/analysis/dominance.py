@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from xdsl.ir import Block
 
+from ...tt.analysis.control_flow import terminator
+
 
 def _successors(block: Block) -> Iterable[Block]:
-    return block.last_op.successors if block.last_op is not None else ()
+    return terminator(block).successors if block.last_op is not None else ()
 
 
 def postorder(entry: Block) -> Iterator[Block]:

@@ -13,6 +13,7 @@ from xdsl.traits import SymbolTable
 
 from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
+from ...tt.analysis.control_flow import terminator
 from ..analysis.combining import prefix_moves
 from ..analysis.control_flow import switch_edges
 from ..dialect.attributes import property_number
@@ -120,7 +121,7 @@ class Translation(Translator):
         arguments = [self.slot(argument) for argument in block.args]
         steps = self.block(block)
         assert block.last_op is not None
-        results = [self.slot(value) for value in block.last_op.operands]
+        results = [self.slot(value) for value in terminator(block).operands]
 
         def run(env: Environment, args: Sequence[Value]) -> list[Value]:
             for slot, value in zip(arguments, args, strict=True):

@@ -10,6 +10,7 @@ from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
 from ....promotion.errors import UserError
+from ...tt.analysis.control_flow import terminator
 from .. import types as t
 from ..interpret.evaluators import EVALUATORS
 from ..interpret.machine import Function, Step, Value
@@ -159,7 +160,7 @@ class SanitizedTranslation(Translation):
         arguments = [self.slot(argument) for argument in block.args]
         steps = self.block(block)
         assert block.last_op is not None
-        results = [self.slot(value) for value in block.last_op.operands]
+        results = [self.slot(value) for value in terminator(block).operands]
 
         def run(env: Any, args: Sequence[Value], shadows: Sequence[Shadow | None]) -> Shadowed:
             _put_all(env, arguments, args, shadows)

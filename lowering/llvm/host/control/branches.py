@@ -12,6 +12,7 @@ from typing import Any
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from .....promotion.errors import UnsupportedError
+from ....tt.analysis.control_flow import terminator
 from ....tt.analysis.dominance import dominated, postorder
 from ...elementwise import register_element
 from ...ir import V
@@ -21,7 +22,7 @@ from ..loops.liveness import reachable
 from ..nodes import Map, Stored, cost
 from .loops import write_blocks
 
-Leave = Callable[[Any], None]
+Leave = Callable[[Operation], None]
 """What to do at an operation that ends the region."""
 
 
@@ -36,16 +37,16 @@ def lower_blocks(k: KernelContext, region: Region, leave: Leave) -> None:
 
 
 class _Branches:
-    def __init__(self, k: KernelContext, blocks: Sequence[Any], leave: Leave) -> None:
+    def __init__(self, k: KernelContext, blocks: Sequence[Block], leave: Leave) -> None:
         self.k = k
         self.leave = leave
         self.entry = blocks[0]
         after = {block: number for number, block in enumerate(postorder(self.entry))}
         self.children: Mapping[Any, list[Any]] = {block: [] for block in blocks} | dominated(self.entry)
-        edges = [(block, target) for block in blocks for target in block.last_op.successors]
+        edges = [(block, target) for block in blocks for target in terminator(block).successors]
         self.loops = {target for block, target in edges if after[target] >= after[block]}
         self.labels = {block: k.f.label("bb") for block in blocks if block is not self.entry}
-        self.slots: dict[Any, V | Stored] = {}
+        self.slots: dict[SSAValue, V | Stored] = {}
         for block in self.labels:
             for argument in block.args:
                 self.slots[argument] = self._slot(argument.type)
@@ -151,7 +152,7 @@ def lower_scalars(k: KernelContext, region: Region, arguments: Sequence[V]) -> l
     s = k.ev.s
     for argument, value in zip(entry.args, arguments, strict=True):
         k.scalars[argument] = s.pointer(value) if element_name(argument.type) == "ptr" else value
-    last = next(block.last_op for block in reachable(region) if not block.last_op.successors)
+    last = next(block.last_op for block in reachable(region) if not terminator(block).successors)
     types = [operand.type for operand in last.operands]
     found = _joined(k, region, types, lambda end: list(end.operands))
     return [s.address(value) if value.type == "ptr" else value for value in found if isinstance(value, V)]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from xdsl.ir import Operation
 
 from .....promotion.errors import UnsupportedError
 from ....tt.dialect.attributes import enum_name
-from ....tt.dialect.memory.atomics import MEMORY_ORDERS
+from ....tt.dialect.memory.atomics import MEMORY_ORDERS, AtomicPollOp
 from ....tt.source_locations import source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
 from ...ir import V, const
@@ -76,7 +75,7 @@ def lower_print(k: KernelContext, op: Operation) -> None:
     k.f.call(PRINT, "void", [k.status.words, V(str(k.status.add(site)), "i64"), k.program, addresses])
 
 
-def lower_poll(k: KernelContext, op: Any) -> None:
+def lower_poll(k: KernelContext, op: AtomicPollOp) -> None:
     """Lane after lane until it holds what is expected; the timeout counts for all of them together."""
     elem = pointee_name(op.operands[0].type)
     timeout = None if op.timeout is None else k.scalar(op.timeout)

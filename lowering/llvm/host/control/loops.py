@@ -11,6 +11,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from ....tt.analysis.control_flow import terminator
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ....tt.types import bit_width
 from ...elementwise import register_element
@@ -35,7 +36,7 @@ def _advance(k: KernelContext, op: Any, position: int) -> Advance | None:
     """How a carried block of pointers moves, if it is by one block of offsets known before the loop that is the same at every
     position, or affine in it."""
     body = op.regions[0].blocks[0]
-    argument, value = body.args[1 + position], body.last_op.operands[position]
+    argument, value = body.args[1 + position], terminator(body).operands[position]
     if value is argument:
         moved: Affine | None = Affine(shape_of(argument.type), "i64", ZERO, (None,) * len(shape_of(argument.type)))
     else:
@@ -85,7 +86,7 @@ def lower_for(k: KernelContext, op: Any) -> None:
     induction, *arguments = body.args
     inits = list(op.operands[3:])
     _settle_captured(k, body)
-    yielded = body.last_op.operands
+    yielded = terminator(body).operands
     carried_scalars: list[int] = []
     advancing: dict[int, Advance] = {}
     # A step of zero is a mistake of the text, but must not become a division that ends the process.
@@ -215,7 +216,7 @@ def lower_if(k: KernelContext, op: Any) -> None:
     }
     labels = [k.f.label("then"), k.f.label("else"), k.f.label("endif")]
     k.f.cond_branch(condition, labels[0], labels[1])
-    incoming: dict[Any, list[tuple[V, str]]] = {r: [] for r in op.results if r not in memories}
+    incoming: dict[Block, list[tuple[V, str]]] = {r: [] for r in op.results if r not in memories}
     for label, region in zip(labels[:2], op.regions, strict=True):
         k.f.start(label)
         replaced = dict(k.ev.replacement)
@@ -223,7 +224,7 @@ def lower_if(k: KernelContext, op: Any) -> None:
             values: Sequence[Any] = ()
             if region.blocks:
                 k.block(region.blocks[0])
-                values = region.blocks[0].last_op.operands
+                values = terminator(region.blocks[0]).operands
             for result, value in zip(op.results, values, strict=True):
                 if result in memories:
                     k.nests.materialize(k.node(value), memories[result])
@@ -245,7 +246,7 @@ def lower_if(k: KernelContext, op: Any) -> None:
 def lower_while(k: KernelContext, op: Any) -> None:
     """`scf.while`: the first region computes the condition and what the second one, or the code behind the loop, gets."""
     before, after = (region.blocks[0] for region in op.regions)
-    slots: dict[Any, V] = {}
+    slots: dict[SSAValue, V] = {}
     carried: dict[Any, Stored] = {}
     for argument, init in zip(before.args, op.operands, strict=True):
         if not is_tensor(argument.type):
@@ -266,7 +267,7 @@ def lower_while(k: KernelContext, op: Any) -> None:
         for argument, memory in carried.items():
             k.define(argument, memory)
         k.block(before)
-        condition, *forwarded = before.last_op.operands
+        condition, *forwarded = terminator(before).operands
         goes_on = k.scalar(condition)
         passed: list[V | Stored] = [
             k.nests.materialize(k.node(value)) if is_tensor(value.type) else k.scalar(value) for value in forwarded
@@ -277,7 +278,7 @@ def lower_while(k: KernelContext, op: Any) -> None:
             _bind(k, after.args, passed)
             k.ev.replacement = dict(replaced)
             k.block(after)
-            yielded = after.last_op.operands
+            yielded = terminator(after).operands
             scalars = {a: k.scalar(v) for a, v in zip(before.args, yielded, strict=True) if a in slots}
             blocks = [(carried[a], k.node(v)) for a, v in zip(before.args, yielded, strict=True) if a in carried]
             for memory, node in blocks:  # what they read was passed on to this region: none reads another's memory

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 
+from ....tt.analysis.control_flow import terminator
 from ....tt.dialect.functions import FuncOp
 from ...syntax import attributes, is_tensor, shape_of
 from ..equal_values import Comparisons
@@ -53,7 +54,7 @@ class DemandedElements:
         self._changed = False
         self._block(body)
 
-    def of(self, value: Any) -> Iterator[tuple[int, Any]]:
+    def of(self, value: SSAValue) -> Iterator[tuple[int, Any]]:
         """(dimension, comparison) pairs: nobody reads the value where the comparison is false."""
         for dim, where in enumerate(self._found.get(value, ())):
             if where is not None and where is not ALL:
@@ -68,8 +69,10 @@ class DemandedElements:
 
     def _limits_of(self, mask: SSAValue) -> Demanded:
         sizes = shape_of(mask.type)
-        op: Any = getattr(mask, "op", None)
-        match None if op is None else op.name:
+        if not isinstance(mask, OpResult):
+            return (ALL,) * len(sizes)
+        op = mask.op
+        match op.name:
             case "arith.cmpi" if wide_dim(sizes) is not None and attributes(op)["predicate"] in ("slt", "sle"):
                 where = self.comparisons.outermost(mask)
                 return tuple([where if size > 1 else ALL for size in sizes])
@@ -187,7 +190,7 @@ class DemandedElements:
             self._need(operand, (*demanded[:axis], ALL, *demanded[axis + kept :]))
 
     def _yielded(self, op: Any, block: Any) -> None:
-        for result, value in zip(op.results, block.last_op.operands, strict=True):
+        for result, value in zip(op.results, terminator(block).operands, strict=True):
             self._need(value, self._result(result))
 
     def _loop(self, op: Any) -> None:
@@ -198,7 +201,7 @@ class DemandedElements:
         while True:
             self._changed = False
             self._yielded(op, body)
-            for argument, value in zip(arguments, body.last_op.operands, strict=True):
+            for argument, value in zip(arguments, terminator(body).operands, strict=True):
                 self._need(value, self._carried(argument, body))
             self._block(body)
             if not self._changed:

@@ -7,6 +7,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, Region
 
+from ....tt.analysis.control_flow import terminator
 from ...syntax import is_tensor
 
 NEST_OPERATIONS = frozenset(
@@ -46,7 +47,7 @@ def reachable(region: Region) -> list[Any]:
         seen.add(block)
         found.append(block)
         if block.last_op is not None:
-            waiting.extend(reversed(block.last_op.successors))
+            waiting.extend(reversed(terminator(block).successors))
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
+from ....tt.analysis.control_flow import terminator
 from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure
 from ...elementwise import NARROW, memory_size, register_element
@@ -40,7 +41,7 @@ class ProductLoop:
     guards: pairs of numbers that must be equal for the blocks of neighbouring iterations to be adjacent in memory.
     """
 
-    op: Any
+    op: Operation
     dot: Any
     accumulator: int
     scalars: Mapping[int, int]
@@ -51,7 +52,7 @@ class ProductLoop:
 def product_loop(k: KernelContext, op: Any, advancing: Mapping[int, Advance]) -> ProductLoop | None:
     """What a loop is as a product, if it is one and its blocks are shallow."""
     body = op.regions[0].blocks[0]
-    arguments, yielded = body.args[1:], body.last_op.operands
+    arguments, yielded = body.args[1:], terminator(body).operands
     products = [inner for inner in body.ops if inner.name == "tt.dot"]
     blocks = [i for i, argument in enumerate(arguments) if is_tensor(argument.type) and i not in advancing]
     if len(products) != 1 or len(blocks) != 1:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from xdsl.ir import Operation
 
+from ....tt.dialect.memory.pointers import LoadOp, StoreOp
 from ...elementwise import from_memory, memory_element, memory_size
 from ...ir import V
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
@@ -91,7 +91,7 @@ def lower_bitcast(k: KernelContext, op: Operation) -> None:
     k.define(result, Pointers(source.shape, "ptr", source.base, pointee, offset, source.alignment, unit, rest))
 
 
-def lower_load(k: KernelContext, op: Any) -> None:
+def lower_load(k: KernelContext, op: LoadOp) -> None:
     result = op.results[0]
     pointer, mask, other = op.ptr, op.mask, op.other
     elem = element_name(result.type)
@@ -115,7 +115,7 @@ def lower_load(k: KernelContext, op: Any) -> None:
     k.scalars[result] = value
 
 
-def lower_store(k: KernelContext, op: Any) -> None:
+def lower_store(k: KernelContext, op: StoreOp) -> None:
     mask = None if op.mask is None else k.node(op.mask)
     if is_tensor(op.ptr.type):
         k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, k.goes_past_caches(op))

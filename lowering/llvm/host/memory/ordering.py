@@ -14,6 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from ....tt.analysis.aliasing import ATOMICS, UNKNOWN, AliasAnalysis, AliasSet, may_alias
 from ....tt.dialect.attributes import enum_name
 from ....tt.dialect.memory.atomics import MEMORY_ORDERS
+from ....tt.dialect.memory.pointers import StoreOp
 from ...syntax import attribute
 from ..nodes import Load, Map, Node, Pointers, View
 from ..values import Values
@@ -76,9 +77,9 @@ def _orders(op: Operation) -> bool:
     return enum_name(MEMORY_ORDERS, attribute(op, "sem")) != "relaxed"
 
 
-def _in_step(values: Values, op: Any, load: Load) -> bool:
+def _in_step(values: Values, op: Operation, load: Load) -> bool:
     """Whether a store reads the load only at the positions it writes: in place, element by element."""
-    if op.name != "tt.store" or not load.shape:
+    if not isinstance(op, StoreOp) or not load.shape:
         return False
     target = values.node(op.ptr)
     if not isinstance(target, Pointers) or not same_addresses(target, load.pointers):

@@ -15,8 +15,10 @@ from math import gcd
 from typing import Any
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.dialects.scf import ForOp
 from xdsl.ir import Operation, Region, SSAValue
 
+from ....tt.analysis.control_flow import terminator
 from ....tt.dialect.functions import FuncOp
 from ....tt.facts import divisibility
 from ....tt.transforms.folding import constant_of
@@ -95,7 +97,7 @@ class AxisAnalysis:
         while changed:
             changed = self._region(function.body)
 
-    def of(self, value: Any) -> AxisInfo:
+    def of(self, value: SSAValue) -> AxisInfo:
         found = self._infos.get(value)
         if found is None:
             found = self._unknown(value)
@@ -113,7 +115,7 @@ class AxisAnalysis:
                 changed = self._operation(op) or changed
         return changed
 
-    def _operation(self, op: Any) -> bool:
+    def _operation(self, op: ForOp) -> bool:
         changed = False
         if op.name == "scf.for":
             index = op.body.blocks[0].args[0]
@@ -188,21 +190,21 @@ def _flows(op: Any) -> Iterable[tuple[Any, Sequence[Any]]]:
     name = op.name
     if name == "scf.for":
         body = op.body.blocks[0]
-        yielded = body.last_op.operands
+        yielded = terminator(body).operands
         for argument, result, first, last in zip(body.args[1:], op.results, op.iter_args, yielded, strict=True):
             yield argument, (first, last)
             yield result, (first, last)
     elif name == "scf.while":
         before, after = op.before_region.blocks[0], op.after_region.blocks[0]
-        for argument, first, last in zip(before.args, op.operands, after.last_op.operands, strict=True):
+        for argument, first, last in zip(before.args, op.operands, terminator(after).operands, strict=True):
             yield argument, (first, last)
-        for argument, result, passed in zip(after.args, op.results, before.last_op.operands[1:], strict=True):
+        for argument, result, passed in zip(after.args, op.results, terminator(before).operands[1:], strict=True):
             yield argument, (passed,)
             yield result, (passed,)
     elif name == "scf.if":
         for region in op.regions:
             if region.blocks:
-                for result, value in zip(op.results, region.blocks[0].last_op.operands, strict=True):
+                for result, value in zip(op.results, terminator(region.blocks[0]).operands, strict=True):
                     yield result, (value,)
 
 
@@ -278,7 +280,7 @@ def _remainder(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     return _of_remainder(analysis, op, op.operands[1])
 
 
-def _of_remainder(analysis: AxisAnalysis, op: Operation, divisor: Any) -> AxisInfo:
+def _of_remainder(analysis: AxisAnalysis, op: Operation, divisor: SSAValue) -> AxisInfo:
     """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
     remainders, unless they are negative."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
@@ -297,7 +299,7 @@ def _quotient(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
     return _of_quotient(analysis, op, op.operands[1])
 
 
-def _of_quotient(analysis: AxisAnalysis, op: Operation, divisor: Any) -> AxisInfo:
+def _of_quotient(analysis: AxisAnalysis, op: Operation, divisor: SSAValue) -> AxisInfo:
     """Consecutive numbers between two multiples of the divisor have one quotient; multiples of more than a divisor that is a
     power of two leave something of it."""
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
@@ -343,7 +345,7 @@ _DIVISIONS = {
 }  # fmt: skip
 
 
-def _is_number(condition: Any, value: SSAValue, number: int) -> bool:
+def _is_number(condition: Any, value: Any, number: int) -> bool:
     """Whether a condition is that a value is this number."""
     test = condition.owner
     return (

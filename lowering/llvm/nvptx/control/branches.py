@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from .....promotion.errors import UnsupportedError
+from ....tt.analysis.control_flow import terminator
 from ....tt.transforms.loops.mark_pipelined_loads import address_slice, marked_loads
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..matmul.mma_dot import prepare
 from ..matmul.warpgroup_dot import invariant_operands
 from ..memory.shared_memory import ALIGNMENT
@@ -100,13 +102,13 @@ def _carried_layouts(
 # -- loops -----------------------------------------------------------------------------------
 
 
-def _for(k: KernelContext, op: Any) -> None:
+def _for(k: KernelContext, op: ForOp) -> None:
     f, body = k.f, op.body.blocks[0]
     index, *arguments = body.args
 
     def run() -> Sequence[Any]:
         k.block(body)
-        return list(body.last_op.operands)
+        return list(terminator(body).operands)
 
     def on_trial() -> Sequence[Any]:
         k.scalars[index] = V(f.fresh("i"), register_element(element_name(index.type)))
@@ -153,7 +155,7 @@ def _for(k: KernelContext, op: Any) -> None:
         k.shared.several_ways(copies)
 
 
-def _pipelined(k: KernelContext, op: Any, layouts: Layouts) -> PipelinedLoop | OuterConsumerLoop | None:
+def _pipelined(k: KernelContext, op: ForOp, layouts: Layouts) -> PipelinedLoop | OuterConsumerLoop | None:
     """The software-pipelined form of a loop, planned by a trial lowering of what its loads' addresses need; None if it has
     none."""
     loads = marked_loads(op)
@@ -187,7 +189,7 @@ def _while(k: KernelContext, op: Any) -> None:
     def iterate(passed: Sequence[Any], layouts: Layouts) -> Sequence[Any]:
         bind(k, after.args, layouts, flat(k, passed, layouts))
         k.block(after)
-        return list(after.last_op.operands)
+        return list(terminator(after).operands)
 
     def on_trial() -> Sequence[Any]:
         _, passed = test()
@@ -224,7 +226,7 @@ def _while(k: KernelContext, op: Any) -> None:
             with k.ev.scope():
                 bind(k, after.args, results, outgoing)
                 k.block(after)
-                following = flat(k, list(after.last_op.operands), layouts)
+                following = flat(k, list(terminator(after).operands), layouts)
             latch = f.block
             f.branch(head)
         f.join(slot, zip(registers, carried, following, strict=True), open_loop.block, latch)
@@ -245,7 +247,7 @@ def _if(k: KernelContext, op: Any) -> None:
         for region in regions if any(is_tensor(result.type) for result in op.results) else ():
             with trial(k):
                 k.block(region.blocks[0])
-                found = _wanted(k, list(region.blocks[0].last_op.operands))
+                found = _wanted(k, list(terminator(region.blocks[0]).operands))
             layouts = [old if old is not None else own for old, own in zip(layouts, found, strict=True)]
         layouts = [
             (own if own is not None else k.accesses.preferred(result)) if is_tensor(result.type) else None
@@ -263,7 +265,7 @@ def _if(k: KernelContext, op: Any) -> None:
             if region.blocks:
                 with k.ev.scope():
                     k.block(region.blocks[0])
-                    values = flat(k, list(region.blocks[0].last_op.operands), layouts)
+                    values = flat(k, list(terminator(region.blocks[0]).operands), layouts)
             ends.append((f.block, values))
             f.branch(done)
         f.start(done, True)
@@ -276,7 +278,7 @@ def _execute_region(k: KernelContext, op: Any) -> None:
     region, f = op.regions[0], k.f
     if len(region.blocks) == 1:
         k.block(region.blocks[0])
-        for result, value in zip(op.results, region.blocks[0].last_op.operands, strict=True):
+        for result, value in zip(op.results, terminator(region.blocks[0]).operands, strict=True):
             if is_tensor(result.type):
                 k.define(result, k.node(value))
             else:
@@ -310,18 +312,18 @@ def _joined(k: KernelContext, values: Sequence[SSAValue], layouts: Layouts, ends
 # -- graphs ----------------------------------------------------------------------------------
 
 
-def lower_graph(k: KernelContext, region: Any, parent: Any, leave: Callable[[Any], None]) -> None:
+def lower_graph(k: KernelContext, region: Any, parent: Any, leave: Callable[[Operation], None]) -> None:
     """Lower the blocks of a region in reverse postorder, so that values are defined before they are used. Block arguments take
     the layouts that accesses prefer. `leave` ends the code of blocks that leave the region of the operation `parent`."""
     f = k.f
     order = _reverse_postorder(region.blocks[0])
     labels = {block: f.label("block") for block in order}
-    layouts: dict[Any, Layouts] = {
+    layouts: dict[Block, Layouts] = {
         block: [k.accesses.preferred(argument) if is_tensor(argument.type) else None for argument in block.args]
         for block in order
     }
-    slots: dict[Any, tuple[int, list[V]]] = {}
-    incoming: dict[Any, list[tuple[str, list[V]]]] = {block: [] for block in order}
+    slots: dict[Block, tuple[int, list[V]]] = {}
+    incoming: dict[Block, list[tuple[str, list[V]]]] = {block: [] for block in order}
     copies = k.shared.several_ways(any(_starts_copies(block) for block in order))
     with k.order.several_ways(parent):
         for block in order:
@@ -334,7 +336,7 @@ def lower_graph(k: KernelContext, region: Any, parent: Any, leave: Callable[[Any
             k.shared.several_ways(copies)
             with k.ev.scope():
                 k.block_without_end(block)
-                if block.last_op.successors:
+                if terminator(block).successors:
                     _branch(k, block.last_op, labels, layouts, incoming)
                 else:
                     leave(block.last_op)
@@ -375,7 +377,7 @@ def _branch(k: KernelContext, last: Any, labels: Any, layouts: Any, incoming: An
 def _reverse_postorder(entry: Any) -> list[Any]:
     found: list[Any] = []
     seen = {entry}
-    stack = [(entry, iter(entry.last_op.successors))]
+    stack = [(entry, iter(terminator(entry).successors))]
     while stack:
         block, following = stack[-1]
         target = next((each for each in following if each not in seen), None)
@@ -384,7 +386,7 @@ def _reverse_postorder(entry: Any) -> list[Any]:
             found.append(block)
         else:
             seen.add(target)
-            stack.append((target, iter(target.last_op.successors)))
+            stack.append((target, iter(terminator(target).successors)))
     return found[::-1]
 
 
@@ -397,7 +399,7 @@ def _return(k: KernelContext, op: Operation) -> None:
         raise k.unsupported(op, "with values")
 
 
-CONTROL: dict[str, Any] = {
+CONTROL: dict[str, Handler] = {
     "scf.for": _for, "scf.while": _while, "scf.if": _if, "scf.execute_region": _execute_region, "scf.yield": _yield,
     "scf.condition": _yield, "tt.return": _return,
 }  # fmt: skip

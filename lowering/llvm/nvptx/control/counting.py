@@ -8,7 +8,8 @@ non-negative counter is compared as unsigned, which doubles the range. A counter
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from xdsl.dialects.scf import ForOp
 
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ...elementwise import register_element
@@ -35,7 +36,7 @@ class Counting:
         return f.icmp(self.less, counter, self.high)
 
 
-def counting(k: KernelContext, op: Any, lookahead: int = 1) -> Counting:
+def counting(k: KernelContext, op: ForOp, lookahead: int = 1) -> Counting:
     """How an `scf.for` counts whose counter is tested up to `lookahead` (at least 1) steps ahead."""
     f = k.f
     low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))

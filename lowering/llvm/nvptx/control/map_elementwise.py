@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from xdsl.ir import Operation
 
@@ -12,7 +11,7 @@ from ....linear_layouts.f2 import Span
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...ir import V
 from ...syntax import attributes, element_name, shape_of
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..nodes import Distributed
 from .regions import each_thread_alone, region_values
 
@@ -56,4 +55,4 @@ def _packs(layout: LinearLayout, pack: int) -> list[list[int]]:
     return [[indices[start | each] for each in range(pack)] for start in starts]
 
 
-MAPS: dict[str, Any] = {"tt.map_elementwise": _map}
+MAPS: dict[str, Handler] = {"tt.map_elementwise": _map}

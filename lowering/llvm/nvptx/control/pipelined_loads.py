@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from xdsl.dialects.scf import ForOp
 from xdsl.ir import Operation
 
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import offsets, vector_elements
+from ....tt.analysis.control_flow import terminator
 from ....tt.transforms.loops.mark_pipelined_loads import address_slice, uses_in_products
 from ...syntax import attributes, element_name, shape_of
 from ..context import KernelContext
@@ -51,7 +53,7 @@ class PipelinedLoad:
     chunk: bytes of one copy of a thread.  bound: where the mask ends inside a chunk.
     """
 
-    op: Any
+    op: Any  # tt.load, or tt.descriptor_load where the source is a MappedBlock
     operand: StagedBlock
     shared: LinearLayout
     source: LinearLayout | MappedBlock
@@ -70,11 +72,11 @@ class Pipeline:
     """
 
     loads: tuple[PipelinedLoad, ...]
-    addresses: tuple[Any, ...]
+    addresses: tuple[Operation, ...]
     carried: tuple[int, ...]
     stages: int
     stage_bytes: int
-    sums: dict[int, Any]
+    sums: dict[int, Operation]
 
     @property
     def prefetch_distance(self) -> int:
@@ -133,7 +135,7 @@ def _order(transposed: bool) -> tuple[int, int]:
     return (1, 0) if transposed else (0, 1)
 
 
-def make_pipeline(k: KernelContext, op: Operation, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
+def make_pipeline(k: KernelContext, op: ForOp, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
     """Plan the pipeline with as many stages as the loop asks for, or seem best, and fit shared memory; None for fewer than
     two."""
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in loads), default=0)
@@ -162,16 +164,16 @@ def _usual_stages(k: KernelContext, size: int, loads: Sequence[PipelinedLoad]) -
     return max(fitting, default=USUAL_STAGES)
 
 
-def _running_sums(k: KernelContext, op: Any, loads: Sequence[PipelinedLoad], layouts: Layouts) -> dict[int, Any]:
+def _running_sums(k: KernelContext, op: ForOp, loads: Sequence[PipelinedLoad], layouts: Layouts) -> dict[int, Operation]:
     """The products that read prefetched blocks, if each adds to a value that the loop carries and nothing else reads."""
-    body, found = op.body.blocks[0], dict[int, Any]()
+    body, found = op.body.blocks[0], dict[int, Operation]()
     for dot, read in Counter(op for load in loads for op, _, _ in uses_in_products(load.op)).items():
         product, total, result = k.product(dot), dot.operands[2], dot.results[0]
         if product is None or total not in body.args or read != 2:
             return {}
         number = body.args.index(total) - 1
         uses = [*total.uses, *result.uses]
-        if len(uses) != 2 or body.last_op.operands[number] is not result or element_name(result.type) not in ("f32", "i32"):
+        if len(uses) != 2 or terminator(body).operands[number] is not result or element_name(result.type) not in ("f32", "i32"):
             return {}
         if layouts[number] != product.accumulator:
             return {}

@@ -13,11 +13,14 @@ Source: NVIDIA, "PTX ISA", "cp.async", "cp.async.wait_group", "mbarrier.try_wait
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import TracebackType
+
+from xdsl.dialects.scf import ForOp
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets, vector_accesses
+from ....tt.analysis.control_flow import terminator
 from ...elementwise import register_element
 from ...ir import V, const
 from ...syntax import element_name, shape_of
@@ -84,7 +87,7 @@ class PipelinedLoop:
     prefetched and the byte offsets of the stages to be read and written; with TMA also those of their mbarriers, and the parity
     of the phase to wait for."""
 
-    def __init__(self, k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layouts) -> None:
+    def __init__(self, k: KernelContext, op: ForOp, pipeline: Pipeline, layouts: Layouts) -> None:
         self.k, self.op, self.pipeline = k, op, pipeline
         index, *arguments = op.body.blocks[0].args
         self.index = index
@@ -107,8 +110,10 @@ class PipelinedLoop:
         self._buffer = self._kept.__enter__()
         return self
 
-    def __exit__(self, *failure: Any) -> None:
-        self._kept.__exit__(*failure)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kept.__exit__(kind, error, trace)
 
     def _barrier(self, offset: V) -> V:
         """The mbarrier at an offset among them."""
@@ -257,7 +262,7 @@ class PipelinedLoop:
             if self.pipeline.mapped:
                 with k.t.where(None if goes_on is None else k.f.binary("and", k.t.is_first(), goes_on)):
                     self._start_mapped(pointer, barrier)
-            yielded = self.op.body.blocks[0].last_op.operands
+            yielded = terminator(self.op.body.blocks[0]).operands
             following = flat(k, [yielded[number] for number in self.pipeline.carried], self.layouts)
         k.nodes, k.scalars = nodes, scalars
         return following

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+
+from xdsl.dialects.scf import ForOp
 
 from ....tt.dialect.functions import FuncOp
 from ...ir import V
@@ -39,13 +40,13 @@ def _handed_over(warps: int) -> int | None:
     return found if warps % GROUP == 0 and found > alone and at_first > OWN_REGISTERS else None
 
 
-def loads_blocks(loop: Any) -> bool:
+def loads_blocks(loop: ForOp) -> bool:
     return any(inner.name == "tt.descriptor_load" for inner in loop.body.blocks[0].ops)
 
 
-def inner_loop(loop: Any) -> Any:
+def inner_loop(loop: ForOp) -> ForOp | None:
     """The loop that loads described blocks and stands in this one; None where there is not exactly one."""
-    found = [inner for inner in loop.body.blocks[0].ops if inner.name == "scf.for" and loads_blocks(inner)]
+    found = [inner for inner in loop.body.blocks[0].ops if isinstance(inner, ForOp) and loads_blocks(inner)]
     return found[0] if len(found) == 1 and not loads_blocks(loop) else None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from xdsl.ir import Operation
 
 from ....tt.analysis.aliasing import WRITES
+from ....tt.analysis.control_flow import terminator
 from ...ir import V
 from ...syntax import is_tensor
 from ..context import KernelContext
@@ -39,7 +40,7 @@ def region_values(k: KernelContext, region: Any, arguments: Sequence[V]) -> list
     k.scalars.update(zip(entry.args, arguments, strict=True))
     if len(region.blocks) == 1:
         k.block_without_end(entry)
-        found = [k.scalar(value) for value in entry.last_op.operands]
+        found = [k.scalar(value) for value in terminator(entry).operands]
     else:
         ends: list[tuple[str, list[V]]] = []
         done = f.label("done")

@@ -19,10 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from types import TracebackType
 
-from xdsl.ir import Operation
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import Operation, SSAValue
 
+from ....tt.analysis.control_flow import terminator
 from ...elementwise import register_element
 from ...ir import V
 from ...syntax import element_name, is_tensor
@@ -43,20 +45,20 @@ class Slice:
     """What the producer computes: the operations before everything, those in each iteration of the outer loop (None: there is
     none), and the values that this one carries among them, by number."""
 
-    before: tuple[Any, ...]
-    outer: Any
-    inside: tuple[Any, ...]
+    before: tuple[Operation, ...]
+    outer: ForOp | None
+    inside: tuple[Operation, ...]
     carried: tuple[int, ...]
 
 
-def _slice(k: KernelContext, loop: Any, roots: Sequence[Any]) -> Slice | None:
+def _slice(k: KernelContext, loop: ForOp, roots: Sequence[SSAValue]) -> Slice | None:
     """The operations outside a loop that these values come from; None if they take more than arithmetic."""
     entry = k.function.body.blocks[0]
     outer = None if loop.parent is entry else loop.parent_op()
-    if outer is not None and (outer.name != "scf.for" or outer.parent is not entry or inner_loop(outer) is not loop):
+    if outer is not None and not (isinstance(outer, ForOp) and outer.parent is entry and inner_loop(outer) is loop):
         return None
-    body: Any = None if outer is None else outer.body.blocks[0]
-    found: set[Any] = set()
+    body = None if outer is None else outer.body.blocks[0]
+    found: set[Operation] = set()
     carried: set[int] = set()
     waiting = [*roots, *(() if outer is None else (outer.lb, outer.ub, outer.step))]
     while waiting:
@@ -70,7 +72,7 @@ def _slice(k: KernelContext, loop: Any, roots: Sequence[Any]) -> Slice | None:
             number = value.index - 1
             if number >= 0 and number not in carried:
                 carried.add(number)
-                waiting += [outer.iter_args[number], body.last_op.operands[number]]
+                waiting += [outer.iter_args[number], terminator(body).operands[number]]
             continue
         pure = op.name.startswith("arith.") or op.name in ("tt.get_program_id", "tt.get_num_programs")
         if op.parent not in (entry, body) or op.regions or not pure:
@@ -90,7 +92,7 @@ class OuterConsumerLoop:
     def __enter__(self) -> OuterConsumerLoop:
         return self
 
-    def __exit__(self, *failure: Any) -> None:
+    def __exit__(self, *failure: object) -> None:
         pass
 
     @property
@@ -111,7 +113,7 @@ class OuterConsumerLoop:
         return list(registers)
 
 
-def outer_consumer_loop(k: KernelContext, loop: Operation) -> OuterConsumerLoop | None:
+def outer_consumer_loop(k: KernelContext, loop: ForOp) -> OuterConsumerLoop | None:
     """The form of a loop around one whose blocks the producer may copy; None for any other loop."""
     producer = k.producer
     if producer is None or producer.is_busy or loop.parent is not k.function.body.blocks[0]:
@@ -125,7 +127,7 @@ class ConsumerLoop(PipelinedLoop):
     mbarriers of the stage before."""
 
     def __init__(
-        self, k: KernelContext, producer: Producer, op: Operation, pipeline: Pipeline, layouts: Layouts, slice_: Slice
+        self, k: KernelContext, producer: Producer, op: ForOp, pipeline: Pipeline, layouts: Layouts, slice_: Slice
     ) -> None:
         self._producer, self._slice = producer, slice_
         self._has_room = slice_.outer is not None and k.reserved > 0
@@ -147,9 +149,11 @@ class ConsumerLoop(PipelinedLoop):
         self._buffer = self.k.shared.at(self.k.shared.buffer, i32(ALIGNMENT))  # behind the mbarriers
         return self
 
-    def __exit__(self, *failure: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if not self._has_room:
-            super().__exit__(*failure)
+            super().__exit__(kind, error, trace)
 
     @property
     def lookahead(self) -> int:
@@ -163,10 +167,11 @@ class ConsumerLoop(PipelinedLoop):
             for each in self._slice.before:
                 k.operation(each)
             ring = [i32(0)] * 3
-            if self._slice.outer is None:
+            outer = self._slice.outer
+            if outer is None:
                 self._producer_loop(ring)
             else:
-                self._producer_outer_loop(ring)
+                self._producer_outer_loop(outer, ring)
             k.f.branch(end)
         if self._is_taken:
             k.shared.finish_copies(reading=True)
@@ -179,9 +184,9 @@ class ConsumerLoop(PipelinedLoop):
             return [address(k.t, self._buffer), *[i32(0)] * 3]
         return self._producer.ring
 
-    def _producer_outer_loop(self, ring: list[V]) -> None:
+    def _producer_outer_loop(self, outer: ForOp, ring: list[V]) -> None:
         """The producer warp's copy of the outer loop."""
-        k, outer, numbers = self.k, self._slice.outer, self._slice.carried
+        k, numbers = self.k, self._slice.carried
         index, *arguments = outer.body.blocks[0].args
         first = [*(k.scalar(outer.iter_args[number]) for number in numbers), *ring]
         with self._loop(outer, first) as (counter, own, following):
@@ -190,7 +195,7 @@ class ConsumerLoop(PipelinedLoop):
                 k.scalars[arguments[number]] = value
             for each in self._slice.inside:
                 k.operation(each)
-            yielded = outer.body.blocks[0].last_op.operands
+            yielded = terminator(outer.body.blocks[0]).operands
             following += [*(k.scalar(yielded[number]) for number in numbers), *self._producer_loop(own[-3:])]
 
     def _producer_loop(self, ring: list[V]) -> list[V]:
@@ -206,7 +211,7 @@ class ConsumerLoop(PipelinedLoop):
         return own[-3:]
 
     @contextmanager
-    def _loop(self, op: Operation, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
+    def _loop(self, op: ForOp, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
         """A loop of the producer: its index, what it carries, and a list for what it carries on."""
         k, f = self.k, self.k.f
         count = counting(k, op)
@@ -281,7 +286,7 @@ class ConsumerLoop(PipelinedLoop):
         self.k.t.call("mbarrier.arrive.shared", [self._producer.free(pointer)], "i64")
 
 
-def pipelined_loop(k: KernelContext, op: Any, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:
+def pipelined_loop(k: KernelContext, op: ForOp, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:
     """Choose the form of a pipelined loop: a `ConsumerLoop` if there is an idle producer, else one that copies by itself."""
     producer = k.producer
     if producer is not None and not producer.is_busy and not pipeline.copied:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
+from ....tt.dialect.memory.pointers import LoadOp, StoreOp
 from ...syntax import attributes, element_name, is_tensor, pointee_name, shape_of
 from ..context import Handler, KernelContext
 from ..nodes import Distributed, is_materialized, own_layout
@@ -12,7 +13,7 @@ from ..threads import bits_of
 from .global_memory import LINE, access_groups, row_bytes, written_groups
 
 
-def _load(k: KernelContext, op: Any) -> None:
+def _load(k: KernelContext, op: LoadOp) -> None:
     result = op.results[0]
     if op in k.staged:
         k.define(result, k.staged[op])
@@ -44,7 +45,7 @@ def _load(k: KernelContext, op: Any) -> None:
     k.define(result, Distributed(shape_of(result.type), elem, layout, values))
 
 
-def _store(k: KernelContext, op: Any) -> None:
+def _store(k: KernelContext, op: StoreOp) -> None:
     if k.ev.only_layouts:
         return
     elem = pointee_name(op.ptr.type)
@@ -63,7 +64,7 @@ def _store(k: KernelContext, op: Any) -> None:
     k.memory.store(elem, layout, groups, k.elements(op.ptr, layout, firsts), k.registers(op.value, layout), mask, cache)
 
 
-def _written_layout(k: KernelContext, op: Any, bits: int) -> LinearLayout:
+def _written_layout(k: KernelContext, op: StoreOp, bits: int) -> LinearLayout:
     """The layout of a store: the value's own, if its lanes fill lines of memory as well as after a conversion."""
     best, found = k.access_layout(op), own_layout(k.node(op.value))
     operands = [k.node(op.ptr), *([] if op.mask is None else [k.node(op.mask)])]

@@ -23,11 +23,11 @@ from ....linear_layouts.layout import LANE, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.plans.exchange import plan_exchange
 from ....tt.dialect.attributes import enum_name
-from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES
+from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicPollOp
 from ...elementwise import emit_map
 from ...ir import V, const
 from ...syntax import attribute, element_name, is_tensor, pointee_name, shape_of
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..nodes import Distributed
 from ..threads import bits_of, i32
 
@@ -117,7 +117,7 @@ def _atomic(k: KernelContext, op: Any) -> None:
     _finish(k, op, a, layout, found)
 
 
-def _poll(k: KernelContext, op: Any) -> None:
+def _poll(k: KernelContext, op: AtomicPollOp) -> None:
     """Every acting thread waits for its elements; the timeout counts for all of them together."""
     a = _described(op)
     f, layout = k.f, _layout(k, op.ptr)
@@ -310,7 +310,7 @@ def _nanoseconds(k: KernelContext) -> V:
     return k.t.call("read.ptx.sreg.globaltimer", [], "i64")
 
 
-ATOMICS: dict[str, Any] = {
+ATOMICS: dict[str, Handler] = {
     "tt.atomic_rmw": _atomic, "tt.atomic_cas": _atomic, "tt.atomic_load": _atomic, "tt.atomic_store": _atomic,
     "tt.atomic_poll": _poll,
 }  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from ....linear_layouts.layout import LinearLayout
+from ....tt.dialect import arith
 from ...ir import V, const
 from ...syntax import attributes, element_name, is_tensor, shape_of
 from ..context import KernelContext
@@ -25,7 +26,7 @@ _VIEWS = {"tt.expand_dims": "reshape", "tt.broadcast": "broadcast"}
 class _Part:
     """A value that a mask comes from, and the operations that spread it over the mask's shape, the first one first."""
 
-    value: Any
+    value: SSAValue
     views: tuple[Any, ...]
 
     def axis(self, axis: int) -> int | None:
@@ -90,7 +91,7 @@ def bound_of(k: KernelContext, mask: SSAValue, axis: int, count: int) -> Bound |
             rest.append(part)
             continue
         op = part.value.owner
-        if found is not None or getattr(op, "name", "") != "arith.cmpi":
+        if found is not None or not isinstance(op, arith.CmpiOp):
             return None
         predicate = str(attributes(op)["predicate"])
         index, limit = op.operands if predicate in ("slt", "ult") else reversed(op.operands)

@@ -6,7 +6,6 @@ Source of the counters: NVIDIA, "PTX ISA", "Parallel Synchronization and Communi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from xdsl.ir import Operation
 
@@ -16,7 +15,7 @@ from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.plans.gathering import SharedGather, WarpGather, plan_gather
 from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..nodes import Distributed, Splat
 from ..threads import bits_of, i32
 
@@ -161,4 +160,4 @@ def _one_of_copies(k: KernelContext, layout: LinearLayout) -> V | None:
     return k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
 
 
-GATHERS: dict[str, Any] = {"tt.gather": _gather, "tt.histogram": _histogram}
+GATHERS: dict[str, Handler] = {"tt.gather": _gather, "tt.histogram": _histogram}

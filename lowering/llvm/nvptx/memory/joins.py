@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from xdsl.ir import Operation
 
 from ...ir import const
 from ...syntax import element_name, shape_of
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..nodes import Distributed, Node, Range, Shape, Splat, View
 
 
@@ -60,4 +59,4 @@ def _split(k: KernelContext, op: Operation) -> None:
         k.define(result, Distributed(shape, element_name(result.type), layout, values[index::2]))
 
 
-JOINS: dict[str, Any] = {"tt.join": _join, "tt.cat": _cat, "tt.split": _split}
+JOINS: dict[str, Handler] = {"tt.join": _join, "tt.cat": _cat, "tt.split": _split}

@@ -24,7 +24,7 @@ from ....tt.dialect.functions import FuncOp
 from ....tt.dialect.memory.descriptor_types import TensorDescType
 from ...ir import V
 from ...syntax import attribute, element_name, shape_of
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..matmul.matrix_loads import read_block, store_block
 from ..nodes import Distributed
 from ..threads import bits_of, i32
@@ -189,4 +189,4 @@ def _store_matrices(
     return True
 
 
-DESCRIPTORS: dict[str, Any] = {"tt.descriptor_load": _load, "tt.descriptor_store": _store}
+DESCRIPTORS: dict[str, Handler] = {"tt.descriptor_load": _load, "tt.descriptor_store": _store}

@@ -10,11 +10,12 @@ from xdsl.ir import Operation, Region
 from ....linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ....linear_layouts.plans.reduction import Butterfly, ReductionPlan, plan_reduction
 from ....tt.analysis.combining import single_operation
+from ....tt.analysis.control_flow import terminator
 from ....tt.facts import ORDERED
 from ...elementwise import constant
 from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..control.regions import each_thread_alone, region_values
 from ..nodes import Distributed
 from ..threads import ALL_LANES, bits_of, i32
@@ -42,7 +43,7 @@ def combine(k: KernelContext, op: Any, left: Sequence[V], right: Sequence[V]) ->
             k.scalars[inner.results[0]] = constant(constant_value(inner), elem)
         else:
             k.operation(inner)
-    found = [k.scalar(value) for value in block.last_op.operands]
+    found = [k.scalar(value) for value in terminator(block).operands]
     k.scalars = saved
     return found
 
@@ -174,4 +175,4 @@ def _define(k: KernelContext, op: Operation, layout: LinearLayout, rows: list[Tu
             k.scalars[result] = values[0]
 
 
-REDUCTIONS: dict[str, Any] = {"tt.reduce": _reduce}
+REDUCTIONS: dict[str, Handler] = {"tt.reduce": _reduce}

@@ -6,7 +6,6 @@ Values of all operands are combined together, so they take every step together; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from xdsl.ir import Operation
 
@@ -24,7 +23,7 @@ from ....linear_layouts.plans.scanning import (
 from ....tt.facts import ORDERED
 from ...ir import V
 from ...syntax import attributes, shape_of
-from ..context import KernelContext
+from ..context import Handler, KernelContext
 from ..control.regions import each_thread_alone
 from ..nodes import Distributed, Node
 from ..threads import bits_of, i32
@@ -225,4 +224,4 @@ def _masked(function: ThreadMap, mask: int) -> ThreadMap:
     return ThreadMap(function.constant & mask, tuple(v & mask for v in function.lane), tuple(v & mask for v in function.warp))
 
 
-SCANS: dict[str, Any] = {"tt.scan": _scan}
+SCANS: dict[str, Handler] = {"tt.scan": _scan}

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from .....promotion.errors import UnsupportedError, UserError
+from ....tt.analysis.control_flow import terminator
 from ...dialect.functions import CallOp, FuncOp
 from ..function_pass import FunctionPass
 
@@ -55,7 +56,7 @@ class _Inliner:
         body = callee.body.blocks[0] if callee.body.blocks else None
         if body is None or body.last_op is None:
             raise UnsupportedError(f"@{path[0]}: the call of @{name}, which has no body")
-        if body.last_op.name != "tt.return":
+        if terminator(body).name != "tt.return":
             self._branching_call(block, call, callee, (*path, name))
             return
         values: dict[SSAValue, SSAValue] = dict(zip(body.args, call.operands, strict=True))
@@ -69,7 +70,7 @@ class _Inliner:
             raise UnsupportedError(f"@{path[0]}: inlining adds more than {MAX_INLINED} operations")
         for op in made:
             block.insert_op_before(op, call)
-        for result, value in zip(call.results, body.last_op.operands, strict=True):
+        for result, value in zip(call.results, terminator(body).operands, strict=True):
             result.replace_all_uses_with(values.get(value, value))
         block.erase_op(call)
         for op in made:  # the callee's own calls, and those inside its regions

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from .....promotion.errors import InternalError
+from ....tt.analysis.control_flow import terminator
 from ... import types as t
 from ...constants import splat_value
 from ...dialect.functions import FuncOp
@@ -77,7 +78,7 @@ def uniform_moves(op: scf.ForOp) -> dict[int, _Move]:
     """By number, the carried values that are such blocks."""
     body = op.body.blocks[0]
     assert body.last_op is not None
-    moves = {n: _move(argument, body.last_op.operands[n]) for n, argument in enumerate(body.args[1:])}
+    moves = {n: _move(argument, terminator(body).operands[n]) for n, argument in enumerate(body.args[1:])}
     return {number: move for number, move in moves.items() if move is not None}
 
 

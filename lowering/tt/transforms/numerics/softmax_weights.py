@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
+from ....tt.analysis.control_flow import terminator
 from ... import types as t
 from ...constants import splat_value
 from ...dialect.attributes import property_number
@@ -327,7 +328,7 @@ def _next(carried: BlockArgument) -> SSAValue | None:
     loop = block.parent_op()
     if loop is None or loop.name != "scf.for" or carried.index == 0 or block.last_op is None:
         return None
-    return block.last_op.operands[carried.index - 1]
+    return terminator(block).operands[carried.index - 1]
 
 
 def _spread(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]]:
