@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from operator import or_
 
 from ..tt import types as t
 from ..tt.transforms.expression import Expr, copysign, extreme, where
@@ -130,10 +132,5 @@ def permute_bytes(x: Expr, y: Expr, selector: Expr) -> Expr:
     """Byte i of the result is byte selector[4i … 4i + 2] of the eight bytes of y above x."""
     pair = x.cast("arith.extui", t.I64) | y.cast("arith.extui", t.I64).shl(32)
     wide = selector.cast("arith.extui", t.I64)
-    total = None
-    for index in range(4):
-        place = (wide.lshr(4 * index) & 7).shl(3)
-        byte = (pair.lshr(place) & 0xFF).shl(8 * index)
-        total = byte if total is None else total | byte
-    assert total is not None
-    return total.cast("arith.trunci", t.I32)
+    chosen = ((pair.lshr((wide.lshr(4 * index) & 7).shl(3)) & 0xFF).shl(8 * index) for index in range(4))
+    return functools.reduce(or_, chosen).cast("arith.trunci", t.I32)

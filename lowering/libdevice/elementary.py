@@ -96,20 +96,19 @@ def norm(xs: list[Expr], reciprocal: bool) -> Expr:
     for size in sizes[1:]:
         largest = where(largest > size, largest, size)
     scale = where(largest > 2.0**500, 2.0**-600, where(largest < 2.0**-400, 2.0**600, largest.like(1.0)))
-    total, low = None, None
-    for size in sizes:
+    def squared(size: Expr) -> tuple[Expr, Expr]:
+        """The square of a scaled size as a sum of two numbers."""
         size = size * scale
         square = size * size
-        error = size.fma(size, -square)
-        if total is None or low is None:
-            total, low = square, error
-            continue
+        return square, size.fma(size, -square)
+
+    total, low = squared(sizes[0])
+    for size in sizes[1:]:
+        square, error = squared(size)
         new = total + square
         shadow = new - total
         low = low + error + ((total - (new - shadow)) + (square - shadow))
         total = new
-    assert total is not None
-    assert low is not None
     root = where(total < INF, total + low, total).named("math.sqrt")
     infinite = sizes[0].eq(INF)
     for size in sizes[1:]:

@@ -82,16 +82,14 @@ def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
     in_range = f.binary("and", f.fcmp("oge", divisor, low), f.fcmp("ole", divisor, high))
     inverse = f.binary("fdiv", const(1.0, "float"), divisor)
     opposite = f.fneg(inverse)
-    smallest: V | None = None
-    largest: V | None = None
-    for a in dividends:
-        bits = f.bitcast(a, "i32")
-        size = f.binary("add", f.binary("shl", bits, const(1, "i32")), const(-1, "i32"))  # zeros become the largest
-        smallest = size if smallest is None else f.intrinsic("umin", [smallest, size])
-        magnitude = f.intrinsic("fabs", [a])
-        largest = magnitude if largest is None else f.intrinsic("maximum", [largest, magnitude])
-    assert smallest is not None
-    assert largest is not None
+
+    def size(a: V) -> V:
+        return f.binary("add", f.binary("shl", f.bitcast(a, "i32"), const(1, "i32")), const(-1, "i32"))  # of zero the largest
+
+    smallest, largest = size(dividends[0]), f.intrinsic("fabs", [dividends[0]])
+    for a in dividends[1:]:
+        smallest = f.intrinsic("umin", [smallest, size(a)])
+        largest = f.intrinsic("maximum", [largest, f.intrinsic("fabs", [a])])
     large_enough = f.icmp("uge", smallest, const(_SMALLEST - 1, "i32"))
     small_enough = f.fcmp("ole", largest, const(2.0**80, "float"))
     usable = f.binary("and", in_range, f.binary("and", large_enough, small_enough))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from operator import or_
 
 from xdsl.ir import Attribute
 
@@ -270,8 +272,7 @@ def _permute(d: Decoded, xs: Sequence[Expr]) -> Expr:
     source, c = pair(xs[0], xs[1]), xs[2].cast("arith.extui", t.I64)
     mode = d.choice("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
     n = c & 3
-    total: Expr | None = None
-    for i in range(4):
+    def byte_at(i: int) -> Expr:
         match mode:
             case "f4e":
                 place = n + i
@@ -290,9 +291,9 @@ def _permute(d: Decoded, xs: Sequence[Expr]) -> Expr:
         byte = source.lshr((place & 7).shl(3)) & 0xFF
         if not mode:
             byte = where((place & 8).ne(0), where((byte & 128).ne(0), 255, byte.like(0)), byte)
-        total = byte.shl(8 * i) if total is None else total | byte.shl(8 * i)
-    assert total is not None
-    return total.cast("arith.trunci", t.I32)
+        return byte.shl(8 * i)
+
+    return functools.reduce(or_, map(byte_at, range(4))).cast("arith.trunci", t.I32)
 
 
 def _slct(d: Decoded, xs: Sequence[Expr]) -> Expr:

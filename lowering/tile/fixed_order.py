@@ -27,7 +27,7 @@ def in_fixed_order(nest: Nest, schedule: Schedule) -> Schedule:
     """The schedule with blocks of reduced axes that depend on nothing but the nest."""
     template = template_of(nest)
     if template == "attention":
-        _, values = attention_products(nest)
+        _, values, _ = attention_products(nest)
         keys = capped(nest.axes[values.k].extent, KEYS)
         return replace(schedule, blocks=(*[each for each in schedule.blocks if each[0] != values.k], (values.k, keys)))
     reduced = reduced_axes(nest)

@@ -284,8 +284,7 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
 def _attention(nest: Nest, limits: GpuLimits) -> Schedule:
     """Score blocks that leave room in the registers of 4 warps for the sums of wide heads; with warpgroups, two of them side by
     side, which read keys and values once for both, where there are enough rows for all multiprocessors."""
-    scores, values = attention_products(nest)
-    assert scores.m is not None
+    scores, values, m = attention_products(nest)
     tile = _tile_of(nest, scores, limits)
     heads = [nest.axes[axis].extent for axis in (scores.k, values.n) if axis is not None]
     width = max([extent for extent in heads if type(extent) is int], default=1)
@@ -294,12 +293,12 @@ def _attention(nest: Nest, limits: GpuLimits) -> Schedule:
     most_rows = 64 if has_fragments or registers <= 64 else 32
     most_keys = 64 if registers <= (128 if has_fragments else 64) else 32
     least = max(tile.least[0], _tile_of(nest, values, limits).least[2])
-    rows = _cut(nest.axes[scores.m].extent, most_rows, least)
+    rows = _cut(nest.axes[m].extent, most_rows, least)
     keys = _cut(nest.axes[values.k].extent, most_keys, least)
-    extent = nest.axes[scores.m].extent
+    extent = nest.axes[m].extent
     if limits.warpgroups and tile is _TILES["f16"] and type(extent) is int and -extent % (2 * most_rows) < most_rows:
         inner = [axis for axis in (scores.k, values.k, values.n) if axis is not None]
-        programs = _programs(nest, {scores.m: 2 * most_rows}, leave=tuple(inner))
+        programs = _programs(nest, {m: 2 * most_rows}, leave=tuple(inner))
         if programs is not None and programs >= limits.processors:
-            return Schedule(((scores.m, 2 * most_rows), (values.k, keys)), warps=2 * _warps(most_rows * keys))
-    return Schedule(((scores.m, rows), (values.k, keys)), warps=_warps(rows * keys))
+            return Schedule(((m, 2 * most_rows), (values.k, keys)), warps=2 * _warps(most_rows * keys))
+    return Schedule(((m, rows), (values.k, keys)), warps=_warps(rows * keys))

@@ -215,7 +215,6 @@ def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
 def _attention_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
     """Square score blocks: the keys of a block are transposed once for all of its rows, and a block stays in the second-level
     cache. More keys than that are a loop with a running softmax."""
-    scores, values = attention_products(nest)
-    assert scores.m is not None
-    rows = capped(nest.axes[scores.m].extent, SCORE_BLOCK)
-    return ((scores.m, rows), (values.k, capped(nest.axes[values.k].extent, SCORE_BLOCK)))
+    _, values, m = attention_products(nest)
+    rows = capped(nest.axes[m].extent, SCORE_BLOCK)
+    return ((m, rows), (values.k, capped(nest.axes[values.k].extent, SCORE_BLOCK)))

@@ -103,7 +103,7 @@ def _check_products(nest: Nest, blocks: dict[int, int], schedule: Schedule, temp
 
 
 def _attention_block(nest: Nest, blocks: dict[int, int], axis: int) -> int:
-    scores, values = attention_products(nest)
+    scores, values, _ = attention_products(nest)
     extent = nest.axes[axis].extent
     if axis in (scores.k, values.n) and type(extent) is int:
         return power_of_two(extent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...promotion.errors import UnsupportedError
+from ...promotion.errors import InternalError, UnsupportedError
 from ..nest import Affine, Nest, Value
 
 
@@ -123,12 +123,14 @@ def template_of(nest: Nest) -> str:
     return "attention"
 
 
-def attention_products(nest: Nest) -> tuple[Product, Product]:
-    """(scores, values) of an attention nest."""
+def attention_products(nest: Nest) -> tuple[Product, Product, int]:
+    """(scores, values) of an attention nest, and the axis of the scores' rows."""
     first, second = products(nest)
     if second.number in reach(nest, nest.body[first.number].operands):
         first, second = second, first
-    return first, second
+    if first.m is None:
+        raise InternalError("tile: scores of an attention without rows")
+    return first, second, first.m
 
 
 def may_be_negative_zero(nest: Nest, number: int) -> bool:

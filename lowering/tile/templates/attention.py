@@ -47,18 +47,17 @@ def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]
     """Emits the program; returns the grid as (axis, block) pairs."""
     nest = kernel.nest
     blocks = dict(schedule.blocks)
-    scores, values = attention_products(nest)
-    assert scores.m is not None
-    fixed = {scores.m, scores.k, values.k, values.n}
+    scores, values, m = attention_products(nest)
+    fixed = {m, scores.k, values.k, values.n}
     grid = [(axis, 1) for axis in range(len(nest.axes)) if axis not in fixed] + [
-        (scores.m, blocks.get(scores.m, 1))
+        (m, blocks.get(m, 1))
     ]
     starts = kernel.grid(grid)
-    rows = row_dimension(kernel, scores.m, blocks, starts)
+    rows = row_dimension(kernel, m, blocks, starts)
     width = 1 if values.n is None else _static(nest, values.n, "value width")
     columns = kernel.dimension(values.n, power_of_two(width), 0, VALUE_RANK)
     head = kernel.dimension(scores.k, power_of_two(_static(nest, scores.k, "head width")), 0, HEAD_RANK)
-    coordinates: dict[int, Coordinate] = {**starts, scores.m: rows, scores.k: head}
+    coordinates: dict[int, Coordinate] = {**starts, m: rows, scores.k: head}
     if values.n is not None:
         coordinates[values.n] = columns
     frame = Frame(kernel, coordinates)

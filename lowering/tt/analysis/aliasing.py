@@ -123,8 +123,6 @@ def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
                     yield from zip(terminator(region.block).operands, op.results, strict=True)
         case "scf.while":
             before, after = (region.block for region in op.regions)
-            assert before.last_op is not None
-            assert after.last_op is not None
             yield from zip(op.operands, before.args, strict=True)
             yield from zip(terminator(after).operands, before.args, strict=True)
             for target in (after.args, op.results):

@@ -18,6 +18,14 @@ def terminator(block: Block) -> Operation:
     return found
 
 
+def parent_block(op: Operation) -> Block:
+    """The block that an operation stands in."""
+    found = op.parent
+    if found is None:
+        raise InternalError(f"{op.name} stands in no block")
+    return found
+
+
 def switch_edges(op: cf.SwitchOp) -> tuple[list[int], list[tuple[Block, list[SSAValue]]]]:
     """The numbers of the cases; and where they lead, with which values. The default comes last."""
     cases: Any = op.case_values

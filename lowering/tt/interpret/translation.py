@@ -120,7 +120,6 @@ class Translation(Translator):
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
         steps = self.block(block)
-        assert block.last_op is not None
         results = [self.slot(value) for value in terminator(block).operands]
 
         def run(env: Environment, args: Sequence[Value]) -> list[Value]:

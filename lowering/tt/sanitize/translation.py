@@ -159,7 +159,6 @@ class SanitizedTranslation(Translation):
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
         steps = self.block(block)
-        assert block.last_op is not None
         results = [self.slot(value) for value in terminator(block).operands]
 
         def run(env: Any, args: Sequence[Value], shadows: Sequence[Shadow | None]) -> Shadowed:
@@ -200,8 +199,7 @@ class SanitizedTranslation(Translation):
         return run
 
     def end(self, block: Block) -> Callable[[Any], Edge]:
-        way, last = super().end(block), block.last_op
-        assert last is not None
+        way, last = super().end(block), terminator(block)
         if last.name not in ("cf.cond_br", "cf.switch"):
             return way
         condition, guard = self.slot(last.operands[0]), self.guard

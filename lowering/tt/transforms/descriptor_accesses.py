@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ....promotion.errors import UnsupportedError
 from .. import types as t
+from ..analysis.control_flow import parent_block
 from ..block_addresses import Axis, place_block
 from ..builder.block_builder import BlockBuilder
 from ..dialect.attributes import PADDING_OPTIONS, enum_attr, enum_name, property_number
@@ -45,8 +46,7 @@ def build_before(b: BlockBuilder, op: Operation) -> Iterator[BlockBuilder]:
     b.location = op.location
     with b.inside(made, visible=False):
         yield b
-    target = op.parent
-    assert target is not None
+    target = parent_block(op)
     for each in list(made.ops):
         made.detach_op(each)
         target.insert_op_before(each, op)

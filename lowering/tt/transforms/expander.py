@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from ....promotion.errors import UnsupportedError
+from ..analysis.control_flow import parent_block
 from ..builder.block_builder import BlockBuilder
 from .expression import Expr
 
@@ -32,8 +33,7 @@ class Expander:
         self.added += len(made)
         if self.added > MAX_EXPANDED:
             raise UnsupportedError(f"{op.name}: expanding it adds more than {MAX_EXPANDED} operations to the function")
-        target = op.parent
-        assert target is not None
+        target = parent_block(op)
         replaced = dict(zip(b.args, op.operands, strict=True))
         results: list[SSAValue] = [replaced.get(value, value) for value in values]
         for argument, operand in replaced.items():

@@ -14,6 +14,7 @@ from xdsl.traits import NoMemoryEffect
 
 from ...integers import DIVISIONS, INTEGERS, SHIFTS
 from .. import types as t
+from ..analysis.control_flow import parent_block
 from ..constants import constant_attr, splat_value
 from ..dialect.arith import INTEGER_PREDICATES
 from ..dialect.attributes import property_number
@@ -162,9 +163,7 @@ def _fold_spread(op: Operation) -> SSAValue | Attribute | None:
 
 def _respread(kind: type[Operation], op: Operation, owner: Operation) -> SSAValue:
     made = kind.create(operands=owner.operands, result_types=(op.results[0].type,), location=op.location)
-    block = op.parent
-    assert block is not None
-    block.insert_op_before(made, op)
+    parent_block(op).insert_op_before(made, op)
     return made.results[0]
 
 

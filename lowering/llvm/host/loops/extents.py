@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from .....graph.dims.dim import Dim
+from .....graph.dims.dim import Dim, Monomial
 from ....nest import Extent
 from ...ir import Function, V, const
 from ..scalars import Scalars
@@ -28,16 +31,16 @@ def emit_extent(s: Scalars, extent: Extent, env: Mapping[str, V]) -> V:
 
 def emit_approximately(f: Function, extent: Dim, env: Mapping[str, V]) -> V:
     """A polynomial in names in float64, where it is rounded but does not wrap."""
-    total: V | None = None
-    for coefficient, monomial in extent.terms:
-        product = const(float(coefficient), "double")
+
+    def product(coefficient: int, monomial: Monomial) -> V:
+        found = const(float(coefficient), "double")
         for name, power in monomial:
             value = f.cast("sitofp", env[str(name)], "double")
             for _ in range(power):
-                product = f.binary("fmul", product, value)
-        total = product if total is None else f.binary("fadd", total, product)
-    assert total is not None
-    return total
+                found = f.binary("fmul", found, value)
+        return found
+
+    return functools.reduce(partial(f.binary, "fadd"), itertools.starmap(product, extent.terms))
 
 
 def _atom(s: Scalars, atom: Any, env: Mapping[str, V]) -> V:

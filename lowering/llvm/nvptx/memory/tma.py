@@ -15,6 +15,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from .....promotion.errors import InternalError
 from ....artifact import TensorMap
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import match_matrix, offsets
@@ -86,13 +87,20 @@ def mapped_block(type_: TensorDescType) -> MappedBlock | None:
     return MappedBlock(rows, columns, elem, swizzle, width, len(shape) - 2) if width <= MAX_EXTENT else None
 
 
+def kept_block(type_: TensorDescType) -> MappedBlock:
+    """The block of a descriptor that is kept until here; others have been expanded."""
+    block = mapped_block(type_)
+    if block is None:
+        raise InternalError(f"{type_} is no block of a tensor map, and has not been expanded")
+    return block
+
+
 def tensor_maps(function: FuncOp) -> tuple[TensorMap, ...]:
     """What a launch has to know to make the maps that the last parameters are."""
     found = []
     for number, argument in enumerate(function.body.blocks[0].args):
         if isinstance(argument.type, TensorDescType):
-            block = mapped_block(argument.type)
-            assert block is not None  # or it would have been expanded
+            block = kept_block(argument.type)
             source = source_of(attribute(function, "arg_attrs").data[number].data[SOURCE])
             found.append(TensorMap(source, block.elem, block.box, block.swizzle))
     return tuple(found)
@@ -126,8 +134,7 @@ def _load(k: KernelContext, op: Any) -> None:
         return
     k.order.before(op, None)
     shape, elem = shape_of(result.type), element_name(result.type)
-    block = mapped_block(op.desc.type)
-    assert block is not None  # other descriptors have been expanded
+    block = kept_block(op.desc.type)
     base = k.shared.reserve(block.bytes + BARRIER_BYTES)
     barrier = k.shared.at(base, i32(block.bytes))
     k.shared.before_writing()
@@ -147,8 +154,7 @@ def _store(k: KernelContext, op: Any) -> None:
     """A block through shared memory. The program goes on; the next barrier waits for the copy, or its end."""
     k.order.before(op, None)
     elem, shape = element_name(op.src.type), shape_of(op.src.type)
-    block = mapped_block(op.desc.type)
-    assert block is not None
+    block = kept_block(op.desc.type)
     node = k.node(op.src)
     own = k.ev.choose_layout([node])
     layout = own if own is not None else k.accesses.coalesced(shape)

@@ -108,12 +108,9 @@ def part_types(type_: Attribute) -> list[Attribute]:
 
 def parse_short(parser: AttrParser, kind: type[ParametrizedAttribute]) -> Attribute:
     """A type that the text may write without its name: `<f32>` for `!tt.ptr<f32>`."""
-    found = parser.parse_optional_type()
-    if found is None:
-        found = kind.new(kind.parse_parameters(parser))  # type: ignore[assignment]
+    found: Attribute = parser.parse_optional_type() or kind.new(kind.parse_parameters(parser))
     if isinstance(found, t.PointerType):
         return t.ptr(found.pointee, found.address_space.data)
-    assert found is not None
     return found
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
 from xdsl.ir import Attribute, Operation
 
@@ -124,13 +125,8 @@ def _packed(columns: Sequence[Expr], slot: Slot) -> Expr:
         return columns[0]
     if width == 128:
         raise UnsupportedError("tt.elementwise_inline_asm: registers of 128 bits")
-    total: Expr | None = None
-    for index, column in enumerate(columns):
-        word = column.bits().cast("arith.extui", INTEGERS[width])
-        word = word.shl(index * slot.bits) if index else word
-        total = word if total is None else total | word
-    assert total is not None
-    return total
+    wide = (column.bits().cast("arith.extui", INTEGERS[width]) for column in columns)
+    return reduce(or_, (part.shl(index * slot.bits) if index else part for index, part in enumerate(wide)))
 
 
 def _unpacked(register: Expr, slot: Slot, type_: Attribute) -> list[Expr]:

@@ -14,7 +14,7 @@ from xdsl.rewriter import Rewriter as Replacements
 
 from .....promotion.errors import InternalError
 from ... import types as t
-from ...analysis.control_flow import switch_edges
+from ...analysis.control_flow import parent_block, switch_edges, terminator
 from ...dialect.functions import FuncOp
 from ..function_pass import FunctionPass
 from ..rewriting import Rewriter
@@ -59,17 +59,16 @@ def _chain(op: cf.SwitchOp) -> None:
     numbers, edges = switch_edges(op)
     w = Rewriter(op)
     holds = [w.cmpi("eq", op.flag, w.const(number, op.flag.type)) for number in numbers]
-    block = op.parent
-    if block is None:
-        raise InternalError("cf.switch stands in no block")
+    block = parent_block(op)
+    region = block.parent
+    if region is None:
+        raise InternalError("cf.switch stands in no region")
     default, values = edges.pop()
     location = op.location
     block.erase_op(op)
     for condition, edge in zip(holds[:-1], edges[:-1], strict=True):
         following = Block()
         _end(block, cf.ConditionalBranchOp(condition, *edge, following, []), location)
-        region = block.parent
-        assert region is not None
         region.insert_block_after(following, block)
         block = following
     last = cf.ConditionalBranchOp(holds[-1], *edges[-1], default, values) if holds else cf.BranchOp(default, *values)
@@ -87,8 +86,7 @@ def _nest(op: scf.IndexSwitchOp) -> None:
     holds = [w.cmpi("eq", op.arg, w.const(int(number), t.I64)) for number in op.cases.iter_values()]
     otherwise, *regions = [op.detach_region(region) for region in (op.default_region, *list(op.case_regions))]
     types = list(op.result_types)
-    block = op.parent
-    assert block is not None
+    block = parent_block(op)
     if not holds:
         w.replace(_inline(otherwise, block, op))
         return
@@ -105,8 +103,7 @@ def _nest(op: scf.IndexSwitchOp) -> None:
 def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
     """Move what a region of one block holds in front of an operation. Returns what it yields."""
     body = region.block
-    last = body.last_op
-    assert last is not None
+    last = terminator(body)
     results = list(last.operands)
     body.erase_op(last)
     for op in list(body.ops):

@@ -17,6 +17,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from .....promotion.errors import UnsupportedError
 from ....artifact import TensorSource
 from ... import types as t
+from ...analysis.control_flow import parent_block, terminator
 from ...analysis.dominance import postorder
 from ...analysis.hoistable_descriptors import (
     SOURCE,
@@ -122,9 +123,7 @@ class _Expansion:
             types.append(last.type)
             attrs.append(DictionaryAttr({SOURCE: source_attribute(source)}))
         for maker in [maker for _, makers in self._hoisted for maker in makers]:
-            block = maker.parent
-            assert block is not None
-            block.erase_op(maker)
+            parent_block(maker).erase_op(maker)
         self.function.properties["function_type"] = FunctionType.from_lists(
             types, self.function.function_type.outputs.data
         )
@@ -135,9 +134,7 @@ class _Expansion:
     @staticmethod
     def _constant(entry: Block, value: int, width: int) -> SSAValue:
         op = arith.ConstantOp.from_int_and_width(value, width)
-        first = entry.first_op
-        assert first is not None  # a terminator at least
-        entry.insert_op_before(op, first)
+        entry.insert_op_before(op, entry.first_op or terminator(entry))
         return op.result
 
     # Blocks of operations
@@ -407,21 +404,15 @@ class _Expansion:
 
 def _erase(dead: Sequence[Operation]) -> None:
     for op in reversed(dead):
-        block = op.parent
-        assert block is not None
-        block.erase_op(op)
+        parent_block(op).erase_op(op)
 
 
 def _end(region: Region) -> Operation:
-    last = region.block.last_op
-    assert last is not None
-    return last
+    return terminator(region.block)
 
 
 def _insert(new: Operation, old: Operation) -> None:
-    block = old.parent
-    assert block is not None
-    block.insert_op_before(new, old)
+    parent_block(old).insert_op_before(new, old)
 
 
 def _pairs(branch: Operation) -> list[tuple[SSAValue, tuple[SSAValue, SSAValue]]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ... import types as t
+from ...analysis.control_flow import parent_block
 from ...dialect.debug import AssertOp
 from ...dialect.functions import FuncOp
 from ...dialect.memory.pointers import LoadOp
@@ -47,8 +48,7 @@ def _is_straight(op: MapElementwiseOp) -> bool:
 
 
 def _expand(op: MapElementwiseOp) -> None:
-    block = op.parent
-    assert block is not None
+    block = parent_block(op)
     shape = t.shape_of(op.srcs[0].type)
     region = op.scalarOp.block
     blocks: dict[SSAValue, SSAValue] = dict(zip(region.args, op.srcs, strict=True))  # of values that depend on elements

@@ -19,6 +19,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from ... import types as t
 from ...analysis.aliasing import ATOMICS, WRITES
+from ...analysis.control_flow import terminator
 from ...constants import splat_value
 from ...dialect.functions import FuncOp
 from ...dialect.memory.descriptors import DescriptorLoadOp
@@ -114,15 +115,14 @@ def _origins(load: Operation, body: Block) -> tuple[set[Operation], set[int]]:
     operations: set[Operation] = set()
     carried: set[int] = set()
     waiting = [*load.indices] if isinstance(load, DescriptorLoadOp) else [*load.operands[:2]]
-    terminator = body.last_op
-    assert terminator is not None
+    yielded = terminator(body).operands
     while waiting:
         value = waiting.pop()
         if isinstance(value, BlockArgument) and value.owner is body:
             number = value.index - 1  # the first is the induction variable
             if number >= 0 and number not in carried:
                 carried.add(number)
-                waiting.append(terminator.operands[number])
+                waiting.append(yielded[number])
         elif isinstance(value, OpResult) and value.op.parent is body and value.op not in operations:
             operations.add(value.op)
             waiting += value.op.operands

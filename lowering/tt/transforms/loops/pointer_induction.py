@@ -77,7 +77,6 @@ def _loops(function: FuncOp) -> list[scf.ForOp]:
 def uniform_moves(op: scf.ForOp) -> dict[int, _Move]:
     """By number, the carried values that are such blocks."""
     body = op.body.blocks[0]
-    assert body.last_op is not None
     moves = {n: _move(argument, terminator(body).operands[n]) for n, argument in enumerate(body.args[1:])}
     return {number: move for number, move in moves.items() if move is not None}
 
