@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..runtime.storage.weight_packing import pack
 
 if TYPE_CHECKING:
-    from ..lowering.state import Backend
+    from ..lowering.stages import Backend
 
 Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
 
@@ -203,18 +203,20 @@ def _compiled(
     if isinstance(target, HostTarget):
         preload_native_library(store)
     with loading_modules():  # xDSL loads only when something is really compiled
-        from ..lowering.pipeline import finish, lower_graph
+        from ..lowering.pipeline import compile_graph, finish
+        from ..lowering.stages import Options
 
         backend = _backend(target)
+    options = Options(numerics, debug)
     with gc_paused(), default_modes():  # whoever finds the code in the cache means the same constants
-        state = lower_graph(graph, target, backend, numerics=numerics, debug=debug)
-    assert state.expanded is not None
+        made = compile_graph(graph, backend, options)
+    lowered = made.tiled.laid_out.expanded
     names: dict[int, str] = {}
-    for symbol in state.expanded.symbols:
+    for symbol in lowered.graph.symbols:
         if symbol.op.name in ("constant", "weight"):
-            names[symbol.id] = labels.get(id(state.wide.get(symbol.id, symbol.attrs["value"])), "")
+            names[symbol.id] = labels.get(id(lowered.wide.get(symbol.id, symbol.attrs["value"])), "")
     with gc_paused(), default_modes():
-        compiled = finish(state, backend, key, names)
+        compiled = finish(made, target, options, key, names)
     if any(not spec.name for spec in compiled.constants):
         raise InternalError(f"compile: graph {graph.name!r} reads a constant that is not in the source graph")
     if store is not None:
@@ -227,21 +229,22 @@ def _texts(graph: Graph, target: Target, numerics: str, locations: bool = True) 
 
     def make() -> dict[str, str]:
         from ..lowering.pipeline import block_texts
+        from ..lowering.stages import Options
 
         with default_modes():
-            return block_texts(graph, target, _backend(target), numerics, locations)
+            return block_texts(graph, _backend(target), Options(numerics), locations)
 
     return BlockTexts(make)
 
 
-def _backend(target: Target) -> Backend:
+def _backend(target: Target) -> Backend[Any]:
     if isinstance(target, HostTarget):
-        from ..lowering.host_stages import HOST
+        from ..lowering.host_stages import HostBackend
 
-        return HOST
-    from ..lowering.gpu_stages import GPU
+        return HostBackend(target)
+    from ..lowering.gpu_stages import NvptxBackend
 
-    return GPU
+    return NvptxBackend(target)
 
 
 def _stored(spec: ConstantSpec, array: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..graph.dims.dim import maximum
 from ..graph.reference.budget import MAX_SIZE
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
@@ -14,7 +16,7 @@ from .llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
 from .program import BlockProgram, DescriptorArgument
-from .state import Backend, LoweringState
+from .stages import Compiled, LaidOut, Options, Scheduled, Tiled
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
 from .tt.transforms.expand.expand_descriptors import ExpandDescriptors
@@ -23,35 +25,49 @@ from .tt.transforms.pipeline import Pipeline, pipeline_of
 from .tt.transforms.pipelines import NVPTX
 
 
-def _target(state: LoweringState) -> GpuTarget:
-    assert isinstance(state.target, GpuTarget)
-    return state.target
+@dataclass(frozen=True, slots=True)
+class GpuModules:
+    """The LLVM modules of a model, one per block program."""
+
+    tiled: Tiled
+    kernels: tuple[GpuKernel, ...]
+
+    def text(self) -> str:
+        return "\n".join(kernel.llvm_ir for kernel in self.kernels)
 
 
-def _choose_layouts(state: LoweringState) -> None:
-    assert state.plan is not None
-    state.layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in state.plan.constants)
+@dataclass(frozen=True, slots=True)
+class NvptxBackend:
+    """Lowers to PTX of an NVIDIA GPU."""
+
+    target: GpuTarget
+
+    def lay_out(self, scheduled: Scheduled) -> LaidOut:
+        plan = scheduled.plan
+        layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
+        return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests))
+
+    def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
+        target, nests = self.target, laid_out.plan.nests
+        fixed_order = options.numerics == "reproducible"  # matrix instructions add in orders of their own
+        use_descriptors, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
+        limits = GpuLimits(target.shared_bytes, target.processors, use_descriptors, warpgroups, not fixed_order)
+        tiler = Tiler(limits, fixed_order)
+        launches = tiler.tile_all(nests, [None] * len(nests))
+        return Tiled(laid_out, tuple(tiler.programs), launches)
+
+    def lower(self, tiled: Tiled, options: Options) -> GpuModules:
+        kernels = [_lower(program, self.target, options) for program in tiled.programs]
+        return GpuModules(tiled, tuple(kernels))
+
+    def compile(self, lowered: GpuModules) -> Compiled:
+        kernels = tuple([kernel_code(each, compile_ptx(each.llvm_ir, self.target)) for each in lowered.kernels])
+        return Compiled(lowered.tiled, lowered.text(), gpu=_gpu_program(lowered.tiled, kernels))
 
 
-def _tile_plan(state: LoweringState) -> None:
-    assert state.plan is not None
-    target = _target(state)
-    fixed_order = state.numerics == "reproducible"  # matrix instructions add in orders of their own
-    use_descriptors, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
-    limits = GpuLimits(target.shared_bytes, target.processors, use_descriptors, warpgroups, not fixed_order)
-    tiler = Tiler(limits, fixed_order)
-    state.launches = tiler.tile_all(state.plan.nests, [None] * len(state.plan.nests))
-    state.programs = tuple(tiler.programs)
-
-
-def _lower_programs(state: LoweringState) -> None:
-    state.threads = tuple([_lower(program, _target(state), state.numerics, state.debug) for program in state.programs])
-    state.module = "\n".join(kernel.llvm_ir for kernel in state.threads)
-
-
-def _lower(program: BlockProgram, target: GpuTarget, numerics: str, debug: bool) -> GpuKernel:
-    function = _pipeline(program, numerics).run_on_copy(program.func)  # the program stays as it was tiled
-    return lower_to_threads(function, target, program.warps, debug)
+def _lower(program: BlockProgram, target: GpuTarget, options: Options) -> GpuKernel:
+    function = _pipeline(program, options.numerics).run_on_copy(program.func)  # the program stays as it was tiled
+    return lower_to_threads(function, target, program.warps, options.debug)
 
 
 def _pipeline(program: BlockProgram, numerics: str) -> Pipeline:
@@ -63,11 +79,6 @@ def _pipeline(program: BlockProgram, numerics: str) -> Pipeline:
         AssumeDivisibility(pointers, (GPU_ALIGNMENT,) * len(pointers)),
         MarkFewPointers(program.warps),
     )
-
-
-def _compile_module(state: LoweringState) -> None:
-    target = _target(state)
-    state.kernels = tuple([kernel_code(each, compile_ptx(each.llvm_ir, target)) for each in state.threads])
 
 
 def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
@@ -91,10 +102,9 @@ def _description(tensor: DescriptorArgument) -> tuple[tuple[str, int] | int | st
     return ((tensor.buffer.kind, tensor.buffer.index), *extents, *map(size_text, tensor.strides), 0)
 
 
-def _gpu_program(state: LoweringState) -> GpuProgram:
+def _gpu_program(tiled: Tiled, kernels: tuple[KernelCode, ...]) -> GpuProgram:
     """The launches as data: sizes that are known at run time only become texts of dim expressions."""
-    plan = state.plan
-    assert plan is not None
+    memory = tiled.plan.memory
     launches = tuple(
         GpuLaunch(
             launch.program,
@@ -105,12 +115,9 @@ def _gpu_program(state: LoweringState) -> GpuProgram:
             ),
             size_text(launch.grid),
         )
-        for launch in state.launches
+        for launch in tiled.launches
     )
-    fits = (maximum(magnitude(state) - (MAX_SIZE - 1), 0), 0)
-    checks = tuple((size_text(lhs), size_text(rhs)) for lhs, rhs in (fits, *[c[:2] for c in launch_checks(state)]))
-    offsets = tuple(size_text(extent) for extent in plan.memory.offsets)
-    return GpuProgram(state.kernels, launches, offsets, size_text(plan.memory.size), checks)
-
-
-GPU = Backend(_choose_layouts, _tile_plan, _lower_programs, _compile_module, _gpu_program)
+    fits = (maximum(magnitude(tiled) - (MAX_SIZE - 1), 0), 0)
+    checks = tuple((size_text(lhs), size_text(rhs)) for lhs, rhs in (fits, *[c[:2] for c in launch_checks(tiled.source)]))
+    offsets = tuple(size_text(extent) for extent in memory.offsets)
+    return GpuProgram(kernels, launches, offsets, size_text(memory.size), checks)

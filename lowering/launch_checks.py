@@ -12,31 +12,32 @@ from typing import Any
 
 from ..graph.checks import Check
 from ..graph.dims.dim import Dim, dim
+from ..graph.graph import Graph
 from ..graph.reference.budget import MAX_SIZE
 from ..promotion.errors import UserError
 from .nest import Extent
-from .state import LoweringState
+from .stages import Tiled
 
 SIZES_MESSAGE = "some size of the model does not fit 64 bits for these dims; fix: pass smaller arrays"
 
 
-def launch_checks(state: LoweringState) -> tuple[Check, ...]:
+def launch_checks(graph: Graph) -> tuple[Check, ...]:
     """The checks of the graph, then those of its budget."""
-    return (*state.graph.checks, *state.graph.limits)
+    return (*graph.checks, *graph.limits)
 
 
-def check_messages(state: LoweringState) -> tuple[str, ...]:
+def check_messages(graph: Graph) -> tuple[str, ...]:
     """The messages of all checks of a launch, in their order."""
-    return tuple([SIZES_MESSAGE, *[check.message for check in launch_checks(state)]])
+    return tuple([SIZES_MESSAGE, *[check.message for check in launch_checks(graph)]])
 
 
-def magnitude(state: LoweringState) -> Extent:
+def magnitude(tiled: Tiled) -> Extent:
     """A polynomial in the dims with coefficients of 0 or more that is at least the absolute value of every size of the model.
 
     Raises `UserError` when it is known to be too large.
     """
     largest: dict[Any, int] = {}
-    for extent in set(_sizes(state)):
+    for extent in set(_sizes(tiled)):
         bound = _bound(extent)
         for coefficient, monomial in bound.terms if isinstance(bound, Dim) else [(bound, ())]:
             largest[monomial] = max(largest.get(monomial, 0), coefficient)
@@ -47,27 +48,25 @@ def magnitude(state: LoweringState) -> Extent:
             term = term * dim(name) ** power
         total = total + term
     if isinstance(total, int) and total >= MAX_SIZE:
-        raise UserError(f"graph {state.graph.name!r}: a size of {total} does not fit 64 bits; fix: choose smaller sizes")
+        raise UserError(f"graph {tiled.source.name!r}: a size of {total} does not fit 64 bits; fix: choose smaller sizes")
     return total
 
 
-def _sizes(state: LoweringState) -> Iterator[Extent]:
-    for check in launch_checks(state):
+def _sizes(tiled: Tiled) -> Iterator[Extent]:
+    for check in launch_checks(tiled.source):
         yield from check[:2]
-    assert state.expanded is not None
-    assert state.plan is not None
-    for symbol in state.expanded.symbols:
+    for symbol in tiled.laid_out.expanded.graph.symbols:
         yield symbol.nbytes
         yield from symbol.shape
         for value in symbol.attrs.values():
             yield from _extents(value)
-    for launch in state.launches:
+    for launch in tiled.launches:
         yield launch.grid
         yield from launch.scalars
         for tensor in launch.descriptors:
             yield from (*tensor.extents, *tensor.strides)
-    yield from state.plan.memory.offsets
-    yield state.plan.memory.size
+    yield from tiled.plan.memory.offsets
+    yield tiled.plan.memory.size
 
 
 def _extents(value: Any) -> Iterable[Extent]:

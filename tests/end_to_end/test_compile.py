@@ -72,7 +72,7 @@ def test_no_size_compiles_anything(model: jn.Model, monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("compiled during a call")
 
-    monkeypatch.setattr("joinery.lowering.pipeline.lower_graph", refuse)
+    monkeypatch.setattr("joinery.lowering.pipeline.compile_graph", refuse)
     monkeypatch.setattr("joinery.lowering.llvm.compile.compile_object", refuse)
     for n in range(40):
         x, y = integers(n, n, 3), integers(n, 3, 2)

@@ -12,9 +12,10 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.dims.dim import evaluate_dim
-from joinery.lowering.host_stages import HOST
+from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
-from joinery.lowering.pipeline import lower_graph
+from joinery.lowering.pipeline import tile_graph
+from joinery.lowering.stages import Options
 from joinery.runtime.host import memory
 
 PATTERN = 0xA5
@@ -115,10 +116,10 @@ def check(agreement: Any, graph: jn.Graph, model: Any) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_a_kernel_stores_has_a_program_that_stores_it(part: int) -> None:
-    target = host_target()
+    backend = HostBackend(host_target())
     for number in range(part, 120, 4):
-        state = lower_graph(drawn(number), target, HOST, stop_after="tile")
-        for nest, launch in zip(state.plan.nests, state.launches, strict=True):
+        tiled = tile_graph(drawn(number), backend, Options())
+        for nest, launch in zip(tiled.plan.nests, tiled.launches, strict=True):
             for store in nest.stores:
                 axes = set(nest.body[store.value].axes) | {axis for axis, _ in store.at.terms}
                 for n in (0, 1, 3):

@@ -29,7 +29,7 @@ LATE = frozenset({
 does nothing of that starts sooner."""
 TYPES_ONLY = {
     ("graph.symbol", "graph.graph"): "the two know each other",
-    ("interface.compiling", "lowering.state"): "it loads xDSL: compiling from the cache does without",
+    ("interface.compiling", "lowering.stages"): "it loads xDSL: compiling from the cache does without",
     ("interface.kernel", "runtime.cuda.device"): "GPUs load late",
     ("interface.kernel", "interface.gpu_code"): "GPUs load late",
     ("runtime.model.kernels", "runtime.toolchain.ptxas"): "GPUs load late",

@@ -14,7 +14,7 @@ RETIRED = {
     "AHEAD": "PIPELINED", "Ahead": "PipelinedLoop", "Circumstances": "LaunchSpecialization",
     "Demands": "DemandedElements", "Described": "DescriptorArgument", "DescribedTensor": "MappedTensor",
     "Elected": "ThreadPredicate", "GpuKernels": "GpuKernelCompiler", "GpuPlace": "GpuBackend", "Held": "Distributed",
-    "Lowered": "LoweringState", "MadeDescriptor": "HoistableDescriptor", "OwnStages": "Backend", "Places": "AliasSet",
+    "Lowered": "HostModule, GpuModules", "MadeDescriptor": "HoistableDescriptor", "OwnStages": "Backend", "Places": "AliasSet",
     "Provenance": "AliasAnalysis", "Roots": "LoopNests", "Rounds": "ConsumerLoop", "TAME": "IN_RANGE",
     "Unusual": "FallBackToParser", "Word": "Index", "Words": "IndexBuilder", "byproducts": "reused_values",
     "circumstances": "launch specialization", "elected": "predicate", "first_words": "argument_offsets",

@@ -1,0 +1,143 @@
+"""The values that the stages of a lowering hand on, one type each, and what a back end supplies.
+
+    Graph ─ expand ─► Expanded ─ schedule ─► Scheduled ─ lay_out ─► LaidOut ─ tile ─► Tiled ─ lower ─► L ─ compile ─► Compiled
+
+`pipeline.py` is the function that reads so; `L` is a back end's own. Every value prints itself (`text`), and every stage can be
+called by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ..graph.graph import Graph
+from ..promotion.arrays import Array
+from .artifact import GpuProgram
+from .graph_passes.weight_packing import ConstantLayout
+from .program import BlockProgram, Launch
+from .schedule.plan import Plan
+from .tt.printing import print_module
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose. numerics: one of `NUMERICS`, what float operations allow. debug: whether code has line tables."""
+
+    numerics: str = "strict"
+    debug: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A graph of primitive operations.
+
+    source: the graph as it was given. wide: the arrays of complex128 constants, which are pairs of uint64 in `graph`, by the id
+    of their symbol there.
+    """
+
+    source: Graph
+    graph: Graph
+    wide: Mapping[int, Array]
+
+    def text(self) -> str:
+        return str(self.graph)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The nests of a graph in order, and where their buffers lie."""
+
+    expanded: Expanded
+    plan: Plan
+
+    def text(self) -> str:
+        return self.plan.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A plan whose constants are stored as the kernels read them.
+
+    layouts: one per constant of the plan. packed: one per nest, whether its second operand lies in panels.
+    """
+
+    expanded: Expanded
+    plan: Plan
+    layouts: tuple[ConstantLayout, ...]
+    packed: tuple[bool, ...]
+
+    def text(self) -> str:
+        return self.plan.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """The block programs, and one launch per nest."""
+
+    laid_out: LaidOut
+    programs: tuple[BlockProgram, ...]
+    launches: tuple[Launch, ...]
+
+    @property
+    def source(self) -> Graph:
+        return self.laid_out.expanded.source
+
+    @property
+    def plan(self) -> Plan:
+        return self.laid_out.plan
+
+    def text(self) -> str:
+        return "\n".join(print_module(program.func) for program in self.programs)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Code for a device.
+
+    llvm_ir: the modules it was made of, as text. object_code: of a host, else empty. gpu: the kernels and launches of a GPU.
+    """
+
+    tiled: Tiled
+    llvm_ir: str
+    object_code: bytes = b""
+    gpu: GpuProgram | None = None
+
+    def text(self) -> str:
+        if self.gpu is not None:
+            return "\n".join(kernel.ptx for kernel in self.gpu.kernels)
+        return f"{len(self.object_code)} bytes of object code"
+
+
+class Target(Protocol):
+    """What code is made for. key: its name in the keys of the compile cache, with all that the code depends on."""
+
+    @property
+    def key(self) -> str: ...
+
+
+L = TypeVar("L")
+
+
+class Backend(Protocol[L]):
+    """The stages that differ between kinds of targets. L: the lowered block programs, before they are compiled.
+
+    `host_stages.HostBackend` and `gpu_stages.NvptxBackend` are the two there are; `tests/lowering/test_backend.py` has a third,
+    a skeleton for more.
+    """
+
+    @property
+    def target(self) -> Target: ...
+
+    def lay_out(self, scheduled: Scheduled) -> LaidOut:
+        """Choose how constants are stored."""
+
+    def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
+        """Choose blocks for the nests, and make their programs. Raises `UnsupportedError` where no template computes a nest."""
+
+    def lower(self, tiled: Tiled, options: Options) -> L:
+        """Lower the programs. Raises `UnsupportedError` for operations that the target has no code for."""
+
+    def compile(self, lowered: L) -> Compiled:
+        """Make the code that a device loads."""
