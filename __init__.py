@@ -64,8 +64,8 @@ def __getattr__(name: str) -> Any:
     ):  # tools may import the checkout's root under its folder's name
         raise AttributeError(name)
     if name in _MODULES:
-        return _load(_MODULES[name])
-    if name in _LOCATIONS:
+        value = _load(_MODULES[name])
+    elif name in _LOCATIONS:
         value = getattr(_load(_LOCATIONS[name]), name)
     elif name in (dtypes := _dtypes()):
         value = dtypes[name]

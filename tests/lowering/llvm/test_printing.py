@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
+import types
 
 import llvmlite.binding as llvm
-from joinery.lowering.gc_paused import gc_paused
+import pytest
+from joinery.lowering.gc_paused import gc_paused, loading_modules
 from joinery.lowering.llvm.ir import Function, V, const
 from joinery.lowering.llvm.module import Module
 
@@ -144,3 +147,19 @@ def test_garbage_collection_rests_and_goes_on() -> None:
             raise ValueError
     except ValueError:
         assert gc.isenabled()
+
+
+def test_the_heap_is_only_gone_through_when_a_module_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: calls.append(name))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(calls))
+    with loading_modules():
+        pass
+    assert calls == []
+    with loading_modules(), loading_modules():
+        monkeypatch.setitem(sys.modules, "a_module_of_this_test", types.ModuleType("a_module_of_this_test"))
+    assert calls == ["freeze", "unfreeze"]
+    with loading_modules():  # somebody has frozen objects
+        monkeypatch.setitem(sys.modules, "another_module_of_this_test", types.ModuleType("another_module_of_this_test"))
+    assert calls == ["freeze", "unfreeze"]
