@@ -42,11 +42,21 @@ class _Range:
     low: int
     high: int
     skew: int
-    memory: CudaMemory | None = None
 
-    def address(self, host: int) -> int:
-        assert self.memory is not None
-        return self.memory.address + self.skew + host - self.low
+
+@dataclass(frozen=True, slots=True)
+class _OnDevice:
+    """A range with its memory on the device."""
+
+    range: _Range
+    memory: CudaMemory
+
+    def offset(self, array: Array) -> int:
+        """Bytes from the start of the memory to an array of the range."""
+        return self.range.skew + address_of(array) - self.range.low
+
+    def address(self, array: Array) -> int:
+        return self.memory.address + self.offset(array)
 
 
 @dataclass(slots=True)
@@ -79,10 +89,10 @@ class _KernelArguments:
     def add(self, parameter: Parameter, arg: Any) -> None:
         if isinstance(parameter.type, TensorDescType):
             descriptor = parameter.descriptor(arg)
-            buffer = on_device(descriptor.tensor, descriptor.source, parameter)
-            if buffer is None:
+            if isinstance(descriptor.tensor, np.ndarray):
                 self._array(parameter, descriptor.array)
             else:
+                buffer = on_device(descriptor.tensor, descriptor.source, parameter)
                 self.maps[len(self.values)] = descriptor.maps
                 self._buffer(parameter, buffer, buffer.itemsize)
             for number in (*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")):
@@ -92,25 +102,24 @@ class _KernelArguments:
         elif isinstance(arg, PointerTable) and parameter.is_table:
             entries: list[Array | Buffer] = []
             for tensor, source in zip(arg.tensors, arg.sources, strict=True):
-                buffer = on_device(tensor, source, parameter)
                 if isinstance(tensor, np.ndarray):
                     self._check(parameter, tensor.flags.writeable, UNKNOWN, "the array")
                     self.arrays.append((-1, tensor, self._may_write(UNKNOWN)))
                     entries.append(tensor)
                 else:
-                    assert buffer is not None
+                    buffer = on_device(tensor, source, parameter)
                     self._bind_buffer(parameter, buffer, UNKNOWN)
                     entries.append(buffer)
             self.tables.append((len(self.values), entries))
             self._integer(0)
         elif parameter.is_pointer:
-            buffer = buffer_of(arg)
-            if buffer is None:
+            whole = buffer_of(arg)
+            if whole is None:
                 self._array(parameter, parameter.array(arg))
             else:
                 assert isinstance(parameter.type, types.PointerType)
-                self.maps[len(self.values)] = buffer.maps
-                self._buffer(parameter, buffer, max(1, types.bit_width(parameter.type.pointee) // 8))
+                self.maps[len(self.values)] = whole.maps
+                self._buffer(parameter, whole, max(1, types.bit_width(parameter.type.pointee) // 8))
         else:
             value = parameter.scalar(arg)
             if value.dtype.kind in "iu":
@@ -193,19 +202,18 @@ def launch_on_cuda(
     if 0 in grid:
         return
     mapped = _mapped_tensors(device, kernels, supplied, arguments.values) if may_fit else {}
-    ranges = arguments.ranges()
+    ranges: list[_OnDevice] = []
     made: list[CudaMemory] = []
     try:
-        for each in ranges:
-            each.memory = device.allocate(each.skew + each.high - each.low)
-            made.append(each.memory)
+        for each in arguments.ranges():
+            made.append(device.allocate(each.skew + each.high - each.low))
+            ranges.append(_OnDevice(each, made[-1]))
         for slot, array, _ in arguments.arrays:
             if array.nbytes:
                 own = _range_of(ranges, array)
-                assert own.memory is not None
-                device.upload(own.memory, own.skew + address_of(array) - own.low, array)
+                device.upload(own.memory, own.offset(array), array)
                 if slot >= 0:
-                    arguments.values[slot] = own.address(address_of(array))
+                    arguments.values[slot] = own.address(array)
         for slot, entries in arguments.tables:
             addresses = np.array([_address(ranges, each) for each in entries], np.int64)
             memory = device.allocate(addresses.nbytes)
@@ -223,7 +231,7 @@ def _run(
     device: CudaDevice,
     grid: tuple[int, int, int],
     arguments: _KernelArguments,
-    ranges: list[_Range],
+    ranges: list[_OnDevice],
     mapped: dict[int, MappedTensor],
     warps: int,
 ) -> None:
@@ -240,8 +248,7 @@ def _run(
         for _, array, is_written in arguments.arrays:
             if is_written and array.nbytes and array.flags.writeable:
                 own = _range_of(ranges, array)
-                assert own.memory is not None
-                device.download(own.memory, own.skew + address_of(array) - own.low, array)
+                device.download(own.memory, own.offset(array), array)
         if arguments.arrays or arguments.has_foreign or code.reports:
             device.synchronize()
     except DeviceError as error:
@@ -284,12 +291,12 @@ def _map(device: CudaDevice, facts: TensorMap, address: int, sizes: TensorSizes,
     return found
 
 
-def _address(ranges: list[_Range], array: Array | Buffer) -> int:
+def _address(ranges: list[_OnDevice], array: Array | Buffer) -> int:
     if isinstance(array, Buffer):
         return array.address
-    return _range_of(ranges, array).address(address_of(array)) if array.nbytes else 0
+    return _range_of(ranges, array).address(array) if array.nbytes else 0
 
 
-def _range_of(ranges: list[_Range], array: Array) -> _Range:
+def _range_of(ranges: list[_OnDevice], array: Array) -> _OnDevice:
     low = address_of(array)
-    return next(each for each in ranges if each.low <= low < each.high)
+    return next(each for each in ranges if each.range.low <= low < each.range.high)

@@ -33,7 +33,7 @@ from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibilit
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, pipeline_of
 from ..lowering.tt.transforms.pipelines import FIRST_FOR_THREADS, NVPTX
 from ..promotion.arrays import Array
-from ..promotion.errors import KernelAssertionError, UnsupportedError, UserError
+from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
 from ..runtime.ptxsim.checks.findings import Finding as PtxFinding
@@ -277,7 +277,8 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
 def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
     """The tensor map of a parameter for the simulator, from the values of the parameters before the maps."""
     sizes = facts.source.sizes(values)
-    assert sizes is not None  # or the launch would not have code that takes the map
+    if sizes is None:
+        raise InternalError("a launch whose tensor does not fit a map got code that takes one")
     return SimulatedMap.of(facts, values[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
 
 

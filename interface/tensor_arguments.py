@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..lowering.tt import host_values
 from ..lowering.tt.arguments import Parameter
 from ..promotion.errors import UserError
@@ -43,20 +41,18 @@ def _adopted(array: Any) -> Any:
     return array if buffer is None else buffer
 
 
-def on_device(tensor: Any, source: Any, parameter: Parameter) -> Buffer | None:
-    """The buffer that a launch uses for an array of a descriptor or a table; None if it lies on the host.
+def on_device(tensor: Any, source: Any, parameter: Parameter) -> Buffer:
+    """The buffer that a launch uses for an array of a descriptor or a table that lies on a device.
 
     Another library's array is asked again: it lets the device wait for what the library has yet to do to it. Raises
     `UserError` if its memory is not where it was, or was freed.
     """
-    if isinstance(tensor, np.ndarray):
-        return None
     if source is tensor and type(source) is Buffer:
         source.check()
         return source
     buffer = buffer_of(source)
-    assert buffer is not None
-    if (buffer.address, buffer.nbytes, buffer.cuda) != (tensor.address, tensor.nbytes, tensor.cuda):
+    described = (tensor.address, tensor.nbytes, tensor.cuda)
+    if buffer is None or (buffer.address, buffer.nbytes, buffer.cuda) != described:
         moved = f"the memory of its {type(source).__name__} has moved since it was described; fix: do it anew"
         raise UserError(f"{parameter.what}: {moved}")
     return buffer

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...promotion.errors import InternalError
+
 
 class Span:
     """The span of the vectors added so far, in echelon form, with the combination of columns that made each row."""
@@ -51,6 +53,13 @@ class Span:
         """The combination of independent columns that gives the vector, or None."""
         rest, combination = self.reduce(vector)
         return None if rest else combination
+
+    def coordinates(self, vector: int) -> int:
+        """The combination of independent columns that gives a vector of the span."""
+        found = self.solve(vector)
+        if found is None:
+            raise InternalError(f"{vector:#b} is no combination of {[bin(row) for row in self.rows]}")
+        return found
 
     def __contains__(self, vector: int) -> bool:
         return self.reduce(vector)[0] == 0

@@ -207,11 +207,7 @@ def _plan(src: LinearLayout, dst: LinearLayout, size: int, elect_over: tuple[str
 
 
 def _accesses(layout: LinearLayout, vector: list[int], shared: Span, size: int, predicate: ThreadPredicate) -> Accesses:
-    def offset(element: int) -> int:
-        found = shared.solve(element)
-        assert found is not None
-        return found
-
+    offset = shared.coordinates
     lanes, warps = [offset(each) for each in layout[LANE]], [offset(each) for each in layout[WARP]]
     count = _vector_prefix(layout, vector)
     # The place inside a vector must not depend on the thread; outside the normal form it may, and the vector is shortened.

@@ -82,9 +82,7 @@ def plan_reduction(layout: LinearLayout, axis: int, element_bits: int) -> Reduct
     accumulators = Span(dropped[REGISTER][bit] for bit in kept)
 
     def accumulator(registers_moved: int) -> int:
-        found = accumulators.solve(combine(dropped[REGISTER], registers_moved))
-        assert found is not None
-        return found
+        return accumulators.coordinates(combine(dropped[REGISTER], registers_moved))
 
     butterflies = []
     for direction in between_lanes:

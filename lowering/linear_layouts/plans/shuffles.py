@@ -194,9 +194,4 @@ def _offer(problem: _Problem, per_lane: list[int]) -> list[int]:
     count = len(per_lane)
     span = Span([*(problem.lane(each) for each in per_lane), *units(count)])
     wanted = [problem.register(each) for each in per_lane] + [0] * count
-    found = []
-    for unit in units(count):
-        combination = span.solve(unit)
-        assert combination is not None
-        found.append(combine(wanted, combination))
-    return found
+    return [combine(wanted, span.coordinates(unit)) for unit in units(count)]

@@ -11,7 +11,7 @@ from ..elementwise import constant
 from ..ir import V
 from ..syntax import attributes, element_name, shape_of
 from .context import KernelContext
-from .loops.coordinates import Coordinate, Coordinates, memory_size_of
+from .loops.coordinates import Coordinate, Coordinates, along, memory_size_of
 from .nodes import Splat
 
 
@@ -39,9 +39,8 @@ def lower_gather(k: KernelContext, op: Operation) -> None:
         index = k.ev.s.to_i64(k.ev.at(indices, here))
         index = k.f.intrinsic("umin", [index, last])
         position: V = k.ev.s.constant(0)
-        for dim, (stride, coordinate) in enumerate(zip(source.strides, here, strict=True)):
-            assert coordinate is not None
-            at = index if dim == axis else coordinate.at
+        for dim, stride in enumerate(source.strides):
+            at = index if dim == axis else along(here, dim).at
             position = k.f.add(position, k.f.mul(k.ev.s.constant(stride), at))
         pointer = k.f.gep(source.pointer, position, source.memory)
         raw = k.f.load(source.memory, pointer, memory_size_of(source.memory))

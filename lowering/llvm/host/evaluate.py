@@ -29,6 +29,7 @@ from .loops.coordinates import (
     Bound,
     Coordinate,
     Coordinates,
+    along,
     decompose_mask,
     dependencies,
     memory_size_of,
@@ -125,8 +126,7 @@ class Evaluator:
             case Stored():
                 return self._read_scratch(node, coordinates)
             case Flattened():
-                assert coordinates[0] is not None
-                return read_flattened(self.s, node, coordinates[0])
+                return read_flattened(self.s, node, along(coordinates, 0))
         raise InternalError(f"host lowering: cannot evaluate {type(node).__name__} of {node.elem}")
 
     @staticmethod
@@ -286,11 +286,7 @@ class Evaluator:
         if dim is not None and dim not in self.depends(node):
             dim = None
         guard = self.mask_at(node.mask, coordinates, tail)
-        n = 1
-        if dim is not None:
-            coordinate = coordinates[dim]
-            assert coordinate is not None
-            n = coordinate.lanes
+        n = 1 if dim is None else along(coordinates, dim).lanes
         affine = dim is None or self.is_affine(pointers, dim)
         step = pointers.offset.coefficients[dim] if affine and dim is not None else None
         if affine and step is None and (guard is None or lanes(guard.type) == 1):

@@ -187,14 +187,13 @@ class Threads:
         """Whether the parity of lane and warp under the masks is `value` (i1)."""
         lane = self.f.binary("and", self.lane, i32(lane_mask)) if lane_mask else None
         warp = self.f.binary("and", self.warp, i32(warp_mask)) if warp_mask and self.warps > 1 else None
-        if lane is None and warp is None:
+        parts = [each for each in (lane, warp) if each is not None]
+        if not parts:
             return V("true" if value == 0 else "false", "i1")
         many = bin(lane_mask).count("1") + (bin(warp_mask).count("1") if warp is not None else 0) > 1
         if not many:
-            single = lane if lane is not None else warp
-            assert single is not None
-            return self.f.icmp("ne" if value else "eq", single, i32(0))
-        counts = [self.f.intrinsic("ctpop", [each]) for each in (lane, warp) if each is not None]
+            return self.f.icmp("ne" if value else "eq", parts[0], i32(0))
+        counts = [self.f.intrinsic("ctpop", [each]) for each in parts]
         total = counts[0] if len(counts) == 1 else self.f.binary("add", counts[0], counts[1])
         return self.f.icmp("eq", self.f.binary("and", total, i32(1)), i32(value))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 from xdsl.ir import Block
@@ -40,21 +41,21 @@ def dominated(entry: Block) -> dict[Block, list[Block]]:
         for successor in _successors(block):
             before[successor].append(block)
     dominator = {entry: entry}
+
+    def common(one: Block, other: Block) -> Block:
+        """The nearest block that dominates both."""
+        while one is not other:
+            if number[one] < number[other]:
+                one = dominator[one]
+            else:
+                other = dominator[other]
+        return one
+
     changed = True
     while changed:
         changed = False
         for block in order[1:]:
-            new: Block | None = None
-            for other in before[block]:
-                if other not in dominator:
-                    continue
-                while new is not None and new is not other:
-                    if number[new] < number[other]:
-                        new = dominator[new]
-                    else:
-                        other = dominator[other]
-                new = other
-            assert new is not None
+            new = functools.reduce(common, [other for other in before[block] if other in dominator])
             if dominator.get(block) is not new:
                 dominator[block], changed = new, True
     below: dict[Block, list[Block]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from .....promotion.errors import InternalError
 from ...elementwise import memory_size
 from ...ir import V
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View
@@ -22,6 +23,14 @@ class Coordinate(NamedTuple):
 
 ORIGIN = Coordinate(ZERO)
 Coordinates = tuple[Coordinate | None, ...]
+
+
+def along(coordinates: Coordinates, dim: int) -> Coordinate:
+    """The position along a dimension that a loop runs over."""
+    found = coordinates[dim]
+    if found is None:
+        raise InternalError(f"host lowering: no position along dimension {dim}")
+    return found
 
 
 class Bound(NamedTuple):

@@ -13,6 +13,7 @@ Rows nobody computed may hold anything, so nothing that works on them may trap: 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -181,11 +182,8 @@ class DemandedElements:
     def _along(self, op: Operation) -> None:
         axis = int(attributes(op)["axis"])
         kept = op.name == "tt.scan"
-        demanded: Demanded | None = None
-        for result in op.results:
-            own = self._result(result)
-            demanded = own if demanded is None else tuple([join(a, b) for a, b in zip(demanded, own, strict=True)])
-        assert demanded is not None
+        ways = zip(*[self._result(result) for result in op.results], strict=True)
+        demanded = tuple([functools.reduce(join, each) for each in ways])
         for operand in op.operands:
             self._need(operand, (*demanded[:axis], ALL, *demanded[axis + kept :]))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ...ir import V
-from ..loops.coordinates import Coordinate, Coordinates
+from ..loops.coordinates import Coordinate, Coordinates, along
 from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop
 from ..nodes import Node, Splat, Stored
@@ -61,8 +61,7 @@ def _level(
 
     def sides(here: Coordinates) -> tuple[Coordinates, Coordinates]:
         """Left and right of a position of the result; vectors along the axis are two halves of what both take together."""
-        own = here[axis]
-        assert own is not None
+        own = along(here, axis)
         left = ev.s.add(own.at, ev.s.constant(own.offset))
         left = ev.s.add(left, left)
         parts = [Coordinate(left, side * own.lanes, own.lanes, own.loop) for side in (0, 1)]

@@ -59,18 +59,17 @@ class Dividends:
         numbers = [value if isinstance(value := arguments[each], int) else None for each in self._parameters]
         extents = [grid[axis] for axis in self._axes]
         # By the length of numbers first: few different ones are looked at, however many launches there are.
-        found = self._of([*map(_as_long, numbers)], [*map(_as_long, extents)])
+        found = self._of([*map(_as_long, numbers)], [_of_length(extent) for extent in extents])
         if len(found) < len(self.possible):
             found = self._of([number if number is None else (number, number) for number in numbers], [(e, e) for e in extents])
         return found
 
-    def _of(self, numbers: Sequence[Range | None], extents: Sequence[Range | None]) -> tuple[int, ...]:
+    def _of(self, numbers: Sequence[Range | None], extents: Sequence[Range]) -> tuple[int, ...]:
         key = (*numbers, *extents)
         found = self._known.get(key)
         if found is None:
             grid = [(1, 1)] * 3
             for axis, extent in zip(self._axes, extents, strict=True):
-                assert extent is not None
                 grid[axis] = extent
             sizes = {parameter: size for parameter, size in zip(self._parameters, numbers, strict=True) if size is not None}
             if len(self._known) >= _MAX_KNOWN:
@@ -93,8 +92,11 @@ class Dividends:
 
 def _as_long(number: int | None) -> Range | None:
     """The range of all numbers with as many bits; None for negative ones."""
-    if number is None or number < 0:
-        return None
+    return None if number is None or number < 0 else _of_length(number)
+
+
+def _of_length(number: int) -> Range:
+    """The range of all numbers that are not negative and have as many bits."""
     bits = number.bit_length()
     return 1 << bits >> 1, (1 << bits) - 1
 

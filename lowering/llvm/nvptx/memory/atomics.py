@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from xdsl.ir import Operation, SSAValue
 
@@ -215,18 +215,14 @@ def _one(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: V
 
 
 def _read(k: KernelContext, a: _Atomic, address: V, guard: V | None = None) -> V:
-    found = _asm(k, f"ld.{a.sem}.{a.scope}.global.b{a.bits} {{r}}, [{{a}}];", a.bits, address, [], guard)
-    assert found is not None
-    return found
+    return _asm(k, f"ld.{a.sem}.{a.scope}.global.b{a.bits} {{r}}, [{{a}}];", a.bits, address, [], guard)
 
 
 def _swap(k: KernelContext, a: _Atomic, address: V, bits: Sequence[V], guard: V | None) -> V:
     """Compare and swap: the bits that were there."""
     width = int(bits[0].type[1:])
     text = f"atom.{a.sem}.{a.scope}.global.cas.b{width} {{r}}, [{{a}}], {{0}}, {{1}};"
-    found = _asm(k, text, width, address, bits, guard)
-    assert found is not None
-    return found
+    return _asm(k, text, width, address, bits, guard)
 
 
 def _loop(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V:
@@ -278,6 +274,10 @@ def _combined(k: KernelContext, a: _Atomic, old: V, values: Sequence[V]) -> V:
     return emit_map(f, _COMBINED[a.kind], a.elem, [old, value], [a.elem, a.elem], {})
 
 
+@overload
+def _asm(k: KernelContext, text: str, width: int, address: V, values: Sequence[V], guard: V | None) -> V: ...
+@overload
+def _asm(k: KernelContext, text: str, width: None, address: V, values: Sequence[V], guard: V | None) -> None: ...
 def _asm(
     k: KernelContext, text: str, width: int | None, address: V, values: Sequence[V], guard: V | None
 ) -> V | None:
