@@ -6,7 +6,6 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +91,7 @@ class Kernel:
         self,
         grid: int | Sequence[int],
         block: int | Sequence[int] | None = None,
-        args: Sequence[Any] = (),
+        args: Sequence[object] = (),
         *,
         shared: int = 0,
         cluster: int | Sequence[int] | None = None,

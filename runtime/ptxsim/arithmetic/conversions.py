@@ -5,15 +5,13 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: cvt".
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS, Decoded
 from ....promotion.arrays import Array
 from ....promotion.dtype import BY_PTX_NAME
 from ..core.binding import Binding
-from ..core.types import Mask, Step, number_type
+from ..core.types import Mask, Source, Step, number_type
 from .floats import finish, flush, from_bf16, nearest_bf16, to_bf16
 from .rounding import narrowed
 
@@ -58,7 +56,7 @@ def _resize(k: Binding, d: Decoded) -> Step | None:
     return saturated
 
 
-def _float64(x: Any, type_: str) -> Array:
+def _float64(x: Source, type_: str) -> Array:
     return from_bf16(x).astype(np.float64) if type_ == "bf16" else np.asarray(x).astype(np.float64)
 
 

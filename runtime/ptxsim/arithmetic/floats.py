@@ -7,7 +7,6 @@ arithmetic that are NaN are the canonical one. Approximations are evaluated in f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,13 +14,13 @@ from ....lowering.ptx import exact
 from ....lowering.ptx.instructions import Decoded
 from ....promotion.arrays import Array
 from ..core.binding import Binding, computed, unary
-from ..core.types import Mask, Step
+from ..core.types import Mask, Source, Step
 from .integers import Builder, predicates
 from .rounding import fused_float32, fused_float64, narrowed, odd_sum
 
 _CANONICAL = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "f64": 0x7FF8000000000000}
 _MODES = ("rz", "rm", "rp")
-Compute = Callable[..., Any]
+Compute = Callable[..., Array]
 
 
 def finish(value: Array, type_: str, flags: frozenset[str]) -> Array:
@@ -39,14 +38,14 @@ def finish(value: Array, type_: str, flags: frozenset[str]) -> Array:
     return value
 
 
-def flush(x: Any) -> Any:
+def flush(x: Source) -> Array:
     """Subnormal numbers to zeros of their sign."""
     tiny = np.finfo(x.dtype).tiny
     small = np.abs(x) < tiny
     return np.where(small, np.copysign(x.dtype.type(0), x), x) if np.count_nonzero(small) else x
 
 
-def from_bf16(x: Any) -> Array:
+def from_bf16(x: Source) -> Array:
     return (np.asarray(x).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -66,7 +65,7 @@ def nearest_bf16(x: Array) -> Array:
     return found.astype(np.uint16)
 
 
-def _halves(k: Binding, x: Any) -> Array:
+def _halves(k: Binding, x: Source) -> Array:
     """A packed pair as lanes × 2."""
     array = np.asarray(x)
     return (array if array.ndim else np.full(1, array)).view(np.uint16).reshape(-1, 2)
@@ -158,7 +157,7 @@ def _basic(k: Binding, d: Decoded) -> Step | None:
     return computed(value, out)
 
 
-def canonical(compute: Callable[[Array], Any], out: Array, type_: str) -> Step:
+def canonical(compute: Callable[[Array], Array], out: Array, type_: str) -> Step:
     """`compute` writes its result into an array; NaN becomes the canonical one."""
     word = np.dtype(f"u{out.dtype.itemsize}")
     bits, nan_bits = out.view(word), word.type(_CANONICAL[type_])
@@ -260,11 +259,11 @@ def _divide(k: Binding, d: Decoded) -> Step | None:
 def _reciprocal(k: Binding, d: Decoded) -> Step | None:
     if d.choice(*_MODES) or (d.types[0] == "f64" and "approx" in d.flags):
         return None
-    one = np.float32(1) if d.types[0] == "f32" else np.float64(1)
+    one = np.ones((), np.float32 if d.types[0] == "f32" else np.float64)
     return _function(k, d, np.divide, [one, *k.sources(d)])
 
 
-def _function(k: Binding, d: Decoded, function: Compute, sources: list[Any]) -> Step:
+def _function(k: Binding, d: Decoded, function: Compute, sources: list[Source]) -> Step:
     """A NumPy function that rounds correctly in the type, with flushing."""
     type_ = d.types[0]
     out = k.out(d)
@@ -315,7 +314,7 @@ def _extreme(larger: bool) -> Builder:
     """A number beats NaN, +0 is above -0."""
     function = np.fmax if larger else np.fmin
 
-    def pick(x: Any, y: Any, nan_wins: bool) -> Array:
+    def pick(x: Source, y: Source, nan_wins: bool) -> Array:
         found = np.asarray((np.maximum if larger else np.minimum)(x, y) if nan_wins else function(x, y))
         zero = found == 0
         if np.count_nonzero(zero):
@@ -351,12 +350,12 @@ def _extreme(larger: bool) -> Builder:
     return build
 
 
-def _unordered(x: Any, y: Any) -> Any:
+def _unordered(x: Source, y: Source) -> Array:
     return np.isnan(x) | np.isnan(y)
 
 
 def _into(compute: Compute) -> Compute:
-    def apply(x: Any, y: Any, out: Array | None = None, where: Any = True) -> Any:
+    def apply(x: Source, y: Source, out: Array | None = None, where: Array | bool = True) -> Array:
         found = compute(x, y)
         if out is None:
             return found

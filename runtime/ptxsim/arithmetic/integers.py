@@ -6,7 +6,6 @@ Source: PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instruction
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -14,13 +13,13 @@ from ....lowering.ptx.instructions import WIDTHS, Decoded
 from ....lowering.ptx.syntax import Integer, Name, Pair, Vector
 from ....promotion.arrays import Array
 from ..core.binding import Binding, Ufunc, binary, computed, copied, unary
-from ..core.types import WORDS, Mask, Step
+from ..core.types import WORDS, Mask, Source, Step
 
 Builder = Callable[[Binding, Decoded], Step | None]
 """Gives None for a form that it leaves to the evaluator."""
 
 
-def _unsigned(k: Binding, d: Decoded) -> tuple[list[Any], Array]:
+def _unsigned(k: Binding, d: Decoded) -> tuple[list[Source], Array]:
     """Sources and destination as plain words."""
     word = WORDS[WIDTHS[d.types[0]]]
     return [np.asarray(x).view(word)[()] for x in k.sources(d)], k.out(d).view(word)
@@ -57,7 +56,7 @@ def _multiply(k: Binding, d: Decoded) -> Step | None:
     return computed(lambda: _high_product(x, y), out)
 
 
-def _high_product(x: Any, y: Any) -> Array:
+def _high_product(x: Source, y: Source) -> Array:
     """The upper 64 bits of a product of 64-bit numbers, from four products of halves."""
     a, b = np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64)
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -101,7 +100,7 @@ def _divide(remainder: bool) -> Builder:
         word = WORDS[WIDTHS[d.types[0]]]
         machine = k.machine
 
-        def value() -> Any:
+        def value() -> Array:
             if not signed:
                 return _quotient(x, y, remainder)
             a, b = np.abs(x).view(word), np.abs(y).view(word)
@@ -125,7 +124,7 @@ def _divide(remainder: bool) -> Builder:
     return build
 
 
-def _quotient(a: Any, b: Any, remainder: bool) -> Array:
+def _quotient(a: Source, b: Source, remainder: bool) -> Array:
     """By zero: all ones, and the dividend as the remainder."""
     zero = np.equal(b, 0)
     if not np.count_nonzero(zero):
@@ -341,8 +340,8 @@ def _table3(k: Binding, d: Decoded) -> Step | None:
     a, b, c = (k.source(o, "b32") for o in d.sources[:3])
     out = k.out(d)
 
-    def value() -> Any:
-        total: Any = np.zeros(k.lanes, np.uint32)
+    def value() -> Array:
+        total: Array = np.zeros(k.lanes, np.uint32)
         for pair in range(4):
             column = table >> (2 * pair) & 3
             if column:
@@ -416,7 +415,7 @@ def compare(k: Binding, d: Decoded) -> Step | None:
     return predicates(k, d, _TESTS[name], x, y)
 
 
-def predicates(k: Binding, d: Decoded, test: Ufunc, x: Any, y: Any) -> Step:
+def predicates(k: Binding, d: Decoded, test: Ufunc, x: Source, y: Source) -> Step:
     """Writes a comparison to one predicate, or it and its complement to two; both combined with a third source."""
     target = d.results[0]
     combine = BOOLEANS[d.choice("and", "or", "xor")] if len(d.sources) > 2 else None

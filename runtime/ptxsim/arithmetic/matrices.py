@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ....lowering.ptx.syntax import Instruction, Operand, Vector
 from ....promotion.arrays import Array
@@ -26,7 +26,7 @@ from ..core.control import collective
 from ..core.modifiers import Modifiers
 from ..core.types import Mask, number_type
 from ..memory.access import Router, address_of
-from ..memory.spaces import RANK_SHIFT
+from ..memory.spaces import RANK_SHIFT, Space
 from .floats import finish, from_bf16
 
 
@@ -101,7 +101,7 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
     lane = np.arange(32)
     across, down = 2 * (lane % 4), lane // 4
 
-    def spread(halves: list[Array], dtype: Any) -> Array:
+    def spread(halves: list[Array], dtype: DTypeLike) -> Array:
         """Per register (warps, 32 lanes, 2 halves) → matrices."""
         found = np.empty((halves[0].shape[0], count, 8, 8), dtype)
         for index, part in enumerate(halves):
@@ -133,7 +133,7 @@ class _RowAccess:
         self.router = Router(k, "" if generic else "shared")
         self.watch = k.watcher(operand, values, 16, write)
 
-    def offsets(self, warps: Array) -> tuple[Any, Array, Array]:
+    def offsets(self, warps: Array) -> tuple[Space, Array, Array]:
         lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)
         address = self.address(None)[lanes]
         parts = list(self.router.parts(address, lanes))

@@ -7,8 +7,6 @@ rounded sums: proved algorithms using rounding to odd", IEEE Transactions on Com
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....promotion.arrays import Array
@@ -44,7 +42,7 @@ def narrowed(x: Array, format_: str, mode: str) -> Array:
     return np.where(np.isfinite(x), np.copysign(found, x), x)
 
 
-def fused_float32(x: Any, y: Any, z: Any) -> Array:
+def fused_float32(x: Array, y: Array, z: Array) -> Array:
     """x·y + z of float32 with one rounding to nearest even.
 
     The product is exact in float64. The float64 sum rounds wrongly to float32 only from exactly halfway between two numbers.

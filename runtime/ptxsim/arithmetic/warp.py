@@ -6,7 +6,7 @@ elect.sync, bar.warp.sync".
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -83,8 +83,8 @@ def shuffle(k: Binding, i: Instruction) -> Control:
     return collective(k, i, step, i.operands[4])
 
 
-def _members(k: Binding, operand: Operand) -> Any:
-    """The member mask per lane as bool lanes × 32."""
+def _members(k: Binding, operand: Operand) -> Callable[[], Array]:
+    """The member mask of every lane, a bit per lane of its warp."""
     return k.full(operand, "b32")
 
 
@@ -163,7 +163,7 @@ def reduce(k: Binding, i: Instruction) -> Control:
     out = k.destination(i.operands[0], type_)
     values, members = k.full(i.operands[1], type_), _members(k, i.operands[2])
     dtype = number_type(type_)
-    ufunc: Any = {
+    ufunc: np.ufunc = {
         "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     }[name]  # fmt: skip
     limits = np.iinfo(dtype)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from ..core.types import Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
 from .copies import CopyQueue
-from .mbarrier_objects import barrier_at
 from .mbarriers import Objects, check_not_opaque, check_shown, lanes_of
 
 _IN_FLIGHT = 0xA9
@@ -149,7 +147,7 @@ def load_into(
             _mark(machine, shared, offsets, WRITING)
             shared.octets[offsets] = _IN_FLIGHT
         check_not_opaque(machine, shared, offsets)
-        barrier = barrier_at(shared, at, lane)
+        barrier = shared.mbarrier(at, lane)
         phases.append(barrier.phase)
         check_shown(machine, barrier, lane)
         if machine.races is not None:
@@ -159,7 +157,7 @@ def load_into(
         octets = data()
         for (shared, at, offsets), phase in zip(targets, phases, strict=True):
             _write(machine, shared, offsets, octets)
-            found = barrier_at(shared, at, lane)
+            found = shared.mbarrier(at, lane)
             if found.phase != phase:
                 text = "an mbarrier's phase ended before all bytes were there that copies started in it bring"
                 machine.violation("mbarrier", text, [lane])
@@ -253,8 +251,7 @@ def copy(k: Binding, i: Instruction) -> Step:
             if count % 16:
                 raise Fault("alignment", f"a bulk copy of {count} bytes; expected a multiple of 16", [lane])
             span = np.arange(count)
-            if barrier:
-                assert objects is not None
+            if objects is not None:
                 ((_, shared, start),) = shared_offsets(target_router, target_address(own), own)
                 ((_, _, at),) = objects.each(own)
                 data = _source(machine, source_router, source_address(own), own, count)
@@ -360,7 +357,7 @@ def _combined(old: Array, new: Array, operation: str, type_: str) -> Array:
         x, y = from_bf16(a), from_bf16(b)
         wide = {"add": np.add, "min": np.fmin, "max": np.fmax}[operation](x, y)
         return nearest_bf16(np.asarray(wide, np.float32)).view(np.uint8)
-    functions: dict[str, Callable[[Any, Any], Any]] = {
+    functions: dict[str, Callable[[Array, Array], Array]] = {
         "add": np.add, "min": np.fmin, "max": np.fmax, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
         "inc": lambda x, y: np.where(x >= y, 0, x + 1), "dec": lambda x, y: np.where((x == 0) | (x > y), y, x - 1),
     }  # fmt: skip

@@ -21,7 +21,6 @@ from ..core.modifiers import Modifiers
 from ..core.types import Mask, Step
 from ..memory.access import Router, address_of, hints
 from ..memory.spaces import SharedMemory
-from .mbarrier_objects import barrier_at
 from .mbarriers import Objects, lanes_of
 
 _IN_FLIGHT = 0xA7
@@ -259,13 +258,13 @@ def arrive(k: Binding, i: Instruction) -> Step:
         queue = queue_of(machine, cta)
         issued = queue.issued
         for lane, shared, offset in objects.each(lanes_of(mask, k.lanes)):
-            barrier = barrier_at(shared, offset, lane)
+            barrier = shared.mbarrier(offset, lane)
             if not expected:
                 barrier.pending += 1
 
             def happen(lane: int = lane, shared: SharedMemory = shared, offset: int = offset) -> None:
                 _land_of(machine, queue, issued, lane)
-                found = barrier_at(shared, offset, lane)
+                found = shared.mbarrier(offset, lane)
                 if machine.races is not None:
                     machine.races.release(cta, lane, found)
                 found.arrive(machine, 1)

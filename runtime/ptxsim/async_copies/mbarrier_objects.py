@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from ....promotion.arrays import Array
 from ..checks.findings import Fault
-from ..core.scheduler import Program
-from ..memory.spaces import SharedMemory
 
 MAX_COUNT = (1 << 20) - 1
+
+
+class Counter(Protocol):
+    """What runs the block: it counts changes that lanes which poll may see."""
+
+    changes: int
 
 
 class MBarrier:
@@ -31,14 +37,14 @@ class MBarrier:
         self.arriving: Array | None = None
         self.clock: Array | None = None
 
-    def check(self, machine: Program) -> None:
+    def check(self, machine: Counter) -> None:
         if self.pending == 0 and self.bytes == 0:
             self.phase += 1
             self.pending = self.expected
             self.clock = self.arriving
         machine.changes += 1
 
-    def arrive(self, machine: Program, count: int) -> int:
+    def arrive(self, machine: Counter, count: int) -> int:
         state = (self.phase << 20) | self.pending
         if count > self.pending:
             raise Fault(
@@ -49,7 +55,7 @@ class MBarrier:
         self.check(machine)
         return state
 
-    def add_bytes(self, machine: Program, count: int) -> None:
+    def add_bytes(self, machine: Counter, count: int) -> None:
         self.bytes += count
         if abs(self.bytes) > MAX_COUNT:
             raise Fault("mbarrier", f"a count of {self.bytes} bytes; at most {MAX_COUNT}")
@@ -57,10 +63,3 @@ class MBarrier:
 
     def teach(self, row: Array) -> None:
         self.arriving = row if self.arriving is None else np.maximum(self.arriving, row)
-
-
-def barrier_at(shared: SharedMemory, offset: int, lane: int) -> MBarrier:
-    found = shared.mbarriers.get(offset)
-    if not isinstance(found, MBarrier):
-        raise Fault("mbarrier", f"no mbarrier was initialised at shared address {offset:#x}", [lane])
-    return found

@@ -6,11 +6,9 @@ bytes hold a pattern. A state (the result of an arrival) is the phase above bit 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ....lowering.ptx.syntax import Address, Instruction, Sink
+from ....lowering.ptx.syntax import Address, Instruction, Operand, Sink
 from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from ..checks.findings import Fault
@@ -20,7 +18,7 @@ from ..core.modifiers import Modifiers
 from ..core.types import Mask, Step
 from ..memory.access import Router, address_of
 from ..memory.spaces import SharedMemory
-from .mbarrier_objects import MAX_COUNT, MBarrier, barrier_at
+from .mbarrier_objects import MAX_COUNT, MBarrier
 
 _PATTERN = 0xB7
 _ORDERS = ("release", "relaxed", "acquire")
@@ -30,7 +28,7 @@ _SCOPES = ("cta", "cluster", "gpu", "sys")
 class Objects:
     """The objects that an address operand names, lane by lane."""
 
-    def __init__(self, k: Binding, i: Instruction, operand: Any, space: str) -> None:
+    def __init__(self, k: Binding, i: Instruction, operand: Operand, space: str) -> None:
         if not isinstance(operand, Address):
             raise k.refuse(operand, "an address")
         self.machine = k.machine
@@ -134,14 +132,14 @@ def mbarrier(k: Binding, i: Instruction) -> Step:
             if kind == "init":
                 _initialise(machine, shared, offset, value, lane)
             elif kind == "inval":
-                barrier = barrier_at(shared, offset, lane)
+                barrier = shared.mbarrier(offset, lane)
                 if machine.races is not None:
                     machine.races.removed(machine.cta, lane, offset, barrier)
                 del shared.mbarriers[offset]
                 if shared.opaque is not None:
                     shared.opaque[offset >> 3] = False
             else:
-                barrier = barrier_at(shared, offset, lane)
+                barrier = shared.mbarrier(offset, lane)
                 barrier.add_bytes(machine, value if kind == "expect_tx" else -value)
 
     return step
@@ -192,7 +190,7 @@ def _arrive(
 
     def step(mask: Mask) -> None:
         for lane, shared, offset in objects.each(lanes_of(mask, k.lanes)):
-            barrier = barrier_at(shared, offset, lane)
+            barrier = shared.mbarrier(offset, lane)
             value = int(amount()[lane]) if amount is not None else 1
             arrivals = 1 if expect else value
             if machine.races is not None:
@@ -225,7 +223,7 @@ def _wait(k: Binding, i: Instruction, modifiers: Modifiers, space: str, parity: 
         alike = not np.count_nonzero(where != where[0]) and not np.count_nonzero(values != values[0])
         failed = False
         for lane, shared, offset in objects.each(lanes[:1] if alike else lanes):
-            barrier = barrier_at(shared, offset, lane)
+            barrier = shared.mbarrier(offset, lane)
             value = int(state()[lane])
             done = (barrier.phase & 1) != (value & 1) if parity else barrier.phase > value >> 20
             who = lanes if alike else np.array([lane])

@@ -79,13 +79,12 @@ def tensor(k: Binding, i: Instruction) -> Step:
             origin = _origin(machine, view, offset[inside], storing)
             offsets = _octets(view.shared_offsets(start), view.size)
             check_shared(shared, start, view.box_bytes, 128, lane)
-            if storing:
+            if objects is None:
                 kept = np.repeat(inside, view.size)
                 target = _octets(origin + offset[inside], view.size)
                 action = writer(machine, target, shared, offsets[kept], operation, view.type)
                 store_from(machine, lane, shared, offsets[kept], action)
                 continue
-            assert objects is not None
             ((_, _, at),) = objects.each(own)
             homes = multicast_targets(
                 machine, shared, int(group_mask()[lane]) if group_mask is not None else None

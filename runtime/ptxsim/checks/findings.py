@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ....promotion.errors import UserError
 
@@ -58,7 +57,7 @@ class PtxCheckError(UserError):
 class Fault(Exception):
     """Raised inside a step; the scheduler adds the place and turns it into a `PtxCheckError`."""
 
-    def __init__(self, kind: str, message: str, lanes: Any = ()) -> None:
+    def __init__(self, kind: str, message: str, lanes: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message

@@ -8,7 +8,6 @@ meets an undefined byte is undefined as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -17,18 +16,18 @@ from ....lowering.ptx.syntax import Integer, Operand, Register, Vector
 from ....promotion.arrays import Array
 from ..core.binding import Binding
 
-Bits = Callable[[], Any]
+Bits = Callable[[], Array]
 """Per lane, the undefined bytes as bits of uint8; all ones for an undefined predicate."""
 
 ALL = np.uint8(0xFF)
-_NONE = np.uint8(0)
+_NONE: Array = np.zeros((), np.uint8)
 _VIDEO = frozenset(
     f"v{name}{count}" for name in ("add", "sub", "avrg", "absdiff", "min", "max") for count in (2, 4)
 )
 _BYTEWISE = frozenset(["and", "or", "xor", "not", "lop3", "mov"])
 
 
-def whole(bits: Any, width: int = 64) -> Any:
+def whole(bits: Array, width: int = 64) -> Array:
     """All bytes of a width where any bit is set."""
     return np.where(np.asarray(bits) != 0, np.uint8(_full(width)), _NONE)
 
@@ -53,8 +52,8 @@ class Sources:
             each = WIDTHS[type_] // len(operand.elements)
             parts = [Sources._of(k, element, f"b{each}") for element in operand.elements]
 
-            def joined() -> Any:
-                total: Any = _NONE
+            def joined() -> Array:
+                total: Array = _NONE
                 for index, part in enumerate(parts):
                     total = total | (part() << np.uint8(index * each // 8))
                 return total
@@ -62,8 +61,8 @@ class Sources:
             return joined
         return lambda: _NONE
 
-    def any(self) -> Any:
-        total: Any = _NONE
+    def any(self) -> Array:
+        total: Array = _NONE
         for bits in self.bits:
             total = total | whole(bits())
         return total
@@ -96,11 +95,13 @@ def result_bits(k: Binding, d: Decoded) -> Bits:
     return sources.any
 
 
-def _halves(s: list[Bits]) -> Any:
-    total: Any = _NONE
+def _halves(s: list[Bits]) -> Array:
+    total: Array = _NONE
     for bits in s:
         total = total | bits()
-    return whole(total & np.uint8(3), 16) | (whole(total & np.uint8(12), 16) << np.uint8(2))
+    low, high = whole(total & np.uint8(3), 16), whole(total & np.uint8(12), 16)
+    both: Array = low | (high << np.uint8(2))
+    return both
 
 
 def _bytewise(d: Decoded, s: list[Bits]) -> Bits:
@@ -114,8 +115,8 @@ def _bytewise(d: Decoded, s: list[Bits]) -> Bits:
         s = s[:3]
     kept = np.uint8(keep)
 
-    def combined() -> Any:
-        total: Any = _NONE
+    def combined() -> Array:
+        total: Array = _NONE
         for bits in s:
             total = total | bits()
         return total & kept
@@ -128,7 +129,7 @@ def _shifted(left: bool, type_: str, width: int, amount: int, bits: Bits) -> Bit
     limit, top = np.uint8(_full(width)), np.uint8(1 << (width // 8 - 1))
     fill = np.uint8(_full(width) & ~(_full(width) >> int(k)) & 0xFF)
 
-    def value() -> Any:
+    def value() -> Array:
         own = bits()
         if left:
             found = own << k
@@ -145,9 +146,9 @@ def _shifted(left: bool, type_: str, width: int, amount: int, bits: Bits) -> Bit
 def _permuted(selector: int, low: Bits, high: Bits) -> Bits:
     offsets = [selector >> (4 * i) & 7 for i in range(4)]
 
-    def value() -> Any:
+    def value() -> Array:
         both = low() | (high() << np.uint8(4))
-        total: Any = _NONE
+        total: Array = _NONE
         for index, offset in enumerate(offsets):
             total = total | (((both >> np.uint8(offset)) & np.uint8(1)) << np.uint8(index))
         return total

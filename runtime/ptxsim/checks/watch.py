@@ -8,10 +8,11 @@ as an address, and to store one to global memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from ....lowering.ptx.instructions import Decoded
 from ....lowering.ptx.syntax import Address, Instruction, Operand, Register
 from ....promotion.arrays import Array
 from ..async_copies.copies import CopyQueue
@@ -26,6 +27,15 @@ from .shadows import ALL, as_bits, result_bits, targets_of
 
 _ORDERED = frozenset(["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"])
 """Accesses that may order others."""
+_DEFINED: Array = np.zeros((), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Coherence:
+    """Bytes of global memory, a bool each, that .nc loads have read, and those that the grid has written."""
+
+    read_only: Array
+    written: Array
 
 
 class Watch(Observer):
@@ -39,20 +49,17 @@ class Watch(Observer):
         self.products = ProductRegisters(machine)
         cached = any("nc" in i.modifiers for f in machine.functions for i in f.code or ())
         size = machine.memory.octets.size
-        self.read_only = np.zeros(size, np.bool_) if cached else None
-        self.written = np.zeros(size, np.bool_) if cached else None
-        machine.local.watch(False)
+        self.coherence = Coherence(np.zeros(size, np.bool_), np.zeros(size, np.bool_)) if cached else None
+        self.local = machine.local.watch(False)
 
     @property
     def arrays(self) -> list[Array]:
         """What belongs to the current block."""
-        defined = self.machine.local.defined
-        assert defined is not None
-        return [self.block, defined]
+        return [self.block, self.local]
 
     def clear(self) -> None:
         self.block.fill(ALL)
-        self.arrays[1].fill(False)
+        self.local.fill(False)
 
     def row(self, k: Binding, name: str) -> Array:
         return self.undefined[k.function.name, name]
@@ -83,7 +90,7 @@ class Watch(Observer):
         if k.accesses:  # the access itself writes the shadow, but for what atomics give
             return self._defining(step, targets) if i.opcode == "atom" else step
         if k.decoded is not None:
-            return self._arithmetic(k, step)
+            return self._arithmetic(k, k.decoded, step)
         sources = [self.row(k, name) for name in sorted(k.reads)]
         warps = k.of_warps
 
@@ -108,10 +115,9 @@ class Watch(Observer):
 
         return defined
 
-    def _arithmetic(self, k: Binding, step: Step) -> Step:
-        assert k.decoded is not None
-        bits = result_bits(k, k.decoded)
-        targets = [(self.row(k, name), np.uint8(offset), size) for name, offset, size in targets_of(k.decoded)]
+    def _arithmetic(self, k: Binding, d: Decoded, step: Step) -> Step:
+        bits = result_bits(k, d)
+        targets = [(self.row(k, name), np.uint8(offset), size) for name, offset, size in targets_of(d)]
         if len(targets) == 1 and targets[0][1] == 0:
             row = targets[0][0]
 
@@ -156,7 +162,7 @@ class Watch(Observer):
         rows = self.rows(k, values)
         used = self._used_bytes(k, size)
         machine = self.machine
-        races = machine.races
+        races, coherence = machine.races, self.coherence
         atomic = k.instruction.opcode in ("atom", "red")
         ordered = atomic or not _ORDERED.isdisjoint(k.instruction.modifiers)
         cached = "nc" in k.instruction.modifiers
@@ -171,14 +177,14 @@ class Watch(Observer):
             if races is not None:
                 races.access(space, offset, size, lanes, write, ordered)
             if space.flight is not None and not isinstance(space, GlobalMemory):
-                self._flight(space, offset, size, lanes, write)
+                self._flight(space, space.flight, offset, size, lanes, write)
             if isinstance(space, SharedMemory) and space.mbarriers:
                 who = np.arange(machine.lanes) if lanes is None else lanes
                 check_not_opaque(machine, space, offset.astype(np.int64)[:, None] + np.arange(0, size, min(size, 8)), who)
             if (write or atomic) and isinstance(space, SharedMemory) and space.dirty is not None:
                 space.dirty[self._offsets(offset, size)] = True
-            if isinstance(space, GlobalMemory) and self.read_only is not None:
-                self._coherence(space, offset, size, lanes, write or atomic, cached)
+            if coherence is not None and isinstance(space, GlobalMemory) and (write or atomic or cached):
+                self._coherent(coherence, offset, size, lanes, write or atomic)
             if atomic:
                 self._atomic(space, offset, size, lanes, rows)
             elif write:
@@ -188,21 +194,17 @@ class Watch(Observer):
 
         return look
 
-    def _coherence(
-        self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, cached: bool
+    def _coherent(
+        self, coherence: Coherence, offset: Array, size: int, lanes: Array | None, write: bool
     ) -> None:
         """Bytes that .nc loads read may not be written during the launch."""
-        assert self.read_only is not None
-        assert self.written is not None
-        if not (write or cached):
-            return
         offsets = self._offsets(offset, size)
-        other = self.read_only if write else self.written
+        other = coherence.read_only if write else coherence.written
         if np.count_nonzero(other[offsets]):
             bad = np.flatnonzero(other[offsets].any(1))
             text = "global bytes that the grid writes are loaded with .nc"
             self.machine.violation("non-coherent", text, bad if lanes is None else lanes[bad])
-        (self.written if write else self.read_only)[offsets] = True
+        (coherence.written if write else coherence.read_only)[offsets] = True
 
     def _used_bytes(self, k: Binding, size: int) -> Array:
         """The compiler's word for which bytes of a widened load matter."""
@@ -221,11 +223,12 @@ class Watch(Observer):
         found = np.flatnonzero(bad)
         self.machine.violation("uninitialised", message, found if lanes is None else lanes[found])
 
-    def _flight(self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool) -> None:
-        assert space.flight is not None
-        if not np.count_nonzero(space.flight):
+    def _flight(
+        self, space: Space, flight: Array, offset: Array, size: int, lanes: Array | None, write: bool
+    ) -> None:
+        if not np.count_nonzero(flight):
             return
-        marks = space.flight[offset.astype(np.int64)[:, None] + np.arange(size)]
+        marks = flight[offset.astype(np.int64)[:, None] + np.arange(size)]
         found = (marks != 0 if write else marks == 1).any(1)  # bytes that a copy reads may be read
         if np.count_nonzero(found):
             bad = np.flatnonzero(found)
@@ -256,7 +259,7 @@ class Watch(Observer):
         for index, row in enumerate(rows):
             if row is None:
                 continue
-            bad: Any = np.uint8(0)
+            bad: Array = _DEFINED
             if known is not None:
                 bad = (~known[:, index * each : (index + 1) * each] * weights).sum(1, dtype=np.uint8)
             if lanes is None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ....lowering.ptx.modules import SIZES, Function, Parameter, PtxModule, SymbolValue
 from ....promotion.arrays import Array
 from ....promotion.errors import UserError
+from ..async_copies.tensor_maps import TensorMap
 from ..memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory
 
 MAX_VARIABLES = 1 << 30
@@ -73,7 +73,7 @@ def _check_array(array: Array, what: str) -> None:
 
 def _root(array: Array) -> int:
     """The address of the array that owns the memory of a view."""
-    owner: Any = array
+    owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     return int(owner.ctypes.data) if owner.flags.c_contiguous else int(array.ctypes.data)
@@ -91,17 +91,18 @@ def _buffers(arrays: list[tuple[str, Array]]) -> list[_Buffer]:
     return found
 
 
-def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena:
+def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Arena:
     """Place arrays, variables and parameters."""
     if len(args) != len(function.parameters):
         raise UserError(
             f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
         )
     arrays: list[tuple[str, Array]] = []
+    pointers = {number: table for number, value in enumerate(args) if (table := _table(value)) is not None}
     for number, value in enumerate(args):
         what = f"argument {number}"
-        if _is_table(value):
-            for index, array in enumerate(_table(value).arrays):
+        if number in pointers:
+            for index, array in enumerate(pointers[number].arrays):
                 if array is not None:
                     _check_array(array, f"{what}[{index}]")
                     arrays.append((f"{what}[{index}]", array))
@@ -109,7 +110,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
             if not _is_scalar(value, function.parameters[number]):
                 _check_array(value, what)
                 arrays.append((what, value))
-        elif hasattr(value, "array") and isinstance(value.array, np.ndarray):
+        elif isinstance(value, TensorMap):
             _check_array(value.array, what)
             arrays.append((what, value.array))
     buffers = _buffers(arrays)
@@ -131,9 +132,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
         return start
 
     addresses = reserve_variables(function, module, reserve)
-    tables = {
-        n: reserve(f"argument {n}", 8 * len(_table(v).arrays), 8, False) for n, v in enumerate(args) if _is_table(v)
-    }  # fmt: skip
+    tables = {n: reserve(f"argument {n}", 8 * len(table.arrays), 8, False) for n, table in pointers.items()}
     memory = GlobalMemory(position, allocations)
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
     device: dict[int, int] = {}
@@ -150,7 +149,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + position if array.nbytes == 0 else 0)
 
     for number, start in tables.items():
-        words = np.array([address(a) for a in _table(args[number]).arrays], np.uint64)
+        words = np.array([address(a) for a in pointers[number].arrays], np.uint64)
         memory.octets[start : start + words.nbytes] = words.view(np.uint8)
     offset = 0
     for number, (parameter, value) in enumerate(zip(function.parameters, args, strict=True)):
@@ -161,7 +160,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
             data = _pointer(GLOBAL_BASE + tables[number], parameter, what)
         elif isinstance(value, np.ndarray) and not _is_scalar(value, parameter):
             data = _pointer(address(value), parameter, what)
-        elif hasattr(value, "encode_map"):
+        elif isinstance(value, TensorMap):
             data = value.encode_map(address(value.array))
             if parameter.size != len(data):
                 raise UserError(f"{what}: a tensor map has {len(data)} bytes, the parameter {parameter.size}")
@@ -211,12 +210,13 @@ def _is_scalar(value: Array, parameter: Parameter) -> bool:
     return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) or hasattr(value, "arrays")
-
-
-def _table(value: Any) -> PointerTable:
-    return value if isinstance(value, PointerTable) else PointerTable(getattr(value, "arrays", value))
+def _table(value: object) -> PointerTable | None:
+    """The table that an argument is; None for any other argument."""
+    if isinstance(value, PointerTable):
+        return value
+    if isinstance(value, (list, tuple)):
+        return PointerTable(value)
+    return PointerTable(value.arrays) if hasattr(value, "arrays") else None
 
 
 def _parameter_space(function: Function) -> ParameterMemory:
@@ -232,7 +232,7 @@ def _pointer(address: int, parameter: Parameter, what: str) -> bytes:
     return address.to_bytes(8, "little")
 
 
-def _scalar(value: Any, parameter: Parameter, what: str) -> bytes:
+def _scalar(value: object, parameter: Parameter, what: str) -> bytes:
     """A number by the parameter's width: integers wrap, floats take the float format of the width."""
     size = parameter.size
     if value is None:

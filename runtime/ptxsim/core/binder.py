@@ -8,7 +8,7 @@ import numpy as np
 
 from ....lowering.ptx.instructions import FORMS, decode
 from ....lowering.ptx.modules import Function
-from ....lowering.ptx.syntax import Instruction, Special
+from ....lowering.ptx.syntax import Instruction, Register, Special
 from ....promotion.errors import UnsupportedError
 from ..arithmetic import matrices, warp
 from ..arithmetic.table import arithmetic
@@ -128,27 +128,29 @@ def _bind_function(machine: Machine, function: Function) -> None:
     k = Binding(machine, function, machine.watch)
     machine.function_being_bound = function.name
 
-    def add(step: Step | None, flow: Control | None, index: int) -> None:
+    last = Instruction("ret", (), (), None, function.line)
+    named = (function.code or (last,))[-1]  # what a finding at the end names
+
+    def add(step: Step | None, flow: Control | None, index: int, instruction: Instruction) -> None:
         if flow is not None:
             machine.control[len(machine.code)] = flow
         machine.code.append(_nothing if step is None else step)
-        machine.origins.append((function, index))
+        machine.origins.append((function, index, instruction))
 
     for index, instruction in enumerate(function.code or ()):
         k.start(instruction, function.pragmas.get(index, ()))
         if instruction.opcode == "call":
             flow, after = control.call(k, instruction)
-            add(None, flow, index)
-            add(after, None, index)
+            add(None, flow, index, instruction)
+            add(after, None, index, instruction)
         elif instruction.opcode in CONTROLS and not (
             instruction.opcode == "tensormap" and "replace" in instruction.modifiers
         ):
-            add(None, CONTROLS[instruction.opcode](k, instruction), index)
+            add(None, CONTROLS[instruction.opcode](k, instruction), index, instruction)
         else:
-            add(_step(k, instruction), None, index)
-    last = Instruction("ret", (), (), None, function.line)
+            add(_step(k, instruction), None, index, instruction)
     k.start(last)
-    add(None, control.leave(k, last), len(function.code or ()))
+    add(None, control.leave(k, last), len(function.code or ()), named)
 
 
 def _nothing(mask: Mask) -> None:
@@ -169,7 +171,7 @@ def _step(k: Binding, i: Instruction) -> Step:
     step = k.observed(i, step)
     if i.guard is None:
         return step
-    return _guarded(k, i, step)
+    return _guarded(k, i.guard, step)
 
 
 def _ticking(machine: MachineContext, step: Step) -> Step:
@@ -180,9 +182,8 @@ def _ticking(machine: MachineContext, step: Step) -> Step:
     return timed
 
 
-def _guarded(k: Binding, i: Instruction, step: Step) -> Step:
-    assert i.guard is not None
-    guard = k.observed_guard(i.guard, k.predicate(i.guard))
+def _guarded(k: Binding, predicate: Register, step: Step) -> Step:
+    guard = k.observed_guard(predicate, k.predicate(predicate))
     lanes = k.lanes
     scheduler = k.machine.scheduler
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,11 @@ from ....promotion.errors import UnsupportedError, UserError
 from ..checks.product_registers import ProductRegisters
 from ..memory.spaces import Space
 from .context import MachineContext
-from .types import WORDS, Mask, Step, number_type
+from .types import WORDS, Mask, Source, Step, number_type
 
-Write = Callable[[Any, Mask], None]
-Ufunc = Callable[..., Any]
+Write = Callable[[Array, Mask], None]
+Ufunc = Callable[..., Array]
+"""A function of sources that takes `out` and `where` as NumPy's ufuncs do."""
 
 
 Access = Callable[[Space, Array, Array | None], None]
@@ -121,7 +121,7 @@ class Binding:
             raise UnsupportedError(f"{self.where}: registers of 128 bits")
         return row
 
-    def source(self, operand: Operand, type_: str) -> Any:
+    def source(self, operand: Operand, type_: str) -> Source:
         """A source of a type; for a wider register its low bits."""
         dtype = number_type(type_)
         match operand:
@@ -137,11 +137,12 @@ class Binding:
                 return view[::ratio] if ratio > 1 else view
             case Integer(value):
                 if type_ == "pred":
-                    return np.bool_(value != 0)
+                    return self.scalar(int(value != 0), dtype)
                 return self.scalar(value & ((1 << WIDTHS[type_]) - 1), dtype)
             case Float(word, width):
                 if width == 64 and type_ == "f32":
-                    return np.frombuffer(word.to_bytes(8, "little"), np.float64).astype(np.float32)[0]
+                    single: Source = np.frombuffer(word.to_bytes(8, "little"), np.float64).astype(np.float32)[0]
+                    return single
                 return self.scalar(word & ((1 << WIDTHS[type_]) - 1), dtype)
             case Special(name):
                 special = self.machine.special(name, self.where)
@@ -154,16 +155,16 @@ class Binding:
                 return self.scalar(address & ((1 << WIDTHS[type_]) - 1), dtype)
         raise self.refuse(operand, f"a register or a literal of {type_}")
 
-    def scalar(self, bits: int, dtype: NumpyDType) -> Any:
-        return np.frombuffer(bits.to_bytes(dtype.itemsize, "little"), dtype)[0]
+    def scalar(self, bits: int, dtype: NumpyDType) -> Source:
+        found: Source = np.frombuffer(bits.to_bytes(dtype.itemsize, "little"), dtype)[0]
+        return found
 
     def predicate(self, operand: Operand) -> Callable[[], Array]:
         """A predicate source that may be negated."""
         if isinstance(operand, Register) and operand.negated:
             row: Array = self.source(Register(operand.name), "pred")
             return lambda: ~row
-        value = self.source(operand, "pred")
-        full = np.broadcast_to(np.asarray(value), (self.lanes,))
+        full = np.broadcast_to(np.asarray(self.source(operand, "pred")), (self.lanes,))
         return lambda: full
 
     def constant(self, operand: Operand, what: str) -> int:
@@ -205,14 +206,14 @@ class Binding:
         words = WORDS[WIDTHS[type_]]
         if out.dtype.itemsize > words.itemsize and out.dtype.kind == "u":
 
-            def widened(value: Any, mask: Mask) -> None:
+            def widened(value: Array, mask: Mask) -> None:
                 np.copyto(
                     out, np.asarray(value).view(words), casting="unsafe", where=True if mask is None else mask
                 )
 
             return widened
 
-        def same(value: Any, mask: Mask) -> None:
+        def same(value: Array, mask: Mask) -> None:
             if mask is None:
                 np.copyto(out, value, casting="unsafe")
             else:
@@ -230,14 +231,14 @@ class Binding:
         (operand,) = d.results
         return self.destination(operand, d.result_types[0])
 
-    def sources(self, d: Decoded) -> list[Any]:
+    def sources(self, d: Decoded) -> list[Source]:
         return [self.source(o, t) for o, t in zip(d.sources, d.source_types, strict=True)]
 
 
 # -- steps out of NumPy functions
 
 
-def unary(function: Ufunc, x: Any, out: Array) -> Step:
+def unary(function: Ufunc, x: Source, out: Array) -> Step:
     def step(mask: Mask) -> None:
         if mask is None:
             function(x, out)
@@ -247,7 +248,7 @@ def unary(function: Ufunc, x: Any, out: Array) -> Step:
     return step
 
 
-def binary(function: Ufunc, x: Any, y: Any, out: Array) -> Step:
+def binary(function: Ufunc, x: Source, y: Source, out: Array) -> Step:
     def step(mask: Mask) -> None:
         if mask is None:
             function(x, y, out=out)
@@ -257,7 +258,7 @@ def binary(function: Ufunc, x: Any, y: Any, out: Array) -> Step:
     return step
 
 
-def computed(value: Callable[[], Any], out: Array) -> Step:
+def computed(value: Callable[[], Array], out: Array) -> Step:
     """Computes for all lanes, writes those of the mask."""
 
     def step(mask: Mask) -> None:
@@ -269,7 +270,7 @@ def computed(value: Callable[[], Any], out: Array) -> Step:
     return step
 
 
-def copied(x: Any, out: Array) -> Step:
+def copied(x: Source, out: Array) -> Step:
     def step(mask: Mask) -> None:
         if mask is None:
             np.copyto(out, x)

@@ -82,9 +82,9 @@ class Barrier:
             raise Fault(
                 "barrier", f"barrier {self.number}: a lane arrives twice in one phase", np.flatnonzero(twice)
             )
-        before = self._complete_warps(cta)
+        before = _complete_warps(cta, self.lanes)
         self.lanes |= mask
-        self.arrived += 32 * int(np.count_nonzero(self._complete_warps(cta) & ~before))
+        self.arrived += 32 * int(np.count_nonzero(_complete_warps(cta, self.lanes) & ~before))
         if kind != "arrive":
             cta.groups.remove(group)
             self.waiting.append((group, finish))
@@ -94,11 +94,6 @@ class Barrier:
                 f"barrier {self.number}: {self.arrived} threads arrived, {self.expected} are expected",
             )
         self.check(cta, synchronised)
-
-    def _complete_warps(self, cta: Cta) -> Array:
-        assert self.lanes is not None
-        here, live = self.lanes.reshape(-1, 32), cta.live.reshape(-1, 32)
-        return np.asarray(here.any(1) & ~(live & ~here).any(1))
 
     def check(self, cta: Cta, synchronised: Synchronised) -> None:
         """End the phase if everyone is there."""
@@ -120,6 +115,12 @@ class Barrier:
             group.polling = False
             cta.groups.append(group)
         synchronised(cta, lanes, released)
+
+
+def _complete_warps(cta: Cta, lanes: Array) -> Array:
+    """Which warps have a lane among these, and all their live ones."""
+    here, live = lanes.reshape(-1, 32), cta.live.reshape(-1, 32)
+    return np.asarray(here.any(1) & ~(live & ~here).any(1))
 
 
 class Cta:

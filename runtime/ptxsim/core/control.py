@@ -6,7 +6,6 @@ Source: PTX ISA, "Control Flow Instructions", "Parallel Synchronization and Comm
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -60,13 +59,7 @@ def collective(
     machine = k.machine
     scheduler = machine.scheduler
     step = k.observed(i, step)
-    everyone = members is None or (isinstance(members, Integer) and members.value & 0xFFFFFFFF == 0xFFFFFFFF)
-    if everyone:
-        named = None
-    else:
-        assert members is not None
-        value = k.source(members, "b32")
-        named = np.asarray(value) if np.ndim(value) else np.full(k.lanes, value)
+    named = None if members is None else _named_lanes(k, members)
 
     def control(group: Group) -> bool:
         if group.mask is not None or named is not None:
@@ -81,6 +74,14 @@ def collective(
         return whole
 
     return guarded(k, guard_of(k, i), control)
+
+
+def _named_lanes(k: Binding, members: Operand) -> Array | None:
+    """The member mask of every lane, a bit per lane of its warp; None where a literal names the whole warp."""
+    if isinstance(members, Integer) and members.value & 0xFFFFFFFF == 0xFFFFFFFF:
+        return None
+    value = k.source(members, "b32")
+    return value if np.ndim(value) else np.full(k.lanes, value)
 
 
 def branch(k: Binding, i: Instruction) -> Control:
@@ -336,22 +337,18 @@ def barrier(k: Binding, i: Instruction) -> Control:
         modifiers.choice(("u32",) if reduction == "popc" else ("pred",))
     modifiers.done()
     operands = list(i.operands)
-    target = operands.pop(0) if kind == "red" else None
-    source = k.predicate(operands.pop()) if kind == "red" and operands else None
-    if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) != 2):
+    if len(operands) not in {"sync": (1, 2), "arrive": (2,), "red": (3, 4)}[kind]:
         raise UserError(
             f"{modifiers.where}: expected a barrier" + (" and a thread count" if kind == "arrive" else "")
         )
+    ends = (operands.pop(0), operands.pop()) if kind == "red" else None  # the result and what is reduced
+    source = None if ends is None else k.predicate(ends[1])
     number = _uniform(k, operands[0], "a barrier")
     threads = _uniform(k, operands[1], "a thread count") if len(operands) > 1 else None
     machine = k.machine
     scheduler = machine.scheduler
-    finish: Finish | None = None
     values = np.zeros(k.lanes, np.bool_)
-    if kind == "red":
-        assert target is not None
-        assert source is not None
-        finish = _reduced(k, target, reduction, values)
+    finish = None if ends is None else _reduced(k, ends[0], reduction, values)
 
     def control(group: Group) -> bool:
         cta = machine.cta
@@ -402,7 +399,7 @@ def _uniform(k: Binding, operand: Operand, what: str) -> Callable[[Group], int]:
 
 
 def _reduced(k: Binding, target: Operand, reduction: str, values: Array) -> Finish:
-    out: Any = k.destination(target, "u32" if reduction == "popc" else "pred")
+    out = k.destination(target, "u32" if reduction == "popc" else "pred")
 
     def finish(lanes: Array, waiting: Array) -> None:
         taken = values[lanes]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 
 from ..checks.findings import Fault
-from ..memory.spaces import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from ..memory.spaces import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Space
 from .context import MachineContext
 from .types import Mask, Step
 
@@ -124,7 +123,7 @@ def bytes_at(machine: MachineContext, lane: int, address: int, size: int) -> byt
         start += lane * machine.local.size
         return bytes(machine.local.octets[start : start + size])
     if window in (SHARED_WINDOW, PARAM_WINDOW):
-        space: Any = machine.cta.shared if window == SHARED_WINDOW else machine.parameters
+        space: Space = machine.cta.shared if window == SHARED_WINDOW else machine.parameters
         start = address - window
         if start + size > space.size:
             raise Fault("bounds", f"{size} bytes at {space.kind} address {start:#x}", [lane])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ....lowering.ptx.instructions import WIDTHS
 from ....lowering.ptx.modules import Function, PtxModule, Variable
@@ -98,7 +98,8 @@ class MachineState(Program):
         self._specials: dict[str, Array] = {}
         self._make_specials(dynamic)
         self.cta: Cta
-        self.origins: list[tuple[Function, int]] = []
+        self.origins: list[tuple[Function, int, Instruction]] = []
+        """Of every place of the code: its function, its index there, and the instruction that a finding names."""
         self.starts: dict[str, list[int]] = {}
         self.function_being_bound = ""
 
@@ -194,11 +195,11 @@ class MachineState(Program):
             )
         return offset + dynamic
 
-    def lane_array(self, dtype: Any) -> Array:
+    def lane_array(self, dtype: DTypeLike) -> Array:
         """A per-lane array that belongs to the block."""
         return self.block_array((self.lanes,), dtype)
 
-    def block_array(self, shape: tuple[int, ...], dtype: Any) -> Array:
+    def block_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """An array that belongs to the block: all zeros when a block starts."""
         array = np.zeros(shape, dtype)
         self._extra.append(array)
@@ -209,7 +210,7 @@ class MachineState(Program):
 
     def copy_local(self, copies: list[tuple[int, int, int]], mask: Mask) -> None:
         octets = self.local.octets[: self.local.size * self.lanes].reshape(self.lanes, -1)
-        lanes: Any = slice(None) if mask is None else np.flatnonzero(mask)
+        lanes: Array | slice = slice(None) if mask is None else np.flatnonzero(mask)
         for source, target, size in copies:
             octets[lanes, target : target + size] = octets[lanes, source : source + size]
         if self.local.defined is not None:
@@ -346,7 +347,7 @@ class MachineState(Program):
 
     # -- findings
 
-    def warn(self, kind: str, message: str, lanes: Any = ()) -> None:
+    def warn(self, kind: str, message: str, lanes: Sequence[int] | Array = ()) -> None:
         """Note something unspecified; once per instruction and kind."""
         pc = self.scheduler.pc
         if any(f.kind == kind and f.line == self.instruction_at(pc).line for f in self.findings):
@@ -357,7 +358,7 @@ class MachineState(Program):
             )
         )
 
-    def violation(self, kind: str, message: str, lanes: Any = ()) -> None:
+    def violation(self, kind: str, message: str, lanes: Sequence[int] | Array = ()) -> None:
         """Note a broken rule and go on; once per instruction and kind. The launch fails in the end."""
         pc = self.scheduler.pc
         line = self.instruction_at(pc).line
@@ -370,9 +371,7 @@ class MachineState(Program):
             raise PtxCheckError([f for f in self.findings if not f.warning])
 
     def instruction_at(self, pc: int) -> Instruction:
-        function, index = self.origins[min(pc, len(self.origins) - 1)]
-        assert function.code is not None
-        return function.code[min(index, len(function.code) - 1)]
+        return self.origins[min(pc, len(self.origins) - 1)][2]
 
     def finding(
         self,
@@ -383,8 +382,7 @@ class MachineState(Program):
         lanes: tuple[int, ...] = (),
         warning: bool = False,
     ) -> Finding:
-        function, index = self.origins[min(pc, len(self.origins) - 1)]
-        instruction = self.instruction_at(pc)
+        function, index, instruction = self.origins[min(pc, len(self.origins) - 1)]
         text = self._statement(instruction)
         source = function.locations[index] if index < len(function.locations) else None
         return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)

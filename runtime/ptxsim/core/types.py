@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....lowering.ptx.instructions import WIDTHS
-from ....promotion.arrays import NumpyDType
+from ....promotion.arrays import Array, NumpyDType
 
+Source = Array
+"""What an instruction reads: a view of a register, one value per lane, or an array or NumPy scalar of no dimensions (literals,
+special registers). Scalars have the operators and methods of arrays, and are typed as these."""
 Mask = NDArray[np.bool_] | None
 """Which lanes execute; None: all of them."""
 Step = Callable[[Mask], None]

@@ -6,7 +6,6 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: ld, st, cvta, isspa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ....promotion.errors import UnsupportedError, UserError
 from ..core.binding import Binding
 from ..core.modifiers import Modifiers
 from ..core.types import Mask, Step, number_type
-from .spaces import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, Site, Space, new_site
+from .spaces import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, Site, Space
 
 Addresses = Callable[[Array | None], Array]
 """Addresses of the lanes, or of all for None, as uint64."""
@@ -69,7 +68,7 @@ def address_of(k: Binding, operand: Operand) -> Addresses:
     return lambda lanes: everywhere if lanes is None else everywhere[: lanes.size]
 
 
-Part = tuple[Space, Any, Array, Array | None]
+Part = tuple[Space, Array | slice, Array, Array | None]
 """A space, which of the accesses go there (an index or a slice), their addresses there, and their lanes."""
 
 
@@ -79,7 +78,7 @@ class Router:
     def __init__(self, k: Binding, space: str) -> None:
         self.machine = k.machine
         self.space = space
-        self.site: Site = new_site()
+        self.site = Site()
 
     def parts(self, address: Array, lanes: Array | None) -> Iterator[Part]:
         machine = self.machine
@@ -111,12 +110,12 @@ class Router:
         window = address >> np.uint64(56)
         kinds = [int(window[0])] if np.count_nonzero(window != window[0]) == 0 else np.unique(window).tolist()
         for kind in kinds:
-            chosen: Any = slice(None) if len(kinds) == 1 else np.flatnonzero(window == kind)
+            chosen: Array | slice = slice(None) if len(kinds) == 1 else np.flatnonzero(window == kind)
             inner = address[chosen] & np.uint64((1 << 56) - 1) if kind else address[chosen]
-            who = lanes if len(kinds) == 1 else (chosen if lanes is None else lanes[chosen])
+            who = lanes if isinstance(chosen, slice) else (chosen if lanes is None else lanes[chosen])
             if kind == SHARED_WINDOW >> 56:
                 for space, sub, offset, sub_lanes in self.cluster(inner, who):
-                    yield space, (sub if len(kinds) == 1 else chosen[sub]), offset, sub_lanes
+                    yield space, (sub if isinstance(chosen, slice) else chosen[sub]), offset, sub_lanes
             elif kind == LOCAL_WINDOW >> 56:
                 yield self.machine.local, chosen, inner, who
             elif kind == PARAM_WINDOW >> 56:
@@ -211,7 +210,7 @@ def load(k: Binding, i: Instruction) -> Step:
     watch = k.watcher(i.operands[1], [o for o in elements_of(k, i.operands[0], count)], size, False)
     single, site = router.single, router.site
     index = np.uint64(size.bit_length() - 1)
-    seen: list[Any] = [None]
+    seen: list[Array | None] = [None]
 
     def fetch(where: Array, lanes: Array | None) -> Array:
         if single is not None:

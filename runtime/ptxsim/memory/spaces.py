@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ....promotion.arrays import Array, NumpyDType
+from ..async_copies.mbarrier_objects import MBarrier
 from ..checks.findings import Fault
 
 GLOBAL_BASE = 1 << 40
@@ -25,12 +25,17 @@ RANK_SHIFT = 24
 """An address of shared::cluster space names block `rank` of the cluster by rank + 1 above this bit; 0 is the own block."""
 
 
-Site = list[Any]
-"""What one instruction remembers: start, size and writability of the allocation that it reached last."""
+_AT_START = np.uint64(0)
 
 
-def new_site() -> Site:
-    return [np.uint64(0), -1, False]
+@dataclass(slots=True)
+class Site:
+    """What one instruction remembers of the allocation that it reached last: where it starts, its bytes (-1: none yet), and
+    whether kernels may write there."""
+
+    start: np.uint64 = _AT_START
+    room: int = -1
+    writable: bool = False
 
 
 def aligned_bytes(size: int, fill: int = 0) -> Array:
@@ -61,10 +66,11 @@ class Space:
             self._views[key] = found
         return found
 
-    def watch(self, defined: bool) -> None:
-        """Start to keep which bytes are defined."""
-        self.defined = np.full(self.octets.size, defined, np.bool_)
+    def watch(self, defined: bool) -> Array:
+        """Start to keep which bytes are defined, and which are in flight. Gives the former, a bool per byte."""
+        self.defined = known = np.full(self.octets.size, defined, np.bool_)
         self.flight = np.zeros(self.octets.size, np.uint8)
+        return known
 
     def offsets(self, address: Array, size: int, lanes: Array | None, write: bool, site: Site) -> Array:
         """Byte offsets of accesses of `size` bytes, aligned to it. `lanes`: whose they are; None for all."""
@@ -99,15 +105,22 @@ class SharedMemory(Space):
 
     def __init__(self, size: int, fill: int = 0) -> None:
         super().__init__(size, fill)
-        self.mbarriers: dict[int, Any] = {}
-        self.unfenced: list[Any] = []
+        self.mbarriers: dict[int, MBarrier] = {}
+        self.unfenced: list[MBarrier] = []
         self.dirty: Array | None = None
         self.opaque: Array | None = None
 
-    def watch(self, defined: bool) -> None:
-        super().watch(defined)
+    def watch(self, defined: bool) -> Array:
         self.dirty = np.zeros(self.octets.size, np.bool_)
         self.opaque = np.zeros(self.octets.size // 8, np.bool_)
+        return super().watch(defined)
+
+    def mbarrier(self, offset: int, lane: int) -> MBarrier:
+        """The object at a byte offset. `lane`: whose access it is, for the message where there is none."""
+        found = self.mbarriers.get(offset)
+        if found is None:
+            raise Fault("mbarrier", f"no mbarrier was initialised at shared address {offset:#x}", [lane])
+        return found
 
 
 class ParameterMemory(Space):
@@ -155,8 +168,8 @@ class GlobalMemory(Space):
 
     def offsets(self, address: Array, size: int, lanes: Array | None, write: bool, site: Site) -> Array:
         offset = address - self.base
-        start, room, writable = site
-        if room < size or np.count_nonzero((offset - start) > np.uint64(room - size)):
+        room, writable = site.room, site.writable
+        if room < size or np.count_nonzero((offset - site.start) > np.uint64(room - size)):
             writable = self._find(address, offset, size, lanes, write, site)
         if write and not writable:
             self._read_only(offset, lanes)
@@ -179,7 +192,7 @@ class GlobalMemory(Space):
             self._outside(int(address[first]), size, _named(lanes, np.flatnonzero(bad)))
         if np.count_nonzero(known != known[0]) == 0:
             found = self.allocations[int(known[0])]
-            site[:] = np.uint64(found.start), found.size, found.writable
+            site.start, site.room, site.writable = np.uint64(found.start), found.size, found.writable
             return found.writable
         return not write or all(self.allocations[i].writable for i in np.unique(known).tolist())
 
