@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ..lowering.artifact import CompiledGraph
 from ..promotion.arrays import Array, NumpyDType
 from .gpu import DeviceArray, DeviceArrays
+
+Result = Any
+"""What a run gives: an array, or a tuple of them where the graph has several outputs; of the host or, as the inputs are, of the
+device. Which of these only the caller knows, who would have to narrow a union at every call."""
 
 
 class LinkedModel(Protocol):
@@ -24,8 +28,8 @@ class LinkedModel(Protocol):
         ...
 
     @property
-    def arrays(self) -> DeviceArrays | None:
-        """How arrays in the device's own memory are taken; None where all arrays are the host's."""
+    def on_device(self) -> GpuLinkedModel | None:
+        """The same model for arrays in the device's own memory; None where all arrays are the host's."""
         ...
 
     def prepare(self, dims: int, sizes: int) -> int:
@@ -40,6 +44,11 @@ class LinkedModel(Protocol):
 
 class GpuLinkedModel(LinkedModel, Protocol):
     """A compiled graph on a device that has arrays of its own."""
+
+    @property
+    def arrays(self) -> DeviceArrays:
+        """How these arrays are taken and made."""
+        ...
 
     def run_on_device(
         self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int

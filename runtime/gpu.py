@@ -7,9 +7,10 @@ can be given parts of an allocation, and one allocation can serve many arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..lowering.artifact import KernelCode, TensorMap
 from ..promotion.arrays import Array, NumpyDType
@@ -159,7 +160,7 @@ class DeviceArrays(Protocol):
         ...
 
 
-def to_bits(value: Any) -> int:
+def to_bits(value: ArrayLike) -> int:
     """Returns the bits of a NumPy number as an unsigned integer: what `GpuDevice.launch` takes for a parameter of that type."""
     return int.from_bytes(np.asarray(value).tobytes(), "little")
 

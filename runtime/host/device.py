@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...lowering.artifact import CompiledGraph
 from ...promotion.arrays import Array, NumpyDType
@@ -21,11 +21,11 @@ class HostModel:
     """Linked host code; implements `LinkedModel`. The code is unmapped when this object dies."""
 
     code: LinkedCode
-    _prepare: Any = field(repr=False)
-    _run: Any = field(repr=False)
+    _prepare: Callable[[int, int], int] = field(repr=False)
+    _run: Callable[[int, int, int], None] = field(repr=False)
 
     @property
-    def arrays(self) -> None:
+    def on_device(self) -> None:
         return None
 
     @property
@@ -37,7 +37,7 @@ class HostModel:
         return self.code["jn_run"]
 
     def prepare(self, dims: int, sizes: int) -> int:
-        return int(self._prepare(dims, sizes))
+        return self._prepare(dims, sizes)
 
     def run(self, pool: int, buffers: int, dims: int) -> None:
         self._run(pool, buffers, dims)

@@ -7,13 +7,14 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from ...graph.dims.dim import Dim
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
+from ..device import Result
 from ..host import memory
 from ..native.library import native_library
 from .executable import Executable
@@ -25,19 +26,19 @@ _RELEASE_BYTES = 16 << 10
 _MAX_STACK_WORDS = 1 << 14
 
 
-class _Table(np.ndarray[Any, np.dtype[Any]]):
+class _Table(Array):
     """The words of `entry.ll`, with references to everything they point to."""
 
-    keep_alive: tuple[Any, ...] = ()
+    keep_alive: tuple[object, ...] = ()
 
 
-def _table(words: Sequence[int], *keep_alive: Any) -> _Table:
+def _table(words: Sequence[int], *keep_alive: object) -> _Table:
     table = np.array(words, np.int64).view(_Table)
     table.keep_alive = keep_alive
     return table
 
 
-def entry_function(executable: Executable) -> Callable[..., Any]:
+def entry_function(executable: Executable) -> Callable[..., Result]:
     """The callable for plain calls: the native entry where it can run, else `executable.call`.
 
     Neither the callable nor anything it keeps refers back to a `Model`, so models are freed as soon as they
@@ -119,6 +120,7 @@ class BoundCall:
     ) -> None:
         label = executable.label
         checked, plan = executable.check(inputs)
+        bound: list[Array] = []
         for spec, given, used in zip(executable.inputs, inputs, checked, strict=True):
             if not isinstance(given, np.ndarray) or memory.address(given) != memory.address(used):
                 raise UserError(
@@ -126,6 +128,7 @@ class BoundCall:
                     "C-contiguous, aligned, "
                     f"native {spec.dtype} array); fix: bind numpy.ascontiguousarray({spec.name})"
                 )
+            bound.append(given)
         targets = executable.allocate(plan) if outputs is None else list(outputs)
         if outputs is not None:
             _check_outputs(executable, plan.shapes, checked, targets)
@@ -140,9 +143,7 @@ class BoundCall:
             array.nbytes for array in (*checked, *executable.constants, *written)
         )
         names = [spec.name for spec in executable.outputs]
-        self.inputs: dict[str, Any] = {
-            spec.name: array for spec, array in zip(executable.inputs, inputs, strict=True)
-        }
+        self.inputs = dict(zip([spec.name for spec in executable.inputs], bound, strict=True))
         self.outputs = dict(zip(names, targets, strict=True))
         self.staged = tuple(
             name for name, to, from_ in zip(names, targets, written, strict=True) if to is not from_
@@ -153,7 +154,7 @@ class BoundCall:
         self._keep_alive = (executable, checked, written, arena, buffers, plan)
         run_address = executable.linked.run_address
         if entry is None or run_address is None:
-            self._function: Callable[[], Any] = _python_bound(executable, buffers, plan.words, result)
+            self._function: Callable[[], Result] = _python_bound(executable, buffers, plan.words, result)
             return
 
         busy = functools.partial(_busy, label)
@@ -174,7 +175,7 @@ class BoundCall:
         )
         self._function = entry.bound_function(table)
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Result:
         result = self._function()
         if self._copies:
             for to, source in self._copies:
@@ -189,10 +190,15 @@ class BoundCall:
         return f"<joinery.BoundCall ({inputs}) -> ({outputs})>"
 
 
-def _python_bound(executable: Executable, buffers: Any, words: Any, result: Any) -> Callable[[], Any]:
+def _python_bound(
+    executable: Executable,
+    buffers: ctypes.Array[ctypes.c_void_p],
+    words: ctypes.Array[ctypes.c_int64],
+    result: Array | tuple[Array, ...],
+) -> Callable[[], Result]:
     lock = threading.Lock()
 
-    def run() -> Any:
+    def run() -> Result:
         if not lock.acquire(blocking=False):
             _busy(executable.label)
         try:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, cast
 
 from ...lowering.artifact import GPU_ALIGNMENT
 from ...promotion.errors import UserError
-from ..device import GpuLinkedModel
-from ..gpu import DeviceArray
-from .executable import Executable
+from ..device import Result
+from ..gpu import DeviceArray, DeviceArrays
+from .executable import DeviceValues, Executable
 from .inputs import bind_dims
 
 
@@ -30,25 +29,27 @@ class BoundDeviceCall:
     def __init__(
         self,
         executable: Executable,
-        values: Sequence[object],
-        found: Sequence[DeviceArray | None],
+        values: DeviceValues,
         outputs: Sequence[object] | None,
     ) -> None:
         label = executable.label
-        linked = cast("GpuLinkedModel", executable.linked)
+        linked = values.linked
         arrays = linked.arrays
-        assert arrays is not None
-        for spec, value, array in zip(executable.inputs, values, found, strict=True):
+        for spec, value, array in zip(executable.inputs, values.values, values.found, strict=True):
             if array is None:
                 raise UserError(
                     f"{label}: bind makes no copies: input {spec.name!r} is a {type(value).__name__}, others are on the "
                     f"device; fix: bind joinery.Buffer({spec.name})"
                 )
-        given = [array for array in found if array is not None]
-        executable.check_on_device(values, found)
+        given = [array for array in values.found if array is not None]
+        executable.check_on_device(values)
         plan = executable.plan(bind_dims(executable.inputs, given, label))
         shapes = plan.shapes
-        targets = executable.allocate_on_device(plan) if outputs is None else _targets(executable, shapes, given, outputs)
+        targets = (
+            executable.allocate_on_device(arrays, plan)
+            if outputs is None
+            else _targets(executable, arrays, shapes, given, outputs)
+        )
         for spec, array in zip((*executable.inputs, *executable.outputs), (*given, *targets), strict=True):
             if array.address % GPU_ALIGNMENT:
                 raise UserError(
@@ -66,7 +67,7 @@ class BoundDeviceCall:
             given, executable.constant_addresses, targets, ctypes.addressof(plan.words)
         )
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Result:
         if [array.address for array in self._bound] != self._addresses:
             raise UserError(f"{self._label}: a bound array was freed; fix: free it after the last call, or bind anew")
         self._launches.replay()
@@ -76,14 +77,13 @@ class BoundDeviceCall:
 
 def _targets(
     executable: Executable,
+    arrays: DeviceArrays,
     shapes: Sequence[tuple[int, ...]],
     inputs: Sequence[DeviceArray],
     outputs: Sequence[object],
 ) -> list[DeviceArray]:
     """The buffers for the outputs. Raises `UserError` unless each can be written in place without disturbing another array."""
     label = executable.label
-    arrays = executable.linked.arrays
-    assert arrays is not None
     if len(outputs) != len(executable.outputs):
         raise UserError(f"{label} has {len(executable.outputs)} outputs, got {len(outputs)} buffers")
     targets: list[DeviceArray] = []

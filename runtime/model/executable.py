@@ -13,15 +13,14 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 from ...graph.dims.dim import Dim
 from ...lowering.artifact import CompiledGraph
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
-from ..device import Device, GpuLinkedModel
-from ..gpu import DeviceArray
+from ..device import Device, GpuLinkedModel, Result
+from ..gpu import DeviceArray, DeviceArrays
 from ..host import memory
 from ..host.threads import pool_address, resolve_threads
 from ..storage.weight_packing import stored_shape
@@ -38,6 +37,18 @@ class Plan:
     words: ctypes.Array[ctypes.c_int64]
     arena_bytes: int
     shapes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceValues:
+    """Values for inputs, at least one of which lives on the model's device.
+
+    found: the arrays there, None for what lies elsewhere.
+    """
+
+    linked: GpuLinkedModel
+    values: Sequence[object]
+    found: Sequence[DeviceArray | None]
 
 
 class Executable:
@@ -193,35 +204,32 @@ class Executable:
             buffers = self.buffers(inputs, outputs, arena)
             self.linked.run(self.pool, ctypes.addressof(buffers), ctypes.addressof(plan.words))
 
-    def device_arrays(self, values: Sequence[object]) -> list[DeviceArray | None]:
-        """Those of the values that live on the model's device; all None where no arrays do."""
-        arrays = self.linked.arrays
-        return [None if arrays is None else arrays.array_of(value) for value in values]
+    def on_device(self, values: Sequence[object]) -> DeviceValues | None:
+        """The values with their arrays on the model's device; None if none of them lives there."""
+        linked = self.linked.on_device
+        if linked is None:
+            return None
+        found = [linked.arrays.array_of(value) for value in values]
+        return None if all(array is None for array in found) else DeviceValues(linked, values, found)
 
-    def call_on_device(self, values: Sequence[object], found: Sequence[DeviceArray | None]) -> Any:
+    def call_on_device(self, given: DeviceValues) -> Result:
         """A run with inputs on the device: the outputs are there too, and may not be written yet."""
-        linked = cast("GpuLinkedModel", self.linked)
-        arrays = linked.arrays
-        assert arrays is not None
-        inputs = self.check_on_device(values, found)
+        linked = given.linked
+        inputs = self.check_on_device(given)
         plan = self.plan(bind_dims(self.inputs, inputs, self.label))
-        outputs = self.allocate_on_device(plan)
+        outputs = self.allocate_on_device(linked.arrays, plan)
         linked.run_on_device(inputs, self.constant_addresses, outputs, ctypes.addressof(plan.words))
-        arrays.settle([array for array in found if array is not None])
+        linked.arrays.settle([array for array in given.found if array is not None])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def check_on_device(
-        self, values: Sequence[object], found: Sequence[DeviceArray | None]
-    ) -> list[Array | DeviceArray]:
+    def check_on_device(self, given: DeviceValues) -> list[Array | DeviceArray]:
         """Inputs on the device as they are, the others converted. Raises `UserError` for whatever does not fit."""
         return [
             convert(spec, value, self.label) if array is None else check_device_array(spec, array, self.label)
-            for spec, value, array in zip(self.inputs, values, found, strict=True)
+            for spec, value, array in zip(self.inputs, given.values, given.found, strict=True)
         ]
 
-    def allocate_on_device(self, plan: Plan) -> list[DeviceArray]:
-        arrays = self.linked.arrays
-        assert arrays is not None
+    def allocate_on_device(self, arrays: DeviceArrays, plan: Plan) -> list[DeviceArray]:
         return [
             arrays.new_array(shape, spec.dtype.numpy)
             for spec, shape in zip(self.outputs, plan.shapes, strict=True)
@@ -231,12 +239,12 @@ class Executable:
     def constant_addresses(self) -> list[int]:
         return [memory.address(array) for array in self.constants]
 
-    def call(self, *values: object, **named: object) -> Any:
+    def call(self, *values: object, **named: object) -> Result:
         """Checks, runs, and returns the output array, or a tuple of them."""
         given = self.collect(values, named)
-        found = self.device_arrays(given)
-        if any(array is not None for array in found):
-            return self.call_on_device(given, found)
+        there = self.on_device(given)
+        if there is not None:
+            return self.call_on_device(there)
         arrays, plan = self.check(given)
         outputs = self.allocate(plan)
         self.run(arrays, outputs, plan)

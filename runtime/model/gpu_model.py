@@ -21,7 +21,7 @@ from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, Tensor
 from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
-from ..device import LinkedModel
+from ..device import GpuLinkedModel, LinkedModel
 from ..gpu import ALIGNMENT, DeviceArray, DeviceArrays, GpuDevice, GpuMemory, Recording
 from ..host import memory
 from ..native.library import ObjectStore, native_library
@@ -72,17 +72,20 @@ class _Bound:
 
 
 class GpuModel:
-    """A compiled graph, loaded on a GPU; implements `GpuLinkedModel`. Runs take turns."""
+    """A compiled graph, loaded on a GPU, for arrays of the host; implements `LinkedModel`. Runs take turns."""
 
     prepare_address = None
     run_address = None
 
-    def __init__(self, compiled: CompiledGraph, device: GpuDevice, arrays: DeviceArrays | None = None) -> None:
+    @property
+    def on_device(self) -> GpuLinkedModel | None:
+        return None
+
+    def __init__(self, compiled: CompiledGraph, device: GpuDevice) -> None:
         if compiled.gpu is None:
             raise InternalError(f"model {compiled.name!r} was compiled for {compiled.target}, not for a GPU")
         self._compiled = compiled
         self._program: GpuProgram = compiled.gpu
-        self.arrays = arrays
         self._device = device
         self._kernels = tuple([device.load(code) for code in self._program.kernels])
         self._constants: list[GpuMemory] = []
@@ -123,40 +126,6 @@ class GpuModel:
             for at, (offset, nbytes) in zip(outputs, prepared.outputs, strict=True):
                 if nbytes:
                     device.download(prepared.memory, offset, _bytes_at(at, nbytes))
-
-    def run_on_device(
-        self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
-    ) -> None:
-        """Implements `GpuLinkedModel`: the recording stays, the arrays are copied on the device."""
-        assert self.arrays is not None
-        with self._lock:
-            self._upload_constants(constants)
-            prepared = self._prepare_for(self._dims(dims))
-            base = prepared.memory.address
-            for array, (offset, nbytes) in zip(inputs, prepared.inputs, strict=True):
-                if isinstance(array, np.ndarray):
-                    self._device.upload(prepared.memory, offset, array)
-                else:
-                    self.arrays.copy(base + offset, array.address, nbytes)
-            prepared.recording.replay()
-            for array, (offset, nbytes) in zip(outputs, prepared.outputs, strict=True):
-                self.arrays.copy(array.address, base + offset, nbytes)
-
-    def record_on_device(
-        self, inputs: Sequence[DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
-    ) -> _Bound:
-        """Implements `GpuLinkedModel`."""
-        with self._lock:
-            self._upload_constants(constants)
-            values = self._dims(dims)
-            arena = self._device.allocate(extent_at(self._program.arena_bytes, values))
-            places = {"input": [array.address for array in inputs], "output": [array.address for array in outputs]}
-            try:
-                recording = self._record(values, arena.address, places)
-            except BaseException:
-                arena.free()
-                raise
-            return _Bound(recording, arena, self)
 
     def _upload_constants(self, addresses: Sequence[int]) -> None:
         """Once: a model's constants do not change."""
@@ -234,6 +203,51 @@ class GpuModel:
         return device.capture(record)
 
 
+class ArrayGpuModel(GpuModel):
+    """A model on a GPU that takes users' arrays there too; implements `GpuLinkedModel`."""
+
+    def __init__(self, compiled: CompiledGraph, device: GpuDevice, arrays: DeviceArrays) -> None:
+        super().__init__(compiled, device)
+        self.arrays = arrays
+
+    @property
+    def on_device(self) -> GpuLinkedModel:
+        return self
+
+    def run_on_device(
+        self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> None:
+        """Implements `GpuLinkedModel`: the recording stays, the arrays are copied on the device."""
+        with self._lock:
+            self._upload_constants(constants)
+            prepared = self._prepare_for(self._dims(dims))
+            base = prepared.memory.address
+            for array, (offset, nbytes) in zip(inputs, prepared.inputs, strict=True):
+                if isinstance(array, np.ndarray):
+                    self._device.upload(prepared.memory, offset, array)
+                else:
+                    self.arrays.copy(base + offset, array.address, nbytes)
+            prepared.recording.replay()
+            for array, (offset, nbytes) in zip(outputs, prepared.outputs, strict=True):
+                self.arrays.copy(array.address, base + offset, nbytes)
+
+    def record_on_device(
+        self, inputs: Sequence[DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
+    ) -> _Bound:
+        """Implements `GpuLinkedModel`."""
+        with self._lock:
+            self._upload_constants(constants)
+            values = self._dims(dims)
+            arena = self._device.allocate(extent_at(self._program.arena_bytes, values))
+            places = {"input": [array.address for array in inputs], "output": [array.address for array in outputs]}
+            try:
+                recording = self._record(values, arena.address, places)
+            except BaseException:
+                arena.free()
+                raise
+            return _Bound(recording, arena, self)
+
+
 class GpuBackend:
     """The GPU backend of models; implements `runtime.device.Device`.
 
@@ -252,7 +266,9 @@ class GpuBackend:
 
     def link(self, compiled: CompiledGraph) -> LinkedModel:
         native_library(self._store)
-        return GpuModel(compiled, self._device, self._arrays)
+        if self._arrays is None:
+            return GpuModel(compiled, self._device)
+        return ArrayGpuModel(compiled, self._device, self._arrays)
 
     def empty(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array:
         return memory.empty(shape, dtype)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ...lowering.artifact import CompiledGraph, TensorSpec
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
-from ..device import Device
+from ..device import Device, Result
 from ..host.device import HostDevice
 from ..storage import artifact_file
 from .call import BoundCall, entry_function
@@ -50,7 +50,7 @@ class Model:
 
     # `m(x)` looks `__call__` up on the type: a class of its own per model lets the interpreter go straight
     # into the native entry.
-    def __new__(cls, *args: Any, **options: Any) -> Model:
+    def __new__(cls, *args: object, **options: object) -> Model:
         del args, options
         return object.__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "__slots__": ()}))
 
@@ -81,7 +81,7 @@ class Model:
         if "__call__" in type(self).__dict__ and type(self) is not Model:
             del type(self).__call__
 
-    def __call__(self, *arrays: object, **named: object) -> Any:
+    def __call__(self, *arrays: object, **named: object) -> Result:
         """Runs the model: see the class."""
         return self._executable.call(*arrays, **named)
 
@@ -101,7 +101,7 @@ class Model:
     def bind(
         self,
         *inputs: object,
-        outputs: Any = None,
+        outputs: object = None,
         **named: object,
     ) -> BoundCall | BoundDeviceCall:
         """A prepared call over these very arrays: nothing is checked, converted, copied or allocated when it
@@ -116,15 +116,15 @@ class Model:
         array.
         """
         values = self._executable.collect(inputs, named)
-        found = self._executable.device_arrays(values)
-        if any(array is not None for array in found):
-            return BoundDeviceCall(self._executable, values, found, self._output_list(outputs))
+        there = self._executable.on_device(values)
+        if there is not None:
+            return BoundDeviceCall(self._executable, there, self._output_list(outputs))
         return BoundCall(self._executable, values, self._output_list(outputs))
 
-    def _output_list(self, outputs: Any) -> Sequence[Any] | None:
+    def _output_list(self, outputs: object) -> Sequence[Any] | None:
         if outputs is None:
             return None
-        if isinstance(outputs, np.ndarray) or self._executable.device_arrays([outputs])[0] is not None:
+        if isinstance(outputs, np.ndarray) or self._executable.on_device([outputs]) is not None:
             return [outputs]
         if isinstance(outputs, Mapping):
             names = [spec.name for spec in self.outputs]
@@ -213,5 +213,5 @@ class Model:
         kernels = f"{len(self._kernels)} kernel{'s' if len(self._kernels) != 1 else ''}"
         return f"<joinery.Model {self.name!r} ({inputs}) -> ({outputs}); {kernels}, {self.threads} threads>"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError("a joinery.Model cannot be pickled; fix: m.save(path) and joinery.load(path)")

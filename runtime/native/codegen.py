@@ -115,9 +115,9 @@ def link(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str,
     return LinkedCode(addresses, tracker)
 
 
-def address_of(function: Any) -> int:
-    """Address of a function of a ctypes library; raises `AttributeError` through ctypes when it does not
-    exist."""
+def address_of(library: ctypes.CDLL, name: str) -> int:
+    """Address of a function of a library. Raises `AttributeError` when the library has none of that name."""
+    function = getattr(library, name)
     address = ctypes.cast(function, ctypes.c_void_p).value
     if address is None:
         raise InternalError(f"{function!r} has no address")

@@ -20,11 +20,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ...promotion.arrays import Array, NumpyDType
+from ..device import Result
 from .codegen import LinkedCode, address_of, emit_object, link, target_key
 
 _HERE = Path(__file__).parent
@@ -94,7 +95,7 @@ class Entry:
     """The native Python entry and the memory behind it. Every method needs the GIL, which calling from Python
     implies."""
 
-    def __init__(self, code: LinkedCode, keep_alive: tuple[Any, ...]) -> None:
+    def __init__(self, code: LinkedCode, keep_alive: tuple[object, ...]) -> None:
         self._keep_alive = (code, *keep_alive)
         prototype = ctypes.PYFUNCTYPE  # keeps the GIL: the block lists rely on it
         self.trim: Callable[[], None] = prototype(None)(code["jn_trim"])
@@ -121,14 +122,14 @@ class Entry:
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(array))  # `value` took a reference of its own
         return array
 
-    def call_function(self, table: Array) -> Callable[..., Any]:
+    def call_function(self, table: Array) -> Callable[..., Result]:
         """The Python callable over a model's table (see `entry.ll`); it keeps the table alive."""
-        function: Callable[..., Any] = self._new_function(ctypes.addressof(self._call), table, None)
+        function: Callable[..., Result] = self._new_function(ctypes.addressof(self._call), table, None)
         return function
 
-    def bound_function(self, table: Array) -> Callable[[], Any]:
+    def bound_function(self, table: Array) -> Callable[[], Result]:
         """The Python callable over a prepared call's table (see `entry.ll`); it keeps the table alive."""
-        function: Callable[[], Any] = self._new_function(ctypes.addressof(self._bound), table, None)
+        function: Callable[[], Result] = self._new_function(ctypes.addressof(self._bound), table, None)
         return function
 
 
@@ -202,13 +203,13 @@ def _numpy_function(index: int) -> int:
     return int(ctypes.cast(get_pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))[index])
 
 
-def c_library() -> Any:
+def c_library() -> ctypes.CDLL:
     """The C library this process runs on."""
     return ctypes.CDLL(None if os.name == "posix" else "ucrtbase")
 
 
-def _addresses(library: Any, names: tuple[str, ...]) -> dict[str, int]:
-    return {name: address_of(getattr(library, name)) for name in names}
+def _addresses(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
+    return {name: address_of(library, name) for name in names}
 
 
 def _cache_limit() -> int:
@@ -342,5 +343,5 @@ def library_symbols() -> dict[str, int]:
     for name in names:
         owner = next((library for library in libraries if hasattr(library, name)), None)
         if owner is not None:
-            found[name] = address_of(getattr(owner, name))
+            found[name] = address_of(owner, name)
     return found
