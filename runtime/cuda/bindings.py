@@ -10,8 +10,9 @@ import functools
 import importlib
 import platform
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, SupportsInt
 
 from ...promotion.errors import DeviceError
 from .driver import MAP_ALIGNMENT, MAP_BYTES, NO_DEVICE, CudaFailure, Driver
@@ -64,12 +65,12 @@ def _missing_bindings() -> DeviceError:
 class Bindings:
     """Implements `Driver`. `cu`: the module cuda.bindings.driver."""
 
-    def __init__(self, cu: Any) -> None:
+    def __init__(self, cu: ModuleType) -> None:
         self._cu = cu
         self._device_attribute = cu.CUdevice_attribute
         self._function_attribute = cu.CUfunction_attribute
 
-    def _call(self, name: str, *args: Any) -> Any:
+    def _call(self, name: str, *args: object) -> Any:
         """The result of a call, without its status."""
         try:
             status, *results = getattr(self._cu, name)(*args)
@@ -85,7 +86,7 @@ class Bindings:
             return DeviceError(NO_DRIVER)
         return DeviceError(f"the CUDA driver has no {name}: {error}; fix: install a newer driver")
 
-    def _failure(self, name: str, status: Any, log: str = "") -> CudaFailure:
+    def _failure(self, name: str, status: SupportsInt, log: str = "") -> CudaFailure:
         _, text = self._cu.cuGetErrorString(status)
         meaning = text.decode("utf-8", "replace") if isinstance(text, bytes) else "unknown error"
         return CudaFailure(name, int(status), getattr(status, "name", "unknown"), meaning, log)
@@ -250,7 +251,7 @@ class Bindings:
         return bytes(room)[offset : offset + MAP_BYTES]
 
     @functools.cached_property
-    def _encode(self) -> Any:
+    def _encode(self) -> Callable[..., int]:
         """The function itself: the bindings' objects for maps do not lie where the driver wants them, at multiples of 64."""
         address = self._call("cuGetProcAddress", b"cuTensorMapEncodeTiled", FIRST_WITH_MAPS, 0)
         if not address:

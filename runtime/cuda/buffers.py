@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dtype import DType
@@ -42,7 +43,12 @@ class Buffer:
     Raises `UserError`; `DeviceError` without a driver; `DeviceMemoryError` if there is too little memory.
     """
 
-    def __init__(self, source: Array | int | Sequence[int], dtype: Any = None, device: str | CudaDevice = "cuda") -> None:
+    def __init__(
+        self,
+        source: Array | int | Sequence[int],
+        dtype: DType | DTypeLike | None = None,
+        device: str | CudaDevice = "cuda",
+    ) -> None:
         owner = device if isinstance(device, CudaDevice) else cuda_device(device)
         array: Array | None = None
         if isinstance(source, np.ndarray):
@@ -179,7 +185,7 @@ class Buffer:
     # -- other libraries
 
     @classmethod
-    def from_dlpack(cls, source: Any) -> Buffer:
+    def from_dlpack(cls, source: object) -> Buffer:
         """The memory of another library's array, without a copy: of anything with `__dlpack__` or `__cuda_array_interface__`.
 
         The exporter's array lives as long as the buffer. Raises `UserError` for arrays that are not on a CUDA device, not
@@ -295,7 +301,7 @@ class Buffer:
             self._owner.elsewhere = max(self._owner.elsewhere, streams)
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         """Version 3; waits for what writes the memory, as not every consumer heeds streams."""
         self.check()
         self.cuda.synchronize()
@@ -319,7 +325,7 @@ class _View(CudaMemory):
         pass
 
 
-def buffer_of(value: Any) -> Buffer | None:
+def buffer_of(value: object) -> Buffer | None:
     """The buffer that a value is, or shares memory with; None if it is no array on a device."""
     if isinstance(value, Buffer):
         value.check()
@@ -344,7 +350,7 @@ def _ordinal_of(device: CudaDevice, address: int, what: str) -> int:
         raise UserError(f"{what}: its address {address:#x} is none that the driver knows") from failure
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def _shape(value: int | Iterable[int]) -> tuple[int, ...]:
     extents = (value,) if isinstance(value, int | np.integer) else tuple(value)
     if any(isinstance(e, bool) or not isinstance(e, int | np.integer) or e < 0 for e in extents):
         raise UserError(f"shape {value}: expected integers, none negative")
@@ -354,7 +360,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _numpy_dtype(dtype: Any) -> NumpyDType:
+def _numpy_dtype(dtype: DType | DTypeLike) -> NumpyDType:
     if isinstance(dtype, DType | str):
         return DType(dtype).numpy
     try:

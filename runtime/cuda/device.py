@@ -17,7 +17,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
 
 from ...lowering.artifact import KernelCode, TensorMap
 from ...promotion.arrays import Array
@@ -120,11 +119,11 @@ class CudaRecording:
 class _ContextGuard:
     """Context guard: inside, the device's context is current and other threads wait; driver errors say what was being done."""
 
-    __slots__ = ("_device", "_doing", "_pushed")
+    __slots__ = ("_device", "_doing", "_pushed", "_values")
 
-    def __init__(self, device: CudaDevice, doing: tuple[Any, ...]) -> None:
+    def __init__(self, device: CudaDevice, doing: str, values: tuple[object, ...]) -> None:
         self._device = device
-        self._doing = doing
+        self._doing, self._values = doing, values
         self._pushed = False
 
     def __enter__(self) -> None:
@@ -147,7 +146,7 @@ class _ContextGuard:
         finally:
             device.lock.release()
         if isinstance(error, cu.CudaFailure):
-            raise device.described(error, self._doing[0] % self._doing[1:]) from error
+            raise device.described(error, self._doing % self._values) from error
 
 
 class CudaDevice(DeviceProperties):
@@ -177,8 +176,8 @@ class CudaDevice(DeviceProperties):
 
     # -- context and errors ----------------------------------------------------------------
 
-    def _context_guard(self, *doing: Any) -> _ContextGuard:
-        return _ContextGuard(self, doing)
+    def _context_guard(self, doing: str, *values: object) -> _ContextGuard:
+        return _ContextGuard(self, doing, values)
 
     def check_alive(self) -> None:
         """Raises `DeviceError` once the device is lost to this process."""

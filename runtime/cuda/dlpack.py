@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from ...promotion.arrays import NumpyDType
 from ...promotion.dtype import DTYPES
@@ -112,7 +111,7 @@ class Imported:
             self.release()
             raise
 
-    def _release(self, managed: Any) -> None:
+    def _release(self, managed: _Managed | _Versioned) -> None:
         address, deleter = ctypes.addressof(managed), managed.deleter
         self._delete: Callable[[], object] | None = (lambda: _DELETER(deleter)(address)) if deleter else None
 
@@ -165,7 +164,7 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> boo
 
 # -- out -------------------------------------------------------------------------------------
 
-_exported: dict[int, tuple[Any, Any, object]] = {}
+_exported: dict[int, tuple[_Managed | _Versioned, ctypes.Array[ctypes.c_int64], object]] = {}
 """Address of a managed tensor → it, its shape and strides, and what keeps the memory alive."""
 
 

@@ -14,7 +14,6 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -29,7 +28,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @functools.cache
-def target_machine() -> Any:
+def target_machine() -> llvm.TargetMachine:
     """Code generation for the CPU this process runs on."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -49,7 +48,7 @@ def target_key() -> str:
     return f"{llvm.get_process_triple()}|{llvm.get_host_cpu_name()}|{features}|llvm {version}"
 
 
-def _module(text: str) -> Any:
+def _module(text: str) -> llvm.ModuleRef:
     machine = target_machine()
     try:
         module = llvm.parse_assembly(text)
@@ -79,14 +78,14 @@ class LinkedCode:
     """Code in memory: the addresses of the exported symbols, valid for as long as this object lives."""
 
     addresses: Mapping[str, int]
-    _tracker: Any
+    _tracker: llvm.ResourceTracker
 
     def __getitem__(self, name: str) -> int:
         return self.addresses[name]
 
 
 @functools.cache
-def _jit() -> Any:
+def _jit() -> llvm.LLJIT:
     return llvm.create_lljit_compiler(target_machine(), suppress_errors=True)
 
 

@@ -36,7 +36,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,7 @@ from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ..host.memory import empty
 from .serialize import (
+    Json,
     checked_fields,
     decode_compiled,
     dtype_name,
@@ -174,7 +175,7 @@ def save(
     bodies += [("compiled", item.target, [encode_compiled(item)]) for item in compiled]
     bodies.append(("weights", "", _weight_parts(weights)))
     # the manifest comes first but is known last: reserve its longest form, fill it in, pad it with spaces
-    sections: list[list[Any]] = [
+    sections: list[list[int | str]] = [
         [kind, target, 2**62, sum(map(_nbytes, parts)), _ZERO_HASH] for kind, target, parts in bodies
     ]
     manifest = {
@@ -219,7 +220,7 @@ def _bytes_of(part: bytes | Array) -> bytes | memoryview:
 def _weight_parts(weights: Sequence[StoredWeight]) -> list[bytes | Array]:
     """The pieces of the safetensors section. It starts on a 64-byte boundary and so does every tensor in
     it."""
-    header: dict[str, dict[str, Any]] = {}
+    header: dict[str, Json] = {}
     parts: list[bytes | Array] = []
     at = 0
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, NoReturn, TypeVar
 
 from ...lowering.artifact import (
     NUMERICS,
@@ -44,6 +45,11 @@ MAX_THREADS = 1024
 MAX_BOX, MAX_MAP_RANK, SWIZZLES = 256, 5, (0, 32, 64, 128)
 
 T = TypeVar("T")
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+Check = Callable[[object], Any]
+"""Returns an item of the header in its own type. Raises `TypeError`, `ValueError` or `OverflowError` for what it may not be."""
+Fields = dict[str, Any]
+"""Checked fields by name, each of the type that its check gives."""
 
 
 def encode_compiled(compiled: CompiledGraph) -> bytes:
@@ -74,13 +80,13 @@ def encode_compiled(compiled: CompiledGraph) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, *blobs])
 
 
-def _kernel_fields(kernel: KernelReport) -> list[Any]:
-    tiles = [list(tile) for tile in kernel.tiles]
+def _kernel_fields(kernel: KernelReport) -> Json:
+    tiles: Json = [list(tile) for tile in kernel.tiles]
     sizes = [kernel.grid, kernel.bytes_read, kernel.bytes_written, kernel.flops]
     return [kernel.name, kernel.template, list(kernel.fused), tiles, *sizes]
 
 
-def _gpu_fields(gpu: GpuProgram) -> dict[str, Any]:
+def _gpu_fields(gpu: GpuProgram) -> Json:
     return {
         "kernels": [
             [
@@ -104,12 +110,12 @@ def _gpu_fields(gpu: GpuProgram) -> dict[str, Any]:
     }
 
 
-def _source_fields(source: TensorSource) -> list[Any]:
+def _source_fields(source: TensorSource) -> Json:
     extents, strides = ([_steps(each) for each in expressions] for expressions in (source.extents, source.strides))
     return [source.parameter, extents, strides, _steps(source.pads_with_nan)]
 
 
-def _steps(expression: ArgumentExpression) -> list[Any]:
+def _steps(expression: ArgumentExpression) -> Json:
     return [list(step) for step in expression.steps]
 
 
@@ -159,7 +165,7 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
     )
 
 
-def _gpu_program(fields: Mapping[str, Any], codes: list[str]) -> GpuProgram | None:
+def _gpu_program(fields: Fields, codes: list[str]) -> GpuProgram | None:
     """The GPU's part, once it is clear that its numbers fit the rest."""
     gpu = fields["gpu"]
     if gpu is None:
@@ -176,10 +182,7 @@ def _gpu_program(fields: Mapping[str, Any], codes: list[str]) -> GpuProgram | No
         "output": len(fields["outputs"]),
         "temporary": len(gpu["offsets"]),
     }
-    kernels = tuple(
-        KernelCode(name, target, code, version, threads, shared, parameters, maps)
-        for (name, target, version, threads, shared, parameters, maps), code in zip(gpu["kernels"], codes, strict=True)
-    )
+    kernels = tuple(replace(kernel, ptx=ptx) for kernel, ptx in zip(gpu["kernels"], codes, strict=True))
     for launch in gpu["launches"]:
         if launch.kernel >= len(kernels):
             raise _bad(f"a launch of kernel {launch.kernel} of {len(kernels)}")
@@ -206,7 +209,7 @@ def _utf8(data: memoryview, what: str) -> str:
 # --- validation, shared with the artifact file
 
 
-def parse_json(data: bytes, what: str) -> Any:
+def parse_json(data: bytes, what: str) -> object:
     """JSON of a stranger. Raises `UserError` for anything that is not plain JSON, duplicate keys and NaN
     included."""
     try:
@@ -215,18 +218,18 @@ def parse_json(data: bytes, what: str) -> Any:
         raise UserError(f"the header of this {what} is not JSON: {error}") from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     keys = dict(pairs)
     if len(keys) != len(pairs):
         raise ValueError("a key appears twice")
     return keys
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def checked_fields(value: object, fields: Mapping[str, Callable[[object], Any]], what: str) -> dict[str, Any]:
+def checked_fields(value: object, fields: Mapping[str, Check], what: str) -> Fields:
     """The fields of a JSON object, each through its check. Raises `UserError` naming the first that is not as
     it must be."""
     if not isinstance(value, dict):
@@ -281,7 +284,7 @@ def items(check: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
     return check_list
 
 
-def row(value: object, *checks: Callable[[object], Any]) -> list[Any]:
+def row(value: object, *checks: Check) -> list[Any]:
     """The items of a list of fixed length, each through its own check."""
     if not isinstance(value, list) or len(value) != len(checks):
         raise TypeError(f"expected a list of {len(checks)}")
@@ -339,18 +342,22 @@ def _blob(value: object) -> tuple[str, int]:
     return name, length
 
 
-def _kernel_code(value: object) -> list[Any]:
-    fields = row(value, text, text, natural, natural, natural, items(text), items(_tensor_map))
-    if not 1 <= fields[3] <= MAX_THREADS:
-        raise ValueError(f"{fields[3]} threads")
-    words = len(fields[5]) - len(fields[6])
-    unknown = [type_ for type_ in fields[5][:words] if type_ not in WORD_BYTES or type_ == "ptr"]
-    unknown += [type_ for type_ in fields[5][max(words, 0) :] if type_ != "ptr"]
+def _kernel_code(value: object) -> KernelCode:
+    """A kernel still without its PTX, which stands behind the header."""
+    name, target, version, threads, shared, parameters, maps = row(
+        value, text, text, natural, natural, natural, items(text), items(_tensor_map)
+    )
+    code = KernelCode(name, target, "", version, threads, shared, parameters, maps)
+    if not 1 <= code.threads <= MAX_THREADS:
+        raise ValueError(f"{code.threads} threads")
+    words = len(code.parameters) - len(code.tensor_maps)
+    unknown = [type_ for type_ in code.parameters[:words] if type_ not in WORD_BYTES or type_ == "ptr"]
+    unknown += [type_ for type_ in code.parameters[max(words, 0) :] if type_ != "ptr"]
     if unknown or words < 0:
         raise ValueError(f"a parameter of type {unknown[0][:100]!r}" if unknown else "more tensor maps than parameters")
-    for each in fields[6]:
-        _check_source(each.source, fields[5][:words])
-    return fields
+    for each in code.tensor_maps:
+        _check_source(each.source, code.parameters[:words])
+    return code
 
 
 def _check_source(source: TensorSource, types: Sequence[str]) -> None:
@@ -414,7 +421,7 @@ def _check(value: object) -> tuple[int | str, int | str]:
     return left, right
 
 
-_GPU_FIELDS: dict[str, Callable[[object], Any]] = {
+_GPU_FIELDS: dict[str, Check] = {
     "kernels": items(_kernel_code),
     "launches": items(_launch),
     "offsets": items(size),
@@ -423,11 +430,11 @@ _GPU_FIELDS: dict[str, Callable[[object], Any]] = {
 }
 
 
-def _gpu(value: object) -> dict[str, Any] | None:
+def _gpu(value: object) -> Fields | None:
     return None if value is None else checked_fields(value, _GPU_FIELDS, "GPU program")
 
 
-_FIELDS: dict[str, Callable[[object], Any]] = {
+_FIELDS: dict[str, Check] = {
     "format": natural,
     "name": text,
     "target": text,
