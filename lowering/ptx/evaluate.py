@@ -7,7 +7,6 @@ nothing has written hold a conspicuous pattern. This module knows the driver and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -212,7 +211,7 @@ def _relation(d: Decoded, type_: str, a: Array, b: Array) -> Array:
     if type_[0] == "s" and name not in ("lo", "ls", "hi", "hs"):
         a, b = signed(a, width), signed(b, width)
     name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(name, name)
-    functions: dict[str, Callable[[Array, Array], Any]] = {
+    functions: dict[str, Callable[[Array, Array], Array]] = {
         "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     }  # fmt: skip
     return np.asarray(functions[name](a, b))
@@ -256,7 +255,7 @@ def _sub(d: Decoded, type_: str, a: Array, b: Array) -> Array:
     return a - b
 
 
-def _choose(pick: Any) -> Callable[..., Array]:
+def _choose(pick: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     def apply(d: Decoded, type_: str, a: Array, b: Array) -> Array:
         chosen = pick(number(a, type_), number(b, type_))
         return bits(np.maximum(chosen, 0) if "relu" in d.flags else chosen, WIDTHS[type_])
@@ -264,7 +263,7 @@ def _choose(pick: Any) -> Callable[..., Array]:
     return apply
 
 
-def _product(d: Decoded, a: Array, b: Array) -> Any:
+def _product(d: Decoded, a: Array, b: Array) -> Array:
     type_ = d.types[0]
     product = number(a, type_) * number(b, type_)
     return product >> WIDTHS[type_] if "hi" in d.flags else product
@@ -281,12 +280,13 @@ def _mad(d: Decoded, a: Array, b: Array, c: Array) -> Array:
     return bits(np.asarray(total), WIDTHS[d.result_types[0]])
 
 
-def _product24(d: Decoded, a: Array, b: Array) -> Any:
+def _product24(d: Decoded, a: Array, b: Array) -> Array:
     a, b = a & mask(24), b & mask(24)
     x, y = (signed(a, 24), signed(b, 24)) if d.types[0] == "s32" else (a, b)
     product = x.astype(object) * y.astype(object)
     product = product >> 16 if "hi" in d.flags else product
-    return product & 0xFFFFFFFF
+    found: Array = product & 0xFFFFFFFF
+    return found
 
 
 def _mad24(d: Decoded, a: Array, b: Array, c: Array) -> Array:
@@ -319,7 +319,7 @@ def _divide(remainder: bool) -> Callable[..., Array]:
     return apply
 
 
-def _bitwise(function: Any) -> Callable[..., Array]:
+def _bitwise(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     return lambda d, a, b: np.asarray(function(a, b))
 
 

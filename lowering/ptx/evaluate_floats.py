@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ def _inputs(d: Decoded, type_: str, sources: list[Array]) -> list[Array]:
     return [_flushed(x, type_) for x in found] if "ftz" in d.flags and type_ in _FLUSHED else found
 
 
-def _rounding(one: Callable[..., float], native: Callable[..., Any] | None) -> Callable[[Decoded, list[Array]], Array]:
+def _rounding(one: Callable[..., float], native: Callable[..., Array] | None) -> Callable[[Decoded, list[Array]], Array]:
     """An operation with a rounding: NumPy's where that is it, exact otherwise."""
 
     def compute(d: Decoded, type_: str, sources: list[Array]) -> Array:
@@ -92,7 +91,7 @@ def _rounding(one: Callable[..., float], native: Callable[..., Any] | None) -> C
     return _lanewise(compute)
 
 
-def _function(evaluate: Callable[..., Any]) -> Callable[[Decoded, list[Array]], Array]:
+def _function(evaluate: Callable[..., Array]) -> Callable[[Decoded, list[Array]], Array]:
     """An approximation: float64, rounded once."""
 
     def compute(d: Decoded, type_: str, sources: list[Array]) -> Array:
@@ -135,7 +134,7 @@ def _reciprocal_root(d: Decoded, sources: list[Array]) -> Array:
     return _upper(d, sources, lambda x: 1.0 / np.sqrt(x))
 
 
-def _sign_bit(d: Decoded, sources: list[Array], change: Callable[[Array, Any], Array]) -> Array:
+def _sign_bit(d: Decoded, sources: list[Array], change: Callable[[Array, np.integer], Array]) -> Array:
     def compute(d: Decoded, type_: str, sources: list[Array]) -> Array:
         (x,) = _inputs(d, type_, sources)
         dtype = np.dtype(f"u{x.dtype.itemsize}")
@@ -194,7 +193,7 @@ def compare_floats(d: Decoded, type_: str, a: Array, b: Array) -> Array:
         x, y = _flushed(x, type_), _flushed(y, type_)
     unordered = np.isnan(x) | np.isnan(y)
     name = d.choice(*COMPARISONS)
-    functions: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., Array]] = {
         "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     }  # fmt: skip
     match name:

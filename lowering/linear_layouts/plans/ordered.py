@@ -77,11 +77,10 @@ def plan_ordered_reduction(layout: LinearLayout, axis: int) -> tuple[list[Reduct
     while own.shape[axis] > 1:
         place = _bits_along(own, axis)[0]
         if place is None or place[0] == WARP:
-            gathered = _gathered(own, axis)
+            gathered = _gathered(own, axis)  # where every bit along the axis is one of registers or lanes
             steps.append(Move(own, gathered))
             own = gathered
-            place = _bits_along(own, axis)[0]
-            assert place is not None
+            continue
         name, bit = place
         if name == REGISTER:
             left = [register for register in range(own.size(REGISTER)) if not register >> bit & 1]
