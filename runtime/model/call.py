@@ -116,7 +116,7 @@ class BoundCall:
     __slots__ = ("_copies", "_function", "_keep_alive", "_result", "inputs", "outputs", "staged")
 
     def __init__(
-        self, executable: Executable, inputs: Sequence[object], outputs: Sequence[Array] | None
+        self, executable: Executable, inputs: Sequence[object], outputs: Sequence[object] | None
     ) -> None:
         label = executable.label
         checked, plan = executable.check(inputs)
@@ -129,9 +129,11 @@ class BoundCall:
                     f"native {spec.dtype} array); fix: bind numpy.ascontiguousarray({spec.name})"
                 )
             bound.append(given)
-        targets = executable.allocate(plan) if outputs is None else list(outputs)
-        if outputs is not None:
-            _check_outputs(executable, plan.shapes, checked, targets)
+        targets = (
+            executable.allocate(plan)
+            if outputs is None
+            else _targets(executable, plan.shapes, checked, outputs)
+        )
         written = [
             array if memory.is_aligned(array) else memory.empty(array.shape, array.dtype) for array in targets
         ]
@@ -216,17 +218,18 @@ def _busy(label: str) -> NoReturn:
     )
 
 
-def _check_outputs(
+def _targets(
     executable: Executable,
     shapes: Sequence[tuple[int, ...]],
     inputs: Sequence[Array],
-    targets: Sequence[Array],
-) -> None:
-    """Raises `UserError` unless every target can be written in place without disturbing anything else."""
+    outputs: Sequence[object],
+) -> list[Array]:
+    """The arrays for the outputs. Raises `UserError` unless each can be written in place without disturbing another array."""
     label = executable.label
-    if len(targets) != len(executable.outputs):
-        raise UserError(f"{label} has {len(executable.outputs)} outputs, got {len(targets)} buffers")
-    for spec, shape, target in zip(executable.outputs, shapes, targets, strict=True):
+    if len(outputs) != len(executable.outputs):
+        raise UserError(f"{label} has {len(executable.outputs)} outputs, got {len(outputs)} buffers")
+    targets: list[Array] = []
+    for spec, shape, target in zip(executable.outputs, shapes, outputs, strict=True):
         what = f"{label}: buffer of output {spec.name!r}"
         make = f"fix: numpy.empty({shape}, {str(spec.dtype.numpy)!r})"
         if not isinstance(target, np.ndarray) or isinstance(target, np.ma.MaskedArray):
@@ -239,6 +242,7 @@ def _check_outputs(
             raise UserError(f"{what} is not C-contiguous and aligned; {make}")
         if not target.flags.writeable:
             raise UserError(f"{what} is read-only; {make}")
+        targets.append(target)
     others = [(f"input {spec.name!r}", array) for spec, array in zip(executable.inputs, inputs, strict=True)]
     others += [
         (f"constant {spec.name!r}", array)
@@ -251,3 +255,4 @@ def _check_outputs(
                     f"{label}: buffer of output {spec.name!r} overlaps {name}; fix: a buffer of its own"
                 )
         others.append((f"output {spec.name!r}", target))
+    return targets

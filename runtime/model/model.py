@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -121,7 +121,7 @@ class Model:
             return BoundDeviceCall(self._executable, there, self._output_list(outputs))
         return BoundCall(self._executable, values, self._output_list(outputs))
 
-    def _output_list(self, outputs: object) -> Sequence[Any] | None:
+    def _output_list(self, outputs: object) -> Sequence[object] | None:
         if outputs is None:
             return None
         if isinstance(outputs, np.ndarray) or self._executable.on_device([outputs]) is not None:
