@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from ..graph.dims.dim import Dim
 from ..graph.location import Location
@@ -24,6 +24,8 @@ def size_text(extent: Extent) -> int | str:
     return extent if isinstance(extent, int) else str(extent)
 
 
+Attributes: TypeAlias = Mapping[str, Any]
+"""Attributes of a body value: what each holds, its operation says."""
 BufferKind = Literal["input", "constant", "output", "temporary"]
 
 
@@ -86,7 +88,7 @@ class Value:
     dtype: DType
     axes: tuple[int, ...]  # sorted
     operands: tuple[int, ...] = ()
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Attributes = field(default_factory=dict)
     lines: tuple[Location, ...] = field(default=(), compare=False)  # the user's lines that it comes from, the first caused it
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...graph.location import Location
 from ...graph.symbol import Symbol
@@ -246,7 +245,7 @@ def finish(
     place_of: dict[int, int] = {}
     for number in table.live:
         entry, mask = entries[number], table.masks[number]
-        attrs: dict[str, Any] = dict(entry.attrs)
+        attrs = dict(entry.attrs)
         if entry.at is not None:
             if entry.op == "load":
                 attrs["buffer"] = buffer_of(attrs["buffer"])

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
@@ -504,7 +503,7 @@ def _memory_type(name: str, p: SSAValue, mask: SSAValue | None) -> Attribute:
     return type_
 
 
-def _grid_axis(axis: int) -> IntegerAttr[Any]:
+def _grid_axis(axis: int) -> IntegerAttr:
     if axis not in PROGRAM_AXES.values():
         raise InternalError(f"grid axis {axis}")
     return enum_attr(axis)
