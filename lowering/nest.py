@@ -26,6 +26,8 @@ def size_text(extent: Extent) -> int | str:
 
 Attributes: TypeAlias = Mapping[str, Any]
 """Attributes of a body value: what each holds, its operation says."""
+Template = Literal["map", "row", "contract", "attention", "scan"]
+"""What makes a block program of a nest; see `schedule/templates.py`."""
 BufferKind = Literal["input", "constant", "output", "temporary"]
 
 
@@ -108,7 +110,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A kernel before tiling. `body` is in topological order; operands index into it. `fused` names the graph ops inside.
+    """A kernel before tiling. `body` is in topological order; operands index into it. `template`, which the scheduler found it
+    to fit, makes the program. `fused` names the graph ops inside.
 
     Nests that differ in the user's lines alone are equal: lines decide nothing.
     """
@@ -116,6 +119,7 @@ class Nest:
     axes: tuple[Axis, ...]
     body: tuple[Value, ...]
     stores: tuple[Store, ...]
+    template: Template
     fused: tuple[str, ...] = ()
     symbols: tuple[int, ...] = ()  # ids of the graph symbols whose value is computed here
 

@@ -18,6 +18,7 @@ from .body import Entry
 from .extents import is_one
 from .groups import Group
 from .indexing import Index
+from .templates import template_of
 
 
 @dataclass(slots=True)
@@ -222,7 +223,7 @@ def finish(
     buffer_of: Callable[[Symbol], Buffer],
 ) -> Nest:
     """The canonical nest of a finished body. `buffer_of` is asked for the buffers of live loads and stores
-    only."""
+    only. Raises `NoTemplateError` when no template runs it."""
     table = AxisTable(entries, stores, group)
     table.drop_units()
     table.merge()
@@ -282,7 +283,7 @@ def finish(
             for position, store in enumerate(stores)
         ]
     )
-    return Nest(axes, tuple(body), final_stores, fused, symbols)
+    return Nest(axes, tuple(body), final_stores, template_of(axes, body, final_stores), fused, symbols)
 
 
 def _first(term: tuple[int, Extent]) -> int:
