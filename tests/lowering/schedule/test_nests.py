@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
+from joinery.lowering.schedule.attention import Softmax, find_softmax
 from joinery.lowering.schedule.templates import NoTemplateError, template_of
 from joinery.lowering.schedule.traffic import bytes_read, bytes_written, flops
 from joinery.promotion.dtype import DType
@@ -96,6 +97,34 @@ def test_a_reduction_beside_a_product_fits_no_template():
         template_of(axes, (left, right, product, total), (Store(3, Y, Affine(0, ((0, 1),))),))
     with pytest.raises(NoTemplateError, match="wrong axes"):
         template_of(axes, (right, left, Value("contract", F32, (0, 1), (0, 1), product.attrs)), (Store(2, Y, WHOLE),))
+
+
+def attention_body(powers, total):
+    """scores, what `powers` and `total` make of them, and the product with the values; axes are m, n, keys, k."""
+    rows, keys, values = (load(Affine(0, ((a, 5), (b, 1))), (a, b)) for a, b in ((0, 3), (2, 3), (1, 2)))
+    scores = Value("contract", F32, (0, 2), (0, 1), {"over": 3, "precision": "ieee"})
+    highest = Value("reduce", F32, (0,), (3,), {"kind": "max", "over": (2,)})
+    shifted = Value("sub", F32, (0, 2), (3, 4))
+    raised = Value(powers, F32, (0, 2), (5,))
+    summed = Value("reduce", F32, (0,), (6,), {"kind": total, "over": (2,)})
+    weights = Value("div", F32, (0, 2), (6, 7))
+    result = Value("contract", F32, (0, 1), (8, 9), {"over": 2, "precision": "ieee"})
+    one = Value("const", F32, (), (), {"value": 1.0})
+    return (rows, keys, one, scores, highest, shifted, raised, summed, weights, values, result)
+
+
+def test_two_products_want_a_softmax_between_them():
+    axes = (Axis("m", 4), Axis("n", 3), Axis("keys", 5, "reduction"), Axis("k", 2, "reduction"))
+    stores = (Store(10, Y, WHOLE),)
+    body = attention_body("exp", "sum")
+    assert template_of(axes, body, stores) == "attention"
+    assert find_softmax(body, 8, 2) == Softmax(logits=3, maximum=4, total=7)
+    assert find_softmax(body, 8, 3) is None
+    for powers, total in (("exp2", "sum"), ("exp", "max")):
+        other = attention_body(powers, total)
+        assert find_softmax(other, 8, 2) is None
+        with pytest.raises(NoTemplateError, match="no softmax over the keys"):
+            template_of(axes, other, stores)
 
 
 def test_work_of_a_matmul(harness):
