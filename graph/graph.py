@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -41,6 +41,10 @@ from .verify import limits, verify
 
 _NO_ATTRS = fixed({})
 _CAST, _CONSTANT = OPS["cast"], OPS["constant"]
+
+
+_Written: TypeAlias = Symbol | np.generic | Scalar
+"""An operand as the user wrote it, where arrays and sizes have become symbols of this graph."""
 
 
 class Graph(NeverCurrent):
@@ -268,13 +272,13 @@ class Graph(NeverCurrent):
         shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
         symbol = self._new(
             row, arguments, fixed(attrs.copy()) if attrs else _NO_ATTRS, promotion.result, shape,
-            written=None if inputs is written else tuple(written),
+            written=None if written is None else tuple(written),
         )  # fmt: skip
         if promotion.weak is not None:
             self._weak[symbol.id] = promotion.weak
         if self.chains:
-            made_of = [self.rules.weakened(each) for each in written]
-            tell(symbol, [old if type(old) is Symbol else new for old, new in zip(operands, made_of, strict=True)])
+            given = zip(operands, inputs if written is None else written, strict=True)
+            tell(symbol, [old if isinstance(old, Symbol) else new for old, new in given if isinstance(new, Symbol)])
         return symbol
 
     @recorded
@@ -287,13 +291,12 @@ class Graph(NeverCurrent):
 
     def _operands(
         self, row: OpDef, operands: Sequence[TensorLike], dtype: DType | None, label: str
-    ) -> tuple[list[Any], list[Any], Promotion]:
-        """Operands as symbols and the scalars that were written; the same after casts (the very list if nothing was cast); what
+    ) -> tuple[Sequence[_Written] | None, list[Symbol], Promotion]:
+        """Operands as symbols and the scalars that were written, None where they are the symbols after casts; the latter; what
         promotion decided."""
-        values: list[Any] = []
-        written = values
+        values: list[Symbol | Scalar] = []
+        written: list[_Written] | None = None
         key: list[Hashable] = [row, dtype]
-        plain = True
         for operand in operands:
             if type(operand) is Symbol and operand.graph is self:
                 values.append(self.symbols[operand.id])  # not an alias
@@ -305,7 +308,6 @@ class Graph(NeverCurrent):
             elif is_scalar(number := self.rules.weakened(operand)):
                 values.append(number)
                 key.append((type(number), number))
-                plain = False
             else:
                 symbol = self.as_symbol(operand, label)
                 values.append(symbol)
@@ -313,8 +315,8 @@ class Graph(NeverCurrent):
                 if self.rules.zero_dim:
                     key.append(not symbol.shape)
             if is_numpy_scalar(operand):  # `why` and `what_if` are about what the user wrote
-                written = [*(written if written is not values else values[:-1]), operand]
-            elif written is not values:
+                written = [*(values[:-1] if written is None else written), operand]
+            elif written is not None:
                 written.append(values[-1])
         if self.finished:
             raise closed(self, label, values)
@@ -323,26 +325,25 @@ class Graph(NeverCurrent):
         if promotion is None:
             promotion = promote(self.rules, row, values, dtype, label)
             self._promotions[memo] = promotion
-        inputs = values if plain else list(values)
-        for position, (value, target) in enumerate(zip(values, promotion.casts, strict=True)):
-            if type(value) is not Symbol:
-                inputs[position] = self._literal(value, target)
+        inputs: list[Symbol] = []
+        as_written = written is None
+        for value, target in zip(values, promotion.casts, strict=True):
+            if not isinstance(value, Symbol):
+                value, as_written = self._literal(value, target), False
             elif value.dtype is not target:
-                if inputs is values:
-                    inputs = list(values)
-                inputs[position] = self._implicit_cast(label, values, position, target)
-        return written, inputs, promotion
+                value, as_written = self._implicit_cast(label, values, len(inputs), value, target), False
+            inputs.append(value)
+        return None if as_written else written or values, inputs, promotion
 
     def promotion(self, op: str | OpDef, operands: Sequence[WrittenOperand], dtype: DType | None = None) -> Promotion:
         """What `apply` would cast operands to, and the result dtype."""
         row = op if isinstance(op, OpDef) else op_named(op)
         return promote(self.rules, row, operands, dtype, row.name)
 
-    def _implicit_cast(self, op: str, values: list[Any], position: int, target: DType) -> Symbol:
-        source: Symbol = values[position]
+    def _implicit_cast(self, op: str, values: list[Symbol | Scalar], position: int, source: Symbol, target: DType) -> Symbol:
         if self.policy != "lattice" or self.on_loss:
             location = self._location or user_location()
-            enforce(self.policy, self.on_loss, op, position, tuple(values), target, location)
+            enforce(self.policy, self.on_loss, op, position, tuple(values), source.dtype, target, location)
         attrs = fixed({"dtype": target, "rounding": "nearest", "saturate": True})
         symbol = self._new(_CAST, (source,), attrs, target, source.shape)
         self._record_cast(symbol, op)

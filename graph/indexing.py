@@ -7,8 +7,6 @@ clamped as in NumPy. Bounds and positions that are dims must lie in range, which
 
 from __future__ import annotations
 
-from typing import Any
-
 from .checks import Checks, ShapeError
 from .dims.dim import Dim, Extent, lower_bound, maximum, minimum
 from .errors import describing
@@ -19,7 +17,7 @@ from .types import Shape, shape_text
 Bounds = tuple[Extent, Extent, int]
 
 
-def index(x: SymbolT, key: Any) -> SymbolT:
+def index(x: SymbolT, key: object) -> SymbolT:
     """The elements of `x` that `key` selects."""
     with describing("index", x):
         bounds, shape = _resolve(x.shape, key if isinstance(key, tuple) else (key,), x.graph.shape_checks)
@@ -33,7 +31,7 @@ def index(x: SymbolT, key: Any) -> SymbolT:
     return result
 
 
-def _resolve(source: Shape, entries: tuple[Any, ...], checks: Checks) -> tuple[list[Bounds], Shape]:
+def _resolve(source: Shape, entries: tuple[object, ...], checks: Checks) -> tuple[list[Bounds], Shape]:
     """Per axis of the source start, stop and step; and the shape of the result."""
     ellipses = sum(entry is Ellipsis for entry in entries)
     if ellipses > 1:
@@ -63,7 +61,7 @@ def _resolve(source: Shape, entries: tuple[Any, ...], checks: Checks) -> tuple[l
     return bounds, tuple(shape)
 
 
-def _number(entry: Any, axis: int) -> Extent:
+def _number(entry: object, axis: int) -> Extent:
     if isinstance(entry, Dim):
         return entry
     if isinstance(entry, bool) or not hasattr(entry, "__index__") or getattr(entry, "shape", ()) != ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,11 +27,27 @@ WrittenOperand: TypeAlias = "SymbolLike | np.generic | Scalar"
 """An operand as the user wrote it, where arrays and sizes have become symbols."""
 
 
+class GrowingList(Protocol):
+    """A list, from which the last entries can be taken."""
+
+    def __len__(self) -> int: ...
+
+    def __delitem__(self, entries: slice, /) -> None: ...
+
+
+class GrowingTable(Protocol):
+    """A dict, from which the last entry can be taken."""
+
+    def __len__(self) -> int: ...
+
+    def popitem(self) -> object: ...
+
+
 class Growing(NamedTuple):
     """What of a graph only grows, in order of insertion."""
 
-    lists: tuple[list[Any], ...]
-    tables: tuple[dict[Any, Any], ...]
+    lists: tuple[GrowingList, ...]
+    tables: tuple[GrowingTable, ...]
 
 
 class SymbolLike(Protocol):
@@ -77,6 +93,8 @@ class SymbolLike(Protocol):
     def _written(self) -> tuple[WrittenOperand, ...]: ...
 
     def describe(self) -> str: ...
+
+    def alias(self) -> Self: ...
 
 
 class ImplicitCast(Protocol):

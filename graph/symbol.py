@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -177,7 +178,7 @@ class Symbol(Methods):
         return primitives.permute(self, tuple(range(len(self.shape)))[::-1])
 
     @recorded
-    def __getitem__(self, key: Any) -> Symbol:
+    def __getitem__(self, key: object) -> Symbol:
         """NumPy basic indexing: ints, slices, None, Ellipsis, and dims."""
         return index(self, key)
 
@@ -278,13 +279,13 @@ def _install_operators() -> None:
             _install(f"r{row.dunder}", reflected)
 
 
-def _install(name: str, method: Any) -> None:
+def _install(name: str, method: Callable[..., Symbol]) -> None:
     method.__name__ = f"__{name}__"
     method.__qualname__ = f"Symbol.__{name}__"
     setattr(Symbol, method.__name__, recorded(method))
 
 
-def _unary(row: OpDef) -> Any:
+def _unary(row: OpDef) -> Callable[[Symbol], Symbol]:
     def method(self: Symbol) -> Symbol:
         return self.graph.apply(row, (self,))
 
@@ -292,11 +293,11 @@ def _unary(row: OpDef) -> Any:
     return method
 
 
-def _binary(row: OpDef) -> tuple[Any, Any]:
+def _binary(row: OpDef) -> tuple[Callable[[Symbol, TensorLike], Symbol], Callable[[Symbol, TensorLike], Symbol]]:
     truncating = {"floor_div": OPS["trunc_div"], "mod": OPS["rem"]}.get(row.name)
     compares = row.name in ("equal", "not_equal")  # `symbol == None` is False, as of any object
 
-    def forward(self: Symbol, other: TensorLike) -> Any:
+    def forward(self: Symbol, other: TensorLike) -> Symbol:
         if other is None and compares:
             return NotImplemented
         graph = self.graph
@@ -304,7 +305,7 @@ def _binary(row: OpDef) -> tuple[Any, Any]:
             return graph.apply(truncating if graph.truncates else row, (self, other))
         return graph.apply(row, (self, other))
 
-    def reflected(self: Symbol, other: TensorLike) -> Any:
+    def reflected(self: Symbol, other: TensorLike) -> Symbol:
         if other is None and compares:
             return NotImplemented
         graph = self.graph

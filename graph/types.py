@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, SupportsIndex, TypeAlias
 
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Shape: TypeAlias = tuple[Extent, ...]
-DTypeLike: TypeAlias = "DType | str | np.dtype[Any] | type"
+DTypeLike: TypeAlias = "DType | str | np.dtype[np.generic] | type"
 """What users may write for a dtype."""
 DimLike: TypeAlias = SupportsIndex | str | Dim
 """What users may write for a size: an int, a name or an expression of names."""

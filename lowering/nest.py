@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from ..graph.dims.dim import Dim
 from ..graph.location import Location
@@ -24,6 +24,10 @@ def size_text(extent: Extent) -> int | str:
     return extent if isinstance(extent, int) else str(extent)
 
 
+Attributes: TypeAlias = Mapping[str, Any]
+"""Attributes of a body value: what each holds, its operation says."""
+Template = Literal["map", "row", "contract", "attention", "scan"]
+"""What makes a block program of a nest; see `schedule/templates.py`."""
 BufferKind = Literal["input", "constant", "output", "temporary"]
 
 
@@ -86,7 +90,7 @@ class Value:
     dtype: DType
     axes: tuple[int, ...]  # sorted
     operands: tuple[int, ...] = ()
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Attributes = field(default_factory=dict)
     lines: tuple[Location, ...] = field(default=(), compare=False)  # the user's lines that it comes from, the first caused it
 
 
@@ -106,7 +110,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A kernel before tiling. `body` is in topological order; operands index into it. `fused` names the graph ops inside.
+    """A kernel before tiling. `body` is in topological order; operands index into it. `template`, which the scheduler found it
+    to fit, makes the program. `fused` names the graph ops inside.
 
     Nests that differ in the user's lines alone are equal: lines decide nothing.
     """
@@ -114,6 +119,7 @@ class Nest:
     axes: tuple[Axis, ...]
     body: tuple[Value, ...]
     stores: tuple[Store, ...]
+    template: Template
     fused: tuple[str, ...] = ()
     symbols: tuple[int, ...] = ()  # ids of the graph symbols whose value is computed here
 

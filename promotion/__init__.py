@@ -7,7 +7,7 @@ whole rule set. Nothing here knows graphs, and nothing imports NumPy before a Nu
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Protocol, Self, TypeVar
 
 from .casts import LOSS_CLASSES, LossClass, loss_class, loss_example
 from .definition import Definition, Erratum
@@ -27,7 +27,20 @@ def implicit_cast_type(lhs: DType | str, rhs: DType | str, rule_set: str | RuleS
     return found.concrete(found.join(lhs, rhs))
 
 
-def implicit_cast(lhs: Any, rhs: Any, rule_set: str | RuleSet = "max") -> tuple[Any, Any]:
+class Castable(Protocol):
+    """A symbol, or whatever else has a dtype and can be cast."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+    def cast(self, dtype: DType, /) -> Self: ...
+
+
+LeftT = TypeVar("LeftT", bound=Castable)
+RightT = TypeVar("RightT", bound=Castable)
+
+
+def implicit_cast(lhs: LeftT, rhs: RightT, rule_set: str | RuleSet = "max") -> tuple[LeftT, RightT]:
     """Two symbols, cast to the promoted dtype where necessary. Symbols need `.dtype` and `.cast(dtype)`."""
     target = rules(rule_set).promote(lhs, rhs)
     first = lhs if lhs.dtype is target else lhs.cast(target)

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from .errors import UserError
 from .formats import ABSTRACT_FORMATS, FOREIGN_NAMES, FORMATS, Format, Kind, Names
@@ -136,7 +136,7 @@ class DType:
         return self._format.unsigned_zero
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype that holds the values (index and address: uint64; tensor_float32: float32)."""
         if self.is_abstract:
             raise UserError(f"{self} is an element of promotion tables only; fix: cast to a dtype that tensors can have")
@@ -233,11 +233,11 @@ def raise_unknown(name: object) -> NoReturn:
 
 
 @cache
-def _numpy_dtype(name: str) -> np.dtype[Any]:
+def _numpy_dtype(name: str) -> np.dtype[np.generic]:
     numpy = importlib.import_module("numpy")
     # ml_dtypes is loaded only when one of its types is asked for: importing joinery stays cheap.
     found = getattr(numpy, name, None) or getattr(importlib.import_module("ml_dtypes"), name)
-    return cast("np.dtype[Any]", numpy.dtype(found))
+    return cast("np.dtype[np.generic]", numpy.dtype(found))
 
 
 def _intern(name: str, layout: Format, abstract: bool = False) -> DType:

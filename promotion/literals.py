@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 
 from .casts import LossClass, overflow_limit
 from .dtype import DTYPES, DType
@@ -30,7 +30,7 @@ class HasDType(Protocol):
     """A symbol, a NumPy array or a NumPy scalar."""
 
     @property
-    def dtype(self) -> DType | np.dtype[Any]: ...
+    def dtype(self) -> DType | np.dtype[np.generic]: ...
 
 
 Operand: TypeAlias = "DType | str | type | HasDType | Scalar"

@@ -6,7 +6,7 @@ import importlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .dtype import DType
 from .errors import UserError
@@ -51,10 +51,11 @@ class PromotionTable:
             for a in self.dtypes
         }
 
-    def to_numpy(self) -> np.ndarray[Any, Any]:
+    def to_numpy(self) -> np.ndarray[tuple[int, int], np.dtype[np.object_]]:
         """The names of the results, object array of shape (n, n) in the order of `dtypes`; "" where there is no join."""
         numpy = importlib.import_module("numpy")  # loaded for those who want arrays, and only then
-        result: np.ndarray[Any, Any] = numpy.empty((len(self.dtypes), len(self.dtypes)), dtype=object)
+        shape = len(self.dtypes), len(self.dtypes)
+        result: np.ndarray[tuple[int, int], np.dtype[np.object_]] = numpy.empty(shape, dtype=object)
         for row, (_, *cells) in enumerate(self.rows(no_join="")[1:]):
             result[row, :] = cells
         return result

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import numpy as np
 
 from ...promotion.errors import UserError
 from ..protocols import TensorLike
 from ..types import Axis, DTypeLike
-
-
-def _call(name: str, *arguments: Any, **options: Any) -> Any:
-    exports = importlib.import_module("..functions.names.exports", __package__)  # its modules import Symbol
-    return exports.public(name)(*arguments, **options)
 
 
 class Methods:
@@ -24,100 +22,88 @@ class Methods:
 
         def describe(self) -> str: ...
 
+    def _call(self, name: str, *arguments: object, **options: object) -> Self:
+        exports = importlib.import_module("..functions.names.exports", __package__)  # its modules import Symbol
+        result: Self = exports.public(name)(self, *arguments, **options)
+        return result
+
     def astype(self, dtype: DTypeLike) -> Self:
         """The value converted to `dtype`; NumPy's name for `cast`."""
-        result: Self = _call("cast", self, dtype)
-        return result
+        return self._call("cast", dtype)
 
     def sum(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum over `axis` (see joinery.sum)."""
-        result: Self = _call("sum", self, axis, keepdims, dtype)
-        return result
+        return self._call("sum", axis, keepdims, dtype)
 
     def prod(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The product over `axis` (see joinery.prod)."""
-        result: Self = _call("prod", self, axis, keepdims, dtype)
-        return result
+        return self._call("prod", axis, keepdims, dtype)
 
     def mean(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The arithmetic mean over `axis` (see joinery.mean)."""
-        result: Self = _call("mean", self, axis, keepdims, dtype)
-        return result
+        return self._call("mean", axis, keepdims, dtype)
 
     def var(
         self, axis: Axis = None, keepdims: bool = False, correction: float = 0, dtype: DTypeLike | None = None
     ) -> Self:
         """The variance over `axis` (see joinery.var)."""
-        result: Self = _call("var", self, axis, keepdims, correction, dtype)
-        return result
+        return self._call("var", axis, keepdims, correction, dtype)
 
     def stdev(
         self, axis: Axis = None, keepdims: bool = False, correction: float = 0, dtype: DTypeLike | None = None
     ) -> Self:
         """The standard deviation over `axis` (see joinery.stdev)."""
-        result: Self = _call("stdev", self, axis, keepdims, correction, dtype)
-        return result
+        return self._call("stdev", axis, keepdims, correction, dtype)
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The largest element over `axis` (see joinery.max)."""
-        result: Self = _call("max", self, axis=axis, keepdims=keepdims)
-        return result
+        return self._call("max", axis=axis, keepdims=keepdims)
 
     def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The smallest element over `axis` (see joinery.min)."""
-        result: Self = _call("min", self, axis=axis, keepdims=keepdims)
-        return result
+        return self._call("min", axis=axis, keepdims=keepdims)
 
     def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """Whether some element over `axis` is true (see joinery.any)."""
-        result: Self = _call("any", self, axis, keepdims)
-        return result
+        return self._call("any", axis, keepdims)
 
     def all(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """Whether every element over `axis` is true (see joinery.all)."""
-        result: Self = _call("all", self, axis, keepdims)
-        return result
+        return self._call("all", axis, keepdims)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the first largest element along `axis` (see joinery.argmax)."""
-        result: Self = _call("argmax", self, axis, keepdims)
-        return result
+        return self._call("argmax", axis, keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the first smallest element along `axis` (see joinery.argmin)."""
-        result: Self = _call("argmin", self, axis, keepdims)
-        return result
+        return self._call("argmin", axis, keepdims)
 
     def cumsum(
         self, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
         """Running sums along `axis` (see joinery.cumsum)."""
-        result: Self = _call("cumsum", self, axis, exclusive, reverse, dtype)
-        return result
+        return self._call("cumsum", axis, exclusive, reverse, dtype)
 
     def clip(self, low: TensorLike | None = None, high: TensorLike | None = None) -> Self:
         """Values held between two bounds (see joinery.clip)."""
-        result: Self = _call("clip", self, low, high)
-        return result
+        return self._call("clip", low, high)
 
     def squeeze(self, axis: Axis = None) -> Self:
         """Axes of size 1 dropped (see joinery.squeeze)."""
-        result: Self = _call("squeeze", self, axis)
-        return result
+        return self._call("squeeze", axis)
 
     def unsqueeze(self, axis: int | tuple[int, ...] | list[int]) -> Self:
         """New axes of size 1 (see joinery.unsqueeze)."""
-        result: Self = _call("unsqueeze", self, axis)
-        return result
+        return self._call("unsqueeze", axis)
 
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Self:
         """Axes merged into one (see joinery.flatten)."""
-        result: Self = _call("flatten", self, start_axis, end_axis)
-        return result
+        return self._call("flatten", start_axis, end_axis)
 
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
         """`array + symbol` arrives here as numpy.add, and is the operator; other NumPy functions are refused by name."""
         operator = _OPERATORS.get(ufunc.__name__)
         reflected = len(inputs) == 2 and inputs[1] is self and inputs[0] is not self
@@ -130,7 +116,13 @@ class Methods:
         reduction = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}.get(ufunc.__name__, "")
         self._not_numpy(ufunc.__name__ if method == "__call__" else reduction, f"numpy.{ufunc.__name__}")
 
-    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+    def __array_function__(
+        self,
+        function: Callable[..., object],
+        types: Collection[type],
+        arguments: Sequence[object],
+        options: Mapping[str, object],
+    ) -> object:
         name = function.__name__
         if name in ("ndim", "shape", "size") and len(arguments) == 1 and arguments[0] is self:
             return getattr(self, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn, Self
 
 from ...promotion.errors import UserError
 from ..errors import describe
@@ -15,7 +15,7 @@ _EXAMPLE = "Graph('model', inputs=[TensorType(float32, ('batch', 8), name='x')])
 class NeverCurrent:
     """What `Graph` is not: a context. And it has a name."""
 
-    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+    def __new__(cls, *arguments: object, **options: object) -> Self:
         if not arguments and "name" not in options:
             raise UserError(f"Graph: it has no name; fix: {_EXAMPLE}")
         return super().__new__(cls)
@@ -30,13 +30,13 @@ class NeverCurrent:
         """Never called: `__enter__` refuses."""
 
 
-def checked_graph(what: str, graph: Any) -> None:
+def checked_graph(what: str, graph: object) -> None:
     """Raise `UserError` unless `graph` has a graph's symbols: compiled models and results of operations have none."""
     if not hasattr(graph, "symbols") or not hasattr(graph, "rules"):
         raise UserError(f"{what}: expected a Graph, got {type(graph).__name__}; fix: pass the graph it was made from")
 
 
-def input_types(inputs: Any) -> Iterable[Any]:
+def input_types(inputs: object) -> Iterable[TensorType]:
     """What was given as `inputs`, one entry per argument of the graph. Raises `UserError` for dicts and bare pairs."""
     if isinstance(inputs, TensorType):
         return (inputs,)

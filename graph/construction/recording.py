@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from .history import mark, rewind
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-OWNERS: dict[type, Callable[[Any], Any]] = {}
+OWNERS: dict[type, Callable[[Any], Recording]] = {}
 """What has a graph → how to ask for it: `Symbol` and `Graph`, which register themselves."""
 
 _SAME_UNDER_ALL_RULES = frozenset((
@@ -35,7 +35,7 @@ _SAME_UNDER_ALL_RULES = frozenset((
 """Functions that return an operand itself, or a symbol there was, for reasons that no rule set has a say in."""
 
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 _PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
@@ -47,10 +47,10 @@ class Call(NamedTuple):
     checks: the runtime checks it stated.
     """
 
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    options: Mapping[str, Any]
-    result: Any
+    function: Callable[..., object]
+    arguments: tuple[object, ...]
+    options: Mapping[str, object]
+    result: object
     start: int
     location: Location
     checks: tuple[Check, ...]
@@ -66,12 +66,12 @@ class Journal:
         self.calls: list[Call] = []
         self.arrays: dict[int, SymbolLike] = {}
 
-    def saw(self, array: Any, symbol: SymbolLike) -> None:
+    def saw(self, array: object, symbol: SymbolLike) -> None:
         """The call now running made `symbol` of this array: what it holds is the array as it was then."""
         if self.busy and isinstance(array, np.ndarray):
             self.arrays[id(array)] = symbol
 
-    def kept(self, value: Any) -> Any:
+    def kept(self, value: object) -> object:
         """An argument that stays what it is: containers are copied, arrays are read-only."""
         if type(value) in OWNERS or type(value) in _PLAIN:
             return value
@@ -92,10 +92,10 @@ class Recording(GraphLike[SymbolLike], Protocol):
     def journal(self) -> Journal: ...
 
 
-def rebuilt(value: Any, each: Callable[[Any], Any]) -> Any:
+def rebuilt(value: tuple[object, ...] | list[object], each: Callable[[object], object]) -> object:
     """A tuple or list of the same type with every entry replaced."""
     entries = [each(entry) for entry in value]
-    return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
+    return value._make(entries) if hasattr(value, "_make") else type(value)(entries)
 
 
 def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -120,8 +120,8 @@ def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
 
 def perform(
-    graphs: list[Recording], function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
-) -> Any:
+    graphs: list[Recording], function: Callable[..., object], arguments: tuple[object, ...], options: Mapping[str, object]
+) -> object:
     """Makes a call and records it in the first graph. Where it raises, all of the graphs are what they were before."""
     graph = graphs[0]
     journal = graph.journal
@@ -152,12 +152,16 @@ def perform(
         journal.arrays.clear()
 
 
-def symbols_in(value: Any) -> Iterable[SymbolLike]:
-    """The symbols of a value, also those inside of sequences and mappings."""
+def _is_symbol(value: object) -> TypeGuard[SymbolLike]:
+    """Whether the value has a graph and is none."""
     owner = OWNERS.get(type(value))
-    if owner is not None:
-        if owner(value) is not value:
-            yield value
+    return owner is not None and owner(value) is not value
+
+
+def symbols_in(value: object) -> Iterable[SymbolLike]:
+    """The symbols of a value, also those inside of sequences and mappings."""
+    if _is_symbol(value):
+        yield value
     elif isinstance(value, (tuple, list)):
         for entry in value:
             yield from symbols_in(entry)
@@ -166,17 +170,17 @@ def symbols_in(value: Any) -> Iterable[SymbolLike]:
             yield from symbols_in(entry)
 
 
-def _told_apart(result: Any, start: int) -> Any:
+def _told_apart(result: object, start: int) -> object:
     """A cast that is none returns its operand, but other rules may make it one: the operand and the result are then two objects
     for one symbol, so that later calls say which of the two they take."""
+    if _is_symbol(result):
+        return result.alias() if result.id < start else result
     if isinstance(result, (tuple, list)):
         return rebuilt(result, lambda entry: _told_apart(entry, start))
-    if OWNERS.get(type(result)) is not None and result.id < start:
-        return result.alias()
     return result
 
 
-def _collect(values: Iterable[Any], graphs: list[Recording]) -> None:
+def _collect(values: Iterable[object], graphs: list[Recording]) -> None:
     for value in values:
         owner = OWNERS.get(type(value))
         if owner is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 from ...promotion.errors import UserError
 
@@ -17,7 +17,21 @@ _MAX_BITS = 256
 RESERVED = ("min", "max", "floordiv", "mod")
 """What no dim is called."""
 
-T = TypeVar("T")
+
+class Arithmetic(Protocol):
+    """A value of expressions beside integers, which it meets in Python's operators."""
+
+    def __neg__(self) -> Self: ...
+    def __mul__(self, other: Self | int, /) -> Self | int: ...
+    def __rmul__(self, other: int, /) -> Self | int: ...
+    def __floordiv__(self, other: Self | int, /) -> Self | int: ...
+    def __rfloordiv__(self, other: int, /) -> Self | int: ...
+    def __mod__(self, other: Self | int, /) -> Self | int: ...
+    def __rmod__(self, other: int, /) -> Self | int: ...
+    def __pow__(self, exponent: int, /) -> Self | int: ...
+
+
+T = TypeVar("T", bound=Arithmetic)
 
 
 class Makes(NamedTuple, Generic[T]):
@@ -34,14 +48,13 @@ def parse_expression(text: str, makes: Makes[T]) -> T | int:
 
     Raises `UserError` for anything else.
     """
-    value: T | int = _Parser(text, makes).run()
-    return value
+    return _Parser(text, makes).run()
 
 
-class _Parser:
+class _Parser(Generic[T]):
     """Recursive descent: sum > term > unary > primary."""
 
-    def __init__(self, text: str, makes: Makes[Any]) -> None:
+    def __init__(self, text: str, makes: Makes[T]) -> None:
         self.makes = makes
         if not isinstance(text, str) or len(text) > _MAX_TEXT:
             raise UserError(f"a dim expression is text of at most {_MAX_TEXT} characters, not {text!r:.60}")
@@ -62,7 +75,7 @@ class _Parser:
             f"dim expression {self.text!r}: {problem}; expected names, integers, + - * // % **, parentheses, min(), max()"
         )
 
-    def run(self) -> Any:
+    def run(self) -> T | int:
         value = self.sum(0)
         if self.position < len(self.tokens):
             self.fail(f"unexpected {self.tokens[self.position]!r}")
@@ -74,7 +87,7 @@ class _Parser:
             return self.tokens[self.position - 1]
         return None
 
-    def sum(self, depth: int) -> Any:
+    def sum(self, depth: int) -> T | int:
         if depth > _MAX_DEPTH:
             self.fail(f"nested deeper than {_MAX_DEPTH}")
         terms = [self.term(depth)]
@@ -83,7 +96,7 @@ class _Parser:
             terms.append(operand if sign == "+" else -operand)
         return self.makes.total(terms) if len(terms) > 1 else terms[0]
 
-    def term(self, depth: int) -> Any:
+    def term(self, depth: int) -> T | int:
         value = self.unary(depth)
         while sign := self.accept("*", "//", "%"):
             operand = self.unary(depth)
@@ -95,7 +108,7 @@ class _Parser:
                 value = value // operand if sign == "//" else value % operand
         return value
 
-    def unary(self, depth: int) -> Any:
+    def unary(self, depth: int) -> T | int:
         negative = False
         while self.accept("-"):
             negative = not negative
@@ -109,7 +122,7 @@ class _Parser:
             value = value**exponent
         return -value if negative else value
 
-    def primary(self, depth: int) -> Any:
+    def primary(self, depth: int) -> T | int:
         if self.accept("("):
             value = self.sum(depth + 1)
             self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from ...promotion.dtype import DType
 from ..construction import primitives
@@ -49,7 +49,7 @@ def in_float(function: Function) -> Function:
     and integers become the rule set's default float."""
 
     @functools.wraps(function)
-    def wrapped(x: TensorLike, *arguments: Any, **options: Any) -> Symbol:
+    def wrapped(x: TensorLike, *arguments: object, **options: object) -> Symbol:
         result, (symbol,) = as_floats(function.__name__, x)
         return primitives.cast(function(symbol, *arguments, **options), result)
 

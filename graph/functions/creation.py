@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from ...promotion.dtype import float32
 from ...promotion.errors import UserError
@@ -18,7 +17,7 @@ from .building import Function, symbol_of
 _FIRST = {"full": "graph, shape, value", "arange": "graph, stop", "eye": "graph, n"}
 
 
-def owner_of(op: str, graph: Any) -> Graph:
+def owner_of(op: str, graph: object) -> Graph:
     """The graph that was given, or that of the symbol that was given."""
     owner = graph.graph if isinstance(graph, Symbol) else graph
     if not isinstance(owner, Graph):
@@ -33,7 +32,7 @@ def creates(function: Function) -> Function:
     """Decorates a function that makes a tensor from nothing: the graph that it needs is asked for before anything else is."""
 
     @functools.wraps(function)
-    def checked(*arguments: Any, **options: Any) -> Symbol:
+    def checked(*arguments: object, **options: object) -> Symbol:
         owner_of(function.__name__, options["graph"] if "graph" in options else arguments[0] if arguments else None)
         return function(*arguments, **options)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from ..construction import primitives
 from ..dims.dim import Extent, product
@@ -65,7 +64,7 @@ def einsum(equation: str, *operands: TensorLike, precision: str = "ieee") -> Sym
 # ------------------------------------------------------------------------------------------------------- the equation
 
 
-def _parse(equation: Any, operands: Sequence[Symbol]) -> tuple[list[tuple[Label, ...]], tuple[Label, ...]]:
+def _parse(equation: object, operands: Sequence[Symbol]) -> tuple[list[tuple[Label, ...]], tuple[Label, ...]]:
     """Labels per operand and of the result; ellipsis axes are labelled "0", "1", … from the right."""
     if not isinstance(equation, str):
         raise mistake("einsum", f"the equation must be text, not {equation!r}", operands, '"ij,jk->ik"')

@@ -178,7 +178,7 @@ def roll(x: TensorLike, shift: int | Dim | Sequence[int | Dim], axis: Axis = Non
     return symbol
 
 
-def _shift(x: Symbol, shift: Any) -> int | Dim:
+def _shift(x: Symbol, shift: object) -> int | Dim:
     if isinstance(shift, Dim):
         return shift
     if isinstance(shift, bool) or not hasattr(shift, "__index__"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...promotion.literals import is_scalar
 from ..checks import ShapeError
@@ -130,7 +129,7 @@ def tensordot(a: TensorLike, b: TensorLike, axes: int | Sequence[int | Sequence[
     return primitives.reshape(result, (*rows, *columns))
 
 
-def _listed(axes: Any, rank: int) -> tuple[int, ...]:
+def _listed(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """Axes in the order given, which pairs them; normalised and distinct."""
     entries = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
     normalize_axes(entries, rank)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ...promotion.casts import LOSS_CLASSES, LossClass, loss_class, loss_example
 from ...promotion.dtype import DType
 from ...promotion.errors import PromotionWarning, UserError
+from ...promotion.literals import Scalar
 from ..dims.dim import Extent
 from ..errors import compose
 from ..location import Location
@@ -77,13 +78,13 @@ def enforce(
     on_loss: Mapping[LossClass, LossAction],
     op: str,
     position: int,
-    operands: tuple[Any, ...],
+    operands: tuple[SymbolLike | Scalar, ...],
+    source: DType,
     target: DType,
     location: Location,
 ) -> None:
-    """Raises `UserError` when the graph's policy, or its action for the loss class, forbids casting operand `position` to
-    `target` implicitly; warns at the user's line when the action is "warn"."""
-    source = operands[position].dtype
+    """Raises `UserError` when the graph's policy, or its action for the loss class, forbids casting operand `position` from
+    `source` to `target` implicitly; warns at the user's line when the action is "warn"."""
     loss = loss_class(source, target)
     action = on_loss.get(loss, "ignore")
     if action != "ignore":
@@ -109,12 +110,13 @@ def enforce(
     )
 
 
-def _fix(position: int, operands: tuple[Any, ...], target: DType) -> str:
+def _fix(position: int, operands: tuple[SymbolLike | Scalar, ...], target: DType) -> str:
     """One way out. A constant of rank 0 that drags a tensor along was meant as a number, and a Python number is weak."""
     write = f"write the cast: operand.cast({target})"
     for other, operand in enumerate(operands):
-        constant = getattr(getattr(operand, "op", None), "name", "") == "constant" and not operand.shape
-        if other != position and constant and operand.dtype is target:
+        if other == position or isinstance(operand, (bool, int, float, complex)):
+            continue
+        if operand.op.name == "constant" and not operand.shape and operand.dtype is target:
             number = {"bool": "bool", "float": "float", "complex": "complex"}.get(target.kind, "int")
             return f"give operand {other} as a Python number, {number}(value), which takes the tensor's dtype; or {write}"
     return write

@@ -9,34 +9,31 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import PromotionWarning, UserError
-from ...promotion.literals import is_scalar
 from ...promotion.result_rules import EXPLICIT
 from ..location import user_location
 from ..protocols import SymbolLike
 
 
-def tell(symbol: SymbolLike, written: Sequence[Any]) -> None:
+def tell(symbol: SymbolLike, written: Sequence[SymbolLike]) -> None:
     """Warns at the user's line when the operands of `symbol` would have met in another dtype had they been joined with what
     they were made of, and remembers what `symbol` was made of while its choice is open."""
     graph = symbol.graph
     made_of: dict[DType, None] = {}
     chained = False
     for operand in written:
-        if not is_scalar(operand):
-            written_cast = graph.symbols[operand.id] is not operand
-            parts = None if written_cast else graph.parts.get(operand.id)
-            chained = chained or parts is not None
-            made_of.update(dict.fromkeys(parts or (operand.dtype,)))
+        written_cast = graph.symbols[operand.id] is not operand
+        parts = None if written_cast else graph.parts.get(operand.id)
+        chained = chained or parts is not None
+        made_of.update(dict.fromkeys(parts or (operand.dtype,)))
     if symbol.op.promote is EXPLICIT or not made_of:
         return
     parts = tuple(made_of)
     if graph.rules.is_open(parts):
         graph.parts[symbol.id] = parts
-    tensors = list(dict.fromkeys([operand.dtype for operand in written if not is_scalar(operand)]))
+    tensors = list(dict.fromkeys([operand.dtype for operand in written]))
     if not chained or len(tensors) < 2:
         return
     try:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
-from ...promotion.literals import Operand, is_scalar
+from ...promotion.literals import Operand, Scalar, is_scalar
 from ...promotion.rules import RuleSet, ZeroDim, dtype_of
 from ..functions.names.aliases import did_you_mean
 from ..functions.names.exports import EXPORTS
 from ..graph import Graph
+from ..symbol import Symbol
 from ..types import TensorType
 
 _SIDE = 2  # every operand is a 2 × 2 matrix, which elementwise ops, reductions and products all take
 
 
-def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "max", **options: Any) -> DType:
+def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "max", **options: object) -> DType:
     """The dtype `joinery.<op>` returns for operands of these dtypes: the answer of the op table, not of a copy of it.
 
     Args:
@@ -34,7 +34,7 @@ def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "m
         hint = did_you_mean(str(op), EXPORTS) or f"known: {', '.join(EXPORTS)}"
         raise UserError(f"result_type: there is no operation {op!r}; {hint}")
     graph = Graph("result_type", semantics=rules)
-    arguments: list[Any] = []
+    arguments: list[Symbol | Scalar] = []
     for operand in map(graph.rules.weakened, operands):
         if is_scalar(operand):
             arguments.append(operand)

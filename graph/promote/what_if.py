@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError, UserError
@@ -142,17 +141,15 @@ class _Rebuild:
         options = {name: self._value(value) for name, value in call.options.items()}
         self._match(call.result, perform([self.target], call.function, arguments, options))
 
-    def _match(self, old: Any, new: Any) -> None:
+    def _match(self, old: object, new: object) -> None:
         """Pairs the symbols a call returned with those it returns now."""
-        if type(old) is Symbol:
-            if id(old) not in self.made:
-                self._finish(old, new)
-            self.made[id(old)] = new
-        elif isinstance(old, (tuple, list)):
-            for before, after in zip(old, new, strict=True):
-                self._match(before, after)
+        for before, after in zip(symbols_in(old), symbols_in(new), strict=True):
+            if isinstance(before, Symbol) and isinstance(after, Symbol):
+                if id(before) not in self.made:
+                    self._finish(before, after)
+                self.made[id(before)] = after
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: object) -> object:
         if value is self.source:
             return self.target
         if type(value) is Symbol:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,10 +17,10 @@ from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
-from ...promotion.literals import is_scalar, rank, scalar_rank
+from ...promotion.literals import Scalar, is_scalar, rank, scalar_rank
 from ..construction.misuse import checked_graph
 from ..dims.binding import ArrayShape, bind_dims
-from ..dims.dim import Dim
+from ..dims.dim import Dim, evaluate_dim
 from ..graph import Graph
 from ..symbol import Symbol
 from ..types import shape_text
@@ -162,13 +161,13 @@ def _bind(symbol: Symbol, dims: Mapping[str, int], bound: Mapping[int, BoundSymb
     return BoundSymbol(
         symbol.op.name,
         symbol.dtype,
-        tuple(_sized(extent, dims) for extent in symbol.shape),
+        tuple(evaluate_dim(extent, dims) for extent in symbol.shape),
         tuple(bound[operand.id] for operand in symbol.inputs),
         {name: _sized(value, dims) for name, value in symbol.attrs.items()},
     )
 
 
-def _sized(value: Any, dims: Mapping[str, int]) -> Any:
+def _sized(value: object, dims: Mapping[str, int]) -> object:
     if isinstance(value, Dim):
         return value.evaluate(dims)
     if isinstance(value, tuple):
@@ -217,9 +216,9 @@ def _array(symbol: Symbol, given: ArrayLike) -> Array:
     return array
 
 
-def _scalar(dtype: DType, value: Any, what: str) -> Array:
-    from_range = dtype.kind in ("int", "uint")
-    if from_range and not dtype.contains_integer(value):
+def _scalar(dtype: DType, value: Scalar, what: str) -> Array:
+    """A number, whose kind is not above that of the dtype, as an array of rank 0."""
+    if dtype.kind in ("int", "uint") and isinstance(value, int) and not dtype.contains_integer(value):
         raise UserError(
             f"{what}: {value} does not fit {dtype}, whose range is [{dtype.min_value}, {dtype.max_value}]"
         )

@@ -119,7 +119,7 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer) -> Nest
     body.append(Value("load", source.dtype, every, guard, attrs))
     store = Affine(0, ((panel_axis, k * PANEL), (row_axis, PANEL), (column_axis, 1)))
     axes = (Axis("p", panels), Axis("k", k), Axis("j", PANEL))
-    return Nest(axes, tuple(body), (Store(len(body) - 1, target, store),), ("pack",), (source.symbol,))
+    return Nest(axes, tuple(body), (Store(len(body) - 1, target, store),), "map", ("pack",), (source.symbol,))
 
 
 def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...]]:

@@ -1,5 +1,5 @@
-"""Finds attention: scores = q @ kᵀ, elementwise scaling and masking, a softmax over the keys, and the product
-with the values.
+"""Finds attention, in graphs and in the nests that are made of them: scores = q @ kᵀ, elementwise scaling and masking, a
+softmax over the keys, and the product with the values.
 
 The composite `softmax` and the same thing written out in primitive ops look alike after expansion; both are
 matched on the ops alone. What is matched is what an online softmax can run (Milakov and Gimelshein 2018; Dao
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...graph.symbol import Symbol
 from ..graph_passes.roundings import keeps_values, rounds_weights
+from ..nest import Value
 from .extents import is_one
 
 MAX_HEAD = 256
@@ -174,3 +175,44 @@ def _depends_on(symbol: Symbol, target: Symbol) -> bool:
                 seen.add(operand.id)
                 pending.append(operand)
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """Numbers of the values of a nest that are a softmax: exp(logits - maximum) / total."""
+
+    logits: int
+    maximum: int
+    total: int
+
+
+def find_softmax(body: Sequence[Value], weights: int, axis: int) -> Softmax | None:
+    """The softmax along `axis` whose result, a left operand of a product, is `weights`: what `find_attention` finds in a graph,
+    in the body of its nest. Between its operations are casts that change no value; the last may be one that rounds weights."""
+
+    def exact(number: int) -> int:
+        while body[number].op == "cast" and keeps_values(body[body[number].operands[0]].dtype, body[number].dtype):
+            number = body[number].operands[0]
+        return number
+
+    def reduces(number: int, kind: str) -> bool:
+        value = body[number]
+        return value.op == "reduce" and value.attrs["kind"] == kind and tuple(value.attrs["over"]) == (axis,)
+
+    if body[weights].op == "cast" and rounds_weights(body[weights].attrs, body[weights].dtype):
+        weights = body[weights].operands[0]
+    weights = exact(weights)
+    if body[weights].op not in ("div", "div_approximate"):
+        return None
+    powers, total = (exact(number) for number in body[weights].operands)
+    if not reduces(total, "sum") or exact(body[total].operands[0]) != powers:
+        return None
+    difference = exact(body[powers].operands[0]) if body[powers].op == "exp" else powers
+    if body[difference].op != ("sub" if body[powers].op == "exp" else "exp_shifted"):
+        return None
+    if len({body[number].dtype for number in (weights, powers, total, difference)}) > 1:
+        return None
+    logits, maximum = body[difference].operands[0], exact(body[difference].operands[1])
+    if not reduces(maximum, "max") or exact(body[maximum].operands[0]) != exact(logits):
+        return None
+    return Softmax(logits, maximum, total)

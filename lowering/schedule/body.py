@@ -3,16 +3,17 @@ guard)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from ...graph.location import Location
 from ...graph.symbol import Symbol
+from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
-from ..nest import Extent
+from ...promotion.literals import Scalar
+from ..nest import Attributes, Extent
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
 from .grouping import Grouping
 from .groups import Group
@@ -62,7 +63,7 @@ class Entry:
         dtype: DType,
         axes: int,
         operands: tuple[int, ...],
-        attrs: dict[str, Any],
+        attrs: Attributes,
         at: Index | None,
         lines: tuple[Location, ...],
     ) -> None:
@@ -86,8 +87,8 @@ class BodyBuilder:
         self.extents = group.axes
         self.entries: list[Entry] = []
         self.evaluated: dict[int, None] = {}
-        self._known: dict[Any, int] = {}
-        self._memo: dict[Any, int] = {}
+        self._known: dict[Hashable, int] = {}
+        self._memo: dict[Hashable, int] = {}
         self._variants: dict[int, int] = {}
         self._lines: tuple[Location, ...] = ()  # of the symbol that is being computed
 
@@ -98,11 +99,11 @@ class BodyBuilder:
         op: str,
         dtype: DType,
         operands: tuple[int, ...] = (),
-        attrs: dict[str, Any] | None = None,
+        attrs: Attributes | None = None,
         *,
         axes: int = 0,
         at: Index | None = None,
-        key: Any = None,
+        key: Hashable = None,
     ) -> int:
         """Adds a value on the union of its operands' axes and `axes`, or returns the equal one that
         exists."""
@@ -117,7 +118,7 @@ class BodyBuilder:
             self._known[identity] = found
         return found
 
-    def constant(self, value: Any, dtype: DType) -> int:
+    def constant(self, value: Array | Scalar, dtype: DType) -> int:
         scalar = np.asarray(value, dtype=dtype.numpy).reshape(())[()]
         return self.emit("const", dtype, attrs={"value": scalar}, key=scalar.tobytes())
 

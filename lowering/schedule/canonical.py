@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...graph.location import Location
 from ...graph.symbol import Symbol
@@ -19,6 +18,7 @@ from .body import Entry
 from .extents import is_one
 from .groups import Group
 from .indexing import Index
+from .templates import template_of
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ def finish(
     buffer_of: Callable[[Symbol], Buffer],
 ) -> Nest:
     """The canonical nest of a finished body. `buffer_of` is asked for the buffers of live loads and stores
-    only."""
+    only. Raises `NoTemplateError` when no template runs it."""
     table = AxisTable(entries, stores, group)
     table.drop_units()
     table.merge()
@@ -246,7 +246,7 @@ def finish(
     place_of: dict[int, int] = {}
     for number in table.live:
         entry, mask = entries[number], table.masks[number]
-        attrs: dict[str, Any] = dict(entry.attrs)
+        attrs = dict(entry.attrs)
         if entry.at is not None:
             if entry.op == "load":
                 attrs["buffer"] = buffer_of(attrs["buffer"])
@@ -283,7 +283,7 @@ def finish(
             for position, store in enumerate(stores)
         ]
     )
-    return Nest(axes, tuple(body), final_stores, fused, symbols)
+    return Nest(axes, tuple(body), final_stores, template_of(axes, body, final_stores), fused, symbols)
 
 
 def _first(term: tuple[int, Extent]) -> int:

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 
 from ...graph.symbol import Symbol
 from ...promotion.errors import InternalError
-from ..nest import Extent
+from ..nest import Extent, Template
 from .attention import Attention, find_attention
 from .costs import RECOMPUTE_LIMIT, is_cheap_prologue, op_cost
 from .extents import is_one
 from .groups import (
     Group,
-    GroupKind,
     align,
     is_distinct,
     joined_map,
@@ -94,7 +93,7 @@ class Grouping:
 
     # -- groups and dependencies --------------------------------------------------------------------------------------
 
-    def new_group(self, kind: GroupKind, before: int) -> Group:
+    def new_group(self, kind: Template, before: int) -> Group:
         group = Group(self._next_bit, kind, [])
         self._next_bit <<= 1
         self.groups[group.bit] = group

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from ...graph.symbol import Symbol
-from ..nest import Extent
+from ..nest import Extent, Template
 from .extents import exact_quotient, is_one, product
 from .indexing import AxisMap
-
-GroupKind = Literal["map", "row", "contract", "attention", "scan"]
 
 
 @dataclass(slots=True)
@@ -37,7 +34,7 @@ class Group:
     """
 
     bit: int
-    kind: GroupKind
+    kind: Template
     axes: list[Extent]
     reduced: tuple[tuple[int, ...], ...] = ()
     splittable: set[int] = field(default_factory=set)

@@ -14,7 +14,7 @@ from .extents import at_most, contiguous_strides
 from .grouping import Grouping, own_axes
 from .groups import Group
 from .indexing import linear, map_indices, shift
-from .templates import grid_axes, template_of
+from .templates import NoTemplateError, grid_axes
 
 MAX_SPLITS = 32
 
@@ -49,10 +49,12 @@ def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], B
             continue
         symbols = tuple(sorted(builder.evaluated))
         fused = tuple([grouping.symbols[key].op.name for key in symbols])
-        nest = finish(builder.entries, stores, group, fused, symbols, buffer_of)
-        template, reason = template_of(nest)
-        if template != group.kind and not (template == "map" and group.kind in ("row", "scan")):
-            raise MisfitError(group, reason)
+        try:
+            nest = finish(builder.entries, stores, group, fused, symbols, buffer_of)
+        except NoTemplateError as error:
+            raise MisfitError(group, str(error)) from error
+        if nest.template != group.kind and not (nest.template == "map" and group.kind in ("row", "scan")):
+            raise MisfitError(group, f"it is of the template {nest.template}")
         if lacks_programs(nest):
             raise EmptyGridError(_smaller_reductions(group))
         return nest

@@ -19,7 +19,6 @@ from .groups import Group
 from .memory import Lifetime, MemoryPlan, plan_memory
 from .nests import EmptyGridError, MisfitError, build_nest, copy_nest
 from .storage import place_storage
-from .templates import template_of
 from .traffic import bytes_read, bytes_written, flops, fused_names
 from .views import storage_root
 
@@ -33,7 +32,6 @@ class Plan:
     Attributes:
         name: the graph's name.
         nests: the kernels, in an order in which every buffer is written before it is read.
-        templates: the tile template of each nest: "map", "row", "contract", "attention" or "scan".
         inputs: one buffer per graph input, in order, read or not.
         constants: the constants and weights that some nest loads; `Buffer.symbol` is their id in the
             scheduled graph.
@@ -46,7 +44,6 @@ class Plan:
 
     name: str
     nests: tuple[Nest, ...]
-    templates: tuple[str, ...]
     inputs: tuple[Buffer, ...]
     constants: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
@@ -59,7 +56,7 @@ class Plan:
         """A table of the kernels: template, axes, what is fused, bytes moved and operations, then the
         arena."""
         rows = [("#", "template", "axes", "read B", "written B", "flops", "fused")]
-        for number, (nest, template) in enumerate(zip(self.nests, self.templates, strict=True)):
+        for number, nest in enumerate(self.nests):
             axes = " ".join(
                 [
                     f"{axis.name}{'' if axis.iterator == 'parallel' else '*'}={axis.extent}"
@@ -67,7 +64,7 @@ class Plan:
                 ]
             )
             rows.append((
-                str(number), template, axes or "-", str(bytes_read(nest)), str(bytes_written(nest)), str(flops(nest)),
+                str(number), nest.template, axes or "-", str(bytes_read(nest)), str(bytes_written(nest)), str(flops(nest)),
                 fused_names(nest.fused),
             ))  # fmt: skip
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
@@ -205,7 +202,6 @@ def _assemble(graph: Graph, grouping: Grouping, bound: dict[int, int]) -> Plan:
     return Plan(
         graph.name,
         tuple(ordered),
-        tuple([template_of(nest)[0] for nest in ordered]),
         tuple(buffers.inputs),
         tuple(buffers.constants),
         tuple(buffers.outputs),
@@ -252,12 +248,11 @@ def _order_key(nest: Nest) -> int:
 
 
 def with_nests(plan: Plan, nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> Plan:
-    """The plan with other kernels over the same inputs and outputs; order, templates and memory are made anew."""
+    """The plan with other kernels over the same inputs and outputs; order and memory are made anew."""
     ordered = order_nests(nests)
     return replace(
         plan,
         nests=tuple(ordered),
-        templates=tuple([template_of(nest)[0] for nest in ordered]),
         temporaries=tuple(temporaries),
         memory=plan_memory(_lifetimes(ordered, temporaries)),
     )

@@ -3,11 +3,18 @@ stored."""
 
 from __future__ import annotations
 
-from ..nest import Nest, Value
+from collections.abc import Sequence
+
+from ..nest import Axis, Nest, Store, Template, Value
+from .attention import find_softmax
 
 
-def template_of(nest: Nest) -> tuple[str, str]:
-    """The name of the template that runs `nest` and "", or "" and the reason why there is none.
+class NoTemplateError(Exception):
+    """No template runs a nest, for this reason. Never leaves the scheduler."""
+
+
+def template_of(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[Store]) -> Template:
+    """The template that runs a nest of these parts. Raises `NoTemplateError`.
 
     map: no reduction, contraction or scan.
     row: every reduction is over the same axes.
@@ -16,21 +23,25 @@ def template_of(nest: Nest) -> tuple[str, str]:
     attention: two contractions; row operations over the keys between them.
     scan: one axis, elementwise ops around it.
     """
-    contracts = [v for v in nest.body if v.op == "contract"]
-    reduces = [v for v in nest.body if v.op == "reduce"]
-    scans = [v for v in nest.body if v.op == "scan"]
+    contracts = [v for v in body if v.op == "contract"]
+    reduces = [v for v in body if v.op == "reduce"]
+    scans = [v for v in body if v.op == "scan"]
     if scans:
-        return _scan(scans, bool(contracts or reduces))
+        _check_scan(scans, bool(contracts or reduces))
+        return "scan"
     if not contracts:
-        overs = {tuple(sorted(v.attrs["over"])) for v in reduces}
-        if len(overs) > 1:
-            return "", "reductions over different axes"
-        return ("row" if reduces else "map"), ""
+        if len({tuple(sorted(v.attrs["over"])) for v in reduces}) > 1:
+            raise NoTemplateError("reductions over different axes")
+        return "row" if reduces else "map"
+    if len(contracts) > 2:
+        raise NoTemplateError("more than two contractions")
+    names = {axis.name: position for position, axis in enumerate(axes)}
     if len(contracts) == 1:
-        return _contract(nest, contracts[0], bool(reduces))
-    if len(contracts) == 2:
-        return _attention(nest, contracts[0], contracts[1], reduces)
-    return "", "more than two contractions"
+        _check_contract(body, names, contracts[0], bool(reduces))
+    else:
+        _check_attention(body, names, contracts[0], contracts[1], len(reduces))
+    _check_stores(axes, body, stores, len(contracts))
+    return "contract" if len(contracts) == 1 else "attention"
 
 
 def grid_axes(nest: Nest) -> tuple[int, ...]:
@@ -45,47 +56,53 @@ def grid_axes(nest: Nest) -> tuple[int, ...]:
     return tuple([axis for axis in range(len(nest.axes)) if axis not in along])
 
 
-def _scan(scans: list[Value], mixed: bool) -> tuple[str, str]:
+def _check_scan(scans: Sequence[Value], mixed: bool) -> None:
     if mixed:
-        return "", "a scan beside a reduction or contraction"
+        raise NoTemplateError("a scan beside a reduction or contraction")
     if len({v.attrs["axis"] for v in scans}) > 1:
-        return "", "scans along different axes"
-    return "scan", ""
+        raise NoTemplateError("scans along different axes")
 
 
-def _contract(nest: Nest, contract: Value, reduces: bool) -> tuple[str, str]:
+def _check_contract(body: Sequence[Value], names: dict[str, int], contract: Value, reduces: bool) -> None:
     if reduces:
-        return "", "a reduction beside a contraction"
-    k = contract.attrs["over"]
-    names = {axis.name: position for position, axis in enumerate(nest.axes)}
-    m, n = names["m"], names["n"]
-    reason = _operands(nest, contract, m, n, k)
-    if reason:
-        return "", reason
-    parallel = tuple([p for p, axis in enumerate(nest.axes) if axis.iterator == "parallel"])
-    if len(parallel) + 1 != len(nest.axes):
-        return "", "a reduction axis besides k"
-    if any(nest.body[store.value].axes != parallel for store in nest.stores):
-        return "", "a store that does not cover the result"
-    return "contract", ""
+        raise NoTemplateError("a reduction beside a contraction")
+    _check_operands(body, contract, names["m"], names["n"], contract.attrs["over"])
 
 
-def _operands(nest: Nest, contract: Value, m: int, n: int, k: int) -> str:
-    lhs, rhs = (nest.body[operand] for operand in contract.operands)
+def _check_attention(body: Sequence[Value], names: dict[str, int], scores: Value, values: Value, reduces: int) -> None:
+    m, keys, k = names["m"], names["keys"], names["k"]
+    if scores.attrs["over"] != k or values.attrs["over"] != keys:
+        raise NoTemplateError("two contractions that are not scores and values")
+    _check_operands(body, scores, m, keys, k)
+    weights, right = values.operands
+    if m in body[right].axes or not _is_plain(body, right):
+        raise NoTemplateError("values that are no affine load")
+    if reduces != 2 or find_softmax(body, weights, keys) is None:
+        raise NoTemplateError("no softmax over the keys")
+
+
+def _check_stores(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[Store], contracted: int) -> None:
+    """Whether all axes but the contracted ones are parallel, and every store varies along them."""
+    parallel = tuple([position for position, axis in enumerate(axes) if axis.iterator == "parallel"])
+    if len(parallel) + contracted != len(axes):
+        raise NoTemplateError("a reduction axis besides those of the contractions")
+    if any(body[store.value].axes != parallel for store in stores):
+        raise NoTemplateError("a store that does not cover the result")
+
+
+def _check_operands(body: Sequence[Value], contract: Value, m: int, n: int, k: int) -> None:
+    lhs, rhs = (body[operand] for operand in contract.operands)
     if n in lhs.axes or m in rhs.axes or not {m, k} <= set(lhs.axes) or not {n, k} <= set(rhs.axes):
-        return "an operand of a contraction varies along the wrong axes"
-    return (
-        ""
-        if all(_is_plain(nest, operand) for operand in contract.operands)
-        else "an operand that is no affine load"
-    )
+        raise NoTemplateError("an operand of a contraction varies along the wrong axes")
+    if not all(_is_plain(body, operand) for operand in contract.operands):
+        raise NoTemplateError("an operand that is no affine load")
 
 
-def _is_plain(nest: Nest, operand: int) -> bool:
+def _is_plain(body: Sequence[Value], operand: int) -> bool:
     """True when a contraction operand is made of affine, unguarded loads and elementwise ops."""
     pending, seen = [operand], {operand}
     while pending:
-        value = nest.body[pending.pop()]
+        value = body[pending.pop()]
         if value.op in ("reduce", "scan", "contract", "index"):
             return False
         if value.op == "load" and value.operands:
@@ -95,26 +112,3 @@ def _is_plain(nest: Nest, operand: int) -> bool:
                 seen.add(below)
                 pending.append(below)
     return True
-
-
-def _attention(nest: Nest, scores: Value, values: Value, reduces: list[Value]) -> tuple[str, str]:
-    names = {axis.name: position for position, axis in enumerate(nest.axes)}
-    m, keys, k = names["m"], names["keys"], names["k"]
-    if scores.attrs["over"] != k or values.attrs["over"] != keys:
-        return "", "two contractions that are not scores and values"
-    reason = _operands(nest, scores, m, keys, k)
-    if reason:
-        return "", reason
-    rhs = nest.body[values.operands[1]]
-    if m in rhs.axes or not _is_plain(nest, values.operands[1]):
-        return "", "values that are no affine load"
-    if [v.attrs["kind"] for v in reduces] != ["max", "sum"] or any(
-        v.attrs["over"] != (keys,) for v in reduces
-    ):
-        return "", "no softmax over the keys"
-    parallel = tuple([p for p, axis in enumerate(nest.axes) if axis.iterator == "parallel"])
-    if len(parallel) + 2 != len(nest.axes) or any(
-        nest.body[store.value].axes != parallel for store in nest.stores
-    ):
-        return "", "a store that does not cover the result"
-    return "attention", ""

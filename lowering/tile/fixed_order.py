@@ -14,7 +14,7 @@ from ..nest import Nest
 from .axes import capped
 from .blocks import power_of_two
 from .schedule import Schedule
-from .structure import attention_products, contiguous_axis, reach, reduced_axes, template_of, values_of
+from .structure import attention_products, contiguous_axis, reach, reduced_axes, values_of
 
 WHOLE_ROW, LONGEST_WHOLE_ROW, CHUNK = 4096, 16384, 2048
 """Elements of a row that is one block; the most of one that has to be; of a chunk of others."""
@@ -25,7 +25,7 @@ KEYS = 64
 
 def in_fixed_order(nest: Nest, schedule: Schedule) -> Schedule:
     """The schedule with blocks of reduced axes that depend on nothing but the nest."""
-    template = template_of(nest)
+    template = nest.template
     if template == "attention":
         _, values, _ = attention_products(nest)
         keys = capped(nest.axes[values.k].extent, KEYS)

@@ -22,7 +22,6 @@ from .structure import (
     contiguous_axis,
     products,
     reduced_axes,
-    template_of,
     values_of,
 )
 
@@ -84,7 +83,7 @@ class GpuLimits:
 
     def schedule(self, nest: Nest) -> Schedule:
         """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
-        match template_of(nest):
+        match nest.template:
             case "map":
                 return _map(nest, self)
             case "row" | "scan":

@@ -24,7 +24,6 @@ from .structure import (
     contiguous_axis,
     products,
     reduced_axes,
-    template_of,
     values_of,
 )
 
@@ -66,7 +65,7 @@ class HostLimits:
 
 
 def _default(nest: Nest, limits: HostLimits) -> Schedule:
-    template = template_of(nest)
+    template = nest.template
     match template:
         case "map":
             blocks = _map_blocks(nest)

@@ -9,7 +9,7 @@ from math import prod
 from ...promotion.errors import UserError
 from ..nest import Extent, Nest
 from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
-from .structure import attention_products, products, template_of, values_of
+from .structure import attention_products, products, values_of
 
 MAX_WARPS = 32
 """Warps of one program: a thread block has at most 1024 threads."""
@@ -63,7 +63,7 @@ def check_schedule(nest: Nest, schedule: Schedule) -> None:
                 f"schedule: block {size} of axis {name}; fix: use a power of two, such as {power_of_two(size)}"
             )
     blocks = dict(schedule.blocks)
-    template = template_of(nest)
+    template = nest.template
     if template in ("contract", "attention"):
         _check_products(nest, blocks, schedule, template)
     else:

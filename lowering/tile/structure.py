@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...promotion.errors import InternalError, UnsupportedError
+from ...promotion.errors import InternalError
 from ..nest import Affine, Nest, Value
 
 
@@ -92,35 +92,6 @@ def contiguous_axis(nest: Nest, candidates: Iterable[int]) -> int | None:
             weights[axis] += 16 ** len(at.terms)
     best = max(weights.values(), default=0)
     return next((axis for axis in reversed(weights) if weights[axis] == best), None) if best else None
-
-
-def template_of(nest: Nest) -> str:
-    """Which template computes the nest. Raises `UnsupportedError` for a mixture that none does."""
-    found = products(nest)
-    if not found:
-        if values_of(nest, "scan"):
-            return "scan"
-        return "row" if values_of(nest, "reduce") else "map"
-    if values_of(nest, "scan"):
-        raise UnsupportedError("tile: a nest with a contraction and a scan")
-    depends = [
-        (first, second)
-        for second in found
-        for first in found
-        if first is not second and first.number in reach(nest, nest.body[second.number].operands)
-    ]
-    if not depends:
-        if any(nest.body[number].attrs["over"] for number in values_of(nest, "reduce")):
-            raise UnsupportedError("tile: a nest with a contraction and a reduction that is not attention")
-        if len({(p.m, p.n, p.batch) for p in found}) > 1:
-            raise UnsupportedError("tile: contractions with different rows or columns in one nest")
-        return "contract"
-    if len(found) != 2 or len(depends) != 1:
-        raise UnsupportedError(f"tile: {len(found)} contractions that feed each other in one nest")
-    scores, values = depends[0]
-    if values.k != scores.n or values.m != scores.m or values.m is None:
-        raise UnsupportedError("tile: two contractions that feed each other but do not share rows and keys")
-    return "attention"
 
 
 def attention_products(nest: Nest) -> tuple[Product, Product, int]:

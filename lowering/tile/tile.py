@@ -21,7 +21,6 @@ from .host_schedule import HostLimits
 from .offsets import Shared, share_offsets
 from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
-from .structure import template_of
 from .templates.attention import build_attention
 from .templates.contract import build_contract
 from .templates.map import build_map
@@ -126,7 +125,7 @@ class Tiler:
 
     def _build(self, shared: Shared, schedule: Schedule | None, name: str | None) -> _Made:
         nest = shared.nest
-        template = template_of(nest)
+        template = nest.template
         if schedule is None:
             schedule = self.limits.schedule(nest)
             if self.fixed_order:

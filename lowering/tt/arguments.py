@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute
@@ -37,7 +36,7 @@ class Parameter:
     def is_pointer(self) -> bool:
         return isinstance(self.type, t.PointerType)
 
-    def array(self, arg: Any) -> Array:
+    def array(self, arg: object) -> Array:
         """A C-contiguous array whose elements have the pointee's width. Raises `UserError`."""
         assert isinstance(self.type, t.PointerType)
         pointee = self.type.pointee
@@ -62,7 +61,7 @@ class Parameter:
             raise UserError(f"{self.what}: the array is not C-contiguous; pass numpy.ascontiguousarray(array)")
         return arg
 
-    def scalar(self, arg: Any) -> Any:
+    def scalar(self, arg: object) -> np.generic:
         """A NumPy scalar of the parameter's type: floats are rounded, integers must fit. Raises `UserError`."""
         if isinstance(self.type, TensorDescType):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
@@ -72,7 +71,8 @@ class Parameter:
         if not isinstance(arg, int | float | np.number | np.bool_):
             raise UserError(f"{self.what}: expected a number, got {type(arg).__name__}")
         if t.is_float(self.type):
-            return dtype.type(arg)
+            rounded: np.generic = dtype.type(arg)
+            return rounded
         if isinstance(arg, float | np.floating) and not (np.isfinite(arg) and int(arg) == arg):
             raise UserError(f"{self.what}: {arg} is not an integer")
         width = t.bit_width(self.type)
@@ -81,10 +81,11 @@ class Parameter:
         low = int(arg) & ((1 << width) - 1)
         if width == 1:
             return np.bool_(low)
-        return dtype.type(low - (1 << width) if low >> (width - 1) else low)
+        value: np.generic = dtype.type(low - (1 << width) if low >> (width - 1) else low)
+        return value
 
 
-    def descriptor(self, arg: Any) -> TensorDescriptor:
+    def descriptor(self, arg: object) -> TensorDescriptor:
         """A descriptor with the rank, the blocks and the width of elements that the type says. Raises `UserError`."""
         assert isinstance(self.type, TensorDescType)
         if not isinstance(arg, TensorDescriptor):
@@ -120,7 +121,7 @@ class Parameter:
         return isinstance(self.type, t.PointerType) and self.type.pointee == t.I8
 
 
-def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> list[tuple[Parameter, Any]]:
+def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[object]) -> list[tuple[Parameter, object]]:
     """Every parameter of a function of this name with its argument.
 
     The front end lets a descriptor be followed by one i32 extent and one i64 stride per axis. One `TensorDescriptor`
@@ -129,7 +130,7 @@ def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[Any]) ->
     """
     if len(args) == len(parameters):
         return list(zip(parameters, args, strict=True))
-    found: list[tuple[Parameter, Any]] = []
+    found: list[tuple[Parameter, object]] = []
     rest = list(parameters)
     expected = 0
     while rest:
@@ -170,7 +171,7 @@ def grid_extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
     if type(grid) is tuple and 1 <= len(grid) <= 3 and all([type(e) is int and 0 <= e <= MAX_PROGRAMS for e in grid]):
         x, y, z = (*grid, 1, 1, 1)[:3]
         return x, y, z
-    extents: tuple[Any, ...] = (grid,) if not isinstance(grid, Sequence | np.ndarray) else tuple(grid)
+    extents: tuple[int, ...] = (grid,) if not isinstance(grid, Sequence | np.ndarray) else tuple(grid)
     if not 1 <= len(extents) <= 3 or any(isinstance(e, bool) or not isinstance(e, int | np.integer) for e in extents):
         raise UserError(f"grid {grid}: expected one to three numbers of programs")
     if any(not 0 <= extent <= MAX_PROGRAMS for extent in extents):

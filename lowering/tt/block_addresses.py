@@ -17,8 +17,8 @@ from .builder.block_builder import BlockBuilder
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """One axis of an access: `indices` (i64 on one axis), or the range that starts at `offset` (a scalar i64).
+class Span:
+    """One axis of an access: the range that starts at `offset` (a scalar i64).
 
     `extent` is None where nothing checks the index. `zeros`: how often two divides the offset, if more is known about it than
     the value itself tells.
@@ -26,9 +26,20 @@ class Axis:
 
     stride: SSAValue
     extent: SSAValue | None
-    offset: SSAValue | None = None
-    indices: SSAValue | None = None
+    offset: SSAValue
     zeros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One axis of an access: the `indices` (i64, on one axis), each of which is checked."""
+
+    stride: SSAValue
+    extent: SSAValue
+    indices: SSAValue
+
+
+Axis = Span | Chosen
 
 
 def place_block(
@@ -43,7 +54,7 @@ def place_block(
     pointer, inside = base, None
     blocks: list[int] = []
     for d, axis in enumerate(axes):
-        if axis.offset is None or block[d] != 1 or d == last:
+        if isinstance(axis, Chosen) or block[d] != 1 or d == last:
             blocks.append(d)
             continue
         # One index only: it moves the base, and decides about everything.
@@ -74,9 +85,8 @@ def spread(b: BlockBuilder, values: SSAValue, axis: int, shape: Sequence[int]) -
 
 
 def _indices(b: BlockBuilder, axis: Axis, extent: int) -> SSAValue:
-    if axis.indices is not None:
+    if isinstance(axis, Chosen):
         return axis.indices
-    assert axis.offset is not None
     return b.binary("arith.addi", b.cast("arith.extsi", b.arange(extent), t.I64), b.splat(axis.offset, (extent,)))
 
 
@@ -86,10 +96,9 @@ def _conditions(
     """What must hold of the indices along an axis; nothing does where the scalar `inside` is false."""
     shape = t.shape_of(indices.type)
     zero = b.const(0, t.I64)
+    if isinstance(axis, Chosen):
+        return [b.cmpi("slt", indices, b.splat(axis.extent, shape)), b.cmpi("sge", indices, b.splat(zero, shape))]
     limit = axis.extent
-    if axis.offset is None:
-        assert limit is not None
-        return [b.cmpi("slt", indices, b.splat(limit, shape)), b.cmpi("sge", indices, b.splat(zero, shape))]
     below = False
     if limit is not None and not never_negative(axis.offset):
         # A block that starts at a multiple of its extent lies before the tensor as a whole or not at all.

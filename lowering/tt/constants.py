@@ -11,6 +11,7 @@ from struct import pack
 from typing import Any
 
 from xdsl.dialects.builtin import (
+    AnyFloat,
     BytesAttr,
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -24,7 +25,7 @@ from ...promotion.errors import InternalError
 from . import types as t
 
 Number = int | float | bool
-ConstantAttr = IntegerAttr[Any] | FloatAttr[Any] | DenseIntOrFPElementsAttr[Any]
+ConstantAttr = IntegerAttr[IntegerType] | FloatAttr | DenseIntOrFPElementsAttr
 
 _INTERNED: dict[object, ConstantAttr] = {}
 _LIMIT = 1 << 14
@@ -54,7 +55,7 @@ def _make(value: Number, elem_type: Attribute, shape: tuple[int, ...]) -> Consta
     found = _INTERNED.get(key)
     if found is None:
         if shape:
-            raw = scalar.type.pack([scalar.value.data])
+            raw = _packed(scalar)
             block_type = t.tensor(elem_type, shape)
             assert isinstance(block_type, TensorType)
             found = DenseIntOrFPElementsAttr(block_type, BytesAttr(raw))
@@ -64,7 +65,14 @@ def _make(value: Number, elem_type: Attribute, shape: tuple[int, ...]) -> Consta
     return found
 
 
-def _scalar(value: Number, elem_type: Attribute) -> IntegerAttr[Any] | FloatAttr[Any]:
+def _packed(scalar: IntegerAttr[IntegerType] | FloatAttr) -> bytes:
+    """The bytes of one element of a block."""
+    if isinstance(scalar, IntegerAttr):
+        return scalar.type.pack([scalar.value.data])
+    return scalar.type.pack([scalar.value.data])
+
+
+def _scalar(value: Number, elem_type: Attribute) -> IntegerAttr[IntegerType] | FloatAttr:
     if isinstance(elem_type, IntegerType):
         width = elem_type.width.data
         if width == 1:
@@ -73,12 +81,12 @@ def _scalar(value: Number, elem_type: Attribute) -> IntegerAttr[Any] | FloatAttr
             raise InternalError(f"constant {value} of type {elem_type}")
         wrapped = int(value) & ((1 << width) - 1)
         return IntegerAttr(wrapped - (1 << width) if wrapped >> (width - 1) else wrapped, elem_type)
-    if not t.is_float(elem_type):
+    if not isinstance(elem_type, AnyFloat):
         raise InternalError(f"constant of type {elem_type}")
     return _rounded(float(value), elem_type)
 
 
-def _rounded(value: float, elem_type: Any) -> FloatAttr[Any]:
+def _rounded(value: float, elem_type: AnyFloat) -> FloatAttr:
     try:
         return FloatAttr(value, elem_type)
     except OverflowError:  # beyond the range of f16 or f32: rounds to an infinity, as arithmetic does

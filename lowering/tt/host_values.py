@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Protocol, TypeGuard
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class TensorDescriptor:
         padding: str = "zero",
     ) -> None:
         self.tensor = _checked(array, "TensorDescriptor")
-        self.source: Any = array
+        self.source: Array | DeviceArray = array
         """What the user gave; the tensor may be a view of it."""
         self.maps: dict[object, int] = {}
         """Tensor maps that launches on GPUs made of it. They live as long as the memory is held."""
@@ -156,7 +156,7 @@ class PointerTable:
         if isinstance(arrays, np.ndarray) or not isinstance(arrays, Sequence):
             raise UserError(f"PointerTable: expected a list of NumPy arrays, got {type(arrays).__name__}")
         self.tensors = tuple(_checked(array, f"PointerTable, array {index}") for index, array in enumerate(arrays))
-        self.sources: tuple[Any, ...] = tuple(arrays)
+        self.sources: tuple[Array | DeviceArray, ...] = tuple(arrays)
         self._native: Array | None = None
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ def address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _lies_on_device(array: Any) -> TypeGuard[DeviceArray]:
+def _lies_on_device(array: object) -> TypeGuard[DeviceArray]:
     """Faster than to ask for all of the protocol."""
     return hasattr(array, "address") and hasattr(array, "itemsize") and isinstance(getattr(array, "dtype", None), np.dtype)
 
@@ -193,7 +193,7 @@ def _on_host(array: Array | DeviceArray, what: str) -> Array:
     raise UserError(f"{what}: {array!r} lies on {array.device}; fix: launch there, or pass a NumPy array")
 
 
-def _checked(array: Any, what: str) -> Array | DeviceArray:
+def _checked(array: object, what: str) -> Array | DeviceArray:
     if not isinstance(array, np.ndarray):
         if _lies_on_device(array):
             return array
@@ -205,7 +205,7 @@ def _checked(array: Any, what: str) -> Array | DeviceArray:
     return array
 
 
-def _integers(name: str, values: Any) -> tuple[int, ...]:
+def _integers(name: str, values: object) -> tuple[int, ...]:
     found = tuple(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else None
     if found is None or any(isinstance(v, bool) or not isinstance(v, int | np.integer) for v in found):
         raise UserError(f"TensorDescriptor: {name} {values!r}, expected a sequence of integers")

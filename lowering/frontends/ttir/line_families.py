@@ -14,7 +14,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation
@@ -116,7 +116,7 @@ def _split(template: str, ending: str) -> tuple[_Line | None, Key | None]:
     return line, (likeness, rest, line.pattern, ending)
 
 
-_likenesses: list[list[Any]] = []
+_likenesses: list[list[object]] = []
 
 
 @functools.cache

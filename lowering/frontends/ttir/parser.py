@@ -30,8 +30,8 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue, TypeAttribute
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.ir import Attribute, AttributeInvT, Block, Operation, Region, SSAValue, TypeAttribute
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRTokenKind
@@ -196,7 +196,7 @@ class BlockParser(Parser):
             self.raise_error(f"a region of more than {MAX_BLOCKS} blocks")
         return super()._parse_block()
 
-    def resolve_operand(self, operand: UnresolvedOperand, type: Any) -> SSAValue[Any]:  # noqa: A002 - xDSL's name
+    def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:  # noqa: A002 - xDSL's name
         if operand.operand_name not in self._values:
             self.first_uses.setdefault(operand.operand_name, operand.span.start)
         return super().resolve_operand(operand, type)
@@ -326,7 +326,7 @@ class BlockParser(Parser):
         found = self.parse_optional_type()
         return found if found is not None else super().parse_type()
 
-    def _parse_builtin_dense_attr(self) -> DenseIntOrFPElementsAttr[Any]:
+    def _parse_builtin_dense_attr(self) -> DenseIntOrFPElementsAttr:
         start = self._current_token.span.start
         match = _SPLAT.match(self.lexer.input.content, start)
         if match is None:
@@ -343,7 +343,7 @@ class BlockParser(Parser):
         assert isinstance(attr, DenseIntOrFPElementsAttr)
         return self._charged(attr, start)
 
-    def _charged(self, attr: DenseIntOrFPElementsAttr[Any], start: int) -> DenseIntOrFPElementsAttr[Any]:
+    def _charged(self, attr: DenseIntOrFPElementsAttr, start: int) -> DenseIntOrFPElementsAttr:
         self.constant_bytes += len(attr.data.data)
         if self.constant_bytes > MAX_CONSTANT_BYTES:
             self.raise_error(f"block constants of more than {MAX_CONSTANT_BYTES} bytes", start)
@@ -417,7 +417,7 @@ class BlockParser(Parser):
 class _BitPattern(Parser._TensorLiteralElement):
     """A hexadecimal element of `dense<[…]>`: the bits of a float, the value of an integer."""
 
-    def to_type(self, parser: Any, type: Any) -> Any:  # noqa: A002 - xDSL's name
+    def to_type(self, parser: AttrParser, type: Any) -> Any:  # noqa: A002 - xDSL's name
         if isinstance(type, AnyFloat) and isinstance(self.value, int):
             size = type.compile_time_size
             if self.value >> (8 * size):

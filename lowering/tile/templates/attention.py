@@ -12,14 +12,13 @@ replaced by 0 in exponents while it is -inf, so that rows which are -inf only so
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xdsl.ir import Attribute, SSAValue
 
 from ....promotion.dtype import float32, float64
 from ....promotion.errors import UnsupportedError
-from ...graph_passes.roundings import keeps_values, rounds_weights
 from ...nest import Nest
+from ...schedule.attention import Softmax, find_softmax
 from ...tt.builder.block_builder import BlockBuilder
 from ...tt.types import F32, F64, elem
 from ..blocks import Block, Coordinate, Dimension, power_of_two, register_type, shape
@@ -32,15 +31,6 @@ from ..structure import Product, attention_products, reach
 from .contract import ROW_RANK, accumulator_type, contraction, finish, matched, operand, row_dimension
 
 HEAD_RANK, KEY_RANK, VALUE_RANK = ROW_RANK + 1, ROW_RANK + 2, ROW_RANK + 3
-
-
-@dataclass(frozen=True, slots=True)
-class Softmax:
-    """Numbers of the values of a softmax over the keys: exp(logits - maximum) / total."""
-
-    logits: int
-    maximum: int
-    total: int
 
 
 def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
@@ -65,7 +55,7 @@ def build_attention(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]
     if is_whole(nest.axes[values.k].extent, step):
         _whole(frame, scores, values, rows, columns, step)
     else:
-        softmax = find_softmax(nest, values)
+        softmax = find_softmax(nest.body, nest.body[values.number].operands[0], values.k)
         if softmax is None:
             raise UnsupportedError(
                 "tile: what lies between the two products of an attention is not one softmax over the keys"
@@ -85,42 +75,6 @@ def _static(nest: Nest, axis: int, what: str) -> int:
     if type(extent) is not int:
         raise UnsupportedError(f"tile: attention whose {what} is known only at launch")
     return extent
-
-
-def find_softmax(nest: Nest, values: Product) -> Softmax | None:
-    """The softmax that feeds the second product. Between its operations are casts that change no value, and before the product
-    maybe one that rounds the weights; so it is with what the scheduler calls attention (`schedule/attention.py`)."""
-    body = nest.body
-
-    def exact(number: int) -> int:
-        while body[number].op == "cast" and keeps_values(body[body[number].operands[0]].dtype, body[number].dtype):
-            number = body[number].operands[0]
-        return number
-
-    def reduces(number: int, kind: str) -> bool:
-        value = body[number]
-        return (
-            value.op == "reduce" and value.attrs["kind"] == kind and tuple(value.attrs["over"]) == (values.k,)
-        )
-
-    weights = body[values.number].operands[0]
-    if body[weights].op == "cast" and rounds_weights(body[weights].attrs, body[weights].dtype):
-        weights = body[weights].operands[0]
-    weights = exact(weights)
-    if body[weights].op not in ("div", "div_approximate"):
-        return None
-    powers, total = (exact(number) for number in body[weights].operands)
-    if not reduces(total, "sum") or exact(body[total].operands[0]) != powers:
-        return None
-    difference = exact(body[powers].operands[0]) if body[powers].op == "exp" else powers
-    if body[difference].op != ("sub" if body[powers].op == "exp" else "exp_shifted"):
-        return None
-    if len({body[number].dtype for number in (weights, powers, total, difference)}) > 1:
-        return None
-    logits, maximum = body[difference].operands[0], exact(body[difference].operands[1])
-    if not reduces(maximum, "max") or exact(body[maximum].operands[0]) != exact(logits):
-        return None
-    return Softmax(logits, maximum, total)
 
 
 def _whole(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.dialects import cf
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -28,7 +26,7 @@ def parent_block(op: Operation) -> Block:
 
 def switch_edges(op: cf.SwitchOp) -> tuple[list[int], list[tuple[Block, list[SSAValue]]]]:
     """The numbers of the cases; and where they lead, with which values. The default comes last."""
-    cases: Any = op.case_values
-    numbers = [int(value) for value in cases.iter_values()] if cases is not None else []
+    cases = op.case_values
+    numbers = [int(value) for value in cases.get_values()] if cases is not None else []
     edges = [(block, list(values)) for block, values in zip(op.case_blocks, op.case_operand, strict=True)]
     return numbers, [*edges, (op.default_block, list(op.default_operands))]

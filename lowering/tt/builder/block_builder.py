@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
@@ -43,22 +42,19 @@ from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp
 from ..dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
 from ..dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp
 from ..dialect.context import operation_class
-from ..dialect.functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
+from ..dialect.functions import FuncOp, GetProgramIdOp, ReturnOp
 from ..dialect.memory.descriptor_types import TensorDescType
 from ..dialect.memory.pointers import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, AddPtrOp, LoadOp, StoreOp
 from ..dialect.regions import ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp
 from ..dialect.shapes import (
     BroadcastOp,
-    CatOp,
     ExpandDimsOp,
-    GatherOp,
     JoinOp,
     MakeRangeOp,
     ReshapeOp,
     SplatOp,
     SplitOp,
     TransOp,
-    UnsplatOp,
 )
 from .control import Branch, Loop
 from .operation_builder import OperationBuilder
@@ -218,10 +214,6 @@ class BlockBuilder(OperationBuilder):
         """The index of this program along a grid axis, i32."""
         return self._one(GetProgramIdOp, (), t.I32, {"axis": _grid_axis(axis)})
 
-    def num_programs(self, axis: int = 0) -> SSAValue:
-        """The extent of a grid axis, i32."""
-        return self._one(GetNumProgramsOp, (), t.I32, {"axis": _grid_axis(axis)})
-
     def arange(self, n: int, start: int = 0) -> SSAValue:
         """The block start … start + n - 1 of i32; `n` is a power of two."""
         properties = {"start": IntegerAttr(start, i32), "end": IntegerAttr(start + n, i32)}
@@ -234,12 +226,6 @@ class BlockBuilder(OperationBuilder):
         if t.shape_of(scalar.type):
             raise InternalError(f"tt.splat of a block {scalar.type}; broadcast it instead")
         return self._one(SplatOp, (scalar,), t.tensor(scalar.type, shape)) if len(shape) else scalar
-
-    def unsplat(self, x: SSAValue) -> SSAValue:
-        """The only element of a block."""
-        if prod(t.shape_of(x.type)) != 1:
-            raise InternalError(f"tt.unsplat of {x.type}")
-        return self._one(UnsplatOp, (x,), t.elem(x.type))
 
     def expand_dims(self, x: SSAValue, axis: int) -> SSAValue:
         """Insert an axis of extent 1 before `axis` (0 … rank)."""
@@ -285,17 +271,6 @@ class BlockBuilder(OperationBuilder):
         half = t.with_shape(x.type, shape[:-1])
         first, second = self.op(SplitOp, (x,), (half, half))
         return first, second
-
-    def cat(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Concatenate two blocks of rank 1; the order of the elements is not defined."""
-        type_ = _same_type("tt.cat", a, b)
-        shape = t.shape_of(type_)
-        return self._one(CatOp, (a, b), t.with_shape(type_, (2 * shape[0], *shape[1:])))
-
-    def gather(self, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
-        """x[…, indices[…], …] along one axis of a block."""
-        result = t.with_elem(indices.type, t.elem(x.type))
-        return self._one(GatherOp, (x, indices), result, {"axis": enum_attr(axis)})
 
     # Memory
 
@@ -397,14 +372,6 @@ class BlockBuilder(OperationBuilder):
             properties = _ROUND_TO_NEAREST
         return self._one(_CLASSES[name], (x,), result, properties)
 
-    def clampf(self, x: SSAValue, low: SSAValue, high: SSAValue, propagate_nan: bool = True) -> SSAValue:
-        """min(max(x, low), high)."""
-        _same_type("tt.clampf", x, low)
-        nan = enum_attr(0xFFFF if propagate_nan else 0)
-        return self._one(
-            _CLASSES["tt.clampf"], (x, low, high), _same_type("tt.clampf", x, high), {"propagateNan": nan}
-        )
-
     def dot(self, a: SSAValue, b: SSAValue, acc: SSAValue, precision: str = "ieee") -> SSAValue:
         """a · b + acc over (M, K) and (K, N), or batches of them. `precision`: how f32 inputs may be
         narrowed."""
@@ -504,7 +471,7 @@ def _memory_type(name: str, p: SSAValue, mask: SSAValue | None) -> Attribute:
     return type_
 
 
-def _grid_axis(axis: int) -> IntegerAttr[Any]:
+def _grid_axis(axis: int) -> IntegerAttr:
     if axis not in PROGRAM_AXES.values():
         raise InternalError(f"grid axis {axis}")
     return enum_attr(axis)

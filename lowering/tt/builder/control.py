@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 from xdsl.dialects import scf
@@ -43,9 +44,11 @@ class Loop:
         _yield("scf.for", self._block, values, types, self._yielded, self._builder.location)
         self._yielded = True
 
-    def __exit__(self, *error: Any) -> None:
-        self._context.__exit__(*error)
-        if error[0] is not None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.__exit__(kind, error, trace)
+        if kind is not None:
             return
         if not self._yielded:
             self.yield_()

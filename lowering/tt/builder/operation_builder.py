@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 _NONE: dict[str, Attribute] = {}
+
+
+class Appendable(Protocol):
+    """A block, as a builder sees it."""
+
+    def add_op(self, op: Operation, /) -> None: ...
 
 
 class OperationBuilder:
@@ -18,7 +25,7 @@ class OperationBuilder:
 
     location: LocationAttr | None
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Appendable) -> None:
         self.location = None
         self._block = block
         self._constants: dict[object, SSAValue] = {}  # of this block

@@ -7,10 +7,10 @@ same names.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, i64
 from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.irdl import (
     IRDLOperation,
@@ -39,10 +39,10 @@ from .constraints import MASK, SAME, written
 
 INTEGER_PREDICATES = tuple(arith.CMPI_COMPARISON_OPERATIONS)
 FLOAT_PREDICATES = tuple(arith.CMPF_COMPARISON_OPERATIONS)
-_PREDICATES: dict[int, IntegerAttr[Any]] = {n: IntegerAttr(n, i64) for n in range(len(FLOAT_PREDICATES))}
+_PREDICATES: dict[int, IntegerAttr[IntegerType]] = {n: IntegerAttr(n, i64) for n in range(len(FLOAT_PREDICATES))}
 
 
-def predicate_attr(number: int) -> IntegerAttr[Any]:
+def predicate_attr(number: int) -> IntegerAttr[IntegerType]:
     """The i64 attribute that stores a predicate: its index in INTEGER_PREDICATES or FLOAT_PREDICATES."""
     return _PREDICATES[number]
 

@@ -24,6 +24,8 @@ from xdsl.irdl.operations import IRDLOperation
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
+from ....promotion.errors import InternalError
+
 PROGRAM_AXES = {"x": 0, "y": 1, "z": 2}
 INPUT_PRECISIONS = {"tf32": 0, "tf32x3": 1, "ieee": 2, "bf16x3": 3, "bf16x6": 4}
 NAN_PROPAGATION = {"none": 0, "all": 0xFFFF}
@@ -50,6 +52,14 @@ def enum_name(cases: Mapping[str, int], attr: Attribute | None) -> str | None:
             if value == attr.value.data:
                 return name
     return None
+
+
+def case_name(cases: Mapping[str, int], attr: Attribute | None) -> str:
+    """The keyword of an enumeration attribute of a verified operation."""
+    found = enum_name(cases, attr)
+    if found is None:
+        raise InternalError(f"{attr} is none of {', '.join(cases)}")
+    return found
 
 
 def is_older(printer: Printer) -> bool:

@@ -27,7 +27,7 @@ from xdsl.traits import Pure
 from ....promotion.dtype import BY_PTX_NAME, DType
 from .. import types as t
 from ..checks import BlockSizes, expect_block, expect_shape, expect_type, fail
-from .attributes import enum_attr, enum_name, parse_case
+from .attributes import case_name, enum_attr, enum_name, parse_case
 from .memory.pointers import SEGMENTS
 
 SCALED_ELEMENTS = {"e4m3": 0, "e5m2": 1, "e2m3": 2, "e3m2": 3, "e2m1": 4, "bf16": 5, "fp16": 6}
@@ -101,8 +101,7 @@ class DotScaledOp(IRDLOperation):
         """What is known about operand "a" or "b" of a verified operation."""
         left = name == "a"
         value, scale = (self.a, self.a_scale) if left else (self.b, self.b_scale)
-        kind = enum_name(SCALED_ELEMENTS, self.a_elem_type if left else self.b_elem_type)
-        assert kind is not None
+        kind = case_name(SCALED_ELEMENTS, self.a_elem_type if left else self.b_elem_type)
         shape = list(t.shape_of(value.type))
         k_axis = len(shape) - (1 if left else 2)
         packed_axis = None

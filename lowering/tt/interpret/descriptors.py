@@ -18,7 +18,7 @@ from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
 from .. import types as t
 from ..arguments import Parameter
-from ..dialect.attributes import PADDING_OPTIONS, enum_name, property_number
+from ..dialect.attributes import PADDING_OPTIONS, case_name, enum_name, property_number
 from ..dialect.memory.descriptor_types import TensorDescType, block_of, is_composite
 from ..dialect.memory.descriptors import REDUCE_KINDS
 from ..dialect.memory.tensormaps import TensormapCreateOp
@@ -205,7 +205,7 @@ def _reduce(op: Operation, memory: Memory) -> Evaluator:
     blocks = _blocks_behind(op, memory)
     described = op.operands[0].type
     assert isinstance(described, TensorDescType)
-    kind = str(enum_name(REDUCE_KINDS, op.properties["kind"]))
+    kind = case_name(REDUCE_KINDS, op.properties["kind"])
     combine = (_FLOATS if t.is_float(described.elem) else _INTEGERS)[kind]
     if described.is_unsigned and kind in ("min", "max"):
         combine = _without_sign(combine)

@@ -6,7 +6,8 @@ Each function takes a translator and an operation and returns the step that runs
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
@@ -18,7 +19,7 @@ from ..dialect.attributes import property_number
 from ..source_locations import source_location
 from ..transforms.folding import is_pure
 from ..types import numpy_dtype
-from .machine import Environment, Step, Translator
+from .machine import EnvironmentT, Step, Translator
 from .print_format import print_lines
 
 
@@ -40,11 +41,11 @@ def assertion_error(
     return KernelAssertionError(text, message, file, line, (x, y, z), lane)
 
 
-def _assert(translator: Translator, op: Operation, message: str) -> Step:
+def _assert(translator: Translator[EnvironmentT], op: Operation, message: str) -> Step[EnvironmentT]:
     (condition,) = [translator.slot(value) for value in op.operands]
     location, machine = source_location(op), translator.machine
 
-    def step(env: Environment) -> None:
+    def step(env: EnvironmentT) -> None:
         holds = np.asarray(env[condition])
         if not holds.all():
             lane = tuple(int(index) for index in np.argwhere(~holds)[0])
@@ -53,15 +54,15 @@ def _assert(translator: Translator, op: Operation, message: str) -> Step:
     return step
 
 
-def _tt_assert(translator: Translator, op: Operation) -> Step:
+def _tt_assert(translator: Translator[EnvironmentT], op: Operation) -> Step[EnvironmentT]:
     return _assert(translator, op, _text(op, "message"))
 
 
-def _cf_assert(translator: Translator, op: Operation) -> Step:
+def _cf_assert(translator: Translator[EnvironmentT], op: Operation) -> Step[EnvironmentT]:
     return _assert(translator, op, _text(op, "msg"))
 
 
-def _tt_print(translator: Translator, op: Operation) -> Step:
+def _tt_print(translator: Translator[EnvironmentT], op: Operation) -> Step[EnvironmentT]:
     slots = [translator.slot(value) for value in op.operands]
     prefix, hexadecimal = _text(op, "prefix"), bool(property_number(op, "hex"))
     signs = op.properties["isSigned"]
@@ -70,7 +71,7 @@ def _tt_print(translator: Translator, op: Operation) -> Step:
     pointers = [t.is_pointer(value.type) for value in op.operands]
     machine = translator.machine
 
-    def step(env: Environment) -> None:
+    def step(env: EnvironmentT) -> None:
         values = [env[slot] for slot in slots]
         lines = print_lines(prefix, hexadecimal, signed, machine.program, values, pointers)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -78,7 +79,7 @@ def _tt_print(translator: Translator, op: Operation) -> Step:
     return step
 
 
-def _tt_map_elementwise(translator: Translator, op: Operation) -> Step:
+def _tt_map_elementwise(translator: Translator[EnvironmentT], op: Operation) -> Step[EnvironmentT]:
     slots = [translator.slot(value) for value in op.operands]
     results = [translator.slot(value) for value in op.results]
     dtypes = [numpy_dtype(value.type) for value in op.results]
@@ -86,12 +87,12 @@ def _tt_map_elementwise(translator: Translator, op: Operation) -> Step:
     region = op.regions[0]
     body = translator.flow(region)
 
-    def whole(env: Environment) -> None:
+    def whole(env: EnvironmentT) -> None:
         values = body(env, [env[slot] for slot in slots])
         for slot, value in zip(results, values, strict=True):
             env[slot] = np.broadcast_to(value, shape)
 
-    def by_groups(env: Environment) -> None:
+    def by_groups(env: EnvironmentT) -> None:
         groups = [np.asarray(env[slot]).reshape(-1, pack) for slot in slots]
         outs = [np.empty((len(groups[0]), pack), dtype) for dtype in dtypes]
         for index in range(len(groups[0])):
@@ -105,7 +106,13 @@ def _tt_map_elementwise(translator: Translator, op: Operation) -> Step:
     return whole if straight and pack == 1 else by_groups
 
 
-STEPS: dict[str, Callable[[Translator, Operation], Step]] = {
+class StepMaker(Protocol):
+    """Makes the step that runs an operation."""
+
+    def __call__(self, translator: Translator[EnvironmentT], op: Operation, /) -> Step[EnvironmentT]: ...
+
+
+STEPS: dict[str, StepMaker] = {
     "tt.assert": _tt_assert,
     "cf.assert": _cf_assert,
     "tt.print": _tt_print,

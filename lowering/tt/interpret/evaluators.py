@@ -19,7 +19,7 @@ from ....promotion.arrays import Array, NumpyDType
 from .. import types as t
 from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
-from ..dialect.attributes import ROUNDING_MODES, enum_name, property_number
+from ..dialect.attributes import ROUNDING_MODES, case_name, property_number
 from ..dialect.memory.atomics import RMW_OPERATIONS
 from ..types import numpy_dtype
 from .external import extern_elementwise, inline_asm
@@ -334,7 +334,7 @@ def _atomic(update: Callable[[Operation], Callable[..., Array]], values: int) ->
 
 
 def _read_modify_write(op: Operation) -> Callable[..., Array]:
-    return _COMBINE[str(enum_name(RMW_OPERATIONS, op.properties["atomic_rmw_op"]))]
+    return _COMBINE[case_name(RMW_OPERATIONS, op.properties["atomic_rmw_op"])]
 
 
 def _compare_and_swap(op: Operation) -> Callable[..., Array]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from xdsl.ir import Operation
+from xdsl.ir import Operation, Region
 
 from ....promotion.arrays import Array
 from ..arguments import grid_extents
-from .machine import Machine, find_function
+from .machine import Function, Machine, find_function
 from .memory import AccessError, Memory
 from .trace import Step, TracingTranslation
-from .translation import Translation
+from .translation import PlainTranslation
 
 __all__ = ["AccessError", "interpret"]
 
@@ -72,5 +72,6 @@ class _Interpreter(Machine):
         super().__init__(grid, Memory())
         self._trace = trace
 
-    def translator(self) -> Translation:
-        return Translation(self) if self._trace is None else TracingTranslation(self, self._trace)
+    def translate(self, body: Region) -> Function:
+        translation = PlainTranslation(self) if self._trace is None else TracingTranslation(self, self._trace)
+        return translation.body(body)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -24,7 +24,8 @@ from .memory import Memory
 Value = Any
 """What an SSA value is, as its type says: an array (for shape () a NumPy scalar), a `Descriptor` or a `BlockPointer`."""
 Environment = list[Value]
-Step = Callable[[Environment], None]
+EnvironmentT = TypeVar("EnvironmentT", bound=Environment)
+Step = Callable[[EnvironmentT], None]
 Function = Callable[[Sequence[Value]], list[Value]]
 """A translated function: values of the parameters -> values returned."""
 
@@ -60,8 +61,8 @@ class Machine(ABC):
         self._functions: dict[Operation, Function] = {}
 
     @abstractmethod
-    def translator(self) -> Translator:
-        """What translates one more function of the run."""
+    def translate(self, body: Region) -> Function:
+        """The translated body of one more function of the run."""
 
     def bind(self, function: FuncOp, args: Sequence[object]) -> list[Value]:
         """Check the arguments and turn them into values."""
@@ -79,13 +80,12 @@ class Machine(ABC):
         """The translated function: values of the parameters -> values returned."""
         found = self._functions.get(function)
         if found is None:
-            translator = self.translator()
 
             def run(args: Sequence[Value]) -> list[Value]:
                 return translated(args)
 
             self._functions[function] = run  # before the body is translated, so that it may call itself
-            translated = translator.body(function.body)
+            translated = self.translate(function.body)
             found = run
         return found
 
@@ -94,8 +94,8 @@ class Machine(ABC):
         return self.function(find_function(module, name))
 
 
-class Translator(ABC):
-    """Translates one function. Every SSA value of it gets one place in the environment."""
+class Translator(ABC, Generic[EnvironmentT]):
+    """Translates one function. Every SSA value of it gets one place in the environment of a call."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -109,15 +109,15 @@ class Translator(ABC):
             self.template.append(None)
         return found
 
-    def environment(self) -> Environment:
-        """Fresh values for one call of the function."""
-        return self.template.copy()
+    @abstractmethod
+    def environment(self) -> EnvironmentT:
+        """Fresh values for one call of the function: a copy of `template`."""
 
     @abstractmethod
     def body(self, region: Region) -> Function:
         """A function body, which may branch between blocks."""
 
     @abstractmethod
-    def flow(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
+    def flow(self, region: Region) -> Callable[[EnvironmentT, Sequence[Value]], list[Value]]:
         """A region whose blocks may branch: values of the first block's arguments -> values of the operands of the terminator
         that leaves it."""

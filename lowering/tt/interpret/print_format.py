@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def print_lines(
     return lines if not left else [*lines, f"{position}{prefix}… {left} more elements"]
 
 
-def _elements(array: Array, count: int) -> list[Any]:
+def _elements(array: Array, count: int) -> list[float]:
     """The first elements in row-major order as Python values."""
     flat = array.reshape(-1)[: max(0, count)]
     return list((flat if flat.dtype.kind in "bifu" else flat.astype(np.float64)).tolist())
@@ -70,13 +69,13 @@ def _indices(shape: tuple[int, ...]) -> Iterator[str]:
         yield ", ".join(f"{position:{width}}" for position, width in zip(index, widths, strict=True))
 
 
-def _writer(array: Array, hexadecimal: bool, is_signed: bool, is_pointer: bool) -> Callable[[Any], str]:
+def _writer(array: Array, hexadecimal: bool, is_signed: bool, is_pointer: bool) -> Callable[[float], str]:
     kind, width = array.dtype.kind, 1 if array.dtype == np.bool_ else 8 * array.dtype.itemsize
     if kind not in "biu":
         return _hexadecimal_float if hexadecimal else lambda value: f"{value:f}"
     mask = (1 << width) - 1
     if is_pointer:
-        return lambda value: f"{value & mask:#x}"
+        return lambda value: f"{int(value) & mask:#x}"
     if hexadecimal:
         return lambda value: f"0x{int(value) & mask:0{max(1, width // 4)}x}"
     if is_signed and width == 1:

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation
 from ..op_locations import OpLocations
 from .machine import Environment, Machine, Value
 from .machine import Step as Run
-from .translation import Translation
+from .translation import PlainTranslation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Step:
     results: tuple[Value, ...]
 
 
-class TracingTranslation(Translation):
+class TracingTranslation(PlainTranslation):
     """Calls `callback` after every operation. Constants come when their block runs."""
 
     def __init__(self, machine: Machine, callback: Callable[[Step], object]) -> None:
@@ -45,14 +45,14 @@ class TracingTranslation(Translation):
         self._callback = callback
         self._locations: OpLocations | None = None
 
-    def operation(self, op: Operation) -> Run:
+    def operation(self, op: Operation) -> Run[Environment]:
         return self._traced(op, super().operation(op))
 
-    def block(self, block: Block) -> list[Run]:
+    def block(self, block: Block) -> list[Run[Environment]]:
         last = block.last_op
         return [*super().block(block), *([self._traced(last, None)] if last is not None else [])]
 
-    def _traced(self, op: Operation, run: Run | None) -> Run:
+    def _traced(self, op: Operation, run: Run[Environment] | None) -> Run[Environment]:
         operands = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         machine, callback = self.machine, self._callback

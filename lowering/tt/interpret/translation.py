@@ -21,7 +21,7 @@ from ..types import numpy_dtype
 from .descriptors import DESCRIPTOR_EVALUATORS
 from .effects import STEPS
 from .evaluators import EVALUATORS, Evaluator
-from .machine import Environment, Function, Step, Translator, Value
+from .machine import Environment, EnvironmentT, Function, Step, Translator, Value
 
 Edge = tuple[Block | None, Sequence[int]]
 
@@ -60,20 +60,20 @@ def chooses(region: Region) -> bool:
     return False
 
 
-class Translation(Translator):
+class Translation(Translator[EnvironmentT]):
     """Translates the operations of one function into closures."""
 
     def body(self, region: Region) -> Function:
         run = self.flow(region)
         return lambda args: run(self.environment(), args)
 
-    def flow(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
+    def flow(self, region: Region) -> Callable[[EnvironmentT, Sequence[Value]], list[Value]]:
         blocks = {block: self.block(block) for block in region.blocks}
         ends = {block: self.end(block) for block in region.blocks}
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
         entry = region.blocks[0]
 
-        def run(env: Environment, args: Sequence[Value]) -> list[Value]:
+        def run(env: EnvironmentT, args: Sequence[Value]) -> list[Value]:
             block: Block | None = entry
             values = list(args)
             while block is not None:
@@ -87,7 +87,7 @@ class Translation(Translator):
 
         return run
 
-    def end(self, block: Block) -> Callable[[Environment], Edge]:
+    def end(self, block: Block) -> Callable[[EnvironmentT], Edge]:
         """Where a block of a branching region continues (None: it leaves the region), and the places of what it hands on."""
         last = block.last_op
         if last is None:
@@ -108,21 +108,21 @@ class Translation(Translator):
             numbers, edges = switch_edges(last)
             ways = [(target, [self.slot(value) for value in values]) for target, values in edges]
 
-            def switch(env: Environment) -> Edge:
+            def switch(env: EnvironmentT) -> Edge:
                 chosen = int(env[flag])
                 return ways[numbers.index(chosen) if chosen in numbers else -1]
 
             return switch
         raise UnsupportedError(f"the interpreter has no {last.name}")
 
-    def region(self, region: Region) -> Callable[[Environment, Sequence[Value]], list[Value]]:
+    def region(self, region: Region) -> Callable[[EnvironmentT, Sequence[Value]], list[Value]]:
         """A region of one block: values of its arguments -> values of its terminator's operands."""
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
         steps = self.block(block)
         results = [self.slot(value) for value in terminator(block).operands]
 
-        def run(env: Environment, args: Sequence[Value]) -> list[Value]:
+        def run(env: EnvironmentT, args: Sequence[Value]) -> list[Value]:
             for slot, value in zip(arguments, args, strict=True):
                 env[slot] = value
             for step in steps:
@@ -131,7 +131,7 @@ class Translation(Translator):
 
         return run
 
-    def block(self, block: Block) -> list[Step]:
+    def block(self, block: Block) -> list[Step[EnvironmentT]]:
         """The steps of a block, its terminator left out."""
         steps = []
         for op in block.ops:
@@ -142,10 +142,10 @@ class Translation(Translator):
                 steps.append(step)
         return steps
 
-    def operation(self, op: Operation) -> Step | None:
+    def operation(self, op: Operation) -> Step[EnvironmentT] | None:
         """What runs one operation; None for a constant, which stands in the environment from the start."""
         if op.name in STRUCTURED:
-            structured: Step = getattr(self, f"_{op.name.replace('.', '_')}")(op)
+            structured: Step[EnvironmentT] = getattr(self, f"_{op.name.replace('.', '_')}")(op)
             return structured
         if op.name in STEPS:
             return STEPS[op.name](self, op)
@@ -158,32 +158,32 @@ class Translation(Translator):
             return None
         return self._step(op, function)
 
-    def _step(self, op: Operation, function: Evaluator) -> Step:
+    def _step(self, op: Operation, function: Evaluator) -> Step[EnvironmentT]:
         slots = [self.slot(value) for value in op.operands]
         if len(op.results) == 1:
             result = self.slot(op.results[0])
             if len(slots) == 1:
                 (one,) = slots
 
-                def unary(env: Environment) -> None:
+                def unary(env: EnvironmentT) -> None:
                     env[result] = function(env[one])
 
                 return unary
             if len(slots) == 2:
                 left, right = slots
 
-                def binary(env: Environment) -> None:
+                def binary(env: EnvironmentT) -> None:
                     env[result] = function(env[left], env[right])
 
                 return binary
 
-            def several(env: Environment) -> None:
+            def several(env: EnvironmentT) -> None:
                 env[result] = function(*[env[slot] for slot in slots])
 
             return several
         results = [self.slot(value) for value in op.results]
 
-        def general(env: Environment) -> None:
+        def general(env: EnvironmentT) -> None:
             values = function(*[env[slot] for slot in slots])
             for slot, value in zip(results, values or (), strict=True):
                 env[slot] = value
@@ -192,24 +192,24 @@ class Translation(Translator):
 
     # Operations that need the machine or run regions
 
-    def _tt_get_program_id(self, op: Operation) -> Step:
+    def _tt_get_program_id(self, op: Operation) -> Step[EnvironmentT]:
         result, axis, machine = self.slot(op.results[0]), property_number(op, "axis"), self.machine
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             env[result] = machine.program[axis]
 
         return step
 
-    def _tt_get_num_programs(self, op: Operation) -> Step:
+    def _tt_get_num_programs(self, op: Operation) -> Step[EnvironmentT]:
         result = self.slot(op.results[0])
         extent = self.machine.grid[property_number(op, "axis")]
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             env[result] = extent
 
         return step
 
-    def _tt_call(self, op: Operation) -> Step:
+    def _tt_call(self, op: Operation) -> Step[EnvironmentT]:
         module = op.parent_op()
         while module is not None and not isinstance(module, ModuleOp):
             module = module.parent_op()
@@ -222,19 +222,19 @@ class Translation(Translator):
         slots = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             for slot, value in zip(results, run([env[slot] for slot in slots]), strict=True):
                 env[slot] = value
 
         return step
 
-    def _scf_for(self, op: Operation) -> Step:
+    def _scf_for(self, op: Operation) -> Step[EnvironmentT]:
         low, high, stride, *inits = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         number = numpy_dtype(op.operands[0].type).type
         body = self.region(op.regions[0])
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             values = [env[slot] for slot in inits]
             if env[stride] <= 0:
                 raise UserError(f"scf.for with step {env[stride]}; steps are positive")
@@ -245,12 +245,12 @@ class Translation(Translator):
 
         return step
 
-    def _scf_if(self, op: Operation) -> Step:
+    def _scf_if(self, op: Operation) -> Step[EnvironmentT]:
         (condition,) = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         branches = [self.region(region) if region.blocks else None for region in op.regions]
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             branch = branches[0] if env[condition] else branches[1]
             if branch is not None:
                 for slot, value in zip(results, branch(env, ()), strict=True):
@@ -258,17 +258,17 @@ class Translation(Translator):
 
         return step
 
-    def _scf_execute_region(self, op: Operation) -> Step:
+    def _scf_execute_region(self, op: Operation) -> Step[EnvironmentT]:
         results = [self.slot(value) for value in op.results]
         run = self.flow(op.regions[0])
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             for slot, value in zip(results, run(env, ()), strict=True):
                 env[slot] = value
 
         return step
 
-    def _scf_index_switch(self, op: Operation) -> Step:
+    def _scf_index_switch(self, op: Operation) -> Step[EnvironmentT]:
         assert isinstance(op, IndexSwitchOp)
         (number,) = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
@@ -277,19 +277,19 @@ class Translation(Translator):
             int(case): self.region(region) for case, region in zip(op.cases.iter_values(), op.case_regions, strict=True)
         }
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             chosen = cases.get(int(env[number]), default)
             for slot, value in zip(results, chosen(env, ()), strict=True):
                 env[slot] = value
 
         return step
 
-    def _scf_while(self, op: Operation) -> Step:
+    def _scf_while(self, op: Operation) -> Step[EnvironmentT]:
         inits = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         before, after = (self.region(region) for region in op.regions)
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             values = [env[slot] for slot in inits]
             while True:
                 going_on, *values = before(env, values)
@@ -301,18 +301,18 @@ class Translation(Translator):
 
         return step
 
-    def _combine(self, op: Operation) -> Callable[[Environment, list[Array], list[Array]], list[Array]]:
+    def _combine(self, op: Operation) -> Callable[[EnvironmentT, list[Array], list[Array]], list[Array]]:
         """The region over whole arrays of left and right values; element by element if it has control
         flow."""
         body = self.region(op.regions[0])
 
-        def whole(env: Environment, left: list[Array], right: list[Array]) -> list[Array]:
+        def whole(env: EnvironmentT, left: list[Array], right: list[Array]) -> list[Array]:
             return [
                 np.broadcast_to(value, operand.shape)
                 for value, operand in zip(body(env, [*left, *right]), left, strict=True)
             ]
 
-        def single(env: Environment, left: list[Array], right: list[Array]) -> list[Array]:
+        def single(env: EnvironmentT, left: list[Array], right: list[Array]) -> list[Array]:
             out = [np.empty_like(operand) for operand in left]
             for index in np.ndindex(left[0].shape):
                 values = body(env, [operand[index] for operand in (*left, *right)])
@@ -322,13 +322,13 @@ class Translation(Translator):
 
         return single if chooses(op.regions[0]) else whole
 
-    def _tt_reduce(self, op: Operation) -> Step:
+    def _tt_reduce(self, op: Operation) -> Step[EnvironmentT]:
         slots = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         axis = property_number(op, "axis")
         combine = self._combine(op)
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             values = [np.moveaxis(env[slot], axis, 0) for slot in slots]
             while len(values[0]) > 1:
                 values = combine(env, [value[0::2] for value in values], [value[1::2] for value in values])
@@ -337,14 +337,14 @@ class Translation(Translator):
 
         return step
 
-    def _tt_scan(self, op: Operation) -> Step:
+    def _tt_scan(self, op: Operation) -> Step[EnvironmentT]:
         slots = [self.slot(value) for value in op.operands]
         results = [self.slot(value) for value in op.results]
         axis = property_number(op, "axis")
         reverse = bool(property_number(op, "reverse"))
         combine = self._combine(op)
 
-        def step(env: Environment) -> None:
+        def step(env: EnvironmentT) -> None:
             values = [np.moveaxis(env[slot], axis, 0) for slot in slots]
             if reverse:
                 values = [value[::-1] for value in values]
@@ -362,3 +362,10 @@ class Translation(Translator):
                 env[slot] = np.moveaxis(value, 0, axis)
 
         return step
+
+
+class PlainTranslation(Translation[Environment]):
+    """Closures over values alone."""
+
+    def environment(self) -> Environment:
+        return self.template.copy()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
 
 from ....promotion.arrays import Array, NumpyDType
 from ..interpret.machine import Value
-from ..interpret.memory import SEGMENT_BITS, Memory
+from ..interpret.memory import SEGMENT_BITS, Memory, Scalar
 from ..op_locations import OpLocations
 from .findings import Collector, Finding, Program
 from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
@@ -367,7 +366,7 @@ class Guard(Memory):
 
     # Operations without a rule of their own
 
-    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Any) -> Array:
+    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar) -> Array:
         if self.watched is None:
             return super().load(addresses, mask, dtype, fill)
         access = _ATOMIC.get(self.watched.name, PLAIN_READ)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
 
 from ....promotion.arrays import Array, NumpyDType
-from ..dialect.attributes import enum_name, property_number
+from ..dialect.attributes import case_name, property_number
 from ..dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES
 from ..interpret.evaluators import EVALUATORS, poison
 from ..interpret.machine import Step, Value
 from ..types import numpy_dtype
 from .machine import SanitizedTranslator
 from .races import PLAIN_READ, PLAIN_WRITE, Access
-from .shadow import Shadow, tidy
+from .shadow import Frame, Shadow, tidy
 
 
 def _size(dtype: NumpyDType) -> int:
@@ -32,7 +31,7 @@ def _undefined(shadow: Shadow | None, off: Array, number: int) -> Shadow | None:
     return tidy(Shadow(np.where(off, shadow.poison, 0).astype(np.int32)))
 
 
-def _load(translation: SanitizedTranslator, op: Operation) -> Step:
+def _load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
     guard, evaluate = translation.guard, EVALUATORS["tt.load"](op, translation.machine.memory)
     pointer, *rest = [translation.slot(value) for value in op.operands]
     mask, other = (*rest, None, None)[:2]
@@ -41,7 +40,7 @@ def _load(translation: SanitizedTranslator, op: Operation) -> Step:
     nothing, zero, size = poison(dtype), np.zeros((), dtype), _size(dtype)
     number = guard.number(op) if other is None else 0
 
-    def step(env: Any) -> None:
+    def step(env: Frame) -> None:
         table = env.shadow
         where, shadow = env[pointer], table.get(pointer)
         chosen = None if mask is None else env[mask]
@@ -65,7 +64,7 @@ def _load(translation: SanitizedTranslator, op: Operation) -> Step:
     return step
 
 
-def _store(translation: SanitizedTranslator, op: Operation) -> Step:
+def _store(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
     guard, evaluate = translation.guard, EVALUATORS[op.name](op, translation.machine.memory)
     pointer, value, *rest = [translation.slot(each) for each in op.operands]
     mask = rest[0] if rest else None
@@ -73,7 +72,7 @@ def _store(translation: SanitizedTranslator, op: Operation) -> Step:
     access = PLAIN_WRITE if op.name == "tt.store" else _atomic(op, reads=False, writes=True)
     size = _size(dtype)
 
-    def step(env: Any) -> None:
+    def step(env: Frame) -> None:
         table = env.shadow
         where, shadow, what = env[pointer], table.get(pointer), np.asarray(env[value])
         chosen = None if mask is None else env[mask]
@@ -90,7 +89,7 @@ def _store(translation: SanitizedTranslator, op: Operation) -> Step:
 
 
 def _atomic(op: Operation, reads: bool, writes: bool) -> Access:
-    order = str(enum_name(MEMORY_ORDERS, op.properties["sem"]))
+    order = case_name(MEMORY_ORDERS, op.properties["sem"])
     if property_number(op, "scope") == MEMORY_SCOPES["cta"]:
         return Access(reads, writes, False)  # atomic within its program only
     return Access(
@@ -102,14 +101,14 @@ def _atomic(op: Operation, reads: bool, writes: bool) -> Access:
     )
 
 
-def _atomic_load(translation: SanitizedTranslator, op: Operation) -> Step:
+def _atomic_load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
     guard, evaluate = translation.guard, EVALUATORS["tt.atomic_load"](op, translation.machine.memory)
     pointer, *rest = [translation.slot(value) for value in op.operands]
     mask = rest[0] if rest else None
     result, number = translation.slot(op.results[0]), guard.number(op)
     size, access = _size(numpy_dtype(op.results[0].type)), _atomic(op, reads=True, writes=False)
 
-    def step(env: Any) -> None:
+    def step(env: Frame) -> None:
         table = env.shadow
         where, shadow = env[pointer], table.get(pointer)
         chosen = None if mask is None else env[mask]
@@ -123,10 +122,10 @@ def _atomic_load(translation: SanitizedTranslator, op: Operation) -> Step:
     return step
 
 
-def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step]:
+def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step[Frame]]:
     """tt.atomic_rmw (one value) and tt.atomic_cas (two: what is expected, and what is written)."""
 
-    def make(translation: SanitizedTranslator, op: Operation) -> Step:
+    def make(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
         guard, evaluate = translation.guard, EVALUATORS[op.name](op, translation.machine.memory)
         pointer, *rest = [translation.slot(value) for value in op.operands]
         operands, mask = rest[:values], rest[values] if len(rest) > values else None
@@ -135,7 +134,7 @@ def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step]:
         size, access = _size(dtype), _atomic(op, reads=True, writes=True)
         failed = access._replace(writes=False, releases=False)
 
-        def step(env: Any) -> None:
+        def step(env: Frame) -> None:
             table = env.shadow
             where, shadow = env[pointer], table.get(pointer)
             chosen = None if mask is None else env[mask]
@@ -169,7 +168,7 @@ def _set(table: dict[int, Shadow], slot: int, shadow: Shadow | None) -> None:
         table[slot] = shadow
 
 
-ACCESSES: dict[str, Callable[[SanitizedTranslator, Operation], Step]] = {
+ACCESSES: dict[str, Callable[[SanitizedTranslator, Operation], Step[Frame]]] = {
     "tt.load": _load,
     "tt.store": _store,
     "tt.atomic_rmw": _update(1),

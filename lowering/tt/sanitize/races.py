@@ -189,15 +189,13 @@ class RaceDetector:
             if table is None:
                 continue
             heads = table[at]
-            guilty: dict[int, list[int]] = {}  # the operation of the other side → sets of accesses
+            guilty: dict[int, dict[int, Node]] = {}  # the operation of the other side → set of accesses → one of them
             for head in _distinct(heads):
                 if head and (earlier := self._unordered(head, only_writes)) is not None:
-                    guilty.setdefault(earlier.op, []).append(head)
-            for numbers in guilty.values():
-                positions = np.flatnonzero(np.isin(heads, numbers))
-                first = self._unordered(int(heads[positions[0]]), only_writes)
-                assert first is not None
-                found.append(Conflict(positions, first))
+                    guilty.setdefault(earlier.op, {})[int(head)] = earlier
+            for sets in guilty.values():
+                positions = np.flatnonzero(np.isin(heads, list(sets)))
+                found.append(Conflict(positions, sets[int(heads[positions[0]])]))
         return found
 
     def _record(self, region: _Region, at: Array, kind: Access, op: int) -> None:
@@ -207,10 +205,12 @@ class RaceDetector:
             if region.atomics is not None:
                 region.atomics[at] = 0
             return
-        if kind.is_atomic and region.atomics is None:
-            region.atomics = np.zeros_like(region.writer)
-        table = region.atomics if kind.is_atomic else region.readers
-        assert table is not None
+        if not kind.is_atomic:
+            table = region.readers
+        elif region.atomics is None:
+            table = region.atomics = np.zeros_like(region.writer)
+        else:
+            table = region.atomics
         heads = table[at]
         if (heads == heads[0]).all():
             table[at] = self._extended(int(heads[0]), op, kind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation
@@ -14,23 +13,24 @@ from ....promotion.arrays import Array
 from ..analysis.combining import prefix_moves
 from ..dialect.attributes import property_number
 from ..interpret.machine import Value
-from .shadow import Shadow, restructured, tidy
+from .shadow import Frame, Shadow, restructured, tidy
 
 Shadowed = tuple[list[Value], list[Shadow | None]]
-Carried = Callable[[Any, Sequence[Value], Sequence["Shadow | None"]], Shadowed]
-Combine = Callable[[Any, Shadowed, Shadowed], Shadowed]
+Carried = Callable[[Frame, Sequence[Value], Sequence["Shadow | None"]], Shadowed]
+Combine = Callable[[Frame, Shadowed, Shadowed], Shadowed]
+Reduction = Callable[[Operation, Frame, Combine, list[Value], list["Shadow | None"]], Shadowed]
 
 
 def combined(body: Carried, has_control_flow: bool) -> Combine:
     """The region over whole arrays of left and right values; element by element if it has control flow."""
 
-    def whole(env: Any, left: Shadowed, right: Shadowed) -> Shadowed:
+    def whole(env: Frame, left: Shadowed, right: Shadowed) -> Shadowed:
         values, shadows = body(env, [*left[0], *right[0]], [*left[1], *right[1]])
         shapes = [operand.shape for operand in left[0]]
         spread = [np.broadcast_to(value, shape) for value, shape in zip(values, shapes, strict=True)]
         return spread, [_spread(shadow, shape) for shadow, shape in zip(shadows, shapes, strict=True)]
 
-    def single(env: Any, left: Shadowed, right: Shadowed) -> Shadowed:
+    def single(env: Frame, left: Shadowed, right: Shadowed) -> Shadowed:
         out = [np.empty_like(operand) for operand in left[0]]
         known: list[dict[tuple[int, ...], Shadow]] = [{} for _ in out]
         for index in np.ndindex(left[0][0].shape):
@@ -76,7 +76,7 @@ def _picked(shadowed: Shadowed, function: Callable[[Value], Value]) -> Shadowed:
 
 
 def reduced(
-    op: Operation, env: Any, combine: Combine, values: list[Value], shadows: list[Shadow | None]
+    op: Operation, env: Frame, combine: Combine, values: list[Value], shadows: list[Shadow | None]
 ) -> Shadowed:
     """`tt.reduce`: neighbours, as a balanced tree."""
     axis = property_number(op, "axis")
@@ -88,7 +88,7 @@ def reduced(
 
 
 def scanned(
-    op: Operation, env: Any, combine: Combine, values: list[Value], shadows: list[Shadow | None]
+    op: Operation, env: Frame, combine: Combine, values: list[Value], shadows: list[Shadow | None]
 ) -> Shadowed:
     """`tt.scan`: level by level, as `prefix_moves` says."""
     axis, reverse = property_number(op, "axis"), bool(property_number(op, "reverse"))
@@ -116,4 +116,4 @@ def _placed(positions: Array, x: Array, y: Array) -> Array:
     return found
 
 
-__all__ = ["Carried", "Shadowed", "combined", "reduced", "scanned"]
+__all__ = ["Carried", "Reduction", "Shadowed", "combined", "reduced", "scanned"]

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Operation
+from xdsl.ir import Operation, Region
 
 from ....promotion.errors import UserError
 from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
-from ..interpret.machine import Value, find_function
+from ..interpret.machine import Function, Value, find_function
 from ..interpret.memory import SEGMENT_BITS
 from ..op_locations import OpLocations
 from .findings import Report
@@ -63,8 +63,8 @@ def sanitize(
 
 
 class _Sanitizer(SanitizedMachine):
-    def translator(self) -> SanitizedTranslation:
-        return SanitizedTranslation(self)
+    def translate(self, body: Region) -> Function:
+        return SanitizedTranslation(self).body(body)
 
 
 def _promises(

@@ -46,6 +46,14 @@ class Shadow:
         return Shadow(poison, wrap, exact, base)
 
 
+class Frame(list[Value]):
+    """The values of one call, and their shadows where they have any, by place."""
+
+    def __init__(self, values: Sequence[Value], shadows: dict[int, Shadow]) -> None:
+        super().__init__(values)
+        self.shadow = shadows
+
+
 def tidy(shadow: Shadow) -> Shadow | None:
     """None where nothing is left to know."""
     poison = shadow.poison if shadow.poison is not None and np.any(shadow.poison) else None
@@ -314,4 +322,4 @@ def _gathered(evaluate: Function) -> Rule:
     return rule
 
 
-__all__ = ["Rule", "Shadow", "restructured", "rule_of", "starts_marks", "tidy"]
+__all__ = ["Frame", "Rule", "Shadow", "restructured", "rule_of", "starts_marks", "tidy"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from xdsl.dialects.scf import IndexSwitchOp
@@ -20,25 +19,17 @@ from ..types import numpy_dtype
 from .guard import Guard
 from .machine import SanitizedMachine
 from .memory import ACCESSES
-from .regions import Carried, Shadowed, combined, reduced, scanned
-from .shadow import Shadow, rule_of, starts_marks
+from .regions import Carried, Reduction, Shadowed, combined, reduced, scanned
+from .shadow import Frame, Rule, Shadow, rule_of, starts_marks
 
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
-
-
-class Frame(list[Value]):
-    """The values of one call, and their shadows where they have any, by place."""
-
-    def __init__(self, values: Sequence[Value], shadows: dict[int, Shadow]) -> None:
-        super().__init__(values)
-        self.shadow = shadows
 
 
 class ProgramEnds(Exception):
     """The program cannot go on; what stopped it has been reported."""
 
 
-class SanitizedTranslation(Translation):
+class SanitizedTranslation(Translation[Frame]):
     """Closures that keep the shadows up to date and ask the guard before they touch memory."""
 
     machine: SanitizedMachine
@@ -53,7 +44,7 @@ class SanitizedTranslation(Translation):
 
     # Single operations
 
-    def operation(self, op: Operation) -> Step | None:
+    def operation(self, op: Operation) -> Step[Frame] | None:
         if op.name in ACCESSES and _is_address(op.operands[0].type):
             return ACCESSES[op.name](self, op)
         step = super().operation(op)
@@ -78,11 +69,11 @@ class SanitizedTranslation(Translation):
                 return self._ruled(op, step, rule, always)
         return self._unknown(op, step)
 
-    def _ruled(self, op: Operation, step: Step, rule: Any, always: bool) -> Step:
+    def _ruled(self, op: Operation, step: Step[Frame], rule: Rule, always: bool) -> Step[Frame]:
         slots = [self.slot(value) for value in op.operands]
         result = self.slot(op.results[0])
 
-        def run(env: Any) -> None:
+        def run(env: Frame) -> None:
             step(env)
             table = env.shadow
             shadows = [table.get(slot) for slot in slots]
@@ -93,13 +84,13 @@ class SanitizedTranslation(Translation):
 
         return run
 
-    def _unknown(self, op: Operation, step: Step) -> Step:
+    def _unknown(self, op: Operation, step: Step[Frame]) -> Step[Frame]:
         """An operation without a rule: its results count as defined, its accesses are checked by their addresses."""
         results = [self.slot(value) for value in op.results]
         guard = self.guard
         condition = self.slot(op.operands[0]) if op.name in _ASSERTS else None
 
-        def run(env: Any) -> None:
+        def run(env: Frame) -> None:
             for slot in results:
                 env.shadow.pop(slot, None)
             if condition is not None and guard.undefined(
@@ -117,10 +108,10 @@ class SanitizedTranslation(Translation):
 
         return run
 
-    def _split(self, op: Operation, step: Step) -> Step:
+    def _split(self, op: Operation, step: Step[Frame]) -> Step[Frame]:
         source, (first, second) = self.slot(op.operands[0]), [self.slot(value) for value in op.results]
 
-        def run(env: Any) -> None:
+        def run(env: Frame) -> None:
             step(env)
             shadow = env.shadow.get(source)
             _put(env.shadow, first, None if shadow is None else shadow.mapped(lambda x: x[..., 0]))
@@ -128,14 +119,14 @@ class SanitizedTranslation(Translation):
 
         return run
 
-    def _gather(self, op: Operation) -> Step:
+    def _gather(self, op: Operation) -> Step[Frame]:
         """Reports indices outside the axis, and goes on with the nearest ones."""
         guard, evaluate = self.guard, EVALUATORS["tt.gather"](op, self.machine.memory)
         source, slot = [self.slot(value) for value in op.operands]
         result = self.slot(op.results[0])
         axis = op.properties["axis"].value.data  # type: ignore[attr-defined]
 
-        def run(env: Any) -> None:
+        def run(env: Frame) -> None:
             indices = np.asarray(env[slot])
             extent = env[source].shape[axis]
             outside = np.argwhere((indices < 0) | (indices >= extent))
@@ -150,7 +141,7 @@ class SanitizedTranslation(Translation):
 
     # Regions: their values travel with their shadows
 
-    def region(self, region: Region) -> Callable[[Any, Sequence[Value]], list[Value]]:
+    def region(self, region: Region) -> Callable[[Frame, Sequence[Value]], list[Value]]:
         run = self.carried(region)
         return lambda env, args: run(env, args, [None] * len(args))[0]
 
@@ -161,7 +152,7 @@ class SanitizedTranslation(Translation):
         steps = self.block(block)
         results = [self.slot(value) for value in terminator(block).operands]
 
-        def run(env: Any, args: Sequence[Value], shadows: Sequence[Shadow | None]) -> Shadowed:
+        def run(env: Frame, args: Sequence[Value], shadows: Sequence[Shadow | None]) -> Shadowed:
             _put_all(env, arguments, args, shadows)
             for step in steps:
                 step(env)
@@ -185,7 +176,7 @@ class SanitizedTranslation(Translation):
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
         entry = region.blocks[0]
 
-        def run(env: Any, args: Sequence[Value], known: Sequence[Shadow | None]) -> Shadowed:
+        def run(env: Frame, args: Sequence[Value], known: Sequence[Shadow | None]) -> Shadowed:
             block: Block | None = entry
             values, shadows = list(args), list(known)
             while block is not None:
@@ -198,27 +189,27 @@ class SanitizedTranslation(Translation):
 
         return run
 
-    def end(self, block: Block) -> Callable[[Any], Edge]:
+    def end(self, block: Block) -> Callable[[Frame], Edge]:
         way, last = super().end(block), terminator(block)
         if last.name not in ("cf.cond_br", "cf.switch"):
             return way
         condition, guard = self.slot(last.operands[0]), self.guard
 
-        def branch(env: Any) -> Edge:
+        def branch(env: Frame) -> Edge:
             if guard.undefined(last, "the branch condition", env.shadow.get(condition)):
                 raise ProgramEnds  # the branch may lead back for ever
             return way(env)
 
         return branch
 
-    def _tt_call(self, op: Operation) -> Step:
+    def _tt_call(self, op: Operation) -> Step[Frame]:
         step, machine = super()._tt_call(op), self.machine
         slots, results = (
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
         )
 
-        def run(env: Any) -> None:
+        def run(env: Frame) -> None:
             machine.passed = [env.shadow.get(slot) for slot in slots]
             step(env)
             for slot, shadow in zip(results, machine.passed, strict=True):
@@ -226,7 +217,7 @@ class SanitizedTranslation(Translation):
 
         return run
 
-    def _scf_for(self, op: Operation) -> Step:
+    def _scf_for(self, op: Operation) -> Step[Frame]:
         bounds = [self.slot(value) for value in op.operands[:3]]
         inits, results = (
             [self.slot(value) for value in op.operands[3:]],
@@ -235,7 +226,7 @@ class SanitizedTranslation(Translation):
         guard, body = self.guard, self.carried(op.regions[0])
         number = numpy_dtype(op.operands[0].type).type
 
-        def step(env: Any) -> None:
+        def step(env: Frame) -> None:
             table = env.shadow
             values, shadows = [env[slot] for slot in inits], [table.get(slot) for slot in inits]
             low, high, stride = (env[slot] for slot in bounds)
@@ -249,12 +240,12 @@ class SanitizedTranslation(Translation):
 
         return step
 
-    def _scf_if(self, op: Operation) -> Step:
+    def _scf_if(self, op: Operation) -> Step[Frame]:
         condition, results = self.slot(op.operands[0]), [self.slot(value) for value in op.results]
         branches = [self.carried(region) if region.blocks else None for region in op.regions]
         guard = self.guard
 
-        def step(env: Any) -> None:
+        def step(env: Frame) -> None:
             guard.undefined(op, "the branch condition", env.shadow.get(condition))
             branch = branches[0] if env[condition] else branches[1]
             if branch is not None:
@@ -262,24 +253,24 @@ class SanitizedTranslation(Translation):
 
         return step
 
-    def _scf_execute_region(self, op: Operation) -> Step:
+    def _scf_execute_region(self, op: Operation) -> Step[Frame]:
         results, run = [self.slot(value) for value in op.results], self.carried_flow(op.regions[0])
         return lambda env: _put_all(env, results, *run(env, (), ()))
 
-    def _scf_index_switch(self, op: Operation) -> Step:
+    def _scf_index_switch(self, op: Operation) -> Step[Frame]:
         assert isinstance(op, IndexSwitchOp)
         number, results = self.slot(op.operands[0]), [self.slot(value) for value in op.results]
         numbers = [int(case) for case in op.cases.iter_values()]
         cases = dict(zip(numbers, map(self.carried, op.case_regions), strict=True))
         default, guard = self.carried(op.default_region), self.guard
 
-        def step(env: Any) -> None:
+        def step(env: Frame) -> None:
             guard.undefined(op, "the number of the case", env.shadow.get(number))
             _put_all(env, results, *cases.get(int(env[number]), default)(env, (), ()))
 
         return step
 
-    def _scf_while(self, op: Operation) -> Step:
+    def _scf_while(self, op: Operation) -> Step[Frame]:
         inits, results = (
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
@@ -287,7 +278,7 @@ class SanitizedTranslation(Translation):
         before, after = (self.carried(region) for region in op.regions)
         guard = self.guard
 
-        def step(env: Any) -> None:
+        def step(env: Frame) -> None:
             values, shadows = [env[slot] for slot in inits], [env.shadow.get(slot) for slot in inits]
             while True:
                 (going_on, *values), (known, *shadows) = before(env, values, shadows)
@@ -298,20 +289,20 @@ class SanitizedTranslation(Translation):
 
         return step
 
-    def _tt_reduce(self, op: Operation) -> Step:
+    def _tt_reduce(self, op: Operation) -> Step[Frame]:
         return self._along_axis(op, reduced)
 
-    def _tt_scan(self, op: Operation) -> Step:
+    def _tt_scan(self, op: Operation) -> Step[Frame]:
         return self._along_axis(op, scanned)
 
-    def _along_axis(self, op: Operation, run: Any) -> Step:
+    def _along_axis(self, op: Operation, run: Reduction) -> Step[Frame]:
         slots, results = (
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
         )
         combine = combined(self.carried(op.regions[0]), chooses(op.regions[0]))
 
-        def step(env: Any) -> None:
+        def step(env: Frame) -> None:
             values, shadows = [env[slot] for slot in slots], [env.shadow.get(slot) for slot in slots]
             _put_all(env, results, *run(op, env, combine, values, shadows))
 
@@ -332,7 +323,7 @@ def _put(table: dict[int, Shadow], slot: int, shadow: Shadow | None) -> None:
 
 
 def _put_all(
-    env: Any, slots: Sequence[int], values: Sequence[Value], shadows: Sequence[Shadow | None]
+    env: Frame, slots: Sequence[int], values: Sequence[Value], shadows: Sequence[Shadow | None]
 ) -> None:
     for slot, value, shadow in zip(slots, values, shadows, strict=True):
         env[slot] = value

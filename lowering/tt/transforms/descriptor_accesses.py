@@ -10,9 +10,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ....promotion.errors import UnsupportedError
 from .. import types as t
 from ..analysis.control_flow import parent_block
-from ..block_addresses import Axis, place_block
+from ..block_addresses import Axis, Chosen, Span, place_block
 from ..builder.block_builder import BlockBuilder
-from ..dialect.attributes import PADDING_OPTIONS, enum_attr, enum_name, property_number
+from ..dialect.attributes import PADDING_OPTIONS, case_name, enum_attr, enum_name, property_number
 from ..dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicRMWOp
 from ..dialect.memory.block_pointers import AdvanceOp, MakeTensorPtrOp
 from ..dialect.memory.descriptor_types import TensorDescType, block_of
@@ -64,7 +64,7 @@ def _split(parts: Parts, rank: int) -> tuple[SSAValue, Parts, Parts, Parts]:
 def _axes(b: BlockBuilder, parts: Parts, rank: int, offsets: Sequence[SSAValue]) -> list[Axis]:
     _, extents, strides, _ = _split(parts, rank)
     return [
-        Axis(stride, extent, offset)
+        Span(stride, extent, offset)
         for stride, extent, offset in zip(strides, extents, _wide(b, offsets), strict=True)
     ]
 
@@ -125,8 +125,7 @@ def _reduce_block(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros:
     block, value = described.shape, op.operands[1]
     axes = _axes(b, parts[0], len(block), op.operands[2:])
     pointers, mask = place_block(b, parts[0][0], axes, block, t.shape_of(value.type))
-    assert mask is not None
-    kind = str(enum_name(REDUCE_KINDS, op.properties["kind"]))
+    kind = case_name(REDUCE_KINDS, op.properties["kind"])
     if t.is_float(described.elem):
         kind = f"f{kind}"
     elif described.is_unsigned and kind in ("min", "max"):
@@ -136,7 +135,7 @@ def _reduce_block(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros:
         "sem": enum_attr(MEMORY_ORDERS["relaxed"]),
         "scope": enum_attr(MEMORY_SCOPES["gpu"]),
     }
-    b.op(AtomicRMWOp, [pointers, value, mask], [value.type], properties)
+    b.op(AtomicRMWOp, [pointers, value, *([] if mask is None else [mask])], [value.type], properties)
     return []
 
 
@@ -147,9 +146,9 @@ def _rows(b: BlockBuilder, op: Operation, parts: Parts) -> tuple[SSAValue, SSAVa
     shape = (*t.shape_of(numbers.type), block[1])
     base, extents, strides, _ = _split(parts, 2)
     (start,) = _wide(b, [column])
-    axes = [
-        Axis(strides[0], extents[0], indices=b.cast("arith.extsi", numbers, t.I64)),
-        Axis(strides[1], extents[1], start),
+    axes: list[Axis] = [
+        Chosen(strides[0], extents[0], b.cast("arith.extsi", numbers, t.I64)),
+        Span(strides[1], extents[1], start),
     ]
     return *place_block(b, base, axes, shape, shape), shape
 
@@ -190,7 +189,7 @@ def _block_at(
     base, extents, strides, offsets = _split(parts, len(block))
     checked = checked_axes(op)
     axes = [
-        Axis(strides[d], extents[d] if d in checked else None, offsets[d], zeros=zeros[d]) for d in range(len(block))
+        Span(strides[d], extents[d] if d in checked else None, offsets[d], zeros=zeros[d]) for d in range(len(block))
     ]
     return *place_block(b, base, axes, block, block), block, elem
 

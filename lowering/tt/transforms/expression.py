@@ -10,14 +10,16 @@ the other side.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 from xdsl.ir import Attribute, SSAValue
 
+from ....promotion.errors import InternalError
 from .. import types as t
 from ..builder.block_builder import BlockBuilder
 
-Operand = Any  # an Expr, or a number
+Operand: TypeAlias = "Expr | int | float"
+"""What stands beside an `Expr`: another one, or a number."""
 
 _FLOATS = {16: t.F16, 32: t.F32, 64: t.F64}
 _INTEGERS = {1: t.I1, 8: t.I8, 16: t.I16, 32: t.I32, 64: t.I64}
@@ -196,11 +198,13 @@ class Expr:
 
 def where(condition: Expr, yes: Operand, no: Operand) -> Expr:
     """Elementwise choice; one of the two must be an `Expr`."""
-    if not isinstance(yes, Expr):
-        yes = no.like(yes)
-    if not isinstance(no, Expr):
-        no = yes.like(no)
-    return Expr(condition.b, condition.b.select(condition.v, yes.v, no.v))
+    if isinstance(yes, Expr):
+        chosen, other = yes, no if isinstance(no, Expr) else yes.like(no)
+    elif isinstance(no, Expr):
+        chosen, other = no.like(yes), no
+    else:
+        raise InternalError(f"a choice of two numbers, {yes} and {no}, has no type")
+    return Expr(condition.b, condition.b.select(condition.v, chosen.v, other.v))
 
 
 def copysign(size: Expr, sign: Expr) -> Expr:

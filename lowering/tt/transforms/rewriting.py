@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -33,8 +32,7 @@ class Rewriter(BlockBuilder):
     def __init__(self, anchor: Operation) -> None:
         self._anchor = anchor
         self.location = anchor.location
-        before: Any = _Before(anchor)
-        self._block = before
+        self._block = _Before(anchor)
         self._constants = {}
         self._scopes = []
         self.args = list(anchor.operands)

@@ -81,7 +81,7 @@ LAYER = ["contract", "contract", "contract", "attention", "contract", "row", "co
 def test_kernels_of_an_encoder(harness, softmax, mask):
     graph = encoder(harness, 2, softmax=softmax, mask=mask)
     plan = schedule(expand(graph))
-    assert list(plan.templates) == ["row", *LAYER, *LAYER, "row", "row"]
+    assert [nest.template for nest in plan.nests] == ["row", *LAYER, *LAYER, "row", "row"]
     embeddings, query = plan.nests[0], plan.nests[1]
     assert embeddings.fused.count("gather") == 2
     assert embeddings.fused.count("reduce_sum") == 2
@@ -113,7 +113,7 @@ def test_an_encoder_computes_what_the_reference_does(harness, batch, seq):
 
 def test_an_encoder_of_static_shape(harness):
     plan = harness.check(encoder(harness, 1, batch=2, seq=6), *arguments(2, 6), tolerance=3e-5)
-    assert list(plan.templates) == ["row", *LAYER, "row", "row"]
+    assert [nest.template for nest in plan.nests] == ["row", *LAYER, "row", "row"]
     assert type(plan.memory.size) is int
 
 

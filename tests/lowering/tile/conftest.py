@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from joinery.graph.dims.dim import Dim
-from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Value
+from joinery.lowering.nest import Affine, Axis, Buffer, Nest, Store, Template, Value
 from joinery.lowering.tile.schedule import Schedule
 from joinery.lowering.tile.tile import Limits, tile
 from joinery.lowering.tt.interpret.interpreter import interpret
@@ -111,7 +111,17 @@ class Body:
             Axis(name, self.extents[name], "parallel" if i in stored else "reduction")
             for i, name in enumerate(self.names)
         )
-        return Nest(axes, tuple(self.values), tuple(self.stores))
+        return Nest(axes, tuple(self.values), tuple(self.stores), self.template())
+
+    def template(self) -> Template:
+        """That of what the values are, also for nests that the scheduler would refuse."""
+        ops = [value.op for value in self.values]
+        if "contract" not in ops:
+            return "scan" if "scan" in ops else "row" if "reduce" in ops else "map"
+        below: list[bool] = []  # whether a product is among what a value needs
+        for value in self.values:
+            below.append(any(below[operand] or ops[operand] == "contract" for operand in value.operands))
+        return "attention" if any(op == "contract" and fed for op, fed in zip(ops, below, strict=True)) else "contract"
 
     def run(self, schedule: Schedule | None = None, limits: Limits | None = None) -> list[np.ndarray]:
         """The outputs, freshly computed by the interpreter; reads and writes outside a buffer raise."""

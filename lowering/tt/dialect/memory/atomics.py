@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import FunctionType, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -52,7 +52,7 @@ class _AtomicOp(IRDLOperation):
         return properties, operands
 
     @classmethod
-    def parse(cls, parser: Parser) -> Any:
+    def parse(cls, parser: Parser) -> Self:
         properties, operands = cls._parse_keywords(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")

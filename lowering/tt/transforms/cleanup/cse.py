@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 from xdsl.ir import Attribute, Block, Operation
 
@@ -26,7 +26,7 @@ class CommonSubexpressions(FunctionPass):
             _reuse(block, [{}], _Keys())
 
 
-def _reuse(block: Block, scopes: list[dict[Any, Operation]], keys: _Keys) -> None:
+def _reuse(block: Block, scopes: list[dict[Hashable, Operation]], keys: _Keys) -> None:
     table = scopes[-1]
     op = block.first_op
     while op is not None:
@@ -62,7 +62,7 @@ class _Keys:
             found = self._of_object[id(attribute)] = (number, attribute)
         return found[0]
 
-    def of(self, op: Operation) -> Any:
+    def of(self, op: Operation) -> Hashable:
         """Equal for operations that compute the same values."""
         number = self._number
         return (

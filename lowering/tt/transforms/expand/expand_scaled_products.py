@@ -7,6 +7,7 @@ narrower type that has room for all bits of such operands, for who multiplies th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import StringAttr
@@ -79,7 +80,7 @@ def _small(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue:
     its mantissa, differ from their value by the difference of the biases only: a power of two, exact for denormals as well."""
     bits = b.cast("arith.extui", value, t.I32)
     if side.packed_axis is not None:
-        bits = _interleaved(b, bits, _shifted(b, "arith.shrui", bits, 4), side)
+        bits = _interleaved(b, bits, _shifted(b, "arith.shrui", bits, 4), side.packed_axis, side.shape)
     dtype = element_dtype(side.kind)
     magnitude_bits, mantissa_bits, bias = dtype.bits - 1, dtype.mantissa_bits, 1 - dtype.min_exponent
     shape = t.shape_of(bits.type)
@@ -93,13 +94,12 @@ def _small(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue:
     return b.binary("arith.mulf", _bitcast(b, pattern, t.F32), b.const(2.0 ** (127 - bias), t.F32, shape))
 
 
-def _interleaved(b: BlockBuilder, low: SSAValue, high: SSAValue, side: ScaledOperand) -> SSAValue:
-    """low[0], high[0], low[1], … along the packed axis."""
-    assert side.packed_axis is not None
-    rank = len(side.shape)
-    order = [*range(side.packed_axis + 1), rank, *range(side.packed_axis + 1, rank)]
+def _interleaved(b: BlockBuilder, low: SSAValue, high: SSAValue, axis: int, shape: Sequence[int]) -> SSAValue:
+    """low[0], high[0], low[1], … along the axis of a block that is then of this shape."""
+    rank = len(shape)
+    order = [*range(axis + 1), rank, *range(axis + 1, rank)]
     pairs = b.join(low, high)
-    return b.reshape(pairs if order == sorted(order) else b.trans(pairs, order), side.shape)
+    return b.reshape(pairs if order == sorted(order) else b.trans(pairs, order), shape)
 
 
 def _factors(b: BlockBuilder, scale: SSAValue, group: int) -> SSAValue:

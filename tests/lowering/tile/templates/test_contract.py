@@ -196,12 +196,3 @@ def test_tf32_products(body, rng):
         for a in (x, y)
     ]
     np.testing.assert_allclose(b.run()[0], rounded[0].astype(np.float64) @ rounded[1], rtol=1e-5, atol=1e-6)
-
-
-def test_reductions_and_scans_do_not_mix_with_products(body, rng):
-    x = rng.standard_normal((8, 8))
-    b = body(m=8, n=8, k=8)
-    product = b.contract(b.load(x, "mk"), b.load(x, "kn"), "k", float64)
-    b.store(b.reduce("sum", product, "n"), ["m"])
-    with pytest.raises(UnsupportedError, match="contraction and a reduction"):
-        b.run()

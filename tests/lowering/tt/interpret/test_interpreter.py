@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.builder.block_builder import BlockBuilder
+from joinery.lowering.tt.dialect.attributes import enum_attr
 from joinery.lowering.tt.interpret.interpreter import AccessError, interpret
-from joinery.lowering.tt.types import F32, I8, I32, I64, ptr, scalar_type
+from joinery.lowering.tt.types import F32, I8, I32, I64, ptr, scalar_type, tensor
 from joinery.promotion.errors import UnsupportedError, UserError
 from xdsl.dialects.test import TestOp
 
@@ -167,10 +168,10 @@ def test_the_grid() -> None:
     b = BlockBuilder.function("f", [("o", ptr(I32))])
     (o,) = b.args
     x, y, z = (b.program_id(axis) for axis in range(3))
-    nx, ny = b.num_programs(0), b.num_programs(1)
+    nx, ny, nz = (b.op("tt.get_num_programs", (), (I32,), {"axis": enum_attr(axis)})[0] for axis in range(3))
     row = b.binary("arith.addi", b.binary("arith.muli", z, ny), y)
     position = b.binary("arith.addi", b.binary("arith.muli", row, nx), x)
-    b.store(b.addptr(o, position), b.binary("arith.addi", position, b.num_programs(2)))
+    b.store(b.addptr(o, position), b.binary("arith.addi", position, nz))
     function = b.finish()
     out = np.zeros(24, np.int32)
     interpret(function, (2, 3, 4), [out])
@@ -221,9 +222,9 @@ def test_shapes() -> None:
         row_block,
         b.reshape(block, (2, 16)),
         joined,
-        b.cat(b.reshape(first, (32,)), b.reshape(second, (32,))),
-        b.gather(block, indices, 1),
-        b.binary("arith.addf", first, b.splat(b.unsplat(b.reshape(read(b, x, (1,)), (1, 1))), (4, 8))),
+        b.op("tt.cat", (b.reshape(first, (32,)), b.reshape(second, (32,))), (tensor(F32, (64,)),))[0],
+        b.op("tt.gather", (block, indices), (tensor(F32, (4, 4)),), {"axis": enum_attr(1)})[0],
+        b.binary("arith.addf", first, b.splat(b.op("tt.unsplat", (b.reshape(read(b, x, (1,)), (1, 1)),), (F32,))[0], (4, 8))),
     ]
     for place, value, (_, shape) in zip(places, values, outputs, strict=True):
         write(b, place, value, shape)

@@ -394,7 +394,9 @@ def test_clamp() -> None:
     for propagate, at_nan in ((True, np.nan), (False, -1.0)):
 
         def emit(b, x, propagate=propagate):
-            return b.clampf(x, b.const(-1.0, "f32", (8,)), b.const(1.0, "f32", (8,)), propagate)
+            bounds = b.const(-1.0, "f32", (8,)), b.const(1.0, "f32", (8,))
+            nan = {"propagateNan": enum_attr(0xFFFF if propagate else 0)}
+            return b.op("tt.clampf", (x, *bounds), (x.type,), nan)[0]
 
         found = run(emit, "f32", np.float32, ("f32", x))
         np.testing.assert_array_equal(found, np.array([-1, 0.5, 1, at_nan, 1, -1, 1, -1], np.float32))

@@ -7,6 +7,7 @@ import pytest
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.builder.block_builder import BlockBuilder
 from joinery.lowering.tt.constants import splat_value
+from joinery.lowering.tt.dialect.attributes import enum_attr
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.pipeline import Pipeline
@@ -206,12 +207,17 @@ def test_equal_operations_become_one() -> None:
     assert data.tolist() == [8.0, 16.0, 24.0]
 
 
+def programs(b: BlockBuilder, axis: int):
+    """The extent of a grid axis."""
+    return b.op("tt.get_num_programs", (), (I32,), {"axis": enum_attr(axis)})[0]
+
+
 def test_operations_that_differ_stay_apart() -> None:
     b = BlockBuilder.function("f", [("o", ptr(I1)), ("p", ptr(I32)), ("n", I32)])
     o, p, n = b.args
     for predicate in ("slt", "ult", "sge"):
-        b.store(o, b.cmpi(predicate, n, b.num_programs(0)))
-    for value in (b.program_id(0), b.program_id(1), b.num_programs(1)):
+        b.store(o, b.cmpi(predicate, n, programs(b, 0)))
+    for value in (b.program_id(0), b.program_id(1), programs(b, 1)):
         b.store(p, value)
     for width in (I8, I64):
         b.store(p, b.cast("arith.trunci", b.cast("arith.extsi", n, I64), I32) if width is I64 else n)
