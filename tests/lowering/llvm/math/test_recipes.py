@@ -12,6 +12,7 @@ from joinery.lowering.llvm.math.lanes import Lanes
 from joinery.lowering.llvm.math.library import FILLED_BY, MATH, MATH_NAMES, emit_math
 from joinery.lowering.llvm.math.recipes import FUNCTIONS, MathFunction, names_with, recipe, recipe_of
 from joinery.lowering.tt.interpret.numerics import ELEMENTARY, FLOAT
+from joinery.lowering.tt.transforms.expand.expand_library import _COMPOSED
 from joinery.promotion.errors import InternalError, UnsupportedError
 
 from ....support.native_code import MapKernel
@@ -91,3 +92,8 @@ def test_a_new_function_is_emitted_by_name(table):
 
     x = np.float64([-3, -0.0, 1e300, np.inf, np.nan])
     np.testing.assert_array_equal(MapKernel(emit, ["double"], "double")(x), [-0.75, -0.0, 1, np.nan, np.nan])
+
+
+def test_every_meaning_is_native_or_composed():
+    """What the interpreter has a meaning for reaches every back end."""
+    assert {name for name in ELEMENTARY if name not in MATH} == _COMPOSED - {"math.round"}
