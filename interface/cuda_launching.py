@@ -14,7 +14,7 @@ from ..lowering.tt import types
 from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
-from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
+from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
 from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
 from ..runtime.cuda.buffers import Buffer, buffer_of
@@ -97,9 +97,9 @@ class _KernelArguments:
                 self._buffer(parameter, buffer, buffer.itemsize)
             for number in (*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")):
                 self._integer(number)
-        elif isinstance(arg, TensorDescriptor):
+        elif isinstance(arg, DescriptorArgument):
             raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
-        elif isinstance(arg, PointerTable) and parameter.is_table:
+        elif isinstance(arg, TableArgument) and parameter.is_table:
             entries: list[Array | Buffer] = []
             for tensor, source in zip(arg.tensors, arg.sources, strict=True):
                 if isinstance(tensor, np.ndarray):
@@ -263,7 +263,7 @@ def _run(
 
 def _buffer_or(arg: Any) -> Any:
     """The buffer that another library's array on a device comes to; other arguments as they are."""
-    if isinstance(arg, np.ndarray | PointerTable | TensorDescriptor):
+    if isinstance(arg, np.ndarray | TableArgument | DescriptorArgument):
         return arg
     buffer = buffer_of(arg)
     return arg if buffer is None else buffer

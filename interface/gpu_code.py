@@ -25,7 +25,7 @@ from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, 
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
-from ..lowering.tt.host_values import PointerTable, TensorDescriptor
+from ..lowering.tt.host_values import DescriptorArgument, TableArgument
 from ..lowering.tt.interpret.effects import assertion_error
 from ..lowering.tt.transforms.expand.expand_descriptors import ExpandDescriptors
 from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
@@ -38,7 +38,6 @@ from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
 from ..runtime.ptxsim.checks.findings import Finding as PtxFinding
 from ..runtime.ptxsim.checks.findings import PtxCheckError
-from ..runtime.ptxsim.core.arguments import PointerTable as DeviceTable
 from ..runtime.ptxsim.launch import Module, Result
 from ..runtime.storage.cache import CompileCache
 from .device_library import check_calls, current_libdevice, linked_functions
@@ -289,10 +288,10 @@ def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:
         if isinstance(parameter.type, TensorDescType):
             descriptor = parameter.descriptor(arg)
             found += [descriptor.array, *descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")]
-        elif isinstance(arg, TensorDescriptor):
+        elif isinstance(arg, DescriptorArgument):
             raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
-        elif isinstance(arg, PointerTable) and parameter.is_table:
-            found.append(DeviceTable(list(arg.arrays)))
+        elif isinstance(arg, TableArgument) and parameter.is_table:
+            found.append(arg.arrays)
         elif parameter.is_pointer:
             array: Array = parameter.array(arg)
             found.append(array)

@@ -38,7 +38,7 @@ from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supp
 from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
-from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
+from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..lowering.tt.interpret.interpreter import interpret
 from ..lowering.tt.interpret.machine import find_function
 from ..lowering.tt.interpret.trace import Step
@@ -475,10 +475,10 @@ class _KernelArguments:
             descriptor = parameter.descriptor(arg)
             self._array(parameter, descriptor.array)
             self.values += [*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")]
-        elif isinstance(arg, TensorDescriptor) and parameter.is_map:
+        elif isinstance(arg, DescriptorArgument) and parameter.is_map:
             self._check(parameter, arg.array, UNKNOWN)
             self._array(parameter, arg.native_map(parameter.what))
-        elif isinstance(arg, PointerTable) and parameter.is_table:
+        elif isinstance(arg, TableArgument) and parameter.is_table:
             for array in arg.arrays:
                 self._check(parameter, array, UNKNOWN)
             self._array(parameter, arg.native())

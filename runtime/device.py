@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from ..lowering.artifact import CompiledGraph
-from ..promotion.arrays import Array, NumpyDType
-from .gpu import DeviceArray, DeviceArrays
+from ..promotion.arrays import Array, DeviceArray, NumpyDType
+from .gpu import DeviceArrays
 
 
 class LinkedModel(Protocol):

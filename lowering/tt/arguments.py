@@ -14,7 +14,7 @@ from ...promotion.errors import UserError
 from . import types as t
 from .dialect.functions import FuncOp
 from .dialect.memory.descriptor_types import TensorDescType
-from .host_values import PointerTable, TensorDescriptor
+from .host_values import DescriptorArgument, TableArgument
 from .types import numpy_dtype
 
 MAX_PROGRAMS = (1 << 31) - 1
@@ -43,7 +43,7 @@ class Parameter:
         pointee = self.type.pointee
         if t.is_tensor(pointee):
             raise UserError(f"{self.what}: pointers to blocks are made by tt.make_tensor_ptr, not passed from outside")
-        if isinstance(arg, TensorDescriptor | PointerTable):
+        if isinstance(arg, DescriptorArgument | TableArgument):
             raise UserError(
                 f"{self.what}: {arg!r} does not go to this parameter; a TensorDescriptor goes to a !tt.tensordesc, or to a "
                 f"!tt.ptr<i8> that holds a tensor map, a PointerTable to a !tt.ptr<i64>"
@@ -84,10 +84,10 @@ class Parameter:
         return dtype.type(low - (1 << width) if low >> (width - 1) else low)
 
 
-    def descriptor(self, arg: Any) -> TensorDescriptor:
+    def descriptor(self, arg: Any) -> DescriptorArgument:
         """A descriptor with the rank, the blocks and the width of elements that the type says. Raises `UserError`."""
         assert isinstance(self.type, TensorDescType)
-        if not isinstance(arg, TensorDescriptor):
+        if not isinstance(arg, DescriptorArgument):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
         if arg.fitting.get(id(self)) is self:
             return arg
@@ -140,7 +140,7 @@ def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[Any]) ->
         if isinstance(parameter.type, TensorDescType):
             rank = len(parameter.type.shape)
             if [each.type for each in rest[: 2 * rank]] == [t.I32] * rank + [t.I64] * rank:
-                values = (*arg.shape, *arg.strides) if isinstance(arg, TensorDescriptor) else (0,) * (2 * rank)
+                values = (*arg.shape, *arg.strides) if isinstance(arg, DescriptorArgument) else (0,) * (2 * rank)
                 # A tensor of another rank is refused where the descriptor itself is looked at.
                 values = (*values, *((0,) * (2 * rank)))[: 2 * rank]
                 found += zip(rest[: 2 * rank], values, strict=True)

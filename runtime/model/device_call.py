@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ...lowering.artifact import GPU_ALIGNMENT
+from ...promotion.arrays import DeviceArray
 from ...promotion.errors import UserError
 from ..device import GpuLinkedModel
-from ..gpu import DeviceArray
 from .executable import Executable
 from .inputs import bind_dims
 

@@ -19,13 +19,6 @@ _ALIGN = 256
 """Alignment of buffers, that of device allocations; a view of an array keeps its place modulo this."""
 
 
-class PointerTable:
-    """An argument that is an array of the addresses of other arrays, or null for None."""
-
-    def __init__(self, arrays: Sequence[Array | None]) -> None:
-        self.arrays = list(arrays)
-
-
 @dataclass(slots=True)
 class _Buffer:
     """Arrays whose bytes overlap, as one range of host memory."""
@@ -101,7 +94,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
     for number, value in enumerate(args):
         what = f"argument {number}"
         if _is_table(value):
-            for index, array in enumerate(_table(value).arrays):
+            for index, array in enumerate(_table(value)):
                 if array is not None:
                     _check_array(array, f"{what}[{index}]")
                     arrays.append((f"{what}[{index}]", array))
@@ -132,7 +125,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
 
     addresses = reserve_variables(function, module, reserve)
     tables = {
-        n: reserve(f"argument {n}", 8 * len(_table(v).arrays), 8, False) for n, v in enumerate(args) if _is_table(v)
+        n: reserve(f"argument {n}", 8 * len(_table(v)), 8, False) for n, v in enumerate(args) if _is_table(v)
     }  # fmt: skip
     memory = GlobalMemory(position, allocations)
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
@@ -150,7 +143,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[Any]) -> Arena
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + position if array.nbytes == 0 else 0)
 
     for number, start in tables.items():
-        words = np.array([address(a) for a in _table(args[number]).arrays], np.uint64)
+        words = np.array([address(a) for a in _table(args[number])], np.uint64)
         memory.octets[start : start + words.nbytes] = words.view(np.uint8)
     offset = 0
     for number, (parameter, value) in enumerate(zip(function.parameters, args, strict=True)):
@@ -215,8 +208,10 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, (list, tuple)) or hasattr(value, "arrays")
 
 
-def _table(value: Any) -> PointerTable:
-    return value if isinstance(value, PointerTable) else PointerTable(getattr(value, "arrays", value))
+def _table(value: Any) -> Sequence[Array | None]:
+    """The arrays whose addresses a table holds; None is null."""
+    arrays: Sequence[Array | None] = getattr(value, "arrays", value)
+    return arrays
 
 
 def _parameter_space(function: Function) -> ParameterMemory:
