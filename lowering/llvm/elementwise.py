@@ -286,6 +286,18 @@ CASTS = frozenset(
 )
 
 
+_ELEMENTWISE = frozenset(
+    f"tt.{name}"
+    for name in ("addptr", "approx_divf", "bitcast", "clampf", "extern_elementwise", "fp_to_fp", "int_to_ptr", "mulhiui",
+                 "precise_divf", "precise_sqrt", "ptr_to_int")
+)  # fmt: skip
+
+
+def is_elementwise(name: str) -> bool:
+    """Whether an operation computes each element of its result from those of its operands alone."""
+    return name.startswith(("arith.", "math.")) or name in _ELEMENTWISE
+
+
 def math_form(attrs: Mapping[str, Any]) -> Form:
     """Which form of a function an operation asks for."""
     if REDUCED in attrs:
