@@ -23,14 +23,11 @@ from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..lowering.tt.types import PointerType, bit_width
 from ..promotion.arrays import Array, DeviceArray
+from ..runtime.cuda.tensor_maps import MAX_STRIDE, MULTIPLE
 
-MULTIPLE = 16
-"""Bytes: tensor maps take no other addresses and strides."""
 WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
 """Divisor (16, 8, 4 or 1) that code may assume of an address (in bytes) or a number, indexed by its value modulo 16. There are
 few, as code is compiled for each of them; larger ones allow wider accesses."""
-MAX_STRIDE = 1 << 40
-"""Bytes."""
 
 MAX_MADE = 16
 """Maps of descriptors that a kernel makes: 128 bytes each of the 4096 that parameters may take."""
