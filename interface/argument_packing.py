@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+
+import numpy as np
 
 from ..lowering.tt import types
 from ..lowering.tt.analysis.aliasing import AliasSet, may_alias
@@ -23,7 +24,7 @@ class ArgumentPacker(ABC):
 
     __slots__ = ()
 
-    def add(self, parameter: Parameter, arg: Any) -> None:
+    def add(self, parameter: Parameter, arg: object) -> None:
         """Adds the argument of one parameter."""
         if isinstance(parameter.type, TensorDescType):
             descriptor = parameter.descriptor(arg)
@@ -39,7 +40,7 @@ class ArgumentPacker(ABC):
         else:
             self.add_scalar(parameter.scalar(arg))
 
-    def add_plain(self, size: int, arg: Any) -> bool:
+    def add_plain(self, size: int, arg: object) -> bool:
         """Adds an argument that needs no look at its parameter, plain memory or an integer that fits. False: nothing was added.
 
         size: what `plain_sizes` says of the parameter.
@@ -51,12 +52,12 @@ class ArgumentPacker(ABC):
             return True
         return False
 
-    def add_plain_memory(self, size: int, arg: Any) -> bool:
+    def add_plain_memory(self, size: int, arg: object) -> bool:
         """Adds memory of elements of `size` bytes that kernels may write. False: it is anything else, to be looked at."""
         return False
 
     @abstractmethod
-    def add_memory(self, parameter: Parameter, arg: Any) -> None:
+    def add_memory(self, parameter: Parameter, arg: object) -> None:
         """Adds the address of an array, which is checked against the parameter."""
 
     @abstractmethod
@@ -76,7 +77,7 @@ class ArgumentPacker(ABC):
         """Adds an integer of at most 64 bits."""
 
     @abstractmethod
-    def add_scalar(self, value: Any) -> None:
+    def add_scalar(self, value: np.generic) -> None:
         """Adds a NumPy scalar of the parameter's type."""
 
 

@@ -73,7 +73,7 @@ class CudaArguments(ArgumentPacker):
     """Position of an address → the tensor maps made of what lies there, where these live as long as that."""
     has_foreign: bool = False
 
-    def add_plain_memory(self, size: int, arg: Any) -> bool:
+    def add_plain_memory(self, size: int, arg: object) -> bool:
         """Adds a buffer on this device."""
         if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
             return False
@@ -81,7 +81,7 @@ class CudaArguments(ArgumentPacker):
         self.add_integer(arg.address)
         return True
 
-    def add_memory(self, parameter: Parameter, arg: Any) -> None:
+    def add_memory(self, parameter: Parameter, arg: object) -> None:
         whole = buffer_of(arg)
         if whole is None:
             self._array(parameter, parameter.array(arg))
@@ -119,7 +119,7 @@ class CudaArguments(ArgumentPacker):
         self.numbers.append(len(self.values))
         self.values.append(number)
 
-    def add_scalar(self, value: Any) -> None:
+    def add_scalar(self, value: np.generic) -> None:
         if value.dtype.kind in "iu":
             self.add_integer(int(value))
         else:

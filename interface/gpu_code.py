@@ -292,7 +292,7 @@ class SimulatedArguments(ArgumentPacker):
     def __init__(self) -> None:
         self.values: list[Any] = []
 
-    def add_memory(self, parameter: Parameter, arg: Any) -> None:
+    def add_memory(self, parameter: Parameter, arg: object) -> None:
         self.values.append(parameter.array(arg))
 
     def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
@@ -307,7 +307,7 @@ class SimulatedArguments(ArgumentPacker):
     def add_integer(self, number: int) -> None:
         self.values.append(number)
 
-    def add_scalar(self, value: Any) -> None:
+    def add_scalar(self, value: np.generic) -> None:
         self.values.append(int(value) if value.dtype.kind in "biu" else value)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -98,7 +97,7 @@ def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) ->
     return MemoryError(text) if site.kind == "memory" else AccessError(text)
 
 
-def encode_argument(value: Any) -> int:
+def encode_argument(value: np.generic) -> int:
     """Encodes a scalar as the 64-bit value that the kernel reads: 16-bit floats as float32, in which they are computed."""
     array = np.asarray(value)
     if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
@@ -123,7 +122,7 @@ class HostArguments(ArgumentPacker):
     def bytes(self) -> int:
         return sum(end - first for _, first, end in self.spans)
 
-    def add_plain_memory(self, size: int, arg: Any) -> bool:
+    def add_plain_memory(self, size: int, arg: object) -> bool:
         """Adds a contiguous, writeable array."""
         if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
             return False
@@ -133,7 +132,7 @@ class HostArguments(ArgumentPacker):
         self._array(arg)
         return True
 
-    def add_memory(self, parameter: Parameter, arg: Any) -> None:
+    def add_memory(self, parameter: Parameter, arg: object) -> None:
         self._checked(parameter, parameter.array(arg))
 
     def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
@@ -151,7 +150,7 @@ class HostArguments(ArgumentPacker):
     def add_integer(self, number: int) -> None:
         self.values.append(number)
 
-    def add_scalar(self, value: Any) -> None:
+    def add_scalar(self, value: np.generic) -> None:
         self.values.append(encode_argument(value))
 
     def _checked(self, parameter: Parameter, array: Array) -> None:
