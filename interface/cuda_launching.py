@@ -11,18 +11,18 @@ import numpy as np
 from ..lowering.artifact import TensorMap, TensorSizes
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS
 from ..lowering.tt import types
-from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
+from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet
 from ..lowering.tt.arguments import Parameter
-from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
-from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
+from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
-from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
+from ..promotion.errors import DeviceError, KernelAssertionError, UserError
 from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory
 from ..runtime.cuda.driver import ASSERT
 from ..runtime.cuda.tensor_maps import FIRST_CAPABILITY
 from ..runtime.gpu import ALIGNMENT, to_bits
-from .gpu_code import GpuKernelCompiler
+from .argument_packing import ArgumentPacker, check_writeable, may_write
+from .gpu_code import GpuKernelCompiler, no_maps_in_memory
 from .gpu_descriptors import MappedTensor, root_address, widths
 from .tensor_arguments import on_device
 
@@ -60,7 +60,7 @@ class _OnDevice:
 
 
 @dataclass(slots=True)
-class _KernelArguments:
+class CudaArguments(ArgumentPacker):
     """Packs the arguments of a launch: one 64-bit value per parameter, and the host arrays that have no device address yet."""
 
     device: CudaDevice
@@ -73,69 +73,63 @@ class _KernelArguments:
     """Position of an address → the tensor maps made of what lies there, where these live as long as that."""
     has_foreign: bool = False
 
-    def add_plain(self, size: int, arg: Any) -> bool:
-        """Adds a plain argument: a buffer on this device, an integer that fits (`Kernel._sizes`). False: nothing was added."""
-        if size > 0:
-            if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
-                return False
-            self.maps[len(self.values)] = arg.maps
-            self._integer(arg.address)
-            return True
-        if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
-            self._integer(arg)
-            return True
-        return False
+    def add_plain_memory(self, size: int, arg: object) -> bool:
+        """Adds a buffer on this device."""
+        if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
+            return False
+        self.maps[len(self.values)] = arg.maps
+        self.add_integer(arg.address)
+        return True
 
-    def add(self, parameter: Parameter, arg: Any) -> None:
-        if isinstance(parameter.type, TensorDescType):
-            descriptor = parameter.descriptor(arg)
-            if isinstance(descriptor.tensor, np.ndarray):
-                self._array(parameter, descriptor.array)
-            else:
-                buffer = on_device(descriptor.tensor, descriptor.source, parameter)
-                self.maps[len(self.values)] = descriptor.maps
-                self._buffer(parameter, buffer, buffer.itemsize)
-            for number in (*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")):
-                self._integer(number)
-        elif isinstance(arg, TensorDescriptor):
-            raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
-        elif isinstance(arg, PointerTable) and parameter.is_table:
-            entries: list[Array | Buffer] = []
-            for tensor, source in zip(arg.tensors, arg.sources, strict=True):
-                if isinstance(tensor, np.ndarray):
-                    self._check(parameter, tensor.flags.writeable, UNKNOWN, "the array")
-                    self.arrays.append((-1, tensor, self._may_write(UNKNOWN)))
-                    entries.append(tensor)
-                else:
-                    buffer = on_device(tensor, source, parameter)
-                    self._bind_buffer(parameter, buffer, UNKNOWN)
-                    entries.append(buffer)
-            self.tables.append((len(self.values), entries))
-            self._integer(0)
-        elif parameter.is_pointer:
-            whole = buffer_of(arg)
-            if whole is None:
-                self._array(parameter, parameter.array(arg))
-            else:
-                assert isinstance(parameter.type, types.PointerType)
-                self.maps[len(self.values)] = whole.maps
-                self._buffer(parameter, whole, max(1, types.bit_width(parameter.type.pointee) // 8))
+    def add_memory(self, parameter: Parameter, arg: object) -> None:
+        whole = buffer_of(arg)
+        if whole is None:
+            self._array(parameter, parameter.array(arg))
         else:
-            value = parameter.scalar(arg)
-            if value.dtype.kind in "iu":
-                self._integer(int(value))
-            else:
-                self.values.append(to_bits(value))
+            assert isinstance(parameter.type, types.PointerType)
+            self.maps[len(self.values)] = whole.maps
+            self._buffer(parameter, whole, max(1, types.bit_width(parameter.type.pointee) // 8))
 
-    def _integer(self, number: int) -> None:
+    def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+        if isinstance(descriptor.tensor, np.ndarray):
+            self._array(parameter, descriptor.array)
+        else:
+            buffer = on_device(descriptor.tensor, descriptor.source, parameter)
+            self.maps[len(self.values)] = descriptor.maps
+            self._buffer(parameter, buffer, buffer.itemsize)
+
+    def add_map(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+        raise no_maps_in_memory(parameter)
+
+    def add_table(self, parameter: Parameter, table: TableArgument) -> None:
+        entries: list[Array | Buffer] = []
+        for tensor, source in zip(table.tensors, table.sources, strict=True):
+            if isinstance(tensor, np.ndarray):
+                check_writeable(parameter, tensor.flags.writeable, UNKNOWN, self.written)
+                self.arrays.append((-1, tensor, may_write(UNKNOWN, self.written)))
+                entries.append(tensor)
+            else:
+                buffer = on_device(tensor, source, parameter)
+                self._bind_buffer(parameter, buffer, UNKNOWN)
+                entries.append(buffer)
+        self.tables.append((len(self.values), entries))
+        self.add_integer(0)
+
+    def add_integer(self, number: int) -> None:
         self.numbers.append(len(self.values))
         self.values.append(number)
 
+    def add_scalar(self, value: np.generic) -> None:
+        if value.dtype.kind in "iu":
+            self.add_integer(int(value))
+        else:
+            self.values.append(to_bits(value))
+
     def _array(self, parameter: Parameter, array: Array) -> None:
         slot = len(self.values)
-        self._check(parameter, array.flags.writeable, slot, "the array")
-        self.arrays.append((slot, array, self._may_write(slot)))
-        self._integer(0)
+        check_writeable(parameter, array.flags.writeable, slot, self.written)
+        self.arrays.append((slot, array, may_write(slot, self.written)))
+        self.add_integer(0)
 
     def _buffer(self, parameter: Parameter, buffer: Buffer, size: int) -> None:
         """size: of the elements that the parameter points to."""
@@ -145,7 +139,7 @@ class _KernelArguments:
                 f"{size}"
             )
         self._bind_buffer(parameter, buffer, len(self.values))
-        self._integer(buffer.address)
+        self.add_integer(buffer.address)
 
     def _bind_buffer(self, parameter: Parameter, buffer: Buffer, slot: int) -> None:
         if buffer.cuda is not self.device:
@@ -153,15 +147,8 @@ class _KernelArguments:
                 f"{parameter.what}: {buffer!r} does not lie on {self.device.name}, where the kernel runs; fix: "
                 f"device={buffer.device!r}, or a copy there"
             )
-        self._check(parameter, not buffer.is_read_only, slot, "the buffer")
+        check_writeable(parameter, not buffer.is_read_only, slot, self.written, "the buffer")
         self.has_foreign = self.has_foreign or buffer.is_foreign
-
-    def _may_write(self, slot: int) -> bool:
-        return may_alias(frozenset({slot}), self.written)
-
-    def _check(self, parameter: Parameter, is_writeable: bool, slot: int, what: str) -> None:
-        if not is_writeable and self._may_write(slot):
-            raise UserError(f"{parameter.what}: {what} is read-only; pass a copy, or make it writeable")
 
     # -- memory
 
@@ -190,9 +177,9 @@ def launch_on_cuda(
 
     Arrays of the host are copied there, and back if the kernel may write them; then, or where other libraries share memory, or
     the kernel prints or asserts, this waits for the kernel. Otherwise it returns at once. `sizes`: of the parameters, as
-    `_KernelArguments.add_plain` takes them.
+    `CudaArguments.add_plain` takes them.
     """
-    arguments = _KernelArguments(device, written)
+    arguments = CudaArguments(device, written)
     may_fit = kernels.may_fit(device.capability >= FIRST_CAPABILITY)
     if may_fit:
         supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
@@ -230,7 +217,7 @@ def _run(
     kernels: GpuKernelCompiler,
     device: CudaDevice,
     grid: tuple[int, int, int],
-    arguments: _KernelArguments,
+    arguments: CudaArguments,
     ranges: list[_OnDevice],
     mapped: dict[int, MappedTensor],
     warps: int,
@@ -263,7 +250,7 @@ def _run(
 
 def _buffer_or(arg: Any) -> Any:
     """The buffer that another library's array on a device comes to; other arguments as they are."""
-    if isinstance(arg, np.ndarray | PointerTable | TensorDescriptor):
+    if isinstance(arg, np.ndarray | TableArgument | DescriptorArgument):
         return arg
     buffer = buffer_of(arg)
     return arg if buffer is None else buffer

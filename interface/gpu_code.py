@@ -25,22 +25,21 @@ from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, 
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
-from ..lowering.tt.host_values import PointerTable, TensorDescriptor
+from ..lowering.tt.host_values import DescriptorArgument, TableArgument
 from ..lowering.tt.interpret.effects import assertion_error
 from ..lowering.tt.transforms.expand.expand_descriptors import ExpandDescriptors
 from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
 from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, pipeline_of
 from ..lowering.tt.transforms.pipelines import FIRST_FOR_THREADS, NVPTX
-from ..promotion.arrays import Array
 from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
 from ..runtime.ptxsim.checks.findings import Finding as PtxFinding
 from ..runtime.ptxsim.checks.findings import PtxCheckError
-from ..runtime.ptxsim.core.arguments import PointerTable as DeviceTable
 from ..runtime.ptxsim.launch import Module, Result
 from ..runtime.storage.cache import CompileCache
+from .argument_packing import ArgumentPacker
 from .device_library import check_calls, current_libdevice, linked_functions
 from .gpu_descriptors import Descriptors, MappedTensor, width_of
 
@@ -242,7 +241,10 @@ class GpuKernelCompiler:
         Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX,
         `UserError` for arguments that do not fit.
         """
-        values = device_values(supplied)
+        arguments = SimulatedArguments()
+        for parameter, arg in supplied:
+            arguments.add(parameter, arg)
+        values = arguments.values
         if 0 in grid:
             return None
         mapped: tuple[int, ...] = ()
@@ -282,21 +284,32 @@ def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
     return SimulatedMap.of(facts, values[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
 
 
-def device_values(supplied: Sequence[tuple[Parameter, Any]]) -> list[Any]:
-    """Arguments as the kernel after the passes takes them: a descriptor is an array, extents, strides and its padding."""
-    found: list[Any] = []
-    for parameter, arg in supplied:
-        if isinstance(parameter.type, TensorDescType):
-            descriptor = parameter.descriptor(arg)
-            found += [descriptor.array, *descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")]
-        elif isinstance(arg, TensorDescriptor):
-            raise UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")
-        elif isinstance(arg, PointerTable) and parameter.is_table:
-            found.append(DeviceTable(list(arg.arrays)))
-        elif parameter.is_pointer:
-            array: Array = parameter.array(arg)
-            found.append(array)
-        else:
-            value = parameter.scalar(arg)
-            found.append(int(value) if value.dtype.kind in "biu" else value)
-    return found
+class SimulatedArguments(ArgumentPacker):
+    """The arguments of a launch as `ptxsim` takes them: arrays, lists of arrays, numbers."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def add_memory(self, parameter: Parameter, arg: object) -> None:
+        self.values.append(parameter.array(arg))
+
+    def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+        self.values.append(descriptor.array)
+
+    def add_map(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+        raise no_maps_in_memory(parameter)
+
+    def add_table(self, parameter: Parameter, table: TableArgument) -> None:
+        self.values.append(table.arrays)
+
+    def add_integer(self, number: int) -> None:
+        self.values.append(number)
+
+    def add_scalar(self, value: np.generic) -> None:
+        self.values.append(int(value) if value.dtype.kind in "biu" else value)
+
+
+def no_maps_in_memory(parameter: Parameter) -> UnsupportedError:
+    return UnsupportedError(f"{parameter.what}: tensor maps on a GPU are not part of this version; fix: device='cpu'")

@@ -20,17 +20,14 @@ from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor, argument_offsets
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
-from ..lowering.tt.host_values import DeviceArray, PointerTable, TensorDescriptor, address_of
+from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..lowering.tt.types import PointerType, bit_width
-from ..promotion.arrays import Array
+from ..promotion.arrays import Array, DeviceArray
+from ..runtime.cuda.tensor_maps import MAX_STRIDE, MULTIPLE
 
-MULTIPLE = 16
-"""Bytes: tensor maps take no other addresses and strides."""
 WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])
 """Divisor (16, 8, 4 or 1) that code may assume of an address (in bytes) or a number, indexed by its value modulo 16. There are
 few, as code is compiled for each of them; larger ones allow wider accesses."""
-MAX_STRIDE = 1 << 40
-"""Bytes."""
 
 MAX_MADE = 16
 """Maps of descriptors that a kernel makes: 128 bytes each of the 4096 that parameters may take."""
@@ -141,7 +138,7 @@ class Descriptors:
         (on_device, low, high) = _ranges(*supplied[position])[0]
         for other, (other_on_device, start, end) in ranges:
             if other != position and on_device == other_on_device and low < end and start < high:
-                is_table = isinstance(supplied[other][1], PointerTable)
+                is_table = isinstance(supplied[other][1], TableArgument)
                 places = {self._words[position], UNKNOWN if is_table else self._words[other]}
                 if may_alias(frozenset(places), written()):
                     return False
@@ -202,9 +199,9 @@ _Range = tuple[bool, int, int]
 def _ranges(parameter: Parameter, arg: Any) -> list[_Range]:
     """Memory that an argument is."""
     arrays: Sequence[Any] = ()
-    if isinstance(arg, TensorDescriptor):
+    if isinstance(arg, DescriptorArgument):
         arrays = (arg.tensor,)
-    elif isinstance(arg, PointerTable):
+    elif isinstance(arg, TableArgument):
         arrays = arg.tensors
     elif parameter.is_pointer and (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
         arrays = (arg,)

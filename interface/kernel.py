@@ -16,8 +16,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..lowering.frontends.ttir.text import parse
 from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
@@ -25,20 +23,15 @@ from ..lowering.llvm.host.launch_specialization import GENERIC, MULTIPLE, Launch
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
 from ..lowering.numerics import checked_numerics
-from ..lowering.tt import types
 from ..lowering.tt.analysis.aliasing import (
     ATOMICS,
-    UNKNOWN,
     AliasAnalysis,
     AliasSet,
-    may_alias,
     shared_memory,
 )
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
-from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
-from ..lowering.tt.host_values import PointerTable, TensorDescriptor, address_of
 from ..lowering.tt.interpret.interpreter import interpret
 from ..lowering.tt.interpret.machine import find_function
 from ..lowering.tt.interpret.trace import Step
@@ -47,12 +40,12 @@ from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 from ..lowering.tt.sanitize.sanitizer import sanitize
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, copy_function, pipeline_of
 from ..lowering.tt.transforms.pipelines import HOST, TILED
-from ..promotion.arrays import Array
 from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import resolve_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
-from .launching import HostProgram, encode_argument
+from .argument_packing import plain_sizes
+from .launching import HostArguments, HostProgram
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
     from ..runtime.cuda.device import CudaDevice
@@ -396,7 +389,7 @@ class Kernel:
                 )
             return self._host[specialization]
 
-    def _program(self, arguments: _KernelArguments) -> HostProgram:
+    def _program(self, arguments: HostArguments) -> HostProgram:
         """The code for these arguments."""
         specialization = LaunchSpecialization(shared_memory(arguments.spans, self._written))
         if arguments.bytes >= host_target().l3_bytes and len(self._programs) < MAX_SPECIALIZATIONS and self._may_stream:
@@ -413,9 +406,9 @@ class Kernel:
         """Stores past the caches are ordered by what ends a launch, not by what atomics promise."""
         return not any(op.name in ATOMICS for op in self._prepared().walk())
 
-    def _kernel_arguments(self, args: Sequence[Any]) -> _KernelArguments:
+    def _kernel_arguments(self, args: Sequence[Any]) -> HostArguments:
         """Packs the arguments. The caller keeps the arrays alive."""
-        arguments = _KernelArguments(self._written)
+        arguments = HostArguments(self._written)
         if len(args) == len(self._sizes):
             for parameter, size, arg in zip(self.parameters, self._sizes, args, strict=True):
                 if not arguments.add_plain(size, arg):
@@ -427,76 +420,7 @@ class Kernel:
 
     @functools.cached_property
     def _sizes(self) -> tuple[int, ...]:
-        """Sizes for `_KernelArguments.add_plain`: bytes of a pointer's elements, minus the bits of an integer, else 0."""
-        found = []
-        for parameter in self.parameters:
-            type_ = parameter.type
-            if isinstance(type_, types.PointerType) and not types.is_tensor(type_.pointee):
-                found.append(max(1, types.bit_width(type_.pointee) // 8))
-            else:
-                found.append(-types.bit_width(type_) if types.is_integer(type_) else 0)
-        return tuple(found)
-
-
-class _KernelArguments:
-    """Packs arguments as the 64-bit values that the kernel reads (`descriptor_types.part_types`).
-
-    spans: (position of the address, first byte, end) of every array.
-    """
-
-    def __init__(self, written: AliasSet) -> None:
-        self.values: list[int] = []
-        self.spans: list[tuple[int, int, int]] = []
-        self._written = written
-
-    @property
-    def bytes(self) -> int:
-        return sum(end - first for _, first, end in self.spans)
-
-    def add_plain(self, size: int, arg: Any) -> bool:
-        """Adds a plain argument: a contiguous, writeable array, an integer that fits. False: nothing was added."""
-        if size > 0:
-            if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
-                return False
-            flags = arg.flags
-            if not (flags.c_contiguous and flags.writeable):
-                return False
-            address = address_of(arg)
-            self.spans.append((len(self.values), address, address + arg.nbytes))
-            self.values.append(address)
-            return True
-        if size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
-            self.values.append(arg)
-            return True
-        return False
-
-    def add(self, parameter: Parameter, arg: Any) -> None:
-        if isinstance(parameter.type, TensorDescType):
-            descriptor = parameter.descriptor(arg)
-            self._array(parameter, descriptor.array)
-            self.values += [*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")]
-        elif isinstance(arg, TensorDescriptor) and parameter.is_map:
-            self._check(parameter, arg.array, UNKNOWN)
-            self._array(parameter, arg.native_map(parameter.what))
-        elif isinstance(arg, PointerTable) and parameter.is_table:
-            for array in arg.arrays:
-                self._check(parameter, array, UNKNOWN)
-            self._array(parameter, arg.native())
-        elif parameter.is_pointer:
-            self._array(parameter, parameter.array(arg))
-        else:
-            self.values.append(encode_argument(parameter.scalar(arg)))
-
-    def _array(self, parameter: Parameter, array: Array) -> None:
-        position = len(self.values)
-        self._check(parameter, array, position)
-        address = address_of(array)
-        self.values.append(address)
-        self.spans.append((position, address, address + array.nbytes))
-
-    def _check(self, parameter: Parameter, array: Array, slot: int) -> None:
-        if not array.flags.writeable and may_alias(frozenset({slot}), self._written):
-            raise UserError(f"{parameter.what}: the array is read-only; pass a copy, or make it writeable")
+        return plain_sizes(self.parameters)
 
 
 def from_ttir(

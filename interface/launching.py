@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,9 @@ from ..lowering.llvm.host.control.effects import PRINT
 from ..lowering.llvm.host.control.status import CANCELLED, RUNNING, STOPPED, WORDS, Printed, PrintSite, Site
 from ..lowering.llvm.host.launcher import KERNEL, HostKernel
 from ..lowering.llvm.module import SharedFunction, module_of
+from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet
+from ..lowering.tt.arguments import Parameter
+from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..lowering.tt.interpret.effects import assertion_error
 from ..lowering.tt.interpret.memory import AccessError
 from ..lowering.tt.interpret.print_format import print_lines
@@ -32,6 +34,7 @@ from ..runtime.host.threads import pool_address
 from ..runtime.native.codegen import LinkedCode, link
 from ..runtime.native.library import cached_object, library_symbols, native_library
 from ..runtime.storage.cache import CompileCache
+from .argument_packing import ArgumentPacker, check_writeable
 
 CHUNKS_PER_THREAD = 16
 _LAUNCH = ctypes.CFUNCTYPE(
@@ -94,12 +97,70 @@ def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) ->
     return MemoryError(text) if site.kind == "memory" else AccessError(text)
 
 
-def encode_argument(value: Any) -> int:
+def encode_argument(value: np.generic) -> int:
     """Encodes a scalar as the 64-bit value that the kernel reads: 16-bit floats as float32, in which they are computed."""
     array = np.asarray(value)
     if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
         array = array.astype(np.float32)
     return int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True)
+
+
+class HostArguments(ArgumentPacker):
+    """The arguments of a launch as the 64-bit values that native code reads.
+
+    spans: (position of the address, first byte, end) of every array.
+    """
+
+    __slots__ = ("_written", "spans", "values")
+
+    def __init__(self, written: AliasSet) -> None:
+        self.values: list[int] = []
+        self.spans: list[tuple[int, int, int]] = []
+        self._written = written
+
+    @property
+    def bytes(self) -> int:
+        return sum(end - first for _, first, end in self.spans)
+
+    def add_plain_memory(self, size: int, arg: object) -> bool:
+        """Adds a contiguous, writeable array."""
+        if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
+            return False
+        flags = arg.flags
+        if not (flags.c_contiguous and flags.writeable):
+            return False
+        self._array(arg)
+        return True
+
+    def add_memory(self, parameter: Parameter, arg: object) -> None:
+        self._checked(parameter, parameter.array(arg))
+
+    def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+        self._checked(parameter, descriptor.array)
+
+    def add_map(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+        check_writeable(parameter, descriptor.array.flags.writeable, UNKNOWN, self._written)
+        self._checked(parameter, descriptor.native_map(parameter.what))
+
+    def add_table(self, parameter: Parameter, table: TableArgument) -> None:
+        for array in table.arrays:
+            check_writeable(parameter, array.flags.writeable, UNKNOWN, self._written)
+        self._checked(parameter, table.native())
+
+    def add_integer(self, number: int) -> None:
+        self.values.append(number)
+
+    def add_scalar(self, value: np.generic) -> None:
+        self.values.append(encode_argument(value))
+
+    def _checked(self, parameter: Parameter, array: Array) -> None:
+        check_writeable(parameter, array.flags.writeable, len(self.values), self._written)
+        self._array(array)
+
+    def _array(self, array: Array) -> None:
+        address = address_of(array)
+        self.spans.append((len(self.values), address, address + array.nbytes))
+        self.values.append(address)
 
 
 _shared_lock = threading.Lock()

@@ -11,8 +11,8 @@ from ..promotion.errors import UserError
 from ..runtime.cuda.buffers import Buffer, buffer_of
 
 
-class TensorDescriptor(host_values.TensorDescriptor):
-    __doc__ = host_values.TensorDescriptor.__doc__
+class TensorDescriptor(host_values.DescriptorArgument):
+    __doc__ = host_values.DescriptorArgument.__doc__
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class TensorDescriptor(host_values.TensorDescriptor):
         self.source = array
 
 
-class PointerTable(host_values.PointerTable):
-    __doc__ = host_values.PointerTable.__doc__
+class PointerTable(host_values.TableArgument):
+    __doc__ = host_values.TableArgument.__doc__
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         is_list = isinstance(arrays, Sequence)

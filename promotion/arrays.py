@@ -1,12 +1,38 @@
-"""Types of NumPy arrays and dtypes that all layers share: of any shape and element type, which only their values tell."""
+"""Types of arrays that all layers share: of any shape and element type, which only their values tell."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NumpyDType = np.dtype[Any]
 
-__all__ = ["Array", "NumpyDType"]
+
+class DeviceArray(Protocol):
+    """A row-major array in the memory of a GPU: its elements are not read here. joinery's `Buffer` is one."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> NumpyDType: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def itemsize(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+__all__ = ["Array", "DeviceArray", "NumpyDType"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ..lowering.artifact import CompiledGraph
-from ..promotion.arrays import Array, NumpyDType
-from .gpu import DeviceArray, DeviceArrays
+from ..promotion.arrays import Array, DeviceArray, NumpyDType
+from .gpu import DeviceArrays
 
 Result = Any
 """What a run gives: an array, or a tuple of them where the graph has several outputs; of the host or, as the inputs are, of the

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..lowering.artifact import KernelCode, TensorMap
-from ..promotion.arrays import Array, NumpyDType
+from ..promotion.arrays import Array, DeviceArray, NumpyDType
 from ..promotion.errors import InternalError
 
 ALIGNMENT = 256
@@ -117,22 +117,6 @@ class GpuDevice(Protocol):
         Inside, only `launch` may be used: memory and kernels have to be there before.
         """
         ...
-
-
-class DeviceArray(Protocol):
-    """A row-major array in the memory of a device."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> NumpyDType: ...
-
-    @property
-    def address(self) -> int: ...
-
-    @property
-    def nbytes(self) -> int: ...
 
 
 class DeviceArrays(Protocol):

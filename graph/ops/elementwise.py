@@ -67,10 +67,11 @@ def _row(
     onnx: tuple[str, int] | None = None,
     attrs: tuple[str, ...] = (),
     demand: Demand | None = None,
+    cost: int = 1,
 ) -> OpDef:
     return OpDef(
         name, "map", arity, doc, promote, shape.elementwise, attrs=attrs, demand=demand, dunder=dunder, emit=emit,
-        traits=frozenset(traits.split()), ulp=ulp, onnx=onnx,
+        traits=frozenset(traits.split()), ulp=ulp, onnx=onnx, cost=cost,
     )  # fmt: skip
 
 
@@ -99,9 +100,10 @@ def _math(
     ulp: float = _ONE_ULP,
     emit: str = "",
     traits: str = "",
+    cost: int = 1,
 ) -> OpDef:
     doc += " Bools and integers are first cast to the rule set's default float."
-    return _row(name, 1, doc, JOIN_FLOAT, _emit(float=emit or f"math.{name}"), ulp=ulp, onnx=onnx, traits=traits)
+    return _row(name, 1, doc, JOIN_FLOAT, _emit(float=emit or f"math.{name}"), ulp=ulp, onnx=onnx, traits=traits, cost=cost)
 
 
 def _rounding(name: str, doc: str, text: str, onnx: tuple[str, int] | None) -> OpDef:
@@ -120,18 +122,18 @@ ARITHMETIC = (
          _numbers("arith.muli", "arith.mulf", boolean="arith.andi"),
          dunder="mul", traits="commutative associative", onnx=("Mul", 7)),
     _row("div", 2, "x / y, true division: bools and integers are first cast to the rule set's float of quotients.",
-         JOIN_QUOTIENT, _emit(float="arith.divf"), dunder="truediv", onnx=("Div", 7)),
+         JOIN_QUOTIENT, _emit(float="arith.divf"), dunder="truediv", onnx=("Div", 7), cost=3),
     _row("floor_div", 2, "floor(x / y), as Python's `//`. For integers x // 0 = 0. Floats as NumPy: (x - mod(x, y)) / y, "
          "rounded, which beyond 2 ** 22 in float32 may be an integer beside that floor.", JOIN,
-         _numbers("@floor_div", "@floor_div"), ulp=2, dunder="floordiv"),
+         _numbers("@floor_div", "@floor_div"), ulp=2, dunder="floordiv", cost=6),
     _row("mod", 2, "x - floor_div(x, y) * y, as Python's `%`: it has the divisor's sign. For integers x % 0 = x.", JOIN,
-         _numbers("@mod", "@mod"), dunder="mod", onnx=("Mod", 10)),
+         _numbers("@mod", "@mod"), dunder="mod", onnx=("Mod", 10), cost=6),
     _row("trunc_div", 2, "x / y rounded towards zero, as C's `/` of integers. For integers x / 0 = 0.", JOIN,
-         _numbers("@trunc_div", "@trunc_div")),
+         _numbers("@trunc_div", "@trunc_div"), cost=6),
     _row("rem", 2, "The remainder with the dividend's sign, as C's `%` and fmod. For integers the remainder by 0 is x.", JOIN,
-         _numbers("@rem", "arith.remf")),
+         _numbers("@rem", "arith.remf"), cost=6),
     _row("pow", 2, "x ** y. Integers wrap; integer powers with a negative exponent are truncated towards zero.", JOIN,
-         _numbers("@pow", "@pow"), dunder="pow", ulp=_ONE_ULP, onnx=("Pow", 15)),
+         _numbers("@pow", "@pow"), dunder="pow", ulp=_ONE_ULP, onnx=("Pow", 15), cost=24),
     _row("minimum", 2, "The smaller of x and y; NaN if either is NaN; -0.0 is smaller than 0.0.", JOIN,
          _numbers("arith.minsi", "arith.minimumf", "arith.minui", "arith.andi"),
          traits="commutative associative idempotent", onnx=("Min", 13)),
@@ -187,21 +189,21 @@ UNARY = (
          _numbers("math.absi", "math.absf", "@identity", "@identity"), dunder="abs", traits="idempotent", onnx=("Abs", 13)),
     _row("sign", 1, "-1, 0 or 1 by the sign of x; NaN stays NaN.", JOIN, _numbers("@sign", "@sign", boolean="@identity"),
          traits="idempotent", onnx=("Sign", 13)),
-    _math("sqrt", "√x.", ("Sqrt", 13), ulp=0.5),
-    _math("rsqrt", "1 / √x, rounded once."),
-    _math("exp", "e ** x.", ("Exp", 13)),
-    _math("exp2", "2 ** x."),
-    _math("expm1", "e ** x - 1, accurate near 0."),
-    _math("log", "The natural logarithm of x.", ("Log", 13)),
-    _math("log2", "The logarithm of x to base 2."),
-    _math("log1p", "log(1 + x), accurate near 0."),
-    _math("sin", "The sine of x (radians).", ("Sin", 7)),
-    _math("cos", "The cosine of x (radians).", ("Cos", 7)),
-    _math("asin", "The arcsine of x, in [-π/2, π/2].", ("Asin", 7)),
-    _math("acos", "The arccosine of x, in [0, π].", ("Acos", 7)),
-    _math("atan", "The arctangent of x, in [-π/2, π/2].", ("Atan", 7)),
-    _math("tanh", "The hyperbolic tangent of x.", ("Tanh", 13)),
-    _math("erf", "The error function, 2/√π ∫₀ˣ exp(-t²) dt.", ("Erf", 13)),
+    _math("sqrt", "√x.", ("Sqrt", 13), ulp=0.5, cost=3),
+    _math("rsqrt", "1 / √x, rounded once.", cost=4),
+    _math("exp", "e ** x.", ("Exp", 13), cost=8),
+    _math("exp2", "2 ** x.", cost=8),
+    _math("expm1", "e ** x - 1, accurate near 0.", cost=10),
+    _math("log", "The natural logarithm of x.", ("Log", 13), cost=10),
+    _math("log2", "The logarithm of x to base 2.", cost=10),
+    _math("log1p", "log(1 + x), accurate near 0.", cost=12),
+    _math("sin", "The sine of x (radians).", ("Sin", 7), cost=12),
+    _math("cos", "The cosine of x (radians).", ("Cos", 7), cost=12),
+    _math("asin", "The arcsine of x, in [-π/2, π/2].", ("Asin", 7), cost=12),
+    _math("acos", "The arccosine of x, in [0, π].", ("Acos", 7), cost=12),
+    _math("atan", "The arctangent of x, in [-π/2, π/2].", ("Atan", 7), cost=12),
+    _math("tanh", "The hyperbolic tangent of x.", ("Tanh", 13), cost=10),
+    _math("erf", "The error function, 2/√π ∫₀ˣ exp(-t²) dt.", ("Erf", 13), cost=12),
     _rounding("floor", "x rounded down to an integral value of the same dtype.", "math.floor", ("Floor", 13)),
     _rounding("ceil", "x rounded up to an integral value of the same dtype.", "math.ceil", ("Ceil", 13)),
     _rounding("round", "x rounded to the nearest integral value, halves to even.", "math.roundeven", ("Round", 11)),
@@ -221,32 +223,34 @@ TYPE_CHANGES = (
          attrs=("dtype", "rounding", "saturate"), demand=demands.cast, traits="any_dtype", onnx=("Cast", 19)),
     _row("bitcast", 1, "The bits of x as another dtype of the same size.", EXPLICIT,
          MappingProxyType(dict.fromkeys(_ANY_KIND, "@bitcast")), attrs=("dtype",), demand=demands.bitcast,
-         traits="any_dtype"),
+         traits="any_dtype", cost=0),
 )  # fmt: skip
 
 ACTIVATIONS = (
     _row("relu", 1, "max(x, 0); NaN stays NaN, -0.0 becomes 0.0.", JOIN, _numbers("@relu", "@relu", "@identity", "@identity"),
          traits="idempotent", onnx=("Relu", 14)),
-    _math("sigmoid", "1 / (1 + exp(-x)).", ("Sigmoid", 13), emit="@sigmoid", ulp=3),
+    _math("sigmoid", "1 / (1 + exp(-x)).", ("Sigmoid", 13), emit="@sigmoid", ulp=3, cost=10),
 )  # fmt: skip
 
 PARTS = (
     _row("exp_shifted", 2, "e ** (x - y) times a number that depends on y alone, for x <= y: in float32 up to |y| = 2 ** 20 "
          "2 ** 64 e ** x / 2 ** round(y log2 e), so that no difference is rounded. Softmax divides such numbers by their sum.",
-         JOIN_FLOAT, _emit(float="@exp_shifted"), ulp=2, traits="internal"),
+         JOIN_FLOAT, _emit(float="@exp_shifted"), ulp=2, traits="internal", cost=8),
     _row("exp_shifted_unchecked", 2, "exp_shifted, but any number where y is NaN.", JOIN_FLOAT,
-         _emit(float="@exp_shifted_unchecked"), ulp=2, traits="internal"),
+         _emit(float="@exp_shifted_unchecked"), ulp=2, traits="internal", cost=8),
     _row("one_unless_below", 2, "1 where x = y, 0 where x < y; either where x - y is NaN.", JOIN_FLOAT,
          _emit(float="@one_unless_below"), traits="internal"),
     _row("where_below", 3, "x where y < z, 0 where y = z; either where y - z is NaN.", JOIN_FLOAT, _emit(float="@where_below"),
          traits="internal"),
-    _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 at -infinity.", emit="@x_phi", ulp=12, traits="internal"),
-    _math("x_sigmoid", "x · sigmoid(x); -0 at -infinity.", emit="@x_sigmoid", ulp=4, traits="internal"),
-    _math("x_sigmoid_quick", "x · sigmoid(1.702 x); -0 at -infinity.", emit="@x_sigmoid_quick", ulp=4, traits="internal"),
+    _math("x_phi", "x · Φ(x), Φ the normal distribution function; -0 at -infinity.", emit="@x_phi", ulp=12,
+          traits="internal", cost=20),
+    _math("x_sigmoid", "x · sigmoid(x); -0 at -infinity.", emit="@x_sigmoid", ulp=4, traits="internal", cost=16),
+    _math("x_sigmoid_quick", "x · sigmoid(1.702 x); -0 at -infinity.", emit="@x_sigmoid_quick", ulp=4,
+          traits="internal", cost=16),
     _math("x_sigmoid_tanh", "x · sigmoid(2 √(2/π) (x + 0.044715 x³)); -0 at -infinity.", emit="@x_sigmoid_tanh", ulp=5,
-          traits="internal"),
+          traits="internal", cost=24),
     _row("div_approximate", 2, "x * (1 / y), within 2 ulp of x / y: cheap where y varies less than x. Composites use it.",
-         JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal"),
+         JOIN_FLOAT, _emit(float="@div_approximate"), ulp=2, traits="internal", cost=3),
 )  # fmt: skip
 
 ROWS = (*ARITHMETIC, *COMPARISONS, *LOGIC, *UNARY, *TYPE_CHANGES, *ACTIVATIONS, *PARTS)

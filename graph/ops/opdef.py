@@ -45,6 +45,7 @@ class OpDef:
         ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded. Infinite
             where `bound` says what holds instead. What was measured is in docs/accuracy.json.
         bound: the absolute error of a result in terms of its operands (docs/ops.md explains the letters), or "".
+        cost: simple vector instructions per element, where lowering weighs evaluating the op again against keeping its value.
         onnx: (op type, version it exists since) of the ONNX op of the same meaning, or None.
     """
 
@@ -63,6 +64,7 @@ class OpDef:
     ulp: float = 0.5
     onnx: tuple[str, int] | None = None
     bound: str = ""
+    cost: int = 1
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

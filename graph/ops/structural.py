@@ -26,11 +26,12 @@ def _row(
     ulp: float = 0.5,
     onnx: tuple[str, int] | None = None,
     bound: str = "",
+    cost: int = 1,
 ) -> OpDef:
     expand = getattr(expansions, name) if kind == "composite" else None
     return OpDef(
         name, kind, arity, doc, promote, infer, attrs=attrs, demand=demand, dunder=dunder, expand=expand,
-        traits=frozenset(traits.split()), ulp=math.inf if bound else ulp, onnx=onnx, bound=bound,
+        traits=frozenset(traits.split()), ulp=math.inf if bound else ulp, onnx=onnx, bound=bound, cost=cost,
     )  # fmt: skip
 
 
@@ -92,18 +93,18 @@ VIEWS = (
 
 JOINS = (
     _row("concat", "join", VARIADIC, "Tensors one after the other along `axis`.", JOIN, shape.concat, ("axis",),
-         traits="any_dtype", onnx=("Concat", 13)),
+         traits="any_dtype", onnx=("Concat", 13), cost=2),
     _row("pad", "join", 1, "`low` elements before and `high` after, per axis: a constant `value`, the reflection without the "
          "border, or the edge repeated.", SAME, shape.pad, ("low", "high", "mode", "value"), demand=demands.fill,
-         traits="any_dtype", onnx=("Pad", 18)),
+         traits="any_dtype", onnx=("Pad", 18), cost=2),
 )  # fmt: skip
 
 INDEXING = (
     _row("gather", "index", 2, "Elements of `axis` at integer positions, as numpy.take; negative ones count from the end, "
-         "others are clamped into range.", INDEXED, shape.gather, ("axis",), traits="any_dtype", onnx=("Gather", 13)),
+         "others are clamped into range.", INDEXED, shape.gather, ("axis",), traits="any_dtype", onnx=("Gather", 13), cost=4),
     _row("take_along_axis", "index", 2, "Elements of `axis` at integer positions of equal rank, as numpy.take_along_axis; "
          "positions as in gather.", INDEXED, shape.take_along_axis, ("axis",), traits="any_dtype",
-         onnx=("GatherElements", 13)),
+         onnx=("GatherElements", 13), cost=4),
 )  # fmt: skip
 
 COMPOSITES = (

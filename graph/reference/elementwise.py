@@ -14,7 +14,9 @@ import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
+from ..ops.elementwise import ROWS
 from .activations import logistic, two_sum, x_phi, x_sigmoid, x_sigmoid_quick, x_sigmoid_tanh
+from .elementary import FUNCTIONS
 from .numerics import bitcast, convert, double, to_dtype, working
 from .registry import BoundSymbol, row
 
@@ -263,26 +265,9 @@ def sign(symbol: BoundSymbol, *arrays: Array) -> Array:
     return to_dtype(result if a.dtype.kind == "u" else np.where(a < 0, -one, result), symbol.dtype)
 
 
-def _erf(values: Array) -> Array:
-    return np.asarray(np.frompyfunc(math.erf, 1, 1)(values), np.float64)
-
-
 _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
+    **{row.name: FUNCTIONS[row.name] for row in ROWS if row.name in FUNCTIONS},
     "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log2": np.log2,
-    "log1p": np.log1p,
-    "sin": np.sin,
-    "cos": np.cos,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "tanh": np.tanh,
-    "erf": _erf,
     "sigmoid": logistic,
     "x_phi": x_phi,
     "x_sigmoid": x_sigmoid,

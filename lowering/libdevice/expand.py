@@ -104,10 +104,14 @@ def _integral(function: Callable[[Expr], Expr]) -> Expansion:
     return expand
 
 
+NATIVE = (
+    "acos", "asin", "atan", "ceil", "copysign", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log1p", "log2",
+    "rsqrt", "sin", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+"""Functions that are operations of `math` which back ends have recipes for."""
+
 EXPANSIONS: dict[str, Expansion] = {
-    **{name: _named(f"math.{name}") for name in (
-        "acos", "asin", "atan", "ceil", "copysign", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log1p",
-        "log2", "rsqrt", "sin", "sqrt", "tan", "tanh", "trunc")},
+    **{name: _named(f"math.{name}") for name in NATIVE},
     "fabs": _named("math.absf"), "nearbyint": _named("math.roundeven"), "rint": _named("math.roundeven"),
     "pow": _named("math.powf"), "fmod": _named("arith.remf"),
     **{name: _wide(getattr(elementary, name)) for name in (

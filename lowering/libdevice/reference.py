@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.reference.elementary import FUNCTIONS
 from ...promotion.arrays import Array, NumpyDType
 from ...promotion.errors import UnsupportedError
 from ..ptx import exact
 from . import reference_special as special
-from .signatures import MAX_ORDER, Signature
+from .signatures import MAX_ORDER, SIGNATURES, Signature
 
 Reference = Callable[[Sequence[Array], Signature], Array]
 
@@ -215,15 +216,12 @@ def _library(name: str) -> Reference:
     return apply
 
 
+_NAMES = frozenset([signature.function for signature in SIGNATURES.values()])
 REFERENCE: dict[str, Reference] = {
-    "acos": _wide(np.arccos), "acosh": _wide(np.arccosh), "asin": _wide(np.arcsin), "asinh": _wide(np.arcsinh),
-    "atan": _wide(np.arctan), "atanh": _wide(np.arctanh), "atan2": _wide(np.arctan2), "cbrt": _wide(np.cbrt),
-    "ceil": _wide(np.ceil), "cos": _wide(np.cos), "cosh": _wide(np.cosh), "exp": _wide(np.exp), "exp2": _wide(np.exp2),
-    "exp10": _wide(lambda x: np.float_power(10.0, x)), "expm1": _wide(np.expm1), "floor": _wide(np.floor),
-    "log": _wide(np.log), "log10": _wide(np.log10), "log1p": _wide(np.log1p), "log2": _wide(np.log2),
+    **{name: _wide(function) for name, function in FUNCTIONS.items() if name in _NAMES}, "pow": _wide(FUNCTIONS["powf"]),
+    "ceil": _wide(np.ceil), "exp10": _wide(lambda x: np.float_power(10.0, x)), "floor": _wide(np.floor),
     "nearbyint": _wide(np.rint), "rint": _wide(np.rint), "rcbrt": _wide(lambda x: 1.0 / np.cbrt(x)), "round": _wide(_round),
-    "rsqrt": _wide(lambda x: 1.0 / np.sqrt(x)), "sin": _wide(np.sin), "sinh": _wide(np.sinh), "sqrt": _own(np.sqrt),
-    "tan": _wide(np.tan), "tanh": _wide(np.tanh), "trunc": _wide(np.trunc), "fabs": _own(np.abs), "pow": _wide(np.float_power),
+    "sqrt": _own(np.sqrt), "trunc": _wide(np.trunc), "fabs": _own(np.abs),
     "powi": _wide(lambda x, n: np.float_power(x, n.astype(np.float64))), "copysign": _own(np.copysign), "fmod": _own(np.fmod),
     "fdim": _own(_fdim), "fmax": _extreme(True), "fmin": _extreme(False), "hypot": _each(special.norm),
     "norm": _each(special.norm), "rhypot": _each(special.reciprocal_norm), "rnorm": _each(special.reciprocal_norm),
@@ -256,7 +254,7 @@ REFERENCE: dict[str, Reference] = {
     "uhadd": _integers(lambda x, y: (x + y) >> 1, True), "urhadd": _integers(lambda x, y: (x + y + 1) >> 1, True),
     "sad": _integers(lambda x, y, z: abs(x - y) + z), "usad": _integers(lambda x, y, z: abs(x - y) + z, True),
     "byte_perm": _integers(_bytes, True),
-    "erf": _each(math.erf), "erfc": _each(math.erfc), "erfcx": _wide(special.erfcx), "erfinv": _each(special.erfinv),
+    "erfc": _each(math.erfc), "erfcx": _wide(special.erfcx), "erfinv": _each(special.erfinv),
     "erfcinv": _each(special.erfcinv), "normcdf": _each(special.normcdf), "normcdfinv": _each(special.normcdfinv),
     "sinpi": _each(special.sinpi), "cospi": _each(special.cospi), "tgamma": _each(special.tgamma),
     "cyl_bessel_i0": _wide(special.bessel_i0), "cyl_bessel_i1": _wide(special.bessel_i1),

@@ -21,7 +21,8 @@ from . import conversions, division
 from .calls import emit_call
 from .ir import Deferred, Function, V, const, element, lanes, mangle, vector, with_element
 from .math import approximate
-from .math.library import Form, emit_math
+from .math.library import MATH, emit_math
+from .math.recipes import Form
 from .sign_masks import compared, lowest_bit
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
@@ -192,14 +193,6 @@ def instruction(op: str, attrs: Mapping[str, Any]) -> str:
 _SHIFTS = {"arith.shli": "shl.b64", "arith.shrui": "shr.u64"}
 INTEGER_CHOICE = {"arith.maxsi": "smax", "arith.minsi": "smin", "arith.maxui": "umax", "arith.minui": "umin"}
 
-MATH = {
-    "math.exp": "exp", "math.exp2": "exp2", "math.expm1": "expm1", "math.log": "log", "math.log2": "log2",
-    "math.log1p": "log1p", "math.sqrt": "sqrt", "tt.precise_sqrt": "sqrt", "math.rsqrt": "rsqrt", "math.sin": "sin",
-    "math.cos": "cos", "math.tan": "tan", "math.asin": "asin", "math.acos": "acos", "math.atan": "atan", "math.tanh": "tanh",
-    "math.erf": "erf", "math.floor": "floor", "math.ceil": "ceil", "math.roundeven": "round", "math.trunc": "trunc",
-    "math.absf": "abs", "math.powf": "pow", "math.fma": "fma", "math.copysign": "copysign",
-}  # fmt: skip
-
 
 
 def larger(f: Function, a: V, b: V, greater: bool) -> V:
@@ -291,6 +284,18 @@ CASTS = frozenset(
         "tt.bitcast",
     ]
 )
+
+
+_ELEMENTWISE = frozenset(
+    f"tt.{name}"
+    for name in ("addptr", "approx_divf", "bitcast", "clampf", "extern_elementwise", "fp_to_fp", "int_to_ptr", "mulhiui",
+                 "precise_divf", "precise_sqrt", "ptr_to_int")
+)  # fmt: skip
+
+
+def is_elementwise(name: str) -> bool:
+    """Whether an operation computes each element of its result from those of its operands alone."""
+    return name.startswith(("arith.", "math.")) or name in _ELEMENTWISE
 
 
 def math_form(attrs: Mapping[str, Any]) -> Form:

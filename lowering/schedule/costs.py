@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...graph.ops.table import OPS
 from ...graph.symbol import Symbol
 
 RECOMPUTE_LIMIT = 6
@@ -14,22 +15,15 @@ each."""
 PROLOGUE_LIMIT = 4
 """Elementwise work allowed on an operand of a matmul, whose tiles are read several times."""
 
-_COSTS = {
-    "div": 3, "sqrt": 3, "rsqrt": 4, "floor_div": 6, "trunc_div": 6, "mod": 6, "rem": 6, "sigmoid": 10,
-    "tanh": 10, "erf": 12, "exp": 8, "exp2": 8, "expm1": 10, "log": 10, "log2": 10, "log1p": 12, "sin": 12,
-    "cos": 12, "asin": 12, "acos": 12, "atan": 12, "exp_shifted": 8, "exp_shifted_unchecked": 8, "x_phi": 20, "x_sigmoid": 16,
-    "x_sigmoid_quick": 16, "x_sigmoid_tanh": 24,
-    "div_approximate": 3, "pow": 24, "gather": 4, "take_along_axis": 4, "pad": 2, "concat": 2,
-}  # fmt: skip
-
 
 def op_cost(symbol: Symbol) -> int:
-    return 0 if symbol.op.kind == "view" else name_cost(symbol.op.name)
+    return 0 if symbol.op.kind == "view" else symbol.op.cost
 
 
 def name_cost(name: str) -> int:
     """Returns the cost of an elementwise operation, in simple instructions per element, by its name in the op table."""
-    return 0 if name == "bitcast" else _COSTS.get(name, 1)
+    row = OPS.get(name)
+    return 1 if row is None else row.cost
 
 
 def is_scalar(symbol: Symbol) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...promotion.dtype import DType
+from ..llvm.nvptx.targets import WARP_SIZE
 from ..nest import Extent, Nest
 from ..schedule.costs import name_cost
 from .axes import capped, inner_axis, next_axis, transposed_axis
@@ -25,7 +26,6 @@ from .structure import (
     values_of,
 )
 
-WARP = 32
 PROGRAM_ELEMENTS = 1024
 """Elements of a program of a memory-bound kernel: 8 per thread of 4 warps."""
 PER_THREAD = 8
@@ -96,7 +96,7 @@ class GpuLimits:
 
 def _warps(elements: int, most: int = 4) -> int:
     """Enough threads for a block of so many elements."""
-    return max(1, min(most, elements // (WARP * PER_THREAD)))
+    return max(1, min(most, elements // (WARP_SIZE * PER_THREAD)))
 
 
 def _programs(nest: Nest, blocks: dict[int, int], leave: tuple[int, ...] = ()) -> int | None:
@@ -277,7 +277,7 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
         blocks[product.k] = _cut(nest.axes[product.k].extent, tile.depth, tile.least[2])
     area = prod(sides.values())
     sums = 2 * SUMS if wide else SUMS
-    return Schedule(tuple(blocks.items()), group=ROW_GROUP, warps=max(_warps(area), area // (WARP * sums)))
+    return Schedule(tuple(blocks.items()), group=ROW_GROUP, warps=max(_warps(area), area // (WARP_SIZE * sums)))
 
 
 def _attention(nest: Nest, limits: GpuLimits) -> Schedule:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 from ...promotion.errors import UserError
+from ..llvm.nvptx.targets import MAX_WARPS
 from ..nest import Extent, Nest
 from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
 from .structure import attention_products, products, values_of
-
-MAX_WARPS = 32
-"""Warps of one program: a thread block has at most 1024 threads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ...promotion.errors import UserError
 from . import types as t
 from .dialect.functions import FuncOp
 from .dialect.memory.descriptor_types import TensorDescType
-from .host_values import PointerTable, TensorDescriptor
+from .host_values import DescriptorArgument, TableArgument
 from .types import numpy_dtype
 
 MAX_PROGRAMS = (1 << 31) - 1
@@ -42,7 +42,7 @@ class Parameter:
         pointee = self.type.pointee
         if t.is_tensor(pointee):
             raise UserError(f"{self.what}: pointers to blocks are made by tt.make_tensor_ptr, not passed from outside")
-        if isinstance(arg, TensorDescriptor | PointerTable):
+        if isinstance(arg, DescriptorArgument | TableArgument):
             raise UserError(
                 f"{self.what}: {arg!r} does not go to this parameter; a TensorDescriptor goes to a !tt.tensordesc, or to a "
                 f"!tt.ptr<i8> that holds a tensor map, a PointerTable to a !tt.ptr<i64>"
@@ -85,10 +85,10 @@ class Parameter:
         return value
 
 
-    def descriptor(self, arg: object) -> TensorDescriptor:
+    def descriptor(self, arg: object) -> DescriptorArgument:
         """A descriptor with the rank, the blocks and the width of elements that the type says. Raises `UserError`."""
         assert isinstance(self.type, TensorDescType)
-        if not isinstance(arg, TensorDescriptor):
+        if not isinstance(arg, DescriptorArgument):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
         if arg.fitting.get(id(self)) is self:
             return arg
@@ -141,7 +141,7 @@ def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[object])
         if isinstance(parameter.type, TensorDescType):
             rank = len(parameter.type.shape)
             if [each.type for each in rest[: 2 * rank]] == [t.I32] * rank + [t.I64] * rank:
-                values = (*arg.shape, *arg.strides) if isinstance(arg, TensorDescriptor) else (0,) * (2 * rank)
+                values = (*arg.shape, *arg.strides) if isinstance(arg, DescriptorArgument) else (0,) * (2 * rank)
                 # A tensor of another rank is refused where the descriptor itself is looked at.
                 values = (*values, *((0,) * (2 * rank)))[: 2 * rank]
                 found += zip(rest[: 2 * rank], values, strict=True)

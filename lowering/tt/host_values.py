@@ -1,13 +1,17 @@
-"""Arguments of a launch that are more than an array or a number: tensor descriptors and tables of pointers."""
+"""Arguments of a launch that are more than an array or a number: tensor descriptors and tables of pointers.
+
+What users call, `joinery.TensorDescriptor` and `joinery.PointerTable`, also take arrays of other libraries on GPUs, which only
+the interface knows: `interface/tensor_arguments.py` derives them from the classes here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 
-from ...promotion.arrays import Array, NumpyDType
+from ...promotion.arrays import Array, DeviceArray
 from ...promotion.errors import UserError
 
 PADDINGS = ("zero", "nan")
@@ -26,32 +30,7 @@ def map_kind(rank: int, element_bytes: int) -> int:
     return rank | element_bytes << 8
 
 
-class DeviceArray(Protocol):
-    """A row-major array in the memory of a GPU: its elements are not read here. joinery's `Buffer` is one."""
-
-    @property
-    def address(self) -> int: ...
-
-    @property
-    def device(self) -> str: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> NumpyDType: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def itemsize(self) -> int: ...
-
-    @property
-    def nbytes(self) -> int: ...
-
-
-class TensorDescriptor:
+class DescriptorArgument:
     """A tensor in an array, for a parameter of type `!tt.tensordesc<…>`.
 
     Args:
@@ -145,7 +124,7 @@ class TensorDescriptor:
         return self._map
 
 
-class PointerTable:
+class TableArgument:
     """The addresses of arrays, for a parameter `!tt.ptr<i64>` (or of pointers to pointers).
 
     The arrays are C-contiguous and written in place; the table keeps them alive. For launches on a GPU they may lie in its

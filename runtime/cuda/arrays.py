@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...promotion.arrays import NumpyDType
+from ...promotion.arrays import DeviceArray, NumpyDType
 from ...promotion.errors import UserError
-from ..gpu import DeviceArray
 from .buffers import Buffer, buffer_of
 from .device import CudaDevice
 

@@ -220,7 +220,7 @@ class CudaDevice(DeviceProperties):
     # -- memory --------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> CudaMemory:
-        """Implements `GpuDevice.allocate`. When memory runs out, what the pool keeps is given up and it is tried again."""
+        """Implements `GpuDevice.allocate`. When memory runs out, what the pool and copies keep goes, and it is tried again."""
         if nbytes < 0:
             raise UserError(f"{self.name}: {nbytes} bytes of memory")
         if nbytes == 0:
@@ -238,6 +238,7 @@ class CudaDevice(DeviceProperties):
             self.driver.cuStreamSynchronize(self.stream)
             if self._pool:
                 self.driver.cuMemPoolTrimTo(self._pool, 0)
+            self._transfers.free()  # where host and device share memory it is of the same
             try:
                 return CudaMemory(self, self._allocate(nbytes), nbytes)
             except cu.CudaFailure as failure:

@@ -6,18 +6,16 @@ chip has. Source: NVIDIA, "PTX ISA", ".target"; "CUDA C++ Programming Guide", "C
 
 from __future__ import annotations
 
+from ...lowering.ptx.targets import PTX_VERSIONS
 from ...promotion.errors import DeviceError, UserError
 from .driver import DRIVERS, version_text
-
-TARGETS: dict[str, int] = {"sm_80": 70, "sm_86": 71, "sm_89": 84, "sm_90a": 80, "sm_100a": 86, "sm_120a": 87}
-"""The targets that code is made for, and the PTX versions (times ten) it comes in. Ordered by capability."""
 
 
 def capability_of(target: str) -> tuple[int, bool]:
     """(90, True) for "sm_90a": the capability, and whether the code runs on nothing else. Raises `UserError`."""
     digits = target.removeprefix("sm_").rstrip("af")
     if not target.startswith("sm_") or not digits.isdigit():
-        raise UserError(f"no GPU target {target!r}; targets: {', '.join(TARGETS)}")
+        raise UserError(f"no GPU target {target!r}; targets: {', '.join(PTX_VERSIONS)}")
     return int(digits), target.endswith(("a", "f"))
 
 
@@ -29,14 +27,14 @@ def runs_on(target: str, capability: int) -> bool:
 
 def choose_target(capability: int, driver_version: int, what: str) -> str:
     """The newest target whose code runs on a device of this capability, with this driver. Raises `DeviceError`."""
-    fitting = [target for target in TARGETS if runs_on(target, capability)]
+    fitting = [target for target in PTX_VERSIONS if runs_on(target, capability)]
     if not fitting:
         raise DeviceError(
             f"{what} has compute capability {capability // 10}.{capability % 10}; joinery makes code for 8.0 and newer"
         )
-    taken = [target for target in fitting if DRIVERS[TARGETS[target]] <= driver_version]
+    taken = [target for target in fitting if DRIVERS[PTX_VERSIONS[target]] <= driver_version]
     if not taken:
-        needed = min(DRIVERS[TARGETS[target]] for target in fitting)
+        needed = min(DRIVERS[PTX_VERSIONS[target]] for target in fitting)
         raise DeviceError(
             f"{what}: the driver is for CUDA {version_text(driver_version)}, code for this device takes {version_text(needed)} "
             "or newer; fix: install a newer driver"

@@ -1,7 +1,8 @@
 """Copies between arrays of the host and a device, through page-locked memory.
 
 A device reads and writes page-locked memory on its own. Arrays are copied into pieces of it, which are in flight while the next
-ones are copied; an event tells when a piece may be used again.
+ones are copied; an event tells when a piece may be used again. A device keeps up to `PIECES` of them, 8 MiB, for as long as it
+is used in the process: to lock pages takes longer than most copies. They go back where memory runs out.
 """
 
 from __future__ import annotations
@@ -34,13 +35,29 @@ class Transfers:
     def _next(self) -> _Piece:
         """A piece that nothing is in flight to or from."""
         if len(self._pieces) < PIECES:
-            address = self._driver.cuMemHostAlloc(PIECE)
-            self._pieces.append(_Piece(address, self._driver.cuEventCreate(EVENT_DISABLE_TIMING)))
+            self._pieces.append(self._new())
             return self._pieces[-1]
         piece = self._pieces[self._next_piece]
         self._next_piece = (self._next_piece + 1) % PIECES
         self._wait(piece)
         return piece
+
+    def _new(self) -> _Piece:
+        address = self._driver.cuMemHostAlloc(PIECE)
+        try:
+            return _Piece(address, self._driver.cuEventCreate(EVENT_DISABLE_TIMING))
+        except BaseException:
+            self._driver.cuMemFreeHost(address)
+            raise
+
+    def free(self) -> None:
+        """Gives the pieces back, once nothing is in flight. The next copy makes new ones."""
+        while self._pieces:
+            self._wait(self._pieces[-1])
+            piece = self._pieces.pop()
+            self._driver.cuEventDestroy(piece.event)
+            self._driver.cuMemFreeHost(piece.address)
+        self._next_piece = 0
 
     def _wait(self, piece: _Piece) -> None:
         if piece.in_flight:

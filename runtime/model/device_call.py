@@ -6,9 +6,10 @@ import ctypes
 from collections.abc import Sequence
 
 from ...lowering.artifact import GPU_ALIGNMENT
+from ...promotion.arrays import DeviceArray
 from ...promotion.errors import UserError
 from ..device import Result
-from ..gpu import DeviceArray, DeviceArrays
+from ..gpu import DeviceArrays
 from .executable import DeviceValues, Executable
 from .inputs import bind_dims
 

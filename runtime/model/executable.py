@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from ...graph.dims.dim import Dim
 from ...lowering.artifact import CompiledGraph
-from ...promotion.arrays import Array
+from ...promotion.arrays import Array, DeviceArray
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
 from ..device import Device, GpuLinkedModel, Result
-from ..gpu import DeviceArray, DeviceArrays
+from ..gpu import DeviceArrays
 from ..host import memory
 from ..host.threads import pool_address, resolve_threads
 from ..storage.weight_packing import stored_shape

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from ...graph.dims.binding import extent_at
 from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
-from ...promotion.arrays import Array, NumpyDType
+from ...promotion.arrays import Array, DeviceArray, NumpyDType
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
 from ..device import GpuLinkedModel, LinkedModel
-from ..gpu import ALIGNMENT, DeviceArray, DeviceArrays, GpuDevice, GpuMemory, Recording
+from ..gpu import ALIGNMENT, DeviceArrays, GpuDevice, GpuMemory, Recording
 from ..host import memory
 from ..native.library import ObjectStore, native_library
 from ..storage.weight_packing import stored_shape

@@ -11,10 +11,9 @@ from ...graph.dims import binding
 from ...graph.dims.binding import ArrayShape, parse_extent, shape_pattern
 from ...graph.dims.dim import Extent
 from ...lowering.artifact import TensorSpec
-from ...promotion.arrays import Array
+from ...promotion.arrays import Array, DeviceArray
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
-from ..gpu import DeviceArray
 
 _BUILD_BY_VIEW = {1: "uint8", 2: "uint16"}
 

@@ -2,7 +2,6 @@
 
 from .async_copies.tensor_maps import TensorMap
 from .checks.findings import Finding, PtxCheckError
-from .core.arguments import PointerTable
 from .launch import Kernel, Module, Result
 
-__all__ = ["Finding", "Kernel", "Module", "PointerTable", "PtxCheckError", "Result", "TensorMap"]
+__all__ = ["Finding", "Kernel", "Module", "PtxCheckError", "Result", "TensorMap"]

@@ -105,8 +105,8 @@ class Kernel:
         Args:
             grid: blocks along x, y, z.
             block: threads along x, y, z; by default what .reqntid says.
-            args: one per parameter: arrays (device pointers, written in place), scalars, `PointerTable`s, `TensorMap`s,
-                bytes, or None for a null pointer.
+            args: one per parameter: arrays (device pointers, written in place), scalars, lists of arrays (tables of their
+                addresses; None is null), `TensorMap`s, bytes, or None for a null pointer.
             shared: bytes of dynamic shared memory.
             cluster: blocks of a cluster; by default what .reqnctapercluster says.
             level: 1 bounds and rules; 2 also undefined values and bytes in flight; 3 also races and statistics of accesses.

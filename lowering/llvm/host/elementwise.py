@@ -8,7 +8,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ....promotion.errors import UnsupportedError
 from .. import division
-from ..elementwise import emit_map
+from ..elementwise import emit_map, is_elementwise
 from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from .context import KernelContext
@@ -20,7 +20,7 @@ from .scalars import is_constant
 
 def lower_elementwise(k: KernelContext, op: Operation) -> None:
     """An operation that works element by element."""
-    if len(op.results) != 1 or op.regions:
+    if not is_elementwise(op.name) or len(op.results) != 1 or op.regions:
         raise UnsupportedError(f"host lowering: operation {op.name}")
     result = op.results[0]
     if is_tensor(result.type):

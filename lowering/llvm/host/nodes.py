@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..ir import V
+from ..math.library import INSTRUCTIONS
 
 Shape = tuple[int, ...]
 
@@ -133,13 +134,11 @@ def view(source: Node, shape: Shape, dims: Sequence[int | None]) -> Node:
     return View(shape, source.elem, source, dims)
 
 
-COST = {
-    "math.exp": 12, "math.exp2": 12, "math.expm1": 20, "math.log": 16, "math.log2": 16, "math.log1p": 20,
-    "math.sin": 14, "math.cos": 14, "math.tan": 30, "math.asin": 20, "math.acos": 20, "math.atan": 20, "math.tanh": 20,
-    "math.erf": 24, "math.powf": 40, "math.sqrt": 6, "math.rsqrt": 10, "arith.divf": 5, "tt.precise_divf": 5,
-    "joinery.divide": 5, "joinery.reciprocal": 5,
-    "tt.precise_sqrt": 6, "arith.divsi": 40, "arith.divui": 40, "arith.remsi": 40, "arith.remui": 40,
-}  # fmt: skip
+COST = INSTRUCTIONS | {
+    **dict.fromkeys(("arith.divf", "tt.precise_divf", "joinery.divide", "joinery.reciprocal"), 5),
+    **dict.fromkeys(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"), 40),
+}
+"""Operations → instructions per element, where these are more than one."""
 
 
 def cost(node: Node, limit: int = 64) -> int:

@@ -22,6 +22,7 @@ from ..ir import Function, V, const
 from . import float32 as f32
 from . import tables as table
 from .lanes import Lanes
+from .recipes import recipe
 
 DIVISIONS = frozenset({"arith.divf"})
 
@@ -30,10 +31,13 @@ def _instruction(lane: Lanes, name: str, *operands: V) -> V:
     return lane.fn.target_intrinsic(f"llvm.nvvm.{name}", operands, lane.type)
 
 
+@recipe("exp2", "float", form="approximate")
+@recipe("exp2", "float", form="weight")
 def exp2(lane: Lanes, x: V) -> V:
     return _instruction(lane, "ex2.approx.ftz.f", x) if lane.is_ptx else f32.exp2(lane, x)
 
 
+@recipe("exp", "float", form="approximate")
 def exp(lane: Lanes, x: V) -> V:
     """The product is rounded by itself: were it fused with a difference x - m before it, exp(m - m) would not be 1."""
     if lane.is_ptx:
@@ -41,31 +45,38 @@ def exp(lane: Lanes, x: V) -> V:
     return f32.exp_with(lane, x, table.EXP_32_SHORT)
 
 
+@recipe("exp", "float", form="weight")
 def exp_weight(lane: Lanes, x: V) -> V:
     """For weights that are divided out again: what matters is the error relative to the largest, which is small on GPUs too."""
     return exp(lane, x) if lane.is_ptx else f32.exp_fast(lane, x)
 
 
+@recipe("log2", "float", form="approximate")
 def log2(lane: Lanes, x: V) -> V:
     return _instruction(lane, "lg2.approx.f", x) if lane.is_ptx else f32.log2(lane, x)
 
 
+@recipe("log", "float", form="approximate")
 def log(lane: Lanes, x: V) -> V:
     return lane.mul(log2(lane, x), math.log(2.0)) if lane.is_ptx else f32.log(lane, x)
 
 
+@recipe("sqrt", "float", form="approximate")
 def sqrt(lane: Lanes, x: V) -> V:
     return _instruction(lane, "sqrt.approx.f", x) if lane.is_ptx else lane.sqrt(x)
 
 
+@recipe("rsqrt", "float", form="approximate")
 def rsqrt(lane: Lanes, x: V) -> V:
     return _instruction(lane, "rsqrt.approx.f", x) if lane.is_ptx else lane.div(1.0, lane.sqrt(x))
 
 
+@recipe("erf", "float", form="approximate")
 def erf(lane: Lanes, x: V) -> V:
     return f32.erf_fast(lane, x, _divide(lane))
 
 
+@recipe("tanh", "float", form="approximate")
 def tanh(lane: Lanes, x: V) -> V:
     return f32.tanh_fast(lane, x, _divide(lane))
 

@@ -14,6 +14,7 @@ from ..ir import V
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
+from .recipes import recipe
 
 # Adding 1.5 * 2^23 rounds a float to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 12582912.0
@@ -65,6 +66,7 @@ def _exp_ptx(lane: Lanes, x: V) -> V:
     return lane.mul(power, lane.float_of(lane.iop("shl", lane.bits(shifted), 23)))
 
 
+@recipe("exp", "float", instructions=12)
 def exp(lane: Lanes, x: V) -> V:
     return _exp_ptx(lane, x) if lane.is_ptx else exp_with(lane, x, table.EXP_32)
 
@@ -76,6 +78,7 @@ def exp_with(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
     return _scale(lane, lane.poly(r, coefficients), biased)
 
 
+@recipe("exp", "float", form="short")
 def exp_fast(lane: Lanes, x: V) -> V:
     """Relative error 2.5e-7 for -87.33 <= x <= 88; exactly 0 below, exp(88) above; NaN stays. The accurate form on GPUs, where
     it is shorter."""
@@ -91,6 +94,7 @@ def _exp_normal(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
     return lane.mul(lane.poly(r, coefficients), lane.float_of(lane.iop("shl", biased, 23)))
 
 
+@recipe("exp2", "float", instructions=12)
 def exp2(lane: Lanes, x: V) -> V:
     if lane.is_ptx:  # within 2 ulp over the full range, denormals included (PTX ISA, "ex2")
         return lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.f", [x], lane.type)
@@ -100,6 +104,7 @@ def exp2(lane: Lanes, x: V) -> V:
     return _scale(lane, lane.poly(r, table.EXP2_32), lane.bits(shifted))
 
 
+@recipe("exp2", "float", form="reduced")
 def exp2_reduced(lane: Lanes, x: V) -> V:
     """2^x for |x| <= 0.5005, within 2 ulp; NaN stays."""
     if lane.is_ptx:
@@ -107,6 +112,7 @@ def exp2_reduced(lane: Lanes, x: V) -> V:
     return lane.poly(x, table.EXP2_32_REDUCED)
 
 
+@recipe("expm1", "float", instructions=20)
 def expm1(lane: Lanes, x: V) -> V:
     clamped = lane.at_least(lane.at_most(x, 88.8), -20.0)
     biased, r = _exp_reduce(lane, clamped, 126.0)
@@ -149,11 +155,13 @@ def _log_combine(lane: Lanes, k: V, u: V) -> V:
     return lane.fma(k, table.LN2_32[0], lane.fma(square, lane.fma(odd, u, even), u))
 
 
+@recipe("log", "float", instructions=16)
 def log(lane: Lanes, x: V) -> V:
     k, u = _log_reduce(lane, x)
     return _log_domain(lane, x, _log_combine(lane, k, u), 0.0)
 
 
+@recipe("log2", "float", instructions=16)
 def log2(lane: Lanes, x: V) -> V:
     k, u = _log_reduce(lane, x)
     y = lane.mul(lane.mul(u, u), lane.poly(u, table.LOG2_32))
@@ -161,6 +169,7 @@ def log2(lane: Lanes, x: V) -> V:
     return _log_domain(lane, x, lane.add(k, y), 0.0)
 
 
+@recipe("log1p", "float", instructions=20)
 def log1p(lane: Lanes, x: V) -> V:
     total, lost = lane.two_sum(1.0, x)
     k, m = _split(lane, total)
@@ -171,6 +180,7 @@ def log1p(lane: Lanes, x: V) -> V:
     return lane.select(lane.cmp("oeq", x, 0.0), x, _log_domain(lane, x, y, -1.0))
 
 
+@recipe("sigmoid", "float", ops=())
 def sigmoid(lane: Lanes, x: V) -> V:
     """z / (1 + z) or 1 / (1 + z) with z = exp(-|x|). The quotient is corrected for both of its roundings,
     which together with exp's would exceed 2 ulp.
@@ -186,6 +196,7 @@ def sigmoid(lane: Lanes, x: V) -> V:
     return lane.fma(rest, lane.fma(z, -0.5, 0.957), quotient)  # 1 / (1 + z) within 5 %
 
 
+@recipe("sigmoid", "float", form="short")
 def sigmoid_fast(lane: Lanes, x: V) -> V:
     """Relative error 5e-7 for x >= -87.33, exactly 0 below -88; NaN stays."""
     return lane.div(1.0, lane.add(exp_fast_saturating(lane, lane.neg(x)), 1.0))
@@ -197,6 +208,7 @@ def exp_fast_saturating(lane: Lanes, x: V) -> V:
     return lane.select(lane.cmp("ogt", x, 88.0), INFINITY, y)
 
 
+@recipe("tanh", "float", instructions=20)
 def tanh(lane: Lanes, x: V) -> V:
     a = lane.abs(x)
     square = lane.mul(x, x)
@@ -219,16 +231,19 @@ def _odd_rational(
     return lane.copysign(lane.select(beyond, 1.0, y), x)
 
 
+@recipe("tanh", "float", form="short")
 def tanh_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
     """About 5 ulp; exactly +-1 above 9.01."""
     return _odd_rational(lane, x, table.TANH_FAST_P, table.TANH_FAST_Q, 9.01, divide)
 
 
+@recipe("erf", "float", form="short")
 def erf_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
     """Absolute error 4e-7; exactly +-1 above 3.72."""
     return _odd_rational(lane, x, table.ERF_FAST_P, table.ERF_FAST_Q, 3.72, divide)
 
 
+@recipe("erf", "float", instructions=24)
 def erf(lane: Lanes, x: V) -> V:
     a = lane.abs(x)
     square = lane.mul(x, x)
@@ -268,14 +283,17 @@ def _sine_wave(lane: Lanes, x: V, cosine: bool) -> V:
     return lane.float_of(lane.iop("xor", lane.bits(y), sign))
 
 
+@recipe("sin", "float", instructions=14)
 def sin(lane: Lanes, x: V) -> V:
     return _sine_wave(lane, x, False)
 
 
+@recipe("cos", "float", instructions=14)
 def cos(lane: Lanes, x: V) -> V:
     return _sine_wave(lane, x, True)
 
 
+@recipe("tan", "float", instructions=30)
 def tan(lane: Lanes, x: V) -> V:
     d, wide = lane.wide(), lane.widen(x)
     rounder = 1.5 * 2.0**52
@@ -297,6 +315,7 @@ def tan(lane: Lanes, x: V) -> V:
     return lane.narrow(d.div(d.select(swap, d.neg(cosine), sine), d.select(swap, sine, cosine)))
 
 
+@recipe("atan", "float", instructions=20)
 def atan(lane: Lanes, x: V) -> V:
     d, a = lane.wide(), lane.widen(lane.abs(x))
     beyond = d.cmp("ogt", a, 1.0)
@@ -314,6 +333,7 @@ def _asin_core(d: Lanes, a: V, large: V) -> V:
     return d.mul(s, d.fma(t, d.poly(t, table.ASIN_WIDE), 1.0))
 
 
+@recipe("asin", "float", instructions=20)
 def asin(lane: Lanes, x: V) -> V:
     d, a = lane.wide(), lane.widen(lane.abs(x))
     large = d.cmp("ogt", a, 0.5)
@@ -322,6 +342,7 @@ def asin(lane: Lanes, x: V) -> V:
     return lane.copysign(lane.narrow(y), x)
 
 
+@recipe("acos", "float", instructions=20)
 def acos(lane: Lanes, x: V) -> V:
     d, wide = lane.wide(), lane.widen(x)
     a = d.abs(wide)
@@ -365,6 +386,7 @@ def pow_sign_and_domain(lane: Lanes, x: V, y: V, magnitude: V) -> V:
     return lane.select(lane.either(lane.cmp("oeq", x, 1.0), lane.cmp("oeq", y, 0.0)), 1.0, result)
 
 
+@recipe("pow", "float", operands=2, ops=("math.powf",), instructions=40)
 def pow_(lane: Lanes, x: V, y: V) -> V:
     """2^(y log2|x|) in double, then one rounding."""
     d, wide = lane.wide(), lane.widen(y)

@@ -13,6 +13,7 @@ from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f64
 from .float32 import pow_sign_and_domain
 from .lanes import Lanes
+from .recipes import recipe
 
 # Adding 1.5 * 2^52 rounds a double to an integer and leaves that integer in the low bits of the sum.
 ROUNDER = 1.5 * 2.0**52
@@ -35,6 +36,7 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
     return lane.mul(p, lane.float_of(lane.iop("shl", rest, 52)))
 
 
+@recipe("exp", "double")
 def exp(lane: Lanes, x: V) -> V:
     x = lane.at_least(lane.at_most(x, 710.0), -746.0)
     biased, r = _exp_reduce(lane, x, 2046.0)
@@ -47,6 +49,7 @@ def _exp_normal(lane: Lanes, x: V) -> V:
     return lane.mul(lane.poly(r, table.EXP_64), lane.float_of(lane.iop("shl", biased, 52)))
 
 
+@recipe("exp2", "double")
 def exp2(lane: Lanes, x: V) -> V:
     x = lane.at_least(lane.at_most(x, 1025.0), -1080.0)
     shifted = lane.add(x, ROUNDER + 2046.0)
@@ -54,6 +57,7 @@ def exp2(lane: Lanes, x: V) -> V:
     return _scale(lane, lane.poly(r, table.EXP2_64), lane.bits(shifted))
 
 
+@recipe("expm1", "double")
 def expm1(lane: Lanes, x: V) -> V:
     clamped = lane.at_least(lane.at_most(x, 710.0), -45.0)
     biased, r = _exp_reduce(lane, clamped, 1022.0)
@@ -100,11 +104,13 @@ def _log_combine(lane: Lanes, k: V, f: V, f_low: V | float = 0.0) -> V:
     return lane.fma(k, table.LN2_SHORT_64[0], lane.sub(f, lane.sub(half_square, rest)))
 
 
+@recipe("log", "double")
 def log(lane: Lanes, x: V) -> V:
     k, f = _log_reduce(lane, x)
     return _log_domain(lane, x, _log_combine(lane, k, f), 0.0)
 
 
+@recipe("log1p", "double")
 def log1p(lane: Lanes, x: V) -> V:
     total, lost = lane.two_sum(1.0, x)
     k, m = _split(lane, total)
@@ -147,10 +153,12 @@ def _log2_pair(lane: Lanes, x: V) -> tuple[V, V]:
     return lane.fast_two_sum(high, lane.add(low, scaled[1]))
 
 
+@recipe("log2", "double")
 def log2(lane: Lanes, x: V) -> V:
     return _log_domain(lane, x, _log2_pair(lane, x)[0], 0.0)
 
 
+@recipe("pow", "double")
 def pow_(lane: Lanes, x: V, y: V) -> V:
     """2^(y log2|x|) with the logarithm and the product in two doubles."""
     a = lane.abs(x)
@@ -174,6 +182,7 @@ def pow_(lane: Lanes, x: V, y: V) -> V:
     return pow_sign_and_domain(lane, x, y, magnitude)
 
 
+@recipe("sigmoid", "double")
 def sigmoid(lane: Lanes, x: V) -> V:
     """z / (1 + z) or 1 / (1 + z) with z = exp(-|x|). The quotient is corrected for both of its roundings,
     which together with exp's would exceed 2 ulp.
@@ -189,6 +198,7 @@ def sigmoid(lane: Lanes, x: V) -> V:
     return lane.fma(rest, lane.fma(z, -0.5, 0.957), quotient)  # 1 / (1 + z) within 5 %
 
 
+@recipe("tanh", "double")
 def tanh(lane: Lanes, x: V) -> V:
     """a + a^3 P(a^2) up to 1, 1 - 2 z / (1 + z) with z = exp(-2a) above."""
     a = lane.abs(x)
@@ -199,6 +209,7 @@ def tanh(lane: Lanes, x: V) -> V:
     return lane.copysign(lane.select(lane.cmp("olt", a, 1.0), small, large), x)
 
 
+@recipe("erf", "double")
 def erf(lane: Lanes, x: V) -> V:
     a = lane.abs(x)
     square = lane.mul(x, x)
@@ -255,14 +266,17 @@ def _sine_wave(lane: Lanes, x: V, quarter: int) -> V:
     return lane.float_of(lane.iop("xor", lane.bits(lane.select(swap, cosine, sine)), sign))
 
 
+@recipe("sin", "double")
 def sin(lane: Lanes, x: V) -> V:
     return lane.select(lane.cmp("oeq", x, 0.0), x, _sine_wave(lane, x, 0))
 
 
+@recipe("cos", "double")
 def cos(lane: Lanes, x: V) -> V:
     return _sine_wave(lane, x, 1)
 
 
+@recipe("tan", "double")
 def tan(lane: Lanes, x: V) -> V:
     r, r_low, q = _reduce_angle(lane, x)
     t = lane.mul(r, r)
@@ -281,6 +295,7 @@ def tan(lane: Lanes, x: V) -> V:
 # -- inverse trigonometry -----------------------------------------------------
 
 
+@recipe("atan", "double")
 def atan(lane: Lanes, x: V) -> V:
     """atan(a) = atan(c) + atan((a - c) / (1 + a c)), c in 0, 1/2, 1, 3/2; pi/2 - atan(1/a) above 39/16."""
     a = lane.abs(x)
@@ -311,6 +326,7 @@ def _asin_core(lane: Lanes, a: V, large: V) -> tuple[V, V]:
     return s, lane.mul(lane.mul(s, t), lane.poly(t, table.ASIN_64))
 
 
+@recipe("asin", "double")
 def asin(lane: Lanes, x: V) -> V:
     a = lane.abs(x)
     large = lane.cmp("ogt", a, 0.5)
@@ -320,6 +336,7 @@ def asin(lane: Lanes, x: V) -> V:
     return lane.copysign(lane.select(large, mirrored, lane.add(s, rest)), x)
 
 
+@recipe("acos", "double")
 def acos(lane: Lanes, x: V) -> V:
     a = lane.abs(x)
     large = lane.cmp("ogt", a, 0.5)

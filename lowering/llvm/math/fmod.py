@@ -12,16 +12,19 @@ from .. import ir
 from ..ir import Function, V, iconst
 from .angle_reduction import choose_rare, out_of_line
 from .lanes import Lanes
+from .recipes import recipe
 
 # 64 - 53: how far a remainder below a 53-bit divisor can be shifted in 64 bits.
 _STEP = 11
 
 
+@recipe("fmod", "float", operands=2, ops=())
 def fmod_f32(lane: Lanes, x: V, y: V) -> V:
     wide = lane.wide()
     return lane.narrow(fmod_f64(wide, lane.widen(x), lane.widen(y)))  # exact: the remainder is a float
 
 
+@recipe("fmod", "double")
 def fmod_f64(lane: Lanes, x: V, y: V) -> V:
     fn = lane.fn
     a, b = lane.abs(x), lane.abs(y)

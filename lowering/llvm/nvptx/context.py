@@ -15,6 +15,7 @@ from ....promotion.errors import UnsupportedError
 from ...linear_layouts.layout import LinearLayout
 from ...tt.analysis.integer_ranges import Range as IntegerRange
 from ...tt.dialect.functions import FuncOp
+from ..elementwise import is_elementwise
 from ..ir import Function, V
 from ..op_lines import lower_at_line
 from ..syntax import attributes, shape_of
@@ -31,13 +32,6 @@ from .values import Values
 Handler = Callable[["KernelContext", Any], None]
 """Lowers one operation; each handler knows the class of its operations."""
 Resident = tuple[Placed | tuple[V, ...], ...]
-
-_ELEMENTWISE = frozenset(
-    f"tt.{name}"
-    for name in ("addptr", "approx_divf", "bitcast", "clampf", "extern_elementwise", "fp_to_fp", "int_to_ptr", "mulhiui",
-                 "precise_divf", "precise_sqrt", "ptr_to_int")
-)  # fmt: skip
-"""Operations on elements besides those of `arith` and `math`."""
 
 
 class KernelContext(Values):
@@ -122,7 +116,7 @@ class KernelContext(Values):
         lower_at_line(self, op, self._handlers.get(op.name, self._otherwise))
 
     def is_elementwise(self, op: Operation) -> bool:
-        return op.name not in self._handlers and (op.name.startswith(("arith.", "math.")) or op.name in _ELEMENTWISE)
+        return op.name not in self._handlers and is_elementwise(op.name)
 
     def unsupported(self, op: Operation, what: str = "") -> UnsupportedError:
         return UnsupportedError(f"nvptx lowering: operation {op.name}{what and ': ' + what}")

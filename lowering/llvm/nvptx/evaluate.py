@@ -26,6 +26,7 @@ from ..elementwise import (
 )
 from ..ir import V, const
 from ..math import approximate
+from ..math.library import INSTRUCTIONS
 from ..op_lines import NodeLines
 from .convert_layout import Moves
 from .functions import called
@@ -57,12 +58,9 @@ _PACKED = {
     "arith.minimumf": "minimum", "arith.maxnumf": "maxnum", "arith.minnumf": "minnum",
 }  # fmt: skip
 """Operations that the hardware has for two 16-bit floats in a register."""
-_LONG = frozenset(
-    f"math.{name}"
-    for name in (
-        "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "tanh", "erf", "powf",
-    )
-) | {"arith.remf"}  # fmt: skip
+_LONG_FROM = 12
+"""Instructions."""
+_LONG = frozenset([op for op, count in INSTRUCTIONS.items() if count >= _LONG_FROM]) | {"arith.remf"}
 """Functions of so many instructions that they are not written once per element."""
 _SLOW = _LONG | _DIVISIONS | {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"}
 """Operations that a loop which does not change them had better not repeat, whatever that takes; by a power of two they are

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from ....promotion.errors import UserError
+from ...ptx.targets import PTX_VERSIONS
 
 WARP_SIZE = 32
 MAX_WARPS = 32
@@ -67,15 +68,19 @@ class GpuTarget:
         return f"+ptx{self.ptx}"
 
 
+def _target(name: str, shared_kib: int, processors: int) -> GpuTarget:
+    return GpuTarget(name, PTX_VERSIONS[name], shared_kib * _KIB, processors)
+
+
 TARGETS: dict[str, GpuTarget] = {
     each.name: each
     for each in (
-        GpuTarget("sm_80", 70, 163 * _KIB, 108),
-        GpuTarget("sm_86", 71, 99 * _KIB, 84),
-        GpuTarget("sm_89", 84, 99 * _KIB, 144),
-        GpuTarget("sm_90a", 80, 227 * _KIB, 132),
-        GpuTarget("sm_100a", 86, 227 * _KIB, 148),
-        GpuTarget("sm_120a", 87, 99 * _KIB, 188),
+        _target("sm_80", 163, 108),
+        _target("sm_86", 99, 84),
+        _target("sm_89", 99, 144),
+        _target("sm_90a", 227, 132),
+        _target("sm_100a", 227, 148),
+        _target("sm_120a", 99, 188),
     )
 }
 

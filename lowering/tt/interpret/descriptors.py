@@ -31,8 +31,8 @@ from ..host_values import (
     MAP_STRIDES,
     TENSOR_MAP_MAGIC,
     TENSOR_MAP_WORDS,
-    PointerTable,
-    TensorDescriptor,
+    DescriptorArgument,
+    TableArgument,
     map_kind,
 )
 from ..types import numpy_dtype
@@ -78,10 +78,10 @@ def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descri
         given = parameter.descriptor(arg)
         base = np.int64(memory.add(given.array, parameter.name))
         return Descriptor(base, _words(given.shape), _words(given.strides), given.padding == "nan")
-    if isinstance(arg, TensorDescriptor) and parameter.is_map:
+    if isinstance(arg, DescriptorArgument) and parameter.is_map:
         base = np.int64(memory.add(arg.array, f"{parameter.name}, its tensor"))
         return np.int64(memory.add(arg.map_words(int(base), parameter.what), parameter.name))
-    if isinstance(arg, PointerTable) and parameter.is_table:
+    if isinstance(arg, TableArgument) and parameter.is_table:
         names = iter(range(len(arg.arrays)))
         table = arg.addresses(lambda array: memory.add(array, f"{parameter.name}[{next(names)}]"))
         return np.int64(memory.add(table, parameter.name))

@@ -17,7 +17,7 @@ from ....promotion.errors import UserError
 from ..arguments import parameters_of, supplied
 from ..dialect.functions import FuncOp
 from ..dialect.memory.descriptor_types import TensorDescType
-from ..host_values import PointerTable, TensorDescriptor
+from ..host_values import DescriptorArgument, TableArgument
 from .descriptors import bind_host_value
 from .memory import Memory
 
@@ -68,7 +68,7 @@ class Machine(ABC):
         """Check the arguments and turn them into values."""
         values: list[Value] = []
         for parameter, arg in supplied(function.sym_name.data, parameters_of(function), args):
-            if isinstance(arg, TensorDescriptor | PointerTable) or isinstance(parameter.type, TensorDescType):
+            if isinstance(arg, DescriptorArgument | TableArgument) or isinstance(parameter.type, TensorDescType):
                 values.append(bind_host_value(parameter, arg, self.memory))
             elif parameter.is_pointer:
                 values.append(np.int64(self.memory.add(parameter.array(arg), parameter.name)))

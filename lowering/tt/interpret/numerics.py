@@ -19,6 +19,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
+from ....graph.reference.elementary import FUNCTIONS
 from ....promotion.arrays import Array, NumpyDType
 
 Function = Callable[..., Array]
@@ -312,13 +313,6 @@ def _halves(x: Array) -> tuple[Array, Array]:
     return high, x - high
 
 
-_erf_of_one = np.frompyfunc(math.erf, 1, 1)
-
-
-def _erf(x: Array) -> Array:
-    return np.asarray(_erf_of_one(x)).astype(np.float64)
-
-
 FLOAT: dict[str, Function] = {
     "arith.addf": lambda x, y: x + y,
     "arith.subf": lambda x, y: x - y,
@@ -343,32 +337,8 @@ FLOAT: dict[str, Function] = {
     "math.absf": np.abs,
     "math.copysign": np.copysign,
 }
-ELEMENTARY: dict[str, Function] = {
-    "math.exp": np.exp,
-    "math.exp2": np.exp2,
-    "math.expm1": np.expm1,
-    "math.log": np.log,
-    "math.log2": np.log2,
-    "math.log10": np.log10,
-    "math.log1p": np.log1p,
-    "math.rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "math.cbrt": np.cbrt,
-    "math.sin": np.sin,
-    "math.cos": np.cos,
-    "math.tan": np.tan,
-    "math.asin": np.arcsin,
-    "math.acos": np.arccos,
-    "math.atan": np.arctan,
-    "math.atan2": np.arctan2,
-    "math.sinh": np.sinh,
-    "math.cosh": np.cosh,
-    "math.tanh": np.tanh,
-    "math.asinh": np.arcsinh,
-    "math.acosh": np.arccosh,
-    "math.atanh": np.arctanh,
-    "math.erf": _erf,
-    "math.powf": np.float_power,  # np.power takes square roots where all exponents are 0.5
-}
+ELEMENTARY: dict[str, Function] = {f"math.{name}": function for name, function in FUNCTIONS.items()}
+"""Computed in float64."""
 
 # Comparisons
 

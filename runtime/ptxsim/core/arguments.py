@@ -19,13 +19,6 @@ _ALIGN = 256
 """Alignment of buffers, that of device allocations; a view of an array keeps its place modulo this."""
 
 
-class PointerTable:
-    """An argument that is an array of the addresses of other arrays, or null for None."""
-
-    def __init__(self, arrays: Sequence[Array | None]) -> None:
-        self.arrays = list(arrays)
-
-
 @dataclass(slots=True)
 class _Buffer:
     """Arrays whose bytes overlap, as one range of host memory."""
@@ -98,11 +91,11 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Ar
             f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
         )
     arrays: list[tuple[str, Array]] = []
-    pointers = {number: table for number, value in enumerate(args) if (table := _table(value)) is not None}
+    tables = {number: table for number, value in enumerate(args) if (table := _table(value)) is not None}
     for number, value in enumerate(args):
         what = f"argument {number}"
-        if number in pointers:
-            for index, array in enumerate(pointers[number].arrays):
+        if number in tables:
+            for index, array in enumerate(tables[number]):
                 if array is not None:
                     _check_array(array, f"{what}[{index}]")
                     arrays.append((f"{what}[{index}]", array))
@@ -132,7 +125,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Ar
         return start
 
     addresses = reserve_variables(function, module, reserve)
-    tables = {n: reserve(f"argument {n}", 8 * len(table.arrays), 8, False) for n, table in pointers.items()}
+    starts = {n: reserve(f"argument {n}", 8 * len(table), 8, False) for n, table in tables.items()}
     memory = GlobalMemory(position, allocations)
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
     device: dict[int, int] = {}
@@ -148,8 +141,8 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Ar
     def address(array: Array | None) -> int:
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + position if array.nbytes == 0 else 0)
 
-    for number, start in tables.items():
-        words = np.array([address(a) for a in pointers[number].arrays], np.uint64)
+    for number, start in starts.items():
+        words = np.array([address(a) for a in tables[number]], np.uint64)
         memory.octets[start : start + words.nbytes] = words.view(np.uint8)
     offset = 0
     for number, (parameter, value) in enumerate(zip(function.parameters, args, strict=True)):
@@ -157,7 +150,7 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Ar
         arena.offsets[parameter.name] = offset
         what = f"argument {number} ({parameter.name})"
         if number in tables:
-            data = _pointer(GLOBAL_BASE + tables[number], parameter, what)
+            data = _pointer(GLOBAL_BASE + starts[number], parameter, what)
         elif isinstance(value, np.ndarray) and not _is_scalar(value, parameter):
             data = _pointer(address(value), parameter, what)
         elif isinstance(value, TensorMap):
@@ -210,13 +203,10 @@ def _is_scalar(value: Array, parameter: Parameter) -> bool:
     return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
 
 
-def _table(value: object) -> PointerTable | None:
-    """The table that an argument is; None for any other argument."""
-    if isinstance(value, PointerTable):
-        return value
-    if isinstance(value, (list, tuple)):
-        return PointerTable(value)
-    return PointerTable(value.arrays) if hasattr(value, "arrays") else None
+def _table(value: object) -> Sequence[Array | None] | None:
+    """The arrays whose addresses a table holds, None for a null one; None where the argument is not a table."""
+    table: Sequence[Array | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
+    return table
 
 
 def _parameter_space(function: Function) -> ParameterMemory:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from joinery.graph.dims.dim import dim
-from joinery.lowering.tile.gpu_schedule import LONGEST_WHOLE_ROW, PER_THREAD, SUMS, WARP, GpuLimits
+from joinery.lowering.llvm.nvptx.targets import WARP_SIZE
+from joinery.lowering.tile.gpu_schedule import LONGEST_WHOLE_ROW, PER_THREAD, SUMS, GpuLimits
 from joinery.lowering.tile.schedule import check_schedule
 from joinery.promotion.dtype import DType
 
@@ -188,7 +189,7 @@ def test_whatever_the_extents_rows_fit(body: Any, shape: Any, axis: int, dtype: 
             elements = prod(size for _, size in chosen.blocks)
             assert elements <= LONGEST_WHOLE_ROW
             assert elements * DType(dtype).itemsize <= limits.shared_bytes
-            assert elements <= max(4 * PER_THREAD, 1) * chosen.warps * WARP
+            assert elements <= max(4 * PER_THREAD, 1) * chosen.warps * WARP_SIZE
 
 
 @QUICK
@@ -199,7 +200,7 @@ def test_whatever_the_extents_products_fit(body: Any, sizes: Any, dtype: str) ->
         is_legal(nest, limits)
         chosen = limits.schedule(nest)
         blocks = dict(chosen.blocks)
-        assert blocks[0] * blocks[1] <= (2 if blocks[1] == 256 else 1) * SUMS * WARP * chosen.warps
+        assert blocks[0] * blocks[1] <= (2 if blocks[1] == 256 else 1) * SUMS * WARP_SIZE * chosen.warps
 
 
 @pytest.mark.parametrize("shape", [(1,), (1025,), (3, 1000), (70, 33)])

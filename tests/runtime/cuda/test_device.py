@@ -133,6 +133,30 @@ def test_pieces_of_page_locked_memory_wait_for_their_copies(fake: Any) -> None:
     assert len(fake.named("cuMemHostAlloc")) == PIECES
 
 
+def test_page_locked_memory_goes_back_where_its_event_fails(fake: Any) -> None:
+    device = cuda_device()
+    memory = device.allocate(8)
+    fake.fail("cuEventCreate", 2)
+    with pytest.raises(DeviceError, match="copying 8 bytes to the device"):
+        device.upload(memory, 0, np.zeros(8, np.uint8))
+    assert fake.pinned == {}
+    device.upload(memory, 0, np.arange(8, dtype=np.uint8))
+    assert contents(device, memory).tolist() == list(range(8))
+
+
+def test_page_locked_memory_goes_back_when_memory_runs_out(fake: Any) -> None:
+    device = cuda_device()
+    memory = filled(device, np.arange(100, dtype=np.uint8))
+    assert len(fake.pinned) == 1
+    events = len(fake.named("cuEventDestroy"))
+    with pytest.raises(DeviceMemoryError):
+        device.allocate(2 * ROOM)
+    assert fake.pinned == {}
+    assert len(fake.named("cuEventDestroy")) == events + 1
+    assert contents(device, memory).tolist() == list(range(100))  # the next copy makes a new piece
+    assert len(fake.pinned) == 1
+
+
 def test_copies_at_an_offset(fake: Any) -> None:
     device = cuda_device()
     memory = filled(device, np.zeros(16, np.uint8))

@@ -277,3 +277,13 @@ def test_how_many_warps_run_a_program(fake: Any) -> None:
     for wrong in (0, 3, 64):
         with pytest.raises(jn.UserError, match=f"{wrong} warps for a program; fix: one of 1, 2, 4, 8, 16, 32"):
             add.launch((2,), x, x, x, 300, device="cuda", warps=wrong)
+
+
+def test_a_descriptor_that_goes_to_no_map_is_refused_alike_on_every_device(fake: Any) -> None:
+    text = "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %n: i32) {\n    tt.return\n  }\n}\n"
+    array, kernel = np.zeros((4, 4), np.float32), jn.kernel.from_ttir(text)
+    for device in ("cpu", "ptxsim", "cuda"):
+        with pytest.raises(jn.UserError, match=r"parameter x of type !tt.ptr<f32>: .* does not go to this parameter"):
+            kernel.launch((1,), jn.TensorDescriptor(array), 3, device=device)
+        with pytest.raises(jn.UserError, match=r"parameter n of type i32: expected a number, got TensorDescriptor"):
+            kernel.launch((1,), array, jn.TensorDescriptor(array), device=device)

@@ -7,12 +7,16 @@ import importlib.util
 import joinery as jn
 import pytest
 from joinery.lowering.llvm.nvptx import targets as made
+from joinery.lowering.ptx.targets import PTX_VERSIONS
 from joinery.runtime.cuda import driver
-from joinery.runtime.cuda.targets import TARGETS, choose_target, runs_on
+from joinery.runtime.cuda.targets import choose_target, runs_on
 
 
 def test_the_targets_are_those_code_is_made_for() -> None:
-    assert {name: target.ptx for name, target in made.TARGETS.items()} == TARGETS
+    assert {name: target.ptx for name, target in made.TARGETS.items()} == PTX_VERSIONS
+    assert all(version in driver.DRIVERS for version in PTX_VERSIONS.values())
+    capabilities = [target.capability for target in made.TARGETS.values()]
+    assert capabilities == sorted(capabilities)
     assert all(runs_on(name, target.capability) for name, target in made.TARGETS.items())
 
 

@@ -14,7 +14,8 @@ from functools import partial
 from xdsl.dialects.builtin import BoolAttr, StringAttr
 from xdsl.ir import Operation
 
-from ....libdevice.expand import EXPANSIONS
+from .....graph.reference.elementary import FUNCTIONS
+from ....libdevice.expand import EXPANSIONS, NATIVE
 from ....libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signature
 from ... import types as t
 from ...builder.block_builder import BlockBuilder
@@ -24,9 +25,7 @@ from ..expander import Expander, operations_named
 from ..expression import Expr, where
 from ..function_pass import FunctionPass
 
-_COMPOSED = frozenset(
-    f"math.{name}" for name in ("acosh", "asinh", "atan2", "atanh", "cbrt", "cosh", "log10", "round", "sinh")
-)
+_COMPOSED = {f"math.{name}" for name in FUNCTIONS if name in EXPANSIONS and name not in NATIVE} | {"math.round"}
 """Operations of `math` that have the same expansions as the functions of the library."""
 
 _OF_AN_ORDER = ("jn", "yn")

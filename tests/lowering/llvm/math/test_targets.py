@@ -12,7 +12,8 @@ SCRIPT = """
 import sys
 import llvmlite.binding as llvm
 from joinery.lowering.llvm import conversions as c, conversions_fp8 as fp8
-from joinery.lowering.llvm.math.library import BINARY, SHORT_NAMES, UNARY, emit_math
+from joinery.lowering.llvm.math.library import SHORT_NAMES, emit_math
+from joinery.lowering.llvm.math.recipes import FUNCTIONS
 sys.path.insert(0, sys.argv[1])
 from native_code import map_module
 
@@ -31,10 +32,8 @@ def check(what, emit, inputs, output, lanes):
 
 for kind in ("float", "double"):
     for lanes in sorted({1, 4, widest}):
-        for name in sorted(UNARY):
-            check(name, lambda fn, x: emit_math(fn, name, x), [kind], kind, lanes)
-        for name in sorted(BINARY):
-            check(name, lambda fn, x, y: emit_math(fn, name, x, y), [kind] * 2, kind, lanes)
+        for name, function in sorted(FUNCTIONS.items()):
+            check(name, lambda fn, *xs: emit_math(fn, name, *xs), [kind] * function.operands, kind, lanes)
 for lanes in (1, widest):
     for name in sorted(SHORT_NAMES):
         check(name, lambda fn, x: emit_math(fn, name, x, form="short"), ["float"], "float", lanes)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.promotion.errors import UserError
-from joinery.runtime.ptxsim import Module, PointerTable, PtxCheckError
+from joinery.runtime.ptxsim import Module, PtxCheckError
 
 COPY = "add.u64 %rd1, %rd1, %rd0; add.u64 %rd2, %rd2, %rd0; ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd2], %r1; ret;"
 
@@ -139,7 +139,7 @@ def test_tables_of_pointers_and_null(run: Any) -> None:
       ld.global.u64 %rd6, [%rd1]; add.u64 %rd6, %rd6, %rd0; ld.global.u32 %r2, [%rd6]; add.u64 %rd2, %rd2, %rd0;
       st.global.u32 [%rd2], %r2; ret;
     """
-    for table in (PointerTable([a, b, None]), [a, b]):
+    for table in ((a, b, None), [a, b]):
         run(body, [table, out])
         assert out.tolist() == [0, 101, 2, 103]
     run("setp.eq.u64 %p1, %rd1, 0; @%p1 ret; trap;", [None])
