@@ -14,7 +14,7 @@ from typing import Any
 import joinery as jn
 import pytest
 
-from ..support.corpus import CASES, WITH_DATA, Case, run
+from ..support.corpus import CASES, WITH_DATA, Case, read, run
 from ..support.tiers import both_tiers, share
 
 PTXAS = shutil.which("ptxas")
@@ -54,15 +54,14 @@ def test_on_the_host(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_text_survives_printing_and_reading(name: str) -> None:
-    case = Case(name)
-    kernel = jn.kernel.from_ttir(case.text, name=case.facts["entry"])
-    assert jn.kernel.from_ttir(kernel.ttir, name=case.facts["entry"]).ttir == kernel.ttir
+    text, entry = read(name).ttir, Case(name).facts["entry"]
+    assert jn.kernel.from_ttir(text, name=entry).ttir == text
 
 
-def on_a_simulated_gpu(name: str, target: str) -> None:
+def on_a_simulated_gpu(name: str, target: str, kernel: jn.kernel.Kernel | None = None) -> None:
     """The PTX, interpreted under the strictest checks: bounds, undefined values, races."""
     options = {"device": "ptxsim", "target": target, "sanitize": True}
-    run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, **options), gpu=True)
+    run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, **options), gpu=True, kernel=kernel)
 
 
 HAS_BOTH = ("tt.dot", "tensordesc", "tt.atomic", "cp.async", "tt.descriptor")
@@ -90,7 +89,8 @@ WITH_LIBRARY_FUNCTIONS = [name for name in WITH_DATA if "tt.extern_elementwise" 
 @pytest.mark.parametrize("name", WITH_LIBRARY_FUNCTIONS)
 def test_with_our_own_library_functions_on_a_simulated_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOINERY_LIBDEVICE", "none")
-    on_a_simulated_gpu(name, "sm_80")
+    case = Case(name)
+    on_a_simulated_gpu(name, "sm_80", jn.kernel.from_ttir(case.text, name=case.facts["entry"]))
 
 
 @pytest.mark.slow
@@ -107,9 +107,8 @@ def test_the_assembler_takes_it(target: str, tmp_path: Path, in_full: bool) -> N
     """All of the corpus: fast, a part of it for each target."""
     refused = []
     for name in share(CASES, ASSEMBLED.index(target), 2 * len(ASSEMBLED), in_full):
-        case = Case(name)
         file = tmp_path / f"{name}.ptx"
-        file.write_text(jn.kernel.from_ttir(case.text, name=case.facts["entry"]).ptx(target))
+        file.write_text(read(name).ptx(target))
         command = [PTXAS, "-arch", target, "-v", "-o", str(tmp_path / "out.cubin"), str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or "(C75" in done.stderr:

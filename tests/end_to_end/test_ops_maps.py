@@ -10,7 +10,7 @@ import pytest
 from joinery.graph.ops.table import OPS
 from joinery.promotion.dtype import DTYPES
 
-from ..support.tiers import each
+from ..support.tiers import both_tiers, each, share
 
 ROWS = [row for row in OPS.values() if row.kind == "map" and not row.attrs and "internal" not in row.traits]
 ALL = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index", "float16", "bfloat16",
@@ -91,11 +91,12 @@ LITERALS = {"int": (0, 2, -1, 7), "uint": (0, 2, 7), "float": (0.0, 0.5, 2.0, -1
 
 
 @pytest.mark.parametrize("dtype", ALL)
-def test_literals(agreement: Any, dtype: str) -> None:
+@both_tiers
+def test_literals(agreement: Any, dtype: str, in_full: bool) -> None:
     """x op 2, 2 op x: literal operands have short cuts of their own, such as powers with a known exponent."""
     kind = jn.DType(dtype)
     values = np.concatenate([agreement.special(kind), agreement.random(kind, 200)])
-    for literal in LITERALS[kind.kind]:
+    for literal in share(LITERALS[kind.kind], ALL.index(dtype), 2 if dtype != "bool" else 1, in_full):
         graph = jn.Graph("literals", [jn.TensorType(kind, ("n",), "x")])
         (x,) = graph.inputs
         outputs, rows = {}, {}

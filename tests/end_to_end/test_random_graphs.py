@@ -64,7 +64,7 @@ def test_static_shapes(agreement: Any, data: Any) -> None:
     check(agreement, *drawn(Source(data.draw), symbolic=False))
 
 
-@settings(max_examples=50, **SETTINGS)
+@settings(max_examples=30, **SETTINGS)
 @given(data=st.data())
 def test_symbolic_shapes(agreement: Any, data: Any) -> None:
     check(agreement, *drawn(Source(data.draw), symbolic=True))

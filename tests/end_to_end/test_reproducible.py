@@ -13,6 +13,8 @@ from joinery.interface import compiling, kernel
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.target import HostTarget
 
+from ..support.tiers import each
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(77)
 AVX2_FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.1", "sse4.2")
@@ -37,10 +39,10 @@ def narrow_host(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
 def bits(results: Any) -> list[tuple[tuple[int, ...], bytes]]:
     """Shapes and bytes, with one NaN."""
     found = []
-    for each in results if isinstance(results, tuple) else (results,):
-        each = np.asarray(each)
-        kept = np.where(np.isnan(each), np.full_like(each, np.nan), each) if each.dtype.kind == "f" else each
-        found.append((each.shape, kept.astype(each.dtype).tobytes()))
+    for result in results if isinstance(results, tuple) else (results,):
+        result = np.asarray(result)
+        kept = np.where(np.isnan(result), np.full_like(result, np.nan), result) if result.dtype.kind == "f" else result
+        found.append((result.shape, kept.astype(result.dtype).tobytes()))
     return found
 
 
@@ -161,8 +163,7 @@ LAUNCHES: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("shape", [(4, 8), (2, 64), (1, 1024), (16, 2), (64, 8)], ids=str)
-@pytest.mark.parametrize("kind", ["reduce", "scan"])
+@pytest.mark.parametrize(("kind", "shape"), each(["reduce", "scan"], [(4, 8), (2, 64), (1, 1024), (16, 2), (64, 8)]))
 def test_the_interpreter_has_the_order(kind: str, shape: tuple[int, int], narrow_host: Callable[[], bool]) -> None:
     p = wild(shape[0] * shape[1])
     made: list[tuple[str, Array]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from collections import Counter, deque
@@ -91,6 +92,13 @@ def type_checking_only(tree: ast.Module) -> set[ast.stmt]:
     return guarded
 
 
+@functools.cache
+def parsed(path: Path) -> tuple[str, ast.Module]:
+    """A module's text and its tree, for all tests that look at it."""
+    text = path.read_text(encoding="utf-8")
+    return text, ast.parse(text, filename=str(path))
+
+
 def violations(root: Path) -> list[str]:
     """Every breach of the import rule and of the size caps below `root`, as readable lines.
 
@@ -100,8 +108,7 @@ def violations(root: Path) -> list[str]:
     found = crowded(root, modules)
     edges: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in sorted(modules.items()):
-        text = path.read_text(encoding="utf-8")
-        tree = ast.parse(text, filename=str(path))
+        text, tree = parsed(path)
         layer = name.split(".")[0]
         where = path.relative_to(root)
         lines = len(text.splitlines())
@@ -174,7 +181,7 @@ def test_the_list_of_imports_for_types_has_none_that_is_gone() -> None:
     modules = package_modules(ROOT)
     found = set()
     for name, path in modules.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        _, tree = parsed(path)
         guarded = type_checking_only(tree)
         for target, node in own_imports(name, tree, path.name == "__init__.py"):
             found |= {(name, each) for each in resolve(target, node, modules) if node in guarded}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,17 @@ def compare(argument: dict[str, Any], found: np.ndarray, expected: np.ndarray, g
     assert bad <= tolerance.get("max_bad_frac", 0) * good.size, f"{argument['name']}: {bad} of {good.size} differ"
 
 
-def run(name: str, launch: Any, gpu: bool = False) -> None:
+@functools.cache
+def read(name: str) -> jn.kernel.Kernel:
+    """The kernel of a case, read once for all tests: nothing that is done with it may change it."""
     case = Case(name)
-    kernel = jn.kernel.from_ttir(case.text, name=case.facts["entry"])
+    return jn.kernel.from_ttir(case.text, name=case.facts["entry"])
+
+
+def run(name: str, launch: Any, gpu: bool = False, kernel: jn.kernel.Kernel | None = None) -> None:
+    """Launches the kernel of a case, or another, and compares all memory with what must be there afterwards."""
+    case = Case(name)
+    kernel = kernel or read(name)
     if case.facts.get("parse_only"):
         again = jn.kernel.from_ttir(kernel.ttir, name=case.facts["entry"])
         assert again.ttir == kernel.ttir

@@ -103,7 +103,7 @@ def test_every_stage_computes_the_same(name: str) -> None:
         return [value.tobytes() for value in arguments if isinstance(value, np.ndarray)]
 
     expected = run(kernel)
-    for text in kernel.stages().values():
+    for text in dict.fromkeys(kernel.stages().values()):  # a pass that changes nothing leaves the same text
         assert run(jn.kernel.from_ttir(text)) == expected
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from .....support.kernels.deep_blocks import Text, block
+from .....support.tiers import each
 
 NUMPY = {
     "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
@@ -87,8 +88,7 @@ def test_what_varies_along_one_dimension(agree, shape, axis) -> None:
     assert (o.reshape(shape) == np.where(here % 2, cube + 1000 * here + y[here], cube)).all()
 
 
-@pytest.mark.parametrize("elem", ["f32", "i8", "i64"])
-@pytest.mark.parametrize("shape", [(4, 2, 8), (2, 16, 4), (4, 2, 2, 4), (2, 2, 32, 2)])
+@pytest.mark.parametrize(("shape", "elem"), each([(4, 2, 8), (2, 16, 4), (4, 2, 2, 4), (2, 2, 32, 2)], ["f32", "i8", "i64"]))
 def test_every_transpose(agree, shape, elem) -> None:
     x = numbers(elem, math.prod(shape))
     for order in itertools.permutations(range(len(shape))):
