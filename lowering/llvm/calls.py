@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ...promotion.errors import UnsupportedError
 from ..libdevice.signatures import CALLS, SIGNATURES
-from .ir import Function, V, element, lanes, zero
+from .ir import Function
+from .values import V, element, lanes, zero
 
 
 def emit_call(f: Function, symbol: str, operands: Sequence[V], result: str) -> V:
@@ -18,7 +19,7 @@ def emit_call(f: Function, symbol: str, operands: Sequence[V], result: str) -> V
     signature = SIGNATURES.get(symbol)
     if signature is not None and "ptx" in f.module.features:
         f.module.declare(symbol, result, [v.type for v in operands])
-        arguments = ", ".join(f"{v.type} {v.ref}" for v in operands)
+        arguments = ", ".join(f"{v.type} {v.operand()}" for v in operands)
         return f.pure(f"call {result} @{symbol}({arguments})", result)
     if signature is None or signature.function not in CALLS or signature.result != "f64":
         raise UnsupportedError(f"lowering: the library function {symbol!r}")

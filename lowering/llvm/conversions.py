@@ -15,18 +15,19 @@ import struct
 
 from ...promotion.errors import InternalError
 from . import conversions_fp8 as fp8
-from . import ir
-from .ir import Function, V, const, iconst, lanes, with_element
+from . import values
+from .ir import Function
 from .sign_masks import lowest_bit
+from .values import V, const, i32, lanes, with_element
 
 
 def _expect(x: V, *elements: str) -> None:
-    if ir.element(x.type) not in elements:
+    if values.element(x.type) not in elements:
         raise InternalError(f"conversion of {x.type}: expected lanes of {' or '.join(elements)}")
 
 
 def _op(fn: Function, opcode: str, a: V, b: V | int) -> V:
-    return fn.binary(opcode, a, b if isinstance(b, tuple) else ir.const(b, a.type))
+    return fn.binary(opcode, a, b if isinstance(b, V) else values.const(b, a.type))
 
 
 def _is_nan(fn: Function, x: V) -> V:
@@ -113,7 +114,7 @@ def round_to_tf32(fn: Function, x: V) -> V:
     """float → float with 10 mantissa bits (TensorFloat-32), to nearest even; overflow gives inf."""
     _expect(x, "float")
     if "tf32" in fn.module.features and x.type == "float":
-        word = fn.pure(f'call i32 asm "cvt.rn.tf32.f32 $0, $1;", "=r,f"(float {x.ref})', "i32")
+        word = fn.pure(f'call i32 asm "cvt.rn.tf32.f32 $0, $1;", "=r,f"(float {x.operand()})', "i32")
         return fn.bitcast(_op(fn, "and", word, ~0x1FFF), "float")  # the ISA says nothing of the other bits
     word = fn.bitcast(x, with_element(x.type, "i32"))
     odd = _op(fn, "and", _op(fn, "lshr", word, 13), 1)
@@ -124,7 +125,7 @@ def round_to_tf32(fn: Function, x: V) -> V:
 def convert_float(fn: Function, x: V, to: str) -> V:
     """Any of half, bfloat, float, double to any other, rounded once."""
     _expect(x, "half", "bfloat", "float", "double")
-    source = ir.element(x.type)
+    source = values.element(x.type)
     if to not in ("half", "bfloat", "float", "double"):
         raise InternalError(f"convert_float to {to!r}: not a float element")
     if source == to:
@@ -180,7 +181,7 @@ def truncate_float(fn: Function, x: V, source: str, target: str) -> V:
         return const(v, value.type)
 
     dropped = 0xFFFF0000 if target == "bf16" else 0xFFFFE000
-    mask = fn.splat(iconst(dropped - (1 << 32), "i32"), n)
+    mask = fn.splat(i32(dropped - (1 << 32)), n)
     kept = fn.bitcast(fn.binary("and", fn.bitcast(value, integers), mask), value.type)
     if target == "f16":
         size = fn.intrinsic("fabs", [value])
@@ -244,31 +245,31 @@ def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
     LLVM's `fptosi` is undefined out of range and `llvm.fptosi.sat` is slow on vectors; here only safe
     values reach `fptosi`.
     """
-    bits = ir.bits(to)
+    bits = values.bits(to)
     if to[0] != "i" or not (bits <= 16 or bits in (32, 64)):
         raise InternalError(f"float_to_int_saturating to {to}")
-    if ir.element(x.type) in ("half", "bfloat"):
+    if values.element(x.type) in ("half", "bfloat"):
         x = convert_float(fn, x, "float")
     _expect(x, "float", "double")
     target = with_element(x.type, f"i{bits}")
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     if bits <= 16:
         # Both ends are floats: clamp, then convert through i32.
-        bottom, top = ir.const(low, x.type), ir.const(high, x.type)
+        bottom, top = values.const(low, x.type), values.const(high, x.type)
         x = fn.select(fn.fcmp("ogt", x, top), top, x)
         x = fn.select(fn.fcmp("olt", x, bottom), bottom, x)
-        x = fn.select(fn.fcmp("ord", x, x), x, ir.const(0, x.type))
+        x = fn.select(fn.fcmp("ord", x, x), x, values.const(0, x.type))
         whole = fn.cast("fptosi", x, with_element(x.type, "i32"))
         return lowest_bit(fn, whole) if bits == 1 else fn.cast("trunc", whole, target)
-    limit = ir.const(math.ldexp(1.0, bits - 1 if signed else bits), x.type)
+    limit = values.const(math.ldexp(1.0, bits - 1 if signed else bits), x.type)
     below = fn.fcmp("olt", x, limit)
     # Unsigned: everything above -1 truncates to 0 or more.
-    above = fn.fcmp("oge" if signed else "ogt", x, ir.const(float(low if signed else -1), x.type))
-    safe = fn.select(fn.binary("and", below, above), x, ir.const(0, x.type))
+    above = fn.fcmp("oge" if signed else "ogt", x, values.const(float(low if signed else -1), x.type))
+    safe = fn.select(fn.binary("and", below, above), x, values.const(0, x.type))
     value = fn.cast("fptosi" if signed else "fptoui", safe, target)
-    value = fn.select(fn.fcmp("oge", x, limit), ir.const(high, target), value)
+    value = fn.select(fn.fcmp("oge", x, limit), values.const(high, target), value)
     if signed:
-        value = fn.select(fn.fcmp("olt", x, ir.const(float(low), x.type)), ir.const(low, target), value)
+        value = fn.select(fn.fcmp("olt", x, values.const(float(low), x.type)), values.const(low, target), value)
     return value
 
 
@@ -281,7 +282,7 @@ def int_to_float(fn: Function, x: V, to: str, signed: bool) -> V:
         return fn.cast(
             "sitofp" if signed else "uitofp", x, with_element(x.type, "double" if to == "f64" else "float")
         )
-    width = ir.bits(ir.element(x.type))
+    width = values.bits(values.element(x.type))
     if width <= 32:  # exact in float
         exact = _odd_to_bits(fn, x, signed, 24) if width == 32 else x
         return _round_float(fn, int_to_float(fn, exact, "f32", signed), to)
@@ -293,10 +294,10 @@ def _odd_to_bits(fn: Function, x: V, signed: bool, bits: int) -> V:
     their low bits, with a sticky bit in place of them. Two's complement truncation works toward -inf, which the odd last bit
     undoes as well.
     """
-    dropped = ir.bits(ir.element(x.type)) - bits
+    dropped = values.bits(values.element(x.type)) - bits
     low = _op(fn, "and", x, (1 << dropped) - 1)
-    sticky = fn.cast("zext", fn.icmp("ne", low, ir.zero(x.type)), x.type)
+    sticky = fn.cast("zext", fn.icmp("ne", low, values.zero(x.type)), x.type)
     shortened = fn.binary("or", _op(fn, "and", x, -(1 << dropped)), _op(fn, "shl", sticky, dropped))
     magnitude = fn.binary("xor", x, _op(fn, "ashr", x, bits + dropped - 1)) if signed else x
-    small = fn.icmp("ult", magnitude, ir.const(1 << bits, x.type))
+    small = fn.icmp("ult", magnitude, values.const(1 << bits, x.type))
     return fn.select(small, x, shortened)

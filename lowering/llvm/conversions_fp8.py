@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from ...promotion.dtype import BY_MLIR_NAME, DTYPES, DType
 from ...promotion.errors import InternalError
-from . import ir
-from .ir import Function, V, with_element
+from . import values
+from .ir import Function
+from .values import V, with_element
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
     without it, NaN. Into float8_e8m0fnu ties go up, and what is not positive becomes NaN (as in ml_dtypes).
     From double go through `double_to_odd_float`: then the value is rounded once.
     """
-    if ir.element(x.type) != "float":
+    if values.element(x.type) != "float":
         raise InternalError(f"float_to_fp8 takes float lanes, got {x.type}")
     name = _dtype_name(name)
     if name == SCALE_FORMAT:
@@ -83,7 +84,7 @@ def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
     i32 = with_element(x.type, "i32")
 
     def c(value: int) -> V:
-        return ir.const(value, i32)
+        return values.const(value, i32)
 
     word = fn.bitcast(x, i32)
     magnitude = fn.binary("and", word, c(0x7FFFFFFF))
@@ -95,7 +96,7 @@ def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
     # Denormal results: the float unit rounds when a number with the right last place is added.
     smallest_normal = math.ldexp(1.0, 1 - form.bias)
     aligner = math.ldexp(1.0, 1 - form.bias + drop)
-    aligned = fn.binary("fadd", fn.bitcast(magnitude, x.type), ir.const(aligner, x.type))
+    aligned = fn.binary("fadd", fn.bitcast(magnitude, x.type), values.const(aligner, x.type))
     aligner_bits = 127 + 1 - form.bias + drop << 23
     denormal = fn.sub(fn.bitcast(aligned, i32), c(aligner_bits))
     is_denormal = fn.icmp("ult", magnitude, c(_float_bits(smallest_normal)))
@@ -117,13 +118,13 @@ def step_toward_zero(fn: Function, code: V, x: V, name: str) -> V:
     name = _dtype_name(name)
     if name == SCALE_FORMAT or not FORMATS[name].unsigned_zero:
         return code
-    vanished = fn.binary("and", away, fn.icmp("eq", code, ir.const(0x80, code.type)))
-    return fn.select(vanished, ir.const(0, code.type), code)
+    vanished = fn.binary("and", away, fn.icmp("eq", code, values.const(0x80, code.type)))
+    return fn.select(vanished, values.const(0, code.type), code)
 
 
 def fp8_to_float(fn: Function, bits: V, name: str) -> V:
     """i8 lanes → float lanes, exact; NaN keeps its sign where the format has one."""
-    if ir.element(bits.type) != "i8":
+    if values.element(bits.type) != "i8":
         raise InternalError(f"fp8_to_float takes i8 lanes, got {bits.type}")
     name = _dtype_name(name)
     if name == SCALE_FORMAT:
@@ -132,14 +133,14 @@ def fp8_to_float(fn: Function, bits: V, name: str) -> V:
     i32, real = with_element(bits.type, "i32"), with_element(bits.type, "float")
 
     def c(value: int) -> V:
-        return ir.const(value, i32)
+        return values.const(value, i32)
 
     word = fn.cast("zext", bits, i32)
     code = fn.binary("and", word, c(0x7F))
     sign = fn.binary("shl", fn.binary("and", word, c(0x80)), c(24))
     shifted = fn.binary("shl", code, c(23 - form.mantissa))
     normal = fn.add(shifted, c((127 - form.bias) << 23))
-    scale = ir.const(math.ldexp(1.0, 1 - form.bias - form.mantissa), real)
+    scale = values.const(math.ldexp(1.0, 1 - form.bias - form.mantissa), real)
     denormal = fn.bitcast(fn.binary("fmul", fn.cast("sitofp", code, real), scale), i32)
     value = fn.select(fn.icmp("ult", code, c(1 << form.mantissa)), denormal, normal)
     if form.infinity:
@@ -156,23 +157,23 @@ def _float_to_scale(fn: Function, x: V, saturate: bool) -> V:
     i32 = with_element(x.type, "i32")
 
     def c(value: int) -> V:
-        return ir.const(value, i32)
+        return values.const(value, i32)
 
     word = fn.bitcast(x, i32)
     # The code is float's own exponent. Denormals count as 2^-127 (code 0), halfway to 2^-126 being 0x600000.
     half = fn.select(fn.icmp("ult", word, c(0x800000)), c(0x200000), c(0x400000))
     code = fn.binary("lshr", fn.add(word, half), c(23))
     code = fn.intrinsic("umin", [code, c(0xFE if saturate else 0xFF)])
-    valid = fn.fcmp("ogt", x, ir.const(0.0, x.type))
+    valid = fn.fcmp("ogt", x, values.const(0.0, x.type))
     return fn.cast("trunc", fn.select(valid, code, c(0xFF)), with_element(x.type, "i8"))
 
 
 def _scale_to_float(fn: Function, bits: V) -> V:
     i32 = with_element(bits.type, "i32")
     code = fn.cast("zext", bits, i32)
-    value = fn.binary("shl", code, ir.const(23, i32))
-    value = fn.select(fn.icmp("eq", code, ir.const(0, i32)), ir.const(0x400000, i32), value)
-    value = fn.select(fn.icmp("eq", code, ir.const(0xFF, i32)), ir.const(0x7FC00000, i32), value)
+    value = fn.binary("shl", code, values.const(23, i32))
+    value = fn.select(fn.icmp("eq", code, values.const(0, i32)), values.const(0x400000, i32), value)
+    value = fn.select(fn.icmp("eq", code, values.const(0xFF, i32)), values.const(0x7FC00000, i32), value)
     return fn.bitcast(value, with_element(bits.type, "float"))
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .ir import Function, V, const, lanes, vector, with_element
+from .ir import Function
+from .values import V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
 # |b| in [2^-20, 2^40] and |a| in [2^-80, 2^80]: quotient and remainder are normal floats
@@ -62,7 +63,7 @@ def divide_in_range(f: Function, a: V, b: V) -> V:
     correction, no branch. The IEEE quotient from 2^-100 on (all that were tried); below, where the remainder is denormal, that
     or one next to it, and off by up to 2^-148 where it is denormal itself."""
     f.module.declare("llvm.nvvm.rcp.approx.ftz.f", b.type, [b.type])
-    y = f.pure(f"call {b.type} @llvm.nvvm.rcp.approx.ftz.f({b.type} {b.ref})", b.type)
+    y = f.pure(f"call {b.type} @llvm.nvvm.rcp.approx.ftz.f({b.type} {b.operand()})", b.type)
     start = f.binary("fmul", a, y)
     return f.fma(f.fma(f.fneg(start), b, a), y, start)
 
@@ -114,10 +115,10 @@ def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
     after = [*carried[at_once:], *divided]
     following = f.binary("add", turn, const(1, "i32"))
     again = f.icmp("ult", following, const(turns, "i32"))
-    f.emit(f"br i1 {again.ref}, label %{loop}, label %{done}, !llvm.loop !{f.module.metadata.no_unrolling()}")
-    phis = [f"  {turn.ref} = phi i32 [ 0, %{really} ], [ {following.ref}, %{loop} ]"]
+    f.emit(f"br i1 {again.operand()}, label %{loop}, label %{done}, !llvm.loop !{f.module.metadata.no_unrolling()}")
+    phis = [f"  {turn.operand()} = phi i32 [ 0, %{really} ], [ {following.operand()}, %{loop} ]"]
     for own, first, new in zip(carried, dividends, after, strict=True):
-        phis.append(f"  {own.ref} = phi float [ {first.ref}, %{really} ], [ {new.ref}, %{loop} ]")
+        phis.append(f"  {own.operand()} = phi float [ {first.operand()}, %{really} ], [ {new.operand()}, %{loop} ]")
     f.lines[slot] = "\n".join(phis)
     f.start(done)
     return [f.phi("float", [(q, quick), (real, loop)]) for q, real in zip(quotients, after, strict=True)]

@@ -6,6 +6,7 @@ contract ("each op rounds to its dtype") and needs no conversion between operati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +20,12 @@ from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, PORTABLE, REDUCED, SHORT
 from ..tt.types import numpy_dtype, scalar_type
 from . import conversions, division
 from .calls import emit_call
-from .ir import Deferred, Function, V, const, element, lanes, mangle, vector, with_element
+from .ir import Function, mangle
 from .math import approximate
 from .math.library import MATH, emit_math
 from .math.recipes import Form
 from .sign_masks import compared, lowest_bit
+from .values import FALSE, Deferred, V, const, element, is_constant, lanes, number_of, vector, with_element
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {
@@ -95,13 +97,15 @@ def reinterpreted(f: Function, value: V, type_: str) -> V:
 class Extended(V):
     """A float32 register that was made from a 16-bit float, which goes back to memory as it is."""
 
-    half: V
+    __slots__ = ("half",)
+
+    def __init__(self, value: V, half: V) -> None:
+        super().__init__(value.operand(), value.type)
+        self.half = half
 
 
 def _extended(f: Function, half: V) -> V:
-    value = Extended(*f.cast("fpext", half, with_element(half.type, "float")))
-    value.half = half
-    return value
+    return Extended(f.cast("fpext", half, with_element(half.type, "float")), half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,7 @@ def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
     """max/min. NaN: the propagating form returns NaN, the other the number. +0 is above -0, as IEEE 754-2019 has it."""
     if "ptx" in f.module.features and a.type == "float":  # one instruction
         return f.intrinsic(("max" if greater else "min") + ("imum" if propagate_nan else "num"), [a, b])
-    if is_finite_constant(b):  # the comparison that is false for a NaN in `a`, and says which of two zeros it is
+    if _is_ordered_constant(b):  # the comparison that is false for a NaN in `a`, and says which of two zeros it is
         wins = _is_zero(b, negative=not greater)
         if propagate_nan:
             return f.select(f.fcmp(("o" + "gl"[not greater]) + "te"[wins], b, a), b, a)
@@ -220,13 +224,14 @@ def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
 
 def _is_zero(v: V, negative: bool) -> bool:
     """Whether a constant is the zero of that sign."""
-    return ("0x8000000000000000" if negative else "0x0000000000000000") in v.ref or (
-        v.ref == "zeroinitializer" and not negative
-    )
+    number = number_of(v)
+    return number == 0 and (math.copysign(1.0, number) < 0) == negative
 
 
-def is_finite_constant(v: V) -> bool:
-    return v.ref[0] not in "%@<" and "0x7FF8" not in v.ref
+def _is_ordered_constant(v: V) -> bool:
+    """Whether a float is a constant, and no NaN."""
+    number = number_of(v)
+    return number is not None and number == number
 
 
 def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[str, Any]) -> V:
@@ -319,10 +324,12 @@ def emit_map(
         return division.divide_in_range(f, xs[0], xs[1])
     if op in approximate.DIVISIONS and approximate.may_divide(f, elem, attrs):
         return round_register(f, approximate.quotient(f, xs[0], xs[1]), elem)
-    if op in _SHIFTS and elem == "i64" and is_ptx(f) and xs[1].ref[0] == "%":
+    if op in _SHIFTS and elem == "i64" and is_ptx(f) and not is_constant(xs[1]):
         # LLVM 22 leaves out a select around such a shift, as PTX's shifts have bounds, which hold for 32 bits of the amount
         amount = f.cast("trunc", xs[1], "i32")
-        return f.pure(f'call i64 asm "{_SHIFTS[op]} $0, $1, $2;", "=l,l,r"(i64 {xs[0].ref}, i32 {amount.ref})', "i64")
+        return f.pure(
+            f'call i64 asm "{_SHIFTS[op]} $0, $1, $2;", "=l,l,r"(i64 {xs[0].operand()}, i32 {amount.operand()})', "i64"
+        )
     if op in INSTRUCTION:
         return round_register(f, f.binary(instruction(op, attrs), xs[0], xs[1]), elem)
     if op in INTEGER_CHOICE:
@@ -356,7 +363,7 @@ def emit_map(
         case "math.ctlz" | "math.cttz":
             name = f"llvm.{op[5:]}.{mangle(xs[0].type)}"
             f.module.declare(name, xs[0].type, [xs[0].type, "i1"])
-            return f.call(name, xs[0].type, [xs[0], V("false", "i1")])
+            return f.call(name, xs[0].type, [xs[0], FALSE])
         case "math.absi":
             return f.intrinsic("smax", [xs[0], f.binary("sub", const(0, xs[0].type), xs[0])])
         case division.RECIPROCAL:

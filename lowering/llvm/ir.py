@@ -1,4 +1,4 @@
-"""LLVM IR as text: a function builder with typed values.
+"""LLVM IR as text: a function builder over the typed values of `values.py`.
 
 llvmlite's own builder has neither bfloat nor string attributes; text has both, and a line of text costs less than an object.
 Values carry their LLVM type, so emitters read like arithmetic; intrinsics are declared on first use.
@@ -9,61 +9,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .metadata import SourceLine, Subprogram
 from .module import Module
 from .names import check_name
-
-
-class V(NamedTuple):
-    """A value: its text (`%t3`, `7`, `splat (float 0x…)`) and its LLVM type (`i64`, `<16 x float>`, `ptr`)."""
-
-    ref: str
-    type: str
-
+from .values import (
+    Carried,
+    Constant,
+    ConstantFloat,
+    ConstantInt,
+    ConstantSplat,
+    Deferred,
+    V,
+    const,
+    element,
+    i32,
+    i64,
+    int_vector,
+    is_integer,
+    lanes,
+    vector,
+    with_element,
+)
 
 _MAX_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
-
-
-class _Itself(V):
-    """A value that is equal to itself alone: its text is not known yet, or not to be asked for."""
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
-
-
-class Deferred(_Itself):
-    """A value whose instructions are printed where it was made, once its text is asked for. `origin`: what it was taken from,
-    for those who can do with that. `depth`: of how many such values, one from another, it is the last."""
-
-    function: Function
-    slot: int
-    make: Callable[[], V]
-    origin: Any
-    value: V | None
-    depth: int
-    location: str
-
-    @property
-    def ref(self) -> str:
-        if self.value is None:
-            self.value = self.function.print_at(self.slot, self.make, self.location)
-        return self.value.ref
-
-
-class Carried(_Itself):
-    """What a loop carries: printed if somebody asks for its text."""
-
-    used: bool = False
-
-    @property
-    def ref(self) -> str:
-        self.used = True
-        return self[0]
 
 
 class Phis(NamedTuple):
@@ -73,84 +43,6 @@ class Phis(NamedTuple):
     values: list[tuple[Carried, V, V]]
     entry: str
     latch: str
-
-
-def lanes(type_: str) -> int:
-    """Number of lanes of a vector type; 1 for a scalar."""
-    return int(type_[1 : type_.index(" ")]) if type_[0] == "<" else 1
-
-
-def element(type_: str) -> str:
-    """`float` for `<16 x float>` and for `float`."""
-    return type_[type_.index("x") + 2 : -1] if type_[0] == "<" else type_
-
-
-def vector(element_: str, n: int) -> str:
-    return element_ if n == 1 else f"<{n} x {element_}>"
-
-
-def with_element(type_: str, element_: str) -> str:
-    """The type with the same number of lanes and another element."""
-    return vector(element_, lanes(type_))
-
-
-BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
-
-
-def bits(element_: str) -> int:
-    return BITS[element_] if element_ in BITS else int(element_[1:])
-
-
-def is_float(type_: str) -> bool:
-    return element(type_) in ("half", "bfloat", "float", "double")
-
-
-def float_text(value: float, element_: str) -> str:
-    """An exact float literal of the element type; the value is rounded to it first."""
-    if element_ == "double":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-    if element_ == "float":
-        try:
-            value = struct.unpack("<f", struct.pack("<f", value))[0]
-        except OverflowError:
-            value = float("inf") if value > 0 else float("-inf")
-        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-    if element_ == "half":
-        try:
-            return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
-        except OverflowError:
-            return "0xH7C00" if value > 0 else "0xHFC00"
-    word = struct.unpack("<I", struct.pack("<f", value))[0]
-    if value != value:
-        return "0xR7FC0"
-    return f"0xR{(word + 0x7FFF + ((word >> 16) & 1)) >> 16:04X}"
-
-
-def const(value: float | int | bool, type_: str) -> V:
-    """A constant of any arithmetic type; vectors get a splat."""
-    el = element(type_)
-    if el == "i1":
-        text = "true" if value else "false"
-    elif is_float(el):
-        text = float_text(float(value), el)
-    else:
-        width = int(el[1:])
-        number = int(value) & ((1 << width) - 1)
-        text = str(number - (1 << width) if number >> (width - 1) and width > 1 else number)
-    return V(f"splat ({el} {text})" if type_[0] == "<" else text, type_)
-
-
-def iconst(value: int, type_: str = "i64") -> V:
-    return V(str(value), type_) if type_[0] != "<" else const(value, type_)
-
-
-def zero(type_: str) -> V:
-    return V("zeroinitializer" if type_[0] == "<" else "null" if type_ == "ptr" else const(0, type_).ref, type_)
-
-
-def int_vector(values: Sequence[int], element_: str) -> V:
-    body = ", ".join(f"{element_} {v}" for v in values)
-    return V(f"<{body}>", vector(element_, len(values)))
 
 
 class Loop:
@@ -256,18 +148,18 @@ class Function:
         if self._known is not None:
             self._known.pop()
 
-    def deferred(self, type_: str, make: Callable[[], V], origin: Any = None, of: Iterable[V] = ()) -> Deferred:
+    def deferred(self, type_: str, make: Callable[[], V], origin: object = None, of: Iterable[V] = ()) -> Deferred:
         """A value that `make` prints here, from the values `of`, if it is ever used."""
-        value = Deferred("", type_)
-        value.function, value.slot, value.make, value.origin = self, len(self._all), make, origin
-        value.value, value.location = None, self.location
-        value.depth = 1 + max((each.depth for each in of if isinstance(each, Deferred) and each.value is None), default=0)
+        depth = 1 + max((each.depth for each in of if isinstance(each, Deferred) and not each.is_printed), default=0)
+        slot, location = len(self._all), self.location
+        value = Deferred(type_, lambda: self.print_at(slot, make, location), origin, depth)
         if self.lines is self._all:
             self._all.append("")
         else:  # for a deferred value that is printed now
-            value.value = make()
-        if value.depth >= _MAX_DEFERRED:
-            _ = value.ref
+            value = Deferred(type_, make, origin, depth)
+            value.printed()
+        if depth >= _MAX_DEFERRED:
+            value.printed()
         return value
 
     def print_at(self, slot: int, make: Callable[[], V], location: str) -> V:
@@ -275,10 +167,11 @@ class Function:
         lines, known, here = self.lines, self._known, self.location
         self.lines, self._known, self.location = [], None, location
         value = make()
-        ref = value.ref
+        while isinstance(value, Deferred):
+            value = value.printed()
         self._all[slot] = "\n".join(self.lines)
         self.lines, self._known, self.location = lines, known, here
-        return V(ref, value.type)
+        return value
 
     def label(self, prefix: str = "b") -> str:
         self._counter += 1
@@ -303,13 +196,13 @@ class Function:
         waiting = [(phis, *value) for phis in self._phis for value in phis.values]
         printed: dict[int, list[str]] = {}
         while True:  # to print one may make others used
-            ready = [each for each in waiting if each[1].used]
+            ready = [each for each in waiting if each[1].is_used]
             if not ready:
                 break
-            waiting = [each for each in waiting if not each[1].used]
+            waiting = [each for each in waiting if not each[1].is_used]
             for phis, value, first, new in ready:
-                ways = f"[ {first.ref}, %{phis.entry} ], [ {new.ref}, %{phis.latch} ]"
-                printed.setdefault(phis.slot, []).append(f"  {value[0]} = phi {value.type} {ways}")
+                ways = f"[ {first.operand()}, %{phis.entry} ], [ {new.operand()}, %{phis.latch} ]"
+                printed.setdefault(phis.slot, []).append(f"  {value.name} = phi {value.type} {ways}")
         for slot, lines in printed.items():
             self._all[slot] = "\n".join(lines)
         self._phis.clear()
@@ -334,48 +227,47 @@ class Function:
 
     def binary(self, opcode: str, a: V, b: V) -> V:
         """Any two-operand instruction: add, fadd, and, shl, "add nsw", …"""
-        return self.pure(f"{opcode} {a.type} {a.ref}, {b.ref}", a.type)
+        return self.pure(f"{opcode} {a.type} {a.operand()}, {b.operand()}", a.type)
 
     def add(self, a: V, b: V) -> V:
-        if b.ref == "0":
+        if is_integer(b, 0):
             return a
-        if a.ref == "0":
+        if is_integer(a, 0):
             return b
-        return self.pure(f"add {a.type} {a.ref}, {b.ref}", a.type)
+        return self.pure(f"add {a.type} {a.operand()}, {b.operand()}", a.type)
 
     def sub(self, a: V, b: V) -> V:
-        return a if b.ref == "0" else self.pure(f"sub {a.type} {a.ref}, {b.ref}", a.type)
+        return a if is_integer(b, 0) else self.pure(f"sub {a.type} {a.operand()}, {b.operand()}", a.type)
 
     def mul(self, a: V, b: V) -> V:
-        if a.ref == "1" or b.ref == "0":
+        if is_integer(a, 1) or is_integer(b, 0):
             return b
-        if b.ref == "1" or a.ref == "0":
+        if is_integer(b, 1) or is_integer(a, 0):
             return a
-        return self.pure(f"mul {a.type} {a.ref}, {b.ref}", a.type)
+        return self.pure(f"mul {a.type} {a.operand()}, {b.operand()}", a.type)
 
     def fneg(self, a: V) -> V:
-        return self.pure(f"fneg {a.type} {a.ref}", a.type)
+        return self.pure(f"fneg {a.type} {a.operand()}", a.type)
 
     def icmp(self, predicate: str, a: V, b: V) -> V:
-        return self.pure(f"icmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
+        return self.pure(f"icmp {predicate} {a.type} {a.operand()}, {b.operand()}", with_element(a.type, "i1"))
 
     def fcmp(self, predicate: str, a: V, b: V) -> V:
-        return self.pure(f"fcmp {predicate} {a.type} {a.ref}, {b.ref}", with_element(a.type, "i1"))
+        return self.pure(f"fcmp {predicate} {a.type} {a.operand()}, {b.operand()}", with_element(a.type, "i1"))
 
     def select(self, c: V, a: V, b: V) -> V:
-        return self.pure(f"select {c.type} {c.ref}, {a.type} {a.ref}, {b.type} {b.ref}", a.type)
+        return self.pure(f"select {c.type} {c.operand()}, {a.type} {a.operand()}, {b.type} {b.operand()}", a.type)
 
     def cast(self, opcode: str, a: V, type_: str) -> V:
-        return a if a.type == type_ else self.pure(f"{opcode} {a.type} {a.ref} to {type_}", type_)
+        return a if a.type == type_ else self.pure(f"{opcode} {a.type} {a.operand()} to {type_}", type_)
 
     def bitcast(self, a: V, type_: str) -> V:
-        if a.type == "float" and type_ == "i32" and a.ref.startswith("0x"):  # written as the float64 of that value
-            value = struct.unpack(">d", bytes.fromhex(a.ref[2:]))[0]
-            return const(struct.unpack("<i", struct.pack("<f", value))[0], type_)
+        if a.type == "float" and type_ == "i32" and isinstance(number := a.printed(), ConstantFloat):
+            return const(struct.unpack("<i", struct.pack("<f", number.number))[0], type_)
         return self.cast("bitcast", a, type_)
 
     def call(self, name: str, result: str, args: Sequence[V], flags: str = "") -> V:
-        text = ", ".join(f"{a.type} {a.ref}" for a in args)
+        text = ", ".join(f"{a.type} {a.operand()}" for a in args)
         if result == "void":
             self.emit(f"call void @{name}({text})")
             return V("", "void")
@@ -387,7 +279,7 @@ class Function:
         out = result if result is not None else args[0].type
         self.module.declare(full, out, [a.type for a in args])
         if name in ("smin", "smax"):
-            return self.pure(f"call {out} @{full}({', '.join(f'{a.type} {a.ref}' for a in args)})", out)
+            return self.pure(f"call {out} @{full}({', '.join(f'{a.type} {a.operand()}' for a in args)})", out)
         return self.call(full, out, args, flags)
 
     def target_intrinsic(self, name: str, args: Sequence[V], result: str) -> V:
@@ -411,25 +303,26 @@ class Function:
         if n == 1 or a.type[0] == "<":
             return a
         type_ = f"<{n} x {a.type}>"
-        if a.ref[0] != "%" and a.type != "ptr":
-            return V(f"splat ({a.type} {a.ref})", type_)
-        one = self.pure(f"insertelement {type_} poison, {a.type} {a.ref}, i32 0", type_)
-        return self.pure(f"shufflevector {type_} {one.ref}, {type_} poison, <{n} x i32> zeroinitializer", type_)
+        lane = a.printed()
+        if isinstance(lane, Constant) and lane.type != "ptr":
+            return ConstantSplat(lane, n)
+        one = self.pure(f"insertelement {type_} poison, {a.type} {a.operand()}, i32 0", type_)
+        return self.pure(f"shufflevector {type_} {one.operand()}, {type_} poison, <{n} x i32> zeroinitializer", type_)
 
     def shuffle(self, a: V, b: V, mask: Sequence[int]) -> V:
         indices = ", ".join(f"i32 {m}" if m >= 0 else "i32 poison" for m in mask)
         out = vector(element(a.type), len(mask))
         return self.pure(
-            f"shufflevector {a.type} {a.ref}, {b.type} {b.ref}, <{len(mask)} x i32> <{indices}>", out
+            f"shufflevector {a.type} {a.operand()}, {b.type} {b.operand()}, <{len(mask)} x i32> <{indices}>", out
         )
 
     def extract(self, a: V, lane: int | V) -> V:
-        at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.ref}"
-        return self.pure(f"extractelement {a.type} {a.ref}, {at}", element(a.type))
+        at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.operand()}"
+        return self.pure(f"extractelement {a.type} {a.operand()}, {at}", element(a.type))
 
     def insert(self, a: V, value: V, lane: int | V) -> V:
-        at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.ref}"
-        return self.pure(f"insertelement {a.type} {a.ref}, {value.type} {value.ref}, {at}", a.type)
+        at = f"i32 {lane}" if isinstance(lane, int) else f"{lane.type} {lane.operand()}"
+        return self.pure(f"insertelement {a.type} {a.operand()}, {value.type} {value.operand()}, {at}", a.type)
 
     def iota(self, n: int, element_: str = "i64") -> V:
         return int_vector(range(n), element_)
@@ -437,31 +330,31 @@ class Function:
     # -- memory -----------------------------------------------------------
 
     def gep(self, base: V, index: V | int, element_: str = "i8") -> V:
-        at = V(str(index), "i64") if isinstance(index, int) else index
-        if at.ref == "0":
+        at = i64(index) if isinstance(index, int) else index
+        if is_integer(at, 0):
             return base
-        return self.pure(f"getelementptr {element_}, ptr {base.ref}, {at.type} {at.ref}", "ptr")
+        return self.pure(f"getelementptr {element_}, ptr {base.operand()}, {at.type} {at.operand()}", "ptr")
 
     def load(self, type_: str, pointer: V, align: int = 1) -> V:
-        return self.op(f"load {type_}, ptr {pointer.ref}, align {align}", type_)
+        return self.op(f"load {type_}, ptr {pointer.operand()}, align {align}", type_)
 
     def store(self, value: V, pointer: V, align: int = 1, nontemporal: bool = False) -> None:
         hint = ", !nontemporal !0" if nontemporal else ""
-        self.emit(f"store {value.type} {value.ref}, ptr {pointer.ref}, align {align}{hint}")
+        self.emit(f"store {value.type} {value.operand()}, ptr {pointer.operand()}, align {align}{hint}")
 
     def masked_load(self, type_: str, pointer: V, mask: V, other: V, align: int) -> V:
         name = f"llvm.masked.load.{mangle(type_)}.p0"
         self.module.declare(name, type_, ["ptr", "i32", mask.type, type_])
-        return self.call(name, type_, [pointer, V(str(align), "i32"), mask, other])
+        return self.call(name, type_, [pointer, i32(align), mask, other])
 
     def masked_store(self, value: V, pointer: V, mask: V, align: int) -> None:
         name = f"llvm.masked.store.{mangle(value.type)}.p0"
         self.module.declare(name, "void", [value.type, "ptr", "i32", mask.type])
-        self.call(name, "void", [value, pointer, V(str(align), "i32"), mask])
+        self.call(name, "void", [value, pointer, i32(align), mask])
 
     def prefetch(self, pointer: V, write: bool = False, locality: int = 3) -> None:
         self.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-        flags = [V(str(int(write)), "i32"), V(str(locality), "i32"), V("1", "i32")]
+        flags = [i32(int(write)), i32(locality), i32(1)]
         self.call("llvm.prefetch.p0", "void", [pointer, *flags])
 
     def alloca(self, type_: str, count: int = 1, align: int = 64) -> V:
@@ -476,10 +369,10 @@ class Function:
         self.emit(f"br label %{label}")
 
     def cond_branch(self, c: V, yes: str, no: str) -> None:
-        self.emit(f"br i1 {c.ref}, label %{yes}, label %{no}")
+        self.emit(f"br i1 {c.operand()}, label %{yes}, label %{no}")
 
     def phi(self, type_: str, incoming: Sequence[tuple[V, str]]) -> V:
-        return self.op(f"phi {type_} " + ", ".join(f"[ {v.ref}, %{b} ]" for v, b in incoming), type_)
+        return self.op(f"phi {type_} " + ", ".join(f"[ {v.operand()}, %{b} ]" for v, b in incoming), type_)
 
     @contextmanager
     def loop(
@@ -495,7 +388,7 @@ class Function:
 
         keep: the loop is not unrolled. What is known to be one turn is no loop.
         """
-        lo, hi, st = (V(str(x), "i64") if isinstance(x, int) else x for x in (low, high, step))
+        lo, hi, st = (i64(x) if isinstance(x, int) else x for x in (low, high, step))
         if _is_one_turn(lo, hi, st):
             once = Loop(lo, list(carry))
             yield once
@@ -513,20 +406,21 @@ class Function:
             self.start(body, True)
         counter = loop.index
         if self.module.opaque_indices:
-            loop.index = self.op(f'call {lo.type} asm "", "=r,0"({lo.type} {counter.ref})', lo.type)
+            loop.index = self.op(f'call {lo.type} asm "", "=r,0"({lo.type} {counter.operand()})', lo.type)
         with self.scope():
             yield loop
-        following = self.op(f"add nsw {lo.type} {counter.ref}, {st.ref}", lo.type)
+        following = self.op(f"add nsw {lo.type} {counter.operand()}, {st.operand()}", lo.type)
         latch = self.block
         hint = f", !llvm.loop !{self.module.metadata.no_unrolling()}" if keep else ""
         if at_least_once:
             again = self.icmp("slt", following, hi)
-            self.emit(f"br i1 {again.ref}, label %{head}, label %{done}{hint}")
+            self.emit(f"br i1 {again.operand()}, label %{head}, label %{done}{hint}")
         else:
             self.emit(f"br label %{head}{hint}")
-        phis = [f"  {counter.ref} = phi {lo.type} [ {lo.ref}, %{before} ], [ {following.ref}, %{latch} ]"]
-        for value, first, new in zip(loop.values, carry, loop.next, strict=True):
-            phis.append(f"  {value.ref} = phi {value.type} [ {first.ref}, %{before} ], [ {new.ref}, %{latch} ]")
+        phis = []
+        for value, first, new in zip([counter, *loop.values], [lo, *carry], [following, *loop.next], strict=True):
+            ways = f"[ {first.operand()}, %{before} ], [ {new.operand()}, %{latch} ]"
+            phis.append(f"  {value.operand()} = phi {value.type} {ways}")
         self.lines[slot] = "\n".join(phis)
         self.start(done, True)
         loop.results = list(loop.next) if at_least_once else loop.values
@@ -543,11 +437,11 @@ class Function:
         self.start(done, True)
 
     def ret(self, value: V | None = None) -> None:
-        self.emit("ret void" if value is None else f"ret {value.type} {value.ref}")
+        self.emit("ret void" if value is None else f"ret {value.type} {value.operand()}")
 
 
 def _is_one_turn(low: V, high: V, step: V) -> bool:
-    known = [int(each.ref) for each in (low, high, step) if each.ref.removeprefix("-").isdecimal()]
+    known = [each.number for each in (low, high, step) if isinstance(each, ConstantInt)]
     return len(known) == 3 and known[0] < known[1] <= known[0] + known[2]
 
 

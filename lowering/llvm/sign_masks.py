@@ -8,7 +8,8 @@ test of the bit (`vptestm`) is as short, and nothing is folded into it.
 
 from __future__ import annotations
 
-from .ir import Function, V, bits, const, element, is_float, lanes, with_element, zero
+from .ir import Function
+from .values import V, bits, const, element, is_float, lanes, number_of, with_element, zero
 
 _SWAPPED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule"}
 _NEGATIVE = {("slt", "zero"), ("sle", "minus one"), ("uge", "least"), ("ugt", "largest")}
@@ -47,6 +48,5 @@ def _named(x: V) -> str | None:
     """Which of the constants that a sign is told by an operand is."""
     least = -1 << (bits(element(x.type)) - 1)
     names = {0: "zero", -1: "minus one", least: "least", -1 - least: "largest"}
-    if x.ref == "zeroinitializer":
-        return "zero"
-    return next((name for number, name in names.items() if x.ref == const(number, x.type).ref), None)
+    number = number_of(x)
+    return None if number is None else names.get(int(number))

@@ -13,9 +13,10 @@ from xdsl.ir import Block, Operation
 
 from ...tt.dialect.functions import FuncOp
 from ...tt.facts import index_bits
-from ..ir import Function, V
+from ..ir import Function
 from ..op_lines import lower_at_line
 from ..syntax import attributes
+from ..values import V, i64
 from .control.status import Status
 from .evaluate import Evaluator
 from .launch_specialization import LaunchSpecialization
@@ -53,7 +54,7 @@ class KernelContext(Values):
         self.status: Status | None = None
         self.ordering: Ordering | None = None
         self.address_uses = AddressUses()
-        self.program = V("0", "i64")
+        self.program = i64(0)
         self.grid: list[V] = []
         self._handlers = handlers
         self._otherwise = otherwise

@@ -14,8 +14,9 @@ from ....graph.reference.budget import MAX_SIZE
 from ...nest import Buffer, Extent
 from ...program import Launch
 from ...target import HostTarget
-from ..ir import Function, V, const
+from ..ir import Function
 from ..module import Module
+from ..values import ConstantInt, Global, V, const, i64
 from .float_modes import default_modes
 from .loops.extents import emit_approximately, emit_extent
 from .scalars import Scalars, is_constant
@@ -70,7 +71,7 @@ def _emit_prepare(module: Module, plan: DriverPlan) -> None:
     sizes = [plan.arena_bytes, *(extent for shape in plan.outputs for extent in shape)]
     for position, extent in enumerate(sizes):
         f.store(emit_extent(s, extent, env), f.gep(f.params[1], 8 * position), 8)
-    f.ret(V("-1", "i64"))
+    f.ret(i64(-1))
     module.add(f)
 
 
@@ -79,7 +80,7 @@ def _require(f: Function, condition: V, index: int) -> None:
     holds, fails = f.label("holds"), f.label("fails")
     f.cond_branch(condition, holds, fails)
     f.start(fails)
-    f.ret(V(str(index), "i64"))
+    f.ret(i64(index))
     f.start(holds)
 
 
@@ -123,19 +124,19 @@ def _emit_launch(
 ) -> None:
     grid = emit_extent(s, launch.grid, env)
     work = _work(s, launch, env)
-    direct = [arguments, V("0", "i64"), grid]
-    if is_constant(work) and int(work.ref) <= INLINE_NS:
+    direct = [arguments, i64(0), grid]
+    if isinstance(work, ConstantInt) and work.number <= INLINE_NS:
         f.call(kernel, "void", direct)
         return
     if is_constant(work) and is_constant(grid):
-        programs = int(grid.ref)
-        grain = V(str(max(1, programs * CHUNK_NS // int(work.ref), programs // MAX_CHUNKS)), "i64")
+        programs = grid.number
+        grain = i64(max(1, programs * CHUNK_NS // work.number, programs // MAX_CHUNKS))
     else:
         share = f.binary("udiv", s.mul(grid, s.constant(CHUNK_NS)), s.max(work, s.constant(1)))
         small = f.icmp("sle", work, s.constant(INLINE_NS))
         share = s.max(s.max(share, s.floor_div(grid, MAX_CHUNKS)), s.constant(1))
         grain = f.select(small, s.max(grid, s.constant(1)), share)
-    f.call("jn_parallel", "void", [f.params[0], V(f"@{kernel}", "ptr"), arguments, grid, grain])
+    f.call("jn_parallel", "void", [f.params[0], Global(kernel), arguments, grid, grain])
 
 
 def _work(s: Scalars, launch: Launch, env: Mapping[str, V]) -> V:

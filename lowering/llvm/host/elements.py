@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from xdsl.ir import Operation
 
 from ..elementwise import constant
-from ..ir import V
 from ..syntax import attributes, element_name, shape_of
+from ..values import V, const
 from .context import KernelContext
 from .loops.coordinates import Coordinate, Coordinates, along, memory_size_of
 from .nodes import Splat
@@ -65,5 +65,5 @@ def lower_histogram(k: KernelContext, op: Operation) -> None:
             counted = k.f.binary("and", counted, k.ev.at(mask, here))
         with k.f.when(counted):
             cell = k.f.gep(memory.pointer, value, memory.memory)
-            k.f.store(k.f.binary("add", k.f.load(memory.memory, cell, size), V("1", memory.memory)), cell, size)
+            k.f.store(k.f.binary("add", k.f.load(memory.memory, cell, size), const(1, memory.memory)), cell, size)
     k.define(result, memory)

@@ -9,8 +9,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ....promotion.errors import UnsupportedError
 from .. import division
 from ..elementwise import emit_map, is_elementwise
-from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
+from ..values import V, integer, is_integer
 from .context import KernelContext
 from .memory.affine import WIDENING, bound_of, fold
 from .memory.offsets import LOWEST, is_static, may_bound, may_widen
@@ -44,9 +44,9 @@ def _scalar(k: KernelContext, op: Operation, value: SSAValue) -> V:
         case "tt.bitcast" if elem == "ptr":
             return operands[0]
         case "tt.ptr_to_int":
-            return k.f.op(f"ptrtoint ptr {operands[0].ref} to i64", "i64")
+            return k.f.op(f"ptrtoint ptr {operands[0].operand()} to i64", "i64")
         case "tt.int_to_ptr":
-            return k.f.op(f"inttoptr i64 {operands[0].ref} to ptr", "ptr")
+            return k.f.op(f"inttoptr i64 {operands[0].operand()} to ptr", "ptr")
     if operands[0].type == "i64" and elem == "i64":
         match op.name:
             case "arith.addi":
@@ -60,11 +60,11 @@ def _scalar(k: KernelContext, op: Operation, value: SSAValue) -> V:
             case "arith.maxsi":
                 return s.max(*operands)
             case "arith.divsi" | "arith.divui" | "arith.remsi" | "arith.remui":
-                if all(is_constant(o) for o in operands) and operands[1].ref != "0":
-                    a, b = (int(o.ref) for o in operands)
+                if all(is_constant(o) for o in operands) and not is_integer(operands[1], 0):
+                    a, b = map(integer, operands)
                     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
                     return s.constant(quotient if "div" in op.name else a - quotient * b)
-                if is_constant(operands[1]) and operands[1].ref == "1":
+                if is_integer(operands[1], 1):
                     return operands[0] if "div" in op.name else s.constant(0)
     result = emit_map(
         k.f, op.name, elem, operands, [element_name(o.type) for o in op.operands], attributes(op)

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from ....promotion.errors import InternalError
 from ...target import CACHE_LINE, HostTarget
 from ..elementwise import (
-    constant,
     emit_map,
     from_memory,
     memory_element,
@@ -22,8 +21,9 @@ from ..elementwise import (
     register_element,
     to_memory,
 )
-from ..ir import Function, V, int_vector, lanes, vector, zero
+from ..ir import Function
 from ..op_lines import NodeLines
+from ..values import NULL, TRUE, V, i64, int_vector, is_integer, is_zero, lanes, vector, zero
 from .loops.coordinates import (
     ORIGIN,
     Bound,
@@ -112,7 +112,7 @@ class Evaluator:
             case Affine():
                 return self._affine(node, coordinates)
             case Map() if self._always(node, coordinates):
-                return V("true", "i1")
+                return TRUE
             case Map(op="arith.select") if self._always(node.operands[0], coordinates):
                 return self.at(node.operands[1], coordinates, mask)
             case Map():
@@ -144,7 +144,7 @@ class Evaluator:
             return None
         for bound in found[2]:
             coordinate = coordinates[bound.dim]
-            if coordinate is None or bound.limit.ref not in self._implied.get(coordinate.loop, ()):
+            if coordinate is None or bound.limit.operand() not in self._implied.get(coordinate.loop, ()):
                 return None
         return found[1]
 
@@ -163,7 +163,7 @@ class Evaluator:
             return total if narrow == "i64" else self.s.truncated(total, narrow)
         coefficient, n = stretch
         if is_constant(coefficient):
-            steps = int_vector([wrapped(int(coefficient.ref) * i, narrow) for i in range(n)], narrow)
+            steps = int_vector([wrapped(coefficient.number * i, narrow) for i in range(n)], narrow)
         else:
             step = self.f.splat(self.s.truncated(coefficient, narrow), n)
             steps = self.f.binary("mul", step, self.f.iota(n, narrow))
@@ -176,7 +176,7 @@ class Evaluator:
         offset = pointers.offset
         varying = self.depends(pointers)
         key = ("row", str(id(pointers)), *(
-            f"{c.at.ref}+{c.offset}" if d != skip and c is not None and d in varying else "-"
+            f"{c.at.operand()}+{c.offset}" if d != skip and c is not None and d in varying else "-"
             for d, c in enumerate(coordinates)
         ))  # fmt: skip
         found = self.s.known(key)
@@ -212,7 +212,7 @@ class Evaluator:
         if coefficient is None or coordinate is None:
             return row
         el = pointers.unit
-        key = ("element", row.ref, coordinate.at.ref, coefficient.ref)
+        key = ("element", row.operand(), coordinate.at.operand(), coefficient.operand())
         moving = self.s.known(key)
         if moving is None:
             moving = self.f.gep(row, self.s.mul(coefficient, coordinate.at), el)
@@ -227,7 +227,7 @@ class Evaluator:
         conditions: list[V] = []
         for bound in bounds:
             coordinate = coordinates[bound.dim]
-            if coordinate is None or bound.limit.ref in self._implied.get(coordinate.loop, ()):
+            if coordinate is None or bound.limit.operand() in self._implied.get(coordinate.loop, ()):
                 continue
             position = self.s.add(coordinate.at, self.s.constant(coordinate.offset))
             if coordinate.lanes == 1:
@@ -246,14 +246,12 @@ class Evaluator:
 
     def lane_mask(self, position: V, limit: V, n: int) -> V:
         """Lanes whose position is below the limit. The difference is clamped so that 32-bit compares suffice."""
-        key = ("lanes", position.ref, limit.ref, str(n))
+        key = ("lanes", position.operand(), limit.operand(), str(n))
         found = self.s.known(key)
         if found is None:
             left = self.s.max(self.s.min(self.s.sub(limit, position), self.s.constant(n)), ZERO)
             if is_constant(left):
-                found = V(
-                    "<" + ", ".join(f"i1 {int(i < int(left.ref))}" for i in range(n)) + ">", vector("i1", n)
-                )
+                found = int_vector([int(i < left.number) for i in range(n)], "i1")
             else:
                 small = self.f.splat(self.f.cast("trunc", left, "i32"), n)
                 found = self.f.icmp("sgt", small, self.f.iota(n, "i32"))
@@ -263,7 +261,7 @@ class Evaluator:
     def _implies(self, bound: Bound, coordinates: Coordinates) -> bool:
         """Whether the surrounding loops go no further than the bound."""
         coordinate = coordinates[bound.dim]
-        return coordinate is not None and bound.limit.ref in self._implied.get(coordinate.loop, ())
+        return coordinate is not None and bound.limit.operand() in self._implied.get(coordinate.loop, ())
 
     def _always(self, node: Node, coordinates: Coordinates) -> bool:
         """Whether a condition holds wherever the surrounding loops go (but for lanes that they mask off)."""
@@ -323,7 +321,7 @@ class Evaluator:
     def _row_length(node: Load, dim: int) -> int:
         """Elements from a row to the next when rows lie one after the other: the masked extent, or the block's."""
         bounds, _ = decompose_mask(node.mask)
-        limits = [int(b.limit.ref) for b in bounds if b.dim == dim and is_constant(b.limit)]
+        limits = [b.limit.number for b in bounds if b.dim == dim and is_constant(b.limit)]
         return min([node.shape[dim], *limits])
 
     def _fill(self, value: V, guard: V | None, node: Load, coordinates: Coordinates, tail: V | None) -> V:
@@ -332,7 +330,7 @@ class Evaluator:
             return value
         n = max(lanes(value.type), lanes(guard.type))
         fill = self.f.splat(self.at(node.other, coordinates, tail), n)
-        if fill.ref in (constant(0, node.elem, n).ref, "zeroinitializer"):
+        if is_zero(fill):
             return value
         return self.f.select(
             guard if lanes(guard.type) == n else self.f.splat(guard, n), self.f.splat(value, n), fill
@@ -344,15 +342,14 @@ class Evaluator:
         pointer = self.pointer_at(pointers, coordinates, None)
         if guard is not None:  # a false guard must not touch memory: read a stack slot instead
             safe = self.f.alloca("i64", 1, 8)
-            self.f.store(V("0", "i64"), safe, 8)
+            self.f.store(i64(0), safe, 8)
             pointer = self.f.select(guard, pointer, safe)
         return self.f.load(el, pointer, size)
 
     def addresses(self, pointers: Pointers, coordinates: Coordinates, n: int, tail: V | None) -> V:
         offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
-        return self.f.op(
-            f"getelementptr {pointers.unit}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}", vector("ptr", n)
-        )
+        base = pointers.base.operand()
+        return self.f.op(f"getelementptr {pointers.unit}, ptr {base}, {offsets.type} {offsets.operand()}", vector("ptr", n))
 
     def _addresses_of(self, pointers: Pointers, coordinates: Coordinates, mask: V | None) -> V:
         """Pointers as i64 addresses."""
@@ -360,7 +357,7 @@ class Evaluator:
         n = lanes(offset.type)
         size = self.f.splat(self.s.constant(memory_size_of(pointers.unit)), n)
         scaled = self.f.binary("mul", offset, size)
-        if pointers.base.ref == "null":
+        if pointers.base is NULL:
             return scaled
         return self.f.binary("add", self.f.splat(self.s.address(pointers.base), n), scaled)
 
@@ -372,7 +369,7 @@ class Evaluator:
             pointer = self.pointer_at(pointers, coordinates, None)
             if guard is not None:
                 safe = self.f.alloca("i64", 1, 8)
-                self.f.store(V("0", "i64"), safe, 8)
+                self.f.store(i64(0), safe, 8)
                 pointer = self.f.select(guard, pointer, safe)
             return self.f.load(el, pointer, size)
         offsets = self.f.splat(self.offset_at(pointers, coordinates, tail), n)
@@ -380,7 +377,7 @@ class Evaluator:
         type_ = vector(el, n)
 
         def apart(rarely: bool) -> V:
-            unit = f"{pointers.unit}, ptr {pointers.base.ref}, {offsets.type} {offsets.ref}"
+            unit = f"{pointers.unit}, ptr {pointers.base.operand()}, {offsets.type} {offsets.operand()}"
             addresses = self.f.op(f"getelementptr {unit}", vector("ptr", n))
             return gather(self.f, addresses, mask, type_, size, rarely)
 
@@ -419,7 +416,7 @@ class Evaluator:
         rest = self.f.cast("sext", rest, vector("i64", lanes(rest.type)))
         if n == 1:
             return self.s.add(offset, rest)
-        if offset.ref == "0":
+        if is_integer(offset, 0):
             return self.f.splat(rest, n)
         return self.f.binary("add", self.f.splat(offset, n), self.f.splat(rest, n))
 
@@ -497,7 +494,7 @@ class Evaluator:
         for bound in bounds:
             if bound.dim == dim:
                 count = self.s.min(count, bound.limit)
-                implied.add(bound.limit.ref)
+                implied.add(bound.limit.operand())
         return count, implied
 
     def open_loop(self, implied: set[str]) -> int:

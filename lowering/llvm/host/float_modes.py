@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...target import HostTarget
-from ..ir import Function, V
+from ..ir import Function
+from ..values import i32, i64
 
 _MXCSR_MODES, _MXCSR_DEFAULT = 0xFFC0, 0x1F80
 """Traps, rounding and flushing; the default: nothing traps, to nearest, no flushing."""
@@ -27,9 +28,9 @@ def default_modes(f: Function, target: HostTarget) -> Iterator[None]:
         f.module.declare("llvm.aarch64.get.fpcr", "i64", [])
         f.module.declare("llvm.aarch64.set.fpcr", "void", ["i64"])
         was = f.call("llvm.aarch64.get.fpcr", "i64", [])
-        other = f.icmp("ne", was, V("0", "i64"))
+        other = f.icmp("ne", was, i64(0))
         with f.when(other):
-            f.call("llvm.aarch64.set.fpcr", "void", [V("0", "i64")])
+            f.call("llvm.aarch64.set.fpcr", "void", [i64(0)])
         yield
         with f.when(other):
             f.call("llvm.aarch64.set.fpcr", "void", [was])
@@ -44,10 +45,10 @@ def _x86(f: Function) -> Iterator[None]:
         f.module.declare(name, "void", ["ptr"])
     saved, default = f.alloca("i32", 1, 4), f.alloca("i32", 1, 4)
     f.call(store, "void", [saved])
-    modes = f.binary("and", f.load("i32", saved, 4), V(str(_MXCSR_MODES), "i32"))
-    other = f.icmp("ne", modes, V(str(_MXCSR_DEFAULT), "i32"))
+    modes = f.binary("and", f.load("i32", saved, 4), i32(_MXCSR_MODES))
+    other = f.icmp("ne", modes, i32(_MXCSR_DEFAULT))
     with f.when(other):
-        f.store(V(str(_MXCSR_DEFAULT), "i32"), default, 4)
+        f.store(i32(_MXCSR_DEFAULT), default, 4)
         f.call(load, "void", [default])
     yield
     with f.when(other):

@@ -95,7 +95,7 @@ def _load_arguments(k: KernelContext, function: FuncOp) -> None:
             if k.launch is None:
                 s.assume_multiple(pointer, divisibility(function, i))
             k.scalars[argument] = pointer
-            k.ev.arguments.add(pointer.ref)
+            k.ev.arguments.add(pointer.operand())
         else:
             k.scalars[argument] = f.load(register_element(element_name(argument.type)), slot, 8)
         if k.launch is not None and i in k.launch.multiples:
@@ -135,7 +135,7 @@ def _program_id(k: KernelContext, op: Operation) -> None:
                 position = k.f.binary("udiv", rest, y)
     result = op.results[0]
     k.wide[result] = position
-    k.ev.s.narrow.add(position.ref)  # no axis of a grid has 2^31 programs
+    k.ev.s.narrow.add(position.operand())  # no axis of a grid has 2^31 programs
     k.scalars[result] = k.f.cast("trunc", position, "i32")
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..ir import V
 from ..math.library import INSTRUCTIONS
+from ..values import V
 
 Shape = tuple[int, ...]
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeGuard
 
-from ..ir import Function, V, const
+from ..ir import Function
+from ..values import ConstantInt, V, const, i64, is_integer
 
-ZERO = V("0", "i64")
-
-
-def is_constant(v: V) -> bool:
-    return v.ref[0] not in "%@"
+ZERO = i64(0)
 
 
-def constant_value(v: V) -> int:
-    return int(v.ref)
+def is_constant(v: V) -> TypeGuard[ConstantInt]:
+    """Whether the value is a scalar integer constant."""
+    return isinstance(v, ConstantInt)
 
 
 def wrapped(value: int, type_: str) -> int:
@@ -58,10 +57,10 @@ class Scalars:
 
     def multiple(self, v: V) -> int:
         """A number that divides the value (1 when nothing is known; 0 for the constant 0)."""
-        return abs(int(v.ref)) if is_constant(v) else self._multiple.get(v.ref, 1)
+        return abs(v.number) if is_constant(v) else self._multiple.get(v.operand(), 1)
 
     def assume_multiple(self, v: V, n: int) -> None:
-        self._multiple[v.ref] = n
+        self._multiple[v.operand()] = n
 
     def follow_multiple(self, op: str, result: V, operands: Sequence[V]) -> None:
         """Powers of two that divide the operands of an i32 operation divide its result, though it may wrap."""
@@ -70,28 +69,28 @@ class Scalars:
         left, right = (m & -m if (m := self.multiple(v)) else 1 << 31 for v in operands)
         known = {"arith.muli": left * right, "arith.addi": min(left, right), "arith.subi": min(left, right)}.get(op, 1)
         if known > 1:
-            self._multiple[result.ref] = min(known, 1 << 31)
+            self._multiple[result.operand()] = min(known, 1 << 31)
 
     def constant(self, value: int) -> V:
-        return V(str((value + (1 << 63)) % (1 << 64) - (1 << 63)), "i64")
+        return i64((value + (1 << 63)) % (1 << 64) - (1 << 63))
 
     def address(self, pointer: V) -> V:
         """A scalar pointer as i64."""
-        key = ("ptrtoint", pointer.ref)
+        key = ("ptrtoint", pointer.operand())
         found = self.known(key)
-        return found or self.remember(key, self.f.op(f"ptrtoint ptr {pointer.ref} to i64", "i64"))
+        return found or self.remember(key, self.f.op(f"ptrtoint ptr {pointer.operand()} to i64", "i64"))
 
     def pointer(self, address: V) -> V:
         """What a block of pointers holds, an i64, as a scalar pointer."""
-        return address if address.type == "ptr" else self.f.op(f"inttoptr i64 {address.ref} to ptr", "ptr")
+        return address if address.type == "ptr" else self.f.op(f"inttoptr i64 {address.operand()} to ptr", "ptr")
 
     def _binary(self, opcode: str, a: V, b: V, multiple: int) -> V:
-        key = (opcode, a.ref, b.ref)
+        key = (opcode, a.operand(), b.operand())
         found = self.known(key)
         if found is None:
             found = self.f.binary(opcode, a, b)
             if multiple > 1:
-                self._multiple[found.ref] = multiple
+                self._multiple[found.operand()] = multiple
             self.remember(key, found)
         return found
 
@@ -100,17 +99,17 @@ class Scalars:
             a, b = b, a
         if is_constant(b):
             if is_constant(a):
-                return self.constant(int(a.ref) + int(b.ref))
-            if b.ref == "0":
+                return self.constant(a.number + b.number)
+            if is_integer(b, 0):
                 return a
-        elif a.ref > b.ref:
+        elif a.operand() > b.operand():
             a, b = b, a
         return self._binary("add", a, b, math.gcd(self.multiple(a), self.multiple(b)))
 
     def sub(self, a: V, b: V) -> V:
         if is_constant(b):
-            return self.add(a, self.constant(-int(b.ref)))
-        if a.ref == b.ref:
+            return self.add(a, self.constant(-b.number))
+        if a == b:
             return ZERO
         return self._binary("sub", a, b, math.gcd(self.multiple(a), self.multiple(b)))
 
@@ -119,21 +118,21 @@ class Scalars:
             a, b = b, a
         if is_constant(b):
             if is_constant(a):
-                return self.constant(int(a.ref) * int(b.ref))
-            if b.ref == "0":
+                return self.constant(a.number * b.number)
+            if is_integer(b, 0):
                 return ZERO
-            if b.ref == "1":
+            if is_integer(b, 1):
                 return a
-        elif a.ref > b.ref:
+        elif a.operand() > b.operand():
             a, b = b, a
         return self._binary("mul", a, b, self.multiple(a) * self.multiple(b))
 
     def _choose(self, name: str, a: V, b: V) -> V:
         if is_constant(a) and is_constant(b):
-            return self.constant((min if name == "smin" else max)(int(a.ref), int(b.ref)))
-        if a.ref == b.ref:
+            return self.constant((min if name == "smin" else max)(a.number, b.number))
+        if a == b:
             return a
-        key = (name, *sorted((a.ref, b.ref)))
+        key = (name, *sorted((a.operand(), b.operand())))
         found = self.known(key)
         return found if found is not None else self.remember(key, self.f.intrinsic(name, [a, b]))
 
@@ -148,23 +147,23 @@ class Scalars:
         if n == 1:
             return a
         if is_constant(a):
-            return self.constant(int(a.ref) // n)
+            return self.constant(a.number // n)
         if n & (n - 1) == 0:
             return self._binary("lshr", a, self.constant(n.bit_length() - 1), max(1, self.multiple(a) // n))
         return self._binary("udiv", a, self.constant(n), 1)
 
     def floor_div_signed(self, a: V, b: V) -> V:
         """⌊a / b⌋ for any a and b ≥ 0; 0 when b is 0 (the numeric contract of dims)."""
-        if is_constant(b) and int(b.ref) > 0:
+        if isinstance(b, ConstantInt) and b.number > 0:
             if is_constant(a):
-                return self.constant(int(a.ref) // int(b.ref))
-            if b.ref == "1":
+                return self.constant(a.number // b.number)
+            if is_integer(b, 1):
                 return a
-        key = ("floordiv", a.ref, b.ref)
+        key = ("floordiv", a.operand(), b.operand())
         found = self.known(key)
         if found is None:
             none = self.f.icmp("eq", b, ZERO)
-            safe = self.f.select(none, V("1", "i64"), b)
+            safe = self.f.select(none, i64(1), b)
             quotient = self.f.binary("sdiv", a, safe)
             below = self.f.cast("sext", self.f.icmp("slt", self.f.binary("srem", a, safe), ZERO), "i64")
             found = self.f.select(none, ZERO, self.f.binary("add", quotient, below))
@@ -176,7 +175,7 @@ class Scalars:
         if n == 1:
             return a
         if is_constant(a):
-            return self.constant(int(a.ref) // n * n)
+            return self.constant(a.number // n * n)
         return self._binary("and", a, self.constant(-n), n)
 
     def ceil_div(self, a: V, n: int) -> V:
@@ -186,14 +185,14 @@ class Scalars:
         if a.type == "i64":
             return a
         if is_constant(a):
-            return V(a.ref, "i64")
-        key = ("sext" if signed else "zext", a.ref)
+            return i64(a.number)
+        key = ("sext" if signed else "zext", a.operand())
         found = self.known(key)
         if found is None:
             found = self.remember(key, self.f.cast(key[0], a, "i64"))
-            self._multiple[found.ref] = self.multiple(a)
+            self._multiple[found.operand()] = self.multiple(a)
             if signed and a.type in ("i8", "i16", "i32"):
-                self.narrow.add(found.ref)
+                self.narrow.add(found.operand())
         return found
 
     def truncated(self, value: V, type_: str) -> V:
@@ -201,5 +200,5 @@ class Scalars:
         if value.type == type_:
             return value
         if is_constant(value):
-            return const(wrapped(int(value.ref), type_), type_)
+            return const(wrapped(value.number, type_), type_)
         return self.f.cast("trunc", value, type_)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation
 
-from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
+from ..values import i64
 from .context import KernelContext
 from .loops.coordinates import ORIGIN
 from .nodes import Affine, Splat, Stored, dense, view
@@ -17,7 +17,7 @@ from .nodes import Affine, Splat, Stored, dense, view
 def lower_make_range(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     start = k.ev.s.constant(int(facts["start"]))
-    k.define(op.results[0], Affine(shape_of(op.results[0].type), "i32", start, (V("1", "i64"),)))
+    k.define(op.results[0], Affine(shape_of(op.results[0].type), "i32", start, (i64(1),)))
 
 
 def lower_splat(k: KernelContext, op: Operation) -> None:

@@ -9,14 +9,15 @@ from xdsl.ir import Operation, SSAValue
 from ....promotion.errors import InternalError
 from ...tt.dialect.functions import FuncOp
 from ..elementwise import memory_element
-from ..ir import V
 from ..syntax import element_name, pointee_name
+from ..values import NULL, V
 from .evaluate import Evaluator
 from .loops.coordinates import Bound
 from .loops.demanded_elements import DemandedElements, wide_dim
 from .loops.liveness import Liveness, all_operations, reachable
 from .loops.loop_nests import LoopNests
 from .nodes import Affine, Load, Map, Node, Pointers, Shape, Splat, Stored, View
+from .scalars import ZERO
 
 MAX_DEPTH = 80
 """Operations on blocks that follow one from another before the block is written down: evaluation recurses through them."""
@@ -82,11 +83,11 @@ class Values:
         pointee = pointee_name(value.type)
         unit = memory_element(pointee)
         if isinstance(node, Splat):
-            offset = Affine(node.shape, "i64", V("0", "i64"), (None,) * len(node.shape))
+            offset = Affine(node.shape, "i64", ZERO, (None,) * len(node.shape))
             return Pointers(node.shape, "ptr", node.value, pointee, offset, self.ev.s.multiple(node.value), unit)
         addresses = Map(node.shape, "i64", "tt.ptr_to_int", (node,))
-        nothing = Affine(node.shape, "i64", V("0", "i64"), (None,) * len(node.shape))
-        return Pointers(node.shape, "ptr", V("null", "ptr"), pointee, nothing, 1, "i8", addresses)
+        nothing = Affine(node.shape, "i64", ZERO, (None,) * len(node.shape))
+        return Pointers(node.shape, "ptr", NULL, pointee, nothing, 1, "i8", addresses)
 
     # -- readers ------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class Values:
         """Whether nobody reads the node's block beyond the bound."""
         value = self._value_of.get(id(node))
         return value is not None and any(
-            own.dim == bound.dim and own.limit.ref == bound.limit.ref for own in self.limits(value)
+            own.dim == bound.dim and own.limit == bound.limit for own in self.limits(value)
         )
 
     # -- depth --------------------------------------------------------------------

@@ -11,8 +11,9 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from .. import ir
-from ..ir import Function, V, iconst
+from .. import ir, values
+from ..ir import Function
+from ..values import Global, V, i64
 from . import tables as table
 from .lanes import Lanes
 
@@ -157,24 +158,24 @@ def _large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
         value = fn.load("double", places[0], 8)
         bits = s.bits(value)
         exponent = s.iop("and", s.iop("lshr", bits, 52), 0x7FF)
-        exponent = fn.smin(fn.smax(exponent, iconst(1053)), iconst(2046))
+        exponent = fn.smin(fn.smax(exponent, i64(1053)), i64(2046))
         mantissa = s.iop("or", s.iop("and", bits, (1 << 52) - 1), 1 << 52)
         position = s.iop("sub", exponent, 1077 - 64)
         index, shift = s.iop("lshr", position, 6), s.iop("and", position, 63)
-        base = fn.gep(V(f"@{_TABLE}", "ptr"), index, "i64")
+        base = fn.gep(Global(_TABLE), index, "i64")
         loaded = [fn.load("i64", fn.gep(base, i, "i64"), 8) for i in range(4)]
         window = [fn.intrinsic("fshl", [high, low, shift]) for high, low in itertools.pairwise(loaded)]
         # |x| 2/pi modulo 4, in units of 2^-126: the top 128 of 192 bits.
         m, second, third = (fn.cast("zext", v, "i128") for v in (mantissa, window[1], window[2]))
         top = fn.binary(
-            "shl", fn.cast("zext", s.iop("mul", mantissa, window[0]), "i128"), ir.const(64, "i128")
+            "shl", fn.cast("zext", s.iop("mul", mantissa, window[0]), "i128"), values.const(64, "i128")
         )
-        low = fn.binary("lshr", fn.mul(m, third), ir.const(64, "i128"))
+        low = fn.binary("lshr", fn.mul(m, third), values.const(64, "i128"))
         turn = fn.add(fn.add(top, fn.mul(m, second)), low)
-        q = fn.binary("lshr", fn.add(turn, ir.const(1 << 125, "i128")), ir.const(126, "i128"))
-        rest = fn.sub(turn, fn.binary("shl", q, ir.const(126, "i128")))
+        q = fn.binary("lshr", fn.add(turn, values.const(1 << 125, "i128")), values.const(126, "i128"))
+        rest = fn.sub(turn, fn.binary("shl", q, values.const(126, "i128")))
         # The signed 128-bit fraction as a double pair, in units of 2^-62.
-        whole = fn.cast("trunc", fn.binary("ashr", rest, ir.const(64, "i128")), "i64")
+        whole = fn.cast("trunc", fn.binary("ashr", rest, values.const(64, "i128")), "i64")
         high = fn.cast("sitofp", whole, "double")
         left = fn.cast("sitofp", s.iop("sub", whole, fn.cast("fptosi", high, "i64")), "double")
         tail = fn.cast("uitofp", fn.cast("trunc", rest, "i64"), "double")
@@ -182,7 +183,7 @@ def _large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
         scale_high, scale_low = (part * 2.0**-62 for part in table.HALF_PI_64[:2])
         product, error = s.two_product(high, scale_high)
         error = s.fma(high, scale_low, s.fma(left, scale_high, error))
-        negative = fn.icmp("slt", bits, iconst(0))
+        negative = fn.icmp("slt", bits, i64(0))
         finite = s.cmp("one", s.abs(value), math.inf)
         fn.store(s.select(finite, s.select(negative, s.neg(product), product), math.nan), places[1], 8)
         fn.store(s.select(negative, s.neg(error), error), places[2], 8)

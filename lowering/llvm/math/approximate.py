@@ -13,12 +13,12 @@ error below 5e-7, tanh 6 ulp on both.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tt.facts import APPROXIMATE, RECIPROCAL, allows
-from ..ir import Function, V, const
+from ..ir import Function
+from ..values import V, const, lanes, number_of
 from . import float32 as f32
 from . import tables as table
 from .lanes import Lanes
@@ -127,12 +127,10 @@ def quotients(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
 def _numbered(f: Function, name: str, x: V) -> V:
     """A call that is printed once for an operand."""
     f.module.declare(name, x.type, [x.type])
-    return f.pure(f"call {x.type} @{name}({x.type} {x.ref})", x.type)
+    return f.pure(f"call {x.type} @{name}({x.type} {x.operand()})", x.type)
 
 
 def _constant_inverse(b: V) -> V | None:
     """1/b of a constant, if both are normal numbers."""
-    if not b.ref.startswith("0x"):
-        return None
-    value: float = struct.unpack("<d", struct.pack("<Q", int(b.ref, 16)))[0]
-    return const(1.0 / value, b.type) if 2.0**-126 <= abs(value) <= 2.0**126 else None
+    value = number_of(b) if lanes(b.type) == 1 else None
+    return None if value is None or not 2.0**-126 <= abs(value) <= 2.0**126 else const(1.0 / value, b.type)

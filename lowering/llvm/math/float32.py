@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..ir import V
+from ..values import V
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f32
 from .lanes import Lanes
@@ -57,8 +57,8 @@ def _exp_ptx(lane: Lanes, x: V) -> V:
     """
     width = float(_MOST - _LEAST)
     scaled = lane.c(table.LOG2E_64[0] / width)
-    text = f'call float asm "fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f"(float {x.ref}, float {scaled.ref}, float '
-    part = lane.fn.pure(f"{text}{lane.c(-_LEAST / width).ref})", "float")
+    text = f'call float asm "fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f"(float {x.operand()}, float {scaled.operand()}, float '
+    part = lane.fn.pure(f"{text}{lane.c(-_LEAST / width).operand()})", "float")
     shifted = lane.fma(part, width, ROUNDER + 127.0 + _LEAST)
     j = lane.sub(shifted, ROUNDER + 127.0)
     w = lane.fma(x, table.LOG2E_32[1], lane.fma(x, table.LOG2E_32[0], lane.neg(j)))

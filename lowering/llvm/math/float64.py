@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ..ir import V
+from ..values import V
 from . import tables as table
 from .angle_reduction import choose_rare, large_angle_f64
 from .float32 import pow_sign_and_domain

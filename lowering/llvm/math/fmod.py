@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
-from .. import ir
-from ..ir import Function, V, iconst
+from .. import ir, values
+from ..ir import Function
+from ..values import V, i64
 from .angle_reduction import choose_rare, out_of_line
 from .lanes import Lanes
 from .recipes import recipe
@@ -58,17 +59,17 @@ def _long_division(fn: Function, a: V, b: V) -> list[V]:
         bits = s.bits(value)
         exponent = s.iop("lshr", bits, 52)
         fraction = s.iop("and", bits, (1 << 52) - 1)
-        normal = fn.icmp("ne", exponent, iconst(0))
+        normal = fn.icmp("ne", exponent, i64(0))
         mantissa = s.iop("or", fraction, s.iop("shl", fn.cast("zext", normal, "i64"), 52))
-        return mantissa, fn.smax(exponent, iconst(1))
+        return mantissa, fn.smax(exponent, i64(1))
 
-    with fn.loop(0, ir.lanes(a.type), at_least_once=True) as loop:
+    with fn.loop(0, values.lanes(a.type), at_least_once=True) as loop:
         m, e = decode(fn.load("double", fn.gep(dividends, loop.index, "double"), 8))
         n, bottom = decode(fn.load("double", fn.gep(divisors, loop.index, "double"), 8))
-        steps = fn.smax(s.iop("sub", e, bottom), iconst(0))
+        steps = fn.smax(s.iop("sub", e, bottom), i64(0))
         first = s.iop("urem", m, n)
         with fn.loop(0, steps, _STEP, carry=[first]) as inner:
-            shift = fn.smin(s.iop("sub", steps, inner.index), iconst(_STEP))
+            shift = fn.smin(s.iop("sub", steps, inner.index), i64(_STEP))
             inner.next[0] = s.iop("urem", fn.binary("shl", inner.values[0], shift), n)
         rest = fn.cast("uitofp", inner.results[0], "double")
         # rest 2^(bottom - 1075) is a double; the power need not be, so it goes in two factors.

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ....promotion.errors import InternalError
-from .. import ir
-from ..ir import Function, V, const
+from .. import values
+from ..ir import Function
+from ..values import V, const, i32
 
 Number = V | float
 
@@ -29,23 +30,23 @@ class Lanes:
         self.fn = fn
         self.portable = portable
         self.type = type_
-        self.element = ir.element(type_)
+        self.element = values.element(type_)
         if self.element not in ("float", "double"):
             raise InternalError(f"lane arithmetic is defined for float and double, not {type_}")
-        self.n = ir.lanes(type_)
+        self.n = values.lanes(type_)
         self.width = 32 if self.element == "float" else 64
         self.mantissa_bits = 23 if self.element == "float" else 52
-        self.integer = ir.vector(f"i{self.width}", self.n)
-        self.mask = ir.vector("i1", self.n)
+        self.integer = values.vector(f"i{self.width}", self.n)
+        self.mask = values.vector("i1", self.n)
 
     # -- constants ----------------------------------------------------------
 
     def c(self, value: Number) -> V:
         """A value of the lane type; a Python number becomes a constant."""
-        return value if isinstance(value, tuple) else ir.const(value, self.type)
+        return value if isinstance(value, V) else values.const(value, self.type)
 
     def ci(self, value: V | int) -> V:
-        return value if isinstance(value, tuple) else ir.const(value, self.integer)
+        return value if isinstance(value, V) else values.const(value, self.integer)
 
     # -- float arithmetic ---------------------------------------------------
 
@@ -79,8 +80,8 @@ class Lanes:
 
     def scalef(self, a: V, exponent: V) -> V:
         """a · 2^⌊exponent⌋, rounded once, with overflow to infinity. Only where `scales`."""
-        mask = V("-1", "i16" if self.n == 16 else "i8")
-        rounding = [V("4", "i32")] if self.n == 16 else []  # 4: as everything else is rounded
+        mask = values.const(-1, "i16" if self.n == 16 else "i8")
+        rounding = [i32(4)] if self.n == 16 else []  # 4: as everything else is rounded
         name = f"llvm.x86.avx512.mask.scalef.ps.{32 * self.n}"
         return self.fn.target_intrinsic(name, [a, exponent, a, mask, *rounding], self.type)
 
@@ -181,11 +182,11 @@ class Lanes:
 
     def wide(self) -> Lanes:
         """The same lanes in double."""
-        return Lanes(self.fn, ir.vector("double", self.n), self.portable)
+        return Lanes(self.fn, values.vector("double", self.n), self.portable)
 
     def widen(self, a: V) -> V:
-        return self.fn.cast("fpext", a, ir.vector("double", self.n))
+        return self.fn.cast("fpext", a, values.vector("double", self.n))
 
     def narrow(self, a: V) -> V:
         """double → float; one rounding, to nearest even."""
-        return self.fn.cast("fptrunc", a, ir.vector("float", self.n))
+        return self.fn.cast("fptrunc", a, values.vector("float", self.n))

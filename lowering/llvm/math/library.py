@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from ....promotion.errors import InternalError, UnsupportedError
 from ...target import HostTarget
-from ..ir import Function, V, element
+from ..ir import Function
+from ..values import V, element
 from . import approximate, float32, float64, fmod
 from .lanes import Lanes
 from .recipes import FUNCTIONS, Form, Recipe, instructions_by_op, names_with, recipe, recipe_of

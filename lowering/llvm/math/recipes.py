@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from ....promotion.errors import InternalError, UnsupportedError
-from ..ir import V
+from ..values import V
 
 Recipe = Callable[..., V]
 """(lanes, operands …) → result: appends instructions."""

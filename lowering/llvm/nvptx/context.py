@@ -16,9 +16,10 @@ from ...linear_layouts.layout import LinearLayout
 from ...tt.analysis.integer_ranges import Range as IntegerRange
 from ...tt.dialect.functions import FuncOp
 from ..elementwise import is_elementwise
-from ..ir import Function, V
+from ..ir import Function
 from ..op_lines import lower_at_line
 from ..syntax import attributes, shape_of
+from ..values import V
 from .control.producer import Producer
 from .matmul.operand_kinds import kind_of
 from .matmul.wgmma import Placed, WarpgroupProduct, plan_product

@@ -10,9 +10,9 @@ from ...linear_layouts.layout import LinearLayout
 from ...linear_layouts.linear import ThreadMap
 from ...linear_layouts.plans.exchange import Accesses, SharedExchange
 from ...linear_layouts.plans.shuffles import ShufflePlan, ShuffleRound
-from ..ir import V
+from ..values import V, i32
 from .memory.shared_memory import SharedMemory
-from .threads import Threads, bits_of, i32
+from .threads import Threads, bits_of
 
 
 class Moves:
@@ -119,7 +119,7 @@ class Moves:
         def store() -> None:
             for index, bits in packed:
                 size = _bytes(bits.type)
-                f.emit(f"store {bits.type} {bits.ref}, ptr addrspace(3) {index.ref}, align {size}")
+                f.emit(f"store {bits.type} {bits.operand()}, ptr addrspace(3) {index.operand()}, align {size}")
 
         if predicate is None:
             store()
@@ -135,7 +135,7 @@ class Moves:
         found: dict[int, V] = {}
         for access in accesses.accesses:
             index = self._address(base, address, accesses, access.offset)
-            packed = f.op(f"load {type_}, ptr addrspace(3) {index.ref}, align {total // 8}", type_)
+            packed = f.op(f"load {type_}, ptr addrspace(3) {index.operand()}, align {total // 8}", type_)
             found.update(zip(access.registers, self.t.unpack(packed, count, width), strict=True))
         return found
 

@@ -21,13 +21,12 @@ from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import ThreadPredicate
 from ...tt.source_locations import source_location
 from ..elementwise import emit_map
-from ..ir import V
 from ..syntax import attributes, element_name, is_tensor, shape_of
+from ..values import TRUE, V, i32, i64
 from .context import Handler, KernelContext
 from .messages import Assertion
 from .nodes import Shape
 from .targets import WARP_SIZE
-from .threads import i32
 
 ASSERT, PRINT = "__assertfail", "vprintf"
 UNKNOWN = ("unknown", 0)
@@ -61,11 +60,11 @@ def _fail_unless(k: KernelContext, condition: V, predicate: V | None, what: Asse
     file = file.replace("\0", "")
     function = f"{k.name}{where}"
     k.messages.assertions.setdefault(f"{what.message} ({file}:{line}, {function})", what)
-    fails = k.f.binary("xor", condition, V("true", "i1"))
+    fails = k.f.binary("xor", condition, TRUE)
     texts = [k.messages.text(each) for each in (what.message, file, function)]
     k.f.module.declare(ASSERT, "void", ["ptr", "ptr", "i32", "ptr", "i64"])
     with k.t.where(k.t.both(fails, predicate)):
-        k.f.call(ASSERT, "void", [texts[0], texts[1], i32(line), texts[2], V("1", "i64")])
+        k.f.call(ASSERT, "void", [texts[0], texts[1], i32(line), texts[2], i64(1)])
 
 
 # -- prints ----------------------------------------------------------------------------------

@@ -24,10 +24,10 @@ from ..elementwise import (
     round_register,
     widened,
 )
-from ..ir import V, const
 from ..math import approximate
 from ..math.library import INSTRUCTIONS
 from ..op_lines import NodeLines
+from ..values import ConstantInt, V, const, is_constant, is_integer, poison
 from .convert_layout import Moves
 from .functions import called
 from .nodes import (
@@ -204,7 +204,7 @@ class Evaluator:
         self._alive.append(node)
 
     def any(self, elem: str, count: int) -> Registers:
-        return (V("poison", register_element(elem) if elem != "ptr" else "i64"),) * count
+        return (poison(register_element(elem) if elem != "ptr" else "i64"),) * count
 
     def map(
         self, op: str, elem: str, operands: Sequence[Node], attrs: Mapping[str, Any], layout: LinearLayout,
@@ -286,7 +286,7 @@ class Evaluator:
         found: dict[tuple[V, ...], V] = {}
         approximately = op in approximate.DIVISIONS and approximate.may_divide(self.f, elem, attrs)
         for divisor, dividends in by_divisor.items():
-            if (approximately and len(dividends) > 1) or (len(dividends) >= _TOGETHER and divisor.ref[0] == "%"):
+            if (approximately and len(dividends) > 1) or (len(dividends) >= _TOGETHER and not is_constant(divisor)):
                 divide = approximate.quotients if approximately else divide_all
                 quotients = divide(self.f, list(dividends), divisor)
                 for dividend, quotient in zip(dividends, quotients, strict=True):
@@ -341,8 +341,8 @@ class Evaluator:
         size = int(attrs["size"])
 
         def make() -> V:
-            if value.type == "i32" and value.ref[0] == "%":  # the back end makes three instructions of it
-                return self.f.pure(f'call i64 asm "mul.wide.s32 $0, $1, {size};", "=l,r"(i32 {value.ref})', "i64")
+            if value.type == "i32" and not is_constant(value):  # the back end makes three instructions of it
+                return self.f.pure(f'call i64 asm "mul.wide.s32 $0, $1, {size};", "=l,r"(i32 {value.operand()})', "i64")
             return self.f.mul(self.f.cast("sext", value, "i64"), const(size, "i64"))
 
         return self.f.deferred("i64", make, of=[value]) if later else make()
@@ -353,15 +353,15 @@ class Evaluator:
             return self.f.add(values[0], self._offset(values[1], attrs))
         if op == "joinery.add_offset":
             return self.f.add(*values)
-        if op == "arith.select" and values[0].ref in ("true", "false"):
-            return values[1] if values[0].ref == "true" else values[2]
+        if op == "arith.select" and is_constant(values[0]):
+            return values[1] if is_integer(values[0], 1) else values[2]
         if op == "arith.select" and elem in NARROW:
             left, right = (narrowed(self.f, value, elem) for value in values[1:])
             return widened(self.f, self.f.select(values[0], left, right))
         if op in ("arith.andi", "arith.ori") and elem == "i1":
-            neutral = "true" if op == "arith.andi" else "false"
+            neutral = int(op == "arith.andi")
             for own, other in ((0, 1), (1, 0)):
-                if values[own].ref == neutral:
+                if is_integer(values[own], neutral):
                     return values[other]
         if op in _LONG and elem in ("f32", "f64") and not allows(attrs, APPROXIMATE):
             name = f"{op}_{math_form(attrs)}"
@@ -426,8 +426,8 @@ def constant_bits(layout: LinearLayout, groups: Sequence[int]) -> list[int]:
 
 
 def _is_power_of_two(divisor: Node) -> bool:
-    text = divisor.value.ref if isinstance(divisor, Splat) else ""
-    return text.isdigit() and int(text).bit_count() == 1
+    value = divisor.value.printed() if isinstance(divisor, Splat) else None
+    return isinstance(value, ConstantInt) and value.number > 0 and value.number.bit_count() == 1
 
 
 def _any_distributed(nodes: Sequence[Node]) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir import Function, V
+from ..ir import Function
+from ..values import V
 
 IN_PLACE = "alwaysinline"
 """The attribute of these functions."""
@@ -22,4 +23,4 @@ def called(f: Function, name: str, result: str, values: Sequence[V], emit: Calla
         body = Function(f.module, full, params, result, f"nounwind {IN_PLACE}", "internal", numbering=True)
         body.ret(emit(body, body.params))
         f.module.add(body)
-    return f.pure(f"call {result} @{full}({', '.join(f'{value.type} {value.ref}' for value in values)})", result)
+    return f.pure(f"call {result} @{full}({', '.join(f'{value.type} {value.operand()}' for value in values)})", result)

@@ -14,11 +14,12 @@ from ...libdevice.signatures import SIGNATURES
 from ...tt.dialect.functions import FuncOp
 from ...tt.dialect.memory.descriptor_types import TensorDescType
 from ..elementwise import constant, register_element
-from ..ir import Function, const
+from ..ir import Function
 from ..metadata import Metadata
 from ..module import Module
 from ..op_lines import begin_lines
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
+from ..values import const
 from .analysis.occupancy import holds_many_elements
 from .context import Handler, KernelContext
 from .control.branches import CONTROL, lower_body

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import V
 from ..module import Module
+from ..values import V
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...linear_layouts.layout import LinearLayout
-from ..ir import V
+from ..values import V
 
 Shape = tuple[int, ...]
 MAX_DEPTH = 96

@@ -13,14 +13,11 @@ from ...linear_layouts.arithmetic import IndexExpression, index_arithmetic
 from ...linear_layouts.layout import LANE, LinearLayout
 from ...linear_layouts.linear import Condition, ThreadMap, ThreadPredicate
 from ..elementwise import Bits, Rounded, from_memory, memory_element, memory_size, reinterpreted, to_memory
-from ..ir import Deferred, Function, V, const
+from ..ir import Function
+from ..values import FALSE, TRUE, Deferred, V, const, i32, is_integer, poison, same
 from .targets import WARP_SIZE
 
-ALL_LANES = V("-1", "i32")
-
-
-def i32(value: int) -> V:
-    return const(value, "i32")
+ALL_LANES = i32(-1)
 
 
 def bits_of(elem: str) -> int:
@@ -110,19 +107,19 @@ class Threads:
         sources = {}
         disjoint, reached = True, 0
         for source, columns in maps:
-            sources[source.ref] = source
+            sources[source.operand()] = source
             for bit, image in enumerate(columns):
                 disjoint = disjoint and not image & reached
                 reached |= image
                 while image:
                     low = image & -image
-                    key = (source.ref, low.bit_length() - 1 - bit)
+                    key = (source.operand(), low.bit_length() - 1 - bit)
                     diagonals[key] = diagonals.get(key, 0) | 1 << bit
                     image ^= low
         total: V | None = None
         for (ref, shift), mask in diagonals.items():
             source = sources[ref]
-            whole = (1 << (5 if ref == self.lane.ref else (self.warps - 1).bit_length())) - 1
+            whole = (1 << (5 if ref == self.lane.operand() else (self.warps - 1).bit_length())) - 1
             part = source if mask == whole else self.f.binary("and", source, i32(mask))
             if shift:
                 part = self.f.binary("shl" if shift > 0 else "lshr", part, i32(abs(shift)))
@@ -146,7 +143,7 @@ class Threads:
         """thread ^ constant; an addition where that is the same, which addresses can take in."""
         if not constant:
             return thread
-        if thread.ref == "0":
+        if is_integer(thread, 0):
             return i32(constant)
         return self.f.binary("xor" if constant & thread_bits else "or disjoint", thread, i32(constant))
 
@@ -175,7 +172,7 @@ class Threads:
         total: V | None = None
         for term in expression.terms:
             source = self.lane if term.dim == LANE else self.warp
-            if source.ref == "0":
+            if is_integer(source, 0):
                 continue
             part = self.f.binary("and", source, i32(term.mask))
             if term.shift:
@@ -189,7 +186,7 @@ class Threads:
         warp = self.f.binary("and", self.warp, i32(warp_mask)) if warp_mask and self.warps > 1 else None
         parts = [each for each in (lane, warp) if each is not None]
         if not parts:
-            return V("true" if value == 0 else "false", "i1")
+            return TRUE if value == 0 else FALSE
         many = bin(lane_mask).count("1") + (bin(warp_mask).count("1") if warp is not None else 0) > 1
         if not many:
             return self.f.icmp("ne" if value else "eq", parts[0], i32(0))
@@ -216,7 +213,7 @@ class Threads:
 
     def both(self, left: V | None, right: V | None) -> V | None:
         """The conjunction of two conditions; None holds always."""
-        if left is None or right is None or left.ref == right.ref:
+        if left is None or right is None or same(left, right):
             return right if left is None else left
         return self.f.binary("and", left, right)
 
@@ -245,7 +242,7 @@ class Threads:
         if width == 64:
             halves = f.bitcast(value, "<2 x i32>")
             moved = [self.shuffle(kind, f.extract(halves, i), operand, clamp) for i in (0, 1)]
-            pair = f.insert(f.insert(V("poison", "<2 x i32>"), moved[0], 0), moved[1], 1)
+            pair = f.insert(f.insert(poison("<2 x i32>"), moved[0], 0), moved[1], 1)
             return f.bitcast(pair, "i64")
         word = f.cast("zext", value, "i32")
         shuffled = self.call(f"shfl.sync.{kind}.i32", [ALL_LANES, word, operand, i32(clamp)], "i32")
@@ -264,7 +261,7 @@ class Threads:
             return self.pack([self.pack(values[start : start + each]) for start in range(0, count, each)])
         found = self._rounded_pair(values)
         if found is None:
-            found = V("poison", f"<{count} x i{width}>")
+            found = poison(f"<{count} x i{width}>")
             for index, value in enumerate(values):
                 found = self.f.insert(found, value, index)
         total = width * count
@@ -316,7 +313,7 @@ class Threads:
         )
         stay = self._choose(values, index, rest, lane, warp)
         go = self._choose(values, index ^ bit, rest, lane, warp)
-        return stay if stay.ref == go.ref else self.f.select(flips, go, stay)
+        return stay if same(stay, go) else self.f.select(flips, go, stay)
 
 
 def _whole(values: Sequence[V]) -> V | None:

@@ -9,8 +9,9 @@ from xdsl.ir import SSAValue
 from ....promotion.errors import InternalError
 from ...linear_layouts.layout import LinearLayout
 from ...tt.dialect.functions import FuncOp
-from ..ir import Function, V
+from ..ir import Function
 from ..syntax import element_name
+from ..values import V
 from .convert_layout import Moves
 from .evaluate import Evaluator
 from .memory.access_layouts import AccessLayouts

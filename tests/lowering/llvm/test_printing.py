@@ -9,8 +9,9 @@ import types
 import llvmlite.binding as llvm
 import pytest
 from joinery.lowering.gc_paused import gc_paused, loading_modules
-from joinery.lowering.llvm.ir import Function, V, const
+from joinery.lowering.llvm.ir import Function
 from joinery.lowering.llvm.module import Module
+from joinery.lowering.llvm.values import V, const
 
 
 def function(numbering: bool = True) -> Function:

@@ -8,9 +8,10 @@ import re
 import llvmlite.binding as llvm
 import pytest
 from joinery.lowering.llvm.compile import compile_assembly
-from joinery.lowering.llvm.ir import Function, V, const
+from joinery.lowering.llvm.ir import Function
 from joinery.lowering.llvm.module import Module
 from joinery.lowering.llvm.sign_masks import compared, lowest_bit
+from joinery.lowering.llvm.values import const, i32
 from joinery.lowering.target import HostTarget
 
 AVX512 = ("avx", "avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "bmi", "bmi2", "fma")
@@ -39,7 +40,7 @@ def assembly(elem: str, lanes: int, test: tuple[str, int, bool] | None, inverted
     data = const(1, f"<{lanes} x {masked}>")
     name = f"llvm.masked.scatter.v{lanes}{'f32' if masked == 'float' else masked}.v{lanes}p0"
     module.declare(name, "void", [data.type, f"<{lanes} x ptr>", "i32", mask.type])
-    f.call(name, "void", [data, f.params[1], V("1", "i32"), mask])
+    f.call(name, "void", [data, f.params[1], i32(1), mask])
     f.ret()
     module.add(f)
     target = HostTarget("x86_64-unknown-linux-gnu", "skylake-avx512", frozenset(AVX512), 64, 32 << 10, 1 << 20, 32 << 20)

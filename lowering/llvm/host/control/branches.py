@@ -15,8 +15,8 @@ from .....promotion.errors import UnsupportedError
 from ....tt.analysis.control_flow import terminator
 from ....tt.analysis.dominance import dominated, postorder
 from ...elementwise import register_element
-from ...ir import V
 from ...syntax import element_name, is_tensor, shape_of
+from ...values import V
 from ..context import KernelContext
 from ..loops.liveness import reachable
 from ..nodes import Map, Stored, cost

@@ -11,8 +11,8 @@ from ....tt.dialect.attributes import enum_name
 from ....tt.dialect.memory.atomics import MEMORY_ORDERS, AtomicPollOp
 from ....tt.source_locations import source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
-from ...ir import V, const
 from ...syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
+from ...values import NULL, V, const, i32, i64
 from ..context import KernelContext
 from ..elements import each_element
 from ..loops.coordinates import memory_size_of
@@ -37,7 +37,7 @@ def lower_assert(k: KernelContext, op: Operation) -> None:
     shape = shape_of(condition.type)
     site = Site("assert", message, source_location(op), shape)
     if not shape:
-        k.status.stop_unless(k.scalar(condition), site, k.program, V("-1", "i64"))
+        k.status.stop_unless(k.scalar(condition), site, k.program, i64(-1))
         return
     first = _first_false(k, k.node(condition))
     k.status.stop_unless(k.f.icmp("eq", first, const(_FINE, "i32")), site, k.program, k.f.cast("sext", first, "i64"))
@@ -46,8 +46,8 @@ def lower_assert(k: KernelContext, op: Operation) -> None:
 def _first_false(k: KernelContext, node: Node) -> V:
     """The row-major position of the first false element, i32; `_FINE` if there is none."""
     shape = node.shape
-    strides = tuple(V(str(s), "i64") if s else None for s in dense(shape))
-    position = Affine(shape, "i32", V("0", "i64"), strides)
+    strides = tuple(i64(s) if s else None for s in dense(shape))
+    position = Affine(shape, "i32", i64(0), strides)
     found: Node = Map(shape, "i32", "arith.select", (node, Splat(shape, "i32", const(_FINE, "i32")), position))
     left, right, result = object(), object(), object()
     smallest = Combine(
@@ -72,7 +72,7 @@ def lower_print(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     site = PrintSite(str(facts["prefix"]), bool(facts["hex"]), tuple(bool(s) for s in facts["isSigned"]), tuple(printed))
     k.f.module.declare(PRINT, "void", ["ptr", "i64", "i64", "ptr"])
-    k.f.call(PRINT, "void", [k.status.words, V(str(k.status.add(site)), "i64"), k.program, addresses])
+    k.f.call(PRINT, "void", [k.status.words, i64(k.status.add(site)), k.program, addresses])
 
 
 def lower_poll(k: KernelContext, op: AtomicPollOp) -> None:
@@ -101,7 +101,7 @@ def _wait(k: KernelContext, op: Operation, pointer: V, expected: V, elem: str, d
     f.branch(poll)
     f.start(poll)
     k.leave_if_stopped()
-    found = f.op(f"load atomic {type_}, ptr {pointer.ref} {order}, align {memory_size(elem)}", type_)
+    found = f.op(f"load atomic {type_}, ptr {pointer.operand()} {order}, align {memory_size(elem)}", type_)
     holds = f.icmp("eq", found, expected)
     f.cond_branch(holds, done, again)
     f.start(again)
@@ -122,8 +122,8 @@ def _nanoseconds(k: KernelContext) -> V:
         raise UnsupportedError("host lowering: tt.atomic_poll with a timeout on a platform without a POSIX clock")
     slot = f.alloca("i64", 2, 8)
     f.module.declare(CLOCK, "i32", ["i32", "ptr"])
-    f.call(CLOCK, "i32", [V(str(int(time.CLOCK_MONOTONIC)), "i32"), slot])
-    seconds = f.binary("mul", f.load("i64", slot, 8), V("1000000000", "i64"))
+    f.call(CLOCK, "i32", [i32(int(time.CLOCK_MONOTONIC)), slot])
+    seconds = f.binary("mul", f.load("i64", slot, 8), i64(1000000000))
     return f.binary("add", seconds, f.load("i64", f.gep(slot, 8), 8))
 
 
@@ -131,7 +131,7 @@ def lower_poison(k: KernelContext, op: Operation) -> None:
     """Anything is right for a value that nobody may look at: zero."""
     result = op.results[0]
     elem, shape = element_name(result.type), shape_of(result.type)
-    value = V("null", "ptr") if elem == "ptr" else constant(0, elem)
+    value = NULL if elem == "ptr" else constant(0, elem)
     if is_tensor(result.type):
         k.define(result, Splat(shape, elem, value))
     else:

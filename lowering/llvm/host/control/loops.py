@@ -15,8 +15,8 @@ from ....tt.analysis.control_flow import terminator
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ....tt.types import bit_width
 from ...elementwise import register_element
-from ...ir import V
 from ...syntax import element_name, is_tensor, shape_of
+from ...values import V, i64, is_integer
 from ..context import KernelContext
 from ..loops.coordinates import Bound
 from ..loops.liveness import all_operations
@@ -29,7 +29,7 @@ from ..memory.offsets import is_exact
 from ..nodes import Affine, Map, Node, Pointers, Splat, Stored, cost
 from ..scalars import ZERO, is_constant
 
-ONE = V("1", "i64")
+ONE = i64(1)
 
 
 def _advance(k: KernelContext, op: Any, position: int) -> Advance | None:
@@ -58,7 +58,7 @@ def _advance(k: KernelContext, op: Any, position: int) -> Advance | None:
 
 
 def _quotient(k: KernelContext, a: V, b: V) -> V:
-    return a if b.ref == "1" else k.f.binary("sdiv", a, b)
+    return a if is_integer(b, 1) else k.f.binary("sdiv", a, b)
 
 
 def _may_pass_the_end(op: Operation) -> bool:
@@ -75,8 +75,8 @@ def _trip_count(k: KernelContext, low: V, high: V, stride: V, passes: bool) -> V
     if not passes:
         return s.max(_quotient(k, s.add(s.sub(high, low), s.sub(stride, ONE)), stride), ZERO)
     last = s.sub(s.sub(high, low), ONE)
-    last = last if stride.ref == "1" else k.f.binary("udiv", last, stride)
-    count = k.f.select(k.f.icmp("slt", last, ZERO), V(str((1 << 63) - 1), "i64"), s.add(last, ONE))  # longer than anybody waits
+    last = last if is_integer(stride, 1) else k.f.binary("udiv", last, stride)
+    count = k.f.select(k.f.icmp("slt", last, ZERO), i64((1 << 63) - 1), s.add(last, ONE))  # longer than anybody waits
     return k.f.select(k.f.icmp("slt", low, high), count, ZERO)
 
 
@@ -90,7 +90,7 @@ def lower_for(k: KernelContext, op: Any) -> None:
     carried_scalars: list[int] = []
     advancing: dict[int, Advance] = {}
     # A step of zero is a mistake of the text, but must not become a division that ends the process.
-    stride = step if is_constant(step) and step.ref != "0" else k.f.select(k.f.icmp("eq", step, ZERO), ONE, step)
+    stride = step if is_constant(step) and not is_integer(step, 0) else k.f.select(k.f.icmp("eq", step, ZERO), ONE, step)
     for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
         if not is_tensor(argument.type):
             carried_scalars.append(i)

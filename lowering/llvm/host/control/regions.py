@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Operation, Region
 
-from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, shape_of
+from ...values import V
 from ..context import KernelContext
 from ..elements import each_element
 from ..loops.coordinates import Coordinate, Coordinates

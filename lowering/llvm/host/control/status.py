@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ...ir import Function, V
+from ...ir import Function
 from ...module import Module
+from ...values import V, i64
 
 RUNNING, CANCELLED, STOPPED = 0, 1, 2
 WORDS = 4
@@ -94,9 +95,9 @@ class Status:
 
     def leave_if_stopped(self) -> None:
         f = self._f
-        state = f.op(f"load atomic i64, ptr {self.words.ref} monotonic, align 8", "i64")
+        state = f.op(f"load atomic i64, ptr {self.words.operand()} monotonic, align 8", "i64")
         going_on = f.label("going")
-        f.cond_branch(f.icmp("ne", state, V("0", "i64")), self._leave, going_on)
+        f.cond_branch(f.icmp("ne", state, i64(0)), self._leave, going_on)
         f.start(going_on, dominated=True)
 
     def stop_unless(self, holds: V, site: Site, program: V, lane: V) -> None:
@@ -114,9 +115,9 @@ class Status:
         f.start(broken, dominated=True)
         with f.scope():
             *others, (_, number) = checks
-            which = V(str(number), "i64")
+            which = i64(number)
             for each, number in reversed(others):
-                which = f.select(each, which, V(str(number), "i64"))
+                which = f.select(each, which, i64(number))
             for line in self._report(which, program, lane):
                 f.emit(line)
         f.start(fine, dominated=True)
@@ -128,11 +129,11 @@ class Status:
 
     def report(self, site: int, program: V, lane: V) -> list[str]:
         """Instructions that stop the launch and leave the function."""
-        return self._report(V(str(site), "i64"), program, lane)
+        return self._report(i64(site), program, lane)
 
     def _report(self, site: V, program: V, lane: V) -> list[str]:
         self._f.module.provide(_Stop())
-        arguments = f"ptr {self.words.ref}, i64 {site.ref}, i64 {program.ref}, i64 {lane.ref}"
+        arguments = f"ptr {self.words.operand()}, i64 {site.operand()}, i64 {program.operand()}, i64 {lane.operand()}"
         return [f"call void @{_Stop.name}({arguments}) cold", f"br label %{self._leave}"]
 
     def start_leaving(self) -> None:
@@ -150,8 +151,8 @@ class _Stop:
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline cold", linkage=linkage)
         status, *facts = f.params
-        exchanged = f.op(f"cmpxchg ptr {status.ref}, i64 {RUNNING}, i64 {STOPPED} acq_rel monotonic", "{ i64, i1 }")
-        with f.when(f.op(f"extractvalue {{ i64, i1 }} {exchanged.ref}, 1", "i1")):
+        exchanged = f.op(f"cmpxchg ptr {status.operand()}, i64 {RUNNING}, i64 {STOPPED} acq_rel monotonic", "{ i64, i1 }")
+        with f.when(f.op(f"extractvalue {{ i64, i1 }} {exchanged.operand()}, 1", "i1")):
             for position, fact in enumerate(facts):
                 f.store(fact, f.gep(status, 8 * (position + 1)), 8)
         f.ret()

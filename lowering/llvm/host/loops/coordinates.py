@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .....promotion.errors import InternalError
 from ...elementwise import memory_size
-from ...ir import V
+from ...values import V, is_integer
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View
 from ..scalars import ZERO, is_constant
 
@@ -86,14 +86,14 @@ def _decomposed(mask: Node, known: dict[int, tuple[list[Bound], list[Node]]]) ->
                 pending += reversed(part.operands)
             case Map(op="arith.cmpi") if "bound" in part.attrs:
                 bound = part.attrs["bound"]
-                bounds.setdefault((bound.dim, bound.limit.ref), bound)
+                bounds.setdefault((bound.dim, bound.limit.operand()), bound)
             case View():
                 if id(part) not in known:
                     known[id(part)] = _of_view(part, *_decomposed(part.source, known))
                 inner, other = known[id(part)]
-                bounds |= {key: bound for bound in inner if (key := (bound.dim, bound.limit.ref)) not in bounds}
+                bounds |= {key: bound for bound in inner if (key := (bound.dim, bound.limit.operand())) not in bounds}
                 rest += [node for node in other if node not in rest]
-            case Splat() if part.value.ref in ("true", "1"):
+            case Splat() if is_integer(part.value, 1):
                 pass
             case _:
                 rest.append(part)
@@ -136,7 +136,7 @@ def stride_of(pointers: Pointers, dim: int) -> int:
     coefficient = pointers.offset.coefficients[dim]
     if coefficient is None or not is_constant(coefficient):
         return 0
-    distance, size = int(coefficient.ref) * memory_size_of(pointers.unit), memory_size(pointers.pointee)
+    distance, size = coefficient.number * memory_size_of(pointers.unit), memory_size(pointers.pointee)
     return distance // size if distance % size == 0 else 0
 
 

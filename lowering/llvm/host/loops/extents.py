@@ -10,7 +10,8 @@ from typing import Any
 
 from .....graph.dims.dim import Dim, Monomial
 from ....nest import Extent
-from ...ir import Function, V, const
+from ...ir import Function
+from ...values import V, const
 from ..scalars import Scalars
 
 

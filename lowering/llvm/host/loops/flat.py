@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...elementwise import from_memory, register_element
-from ...ir import V, int_vector, vector, zero
 from ...op_lines import NodeLines
+from ...values import V, i64, int_vector, integer, is_integer, vector, zero
 from ..nodes import Affine, Digit, Flattened, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from ..scalars import ZERO, Scalars, is_constant, wrapped
 from .coordinates import Bound, Coordinate, memory_size_of
@@ -45,7 +45,7 @@ def digits(shape: Shape, coefficients: Sequence[V | None]) -> tuple[Digit, ...]:
     found: list[Digit] = []
     step = 1
     for extent, coefficient in zip(reversed(shape), reversed(coefficients), strict=True):
-        if extent > 1 and coefficient is not None and coefficient.ref != "0":
+        if extent > 1 and coefficient is not None and not is_integer(coefficient, 0):
             last = found[-1] if found else None
             if last is not None and last.step * last.extent == step and _goes_on(last, coefficient):
                 found[-1] = Digit(last.step, last.extent * extent, last.coefficient)
@@ -58,7 +58,7 @@ def digits(shape: Shape, coefficients: Sequence[V | None]) -> tuple[Digit, ...]:
 def _goes_on(digit: Digit, coefficient: V) -> bool:
     if not is_constant(coefficient) or not is_constant(digit.coefficient):
         return False
-    return int(coefficient.ref) == int(digit.coefficient.ref) * digit.extent
+    return coefficient.number == digit.coefficient.number * digit.extent
 
 
 def as_line(shape: Shape, coefficients: Sequence[V | None]) -> V | None:
@@ -72,10 +72,10 @@ def as_line(shape: Shape, coefficients: Sequence[V | None]) -> V | None:
 
 def flat_memory(memory: Stored) -> Stored | None:
     """Scratch by row-major position, if its elements are evenly spaced."""
-    stride = as_line(memory.shape, [V(str(stride), "i64") for stride in memory.strides])
+    stride = as_line(memory.shape, [i64(stride) for stride in memory.strides])
     if stride is None:
         return None
-    return Stored((math.prod(memory.shape),), memory.elem, memory.pointer, (int(stride.ref),), memory.memory)
+    return Stored((math.prod(memory.shape),), memory.elem, memory.pointer, (integer(stride),), memory.memory)
 
 
 class Flattener:
@@ -129,7 +129,7 @@ class Flattener:
             case Affine():
                 return self._leaf(node, dims, node.coefficients)
             case Stored():
-                return self._leaf(node, dims, [V(str(stride), "i64") for stride in node.strides])
+                return self._leaf(node, dims, [i64(stride) for stride in node.strides])
             case View():
                 return self._of(node.source, tuple(None if d is None else dims[d] for d in node.dims))
             case Map():
@@ -158,9 +158,9 @@ class Flattener:
         line = as_line(self._shape, along)
         match node:
             case Stored() if line is not None:
-                return Stored(self._flat, node.elem, node.pointer, (int(line.ref),), node.memory)
+                return Stored(self._flat, node.elem, node.pointer, (integer(line),), node.memory)
             case Affine() if line is not None:
-                return Affine(self._flat, node.elem, node.base, (None if line.ref == "0" else line,))
+                return Affine(self._flat, node.elem, node.base, (None if is_integer(line, 0) else line,))
         return Flattened(self._flat, node.elem, node, digits(self._shape, along))
 
     def _pointers(self, pointers: Pointers, dims: Dims) -> Pointers | None:
@@ -169,7 +169,7 @@ class Flattener:
         line = as_line(self._shape, self._along(dims, pointers.offset.coefficients))
         if line is None:
             return None
-        offset = Affine(self._flat, "i64", pointers.offset.base, (None if line.ref == "0" else line,))
+        offset = Affine(self._flat, "i64", pointers.offset.base, (None if is_integer(line, 0) else line,))
         return replace(pointers, shape=self._flat, offset=offset)
 
     def _load(self, node: Load, dims: Dims) -> Node | None:
@@ -223,7 +223,7 @@ def _split(s: Scalars, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[
 
 def _places(terms: Sequence[tuple[V, list[int]]], n: int) -> list[list[int]]:
     """By lane: the products of constant coefficients and their factors."""
-    return [[int(coefficient.ref) * factors[lane] for coefficient, factors in terms] for lane in range(n)]
+    return [[integer(coefficient) * factors[lane] for coefficient, factors in terms] for lane in range(n)]
 
 
 def _affine(s: Scalars, node: Affine, total: V, terms: Sequence[tuple[V, list[int]]], n: int) -> V:
@@ -233,7 +233,7 @@ def _affine(s: Scalars, node: Affine, total: V, terms: Sequence[tuple[V, list[in
     if known:
         lanes = [wrapped(sum(place), narrow) for place in _places(known, n)]
         if is_constant(value):
-            value = int_vector([wrapped(int(value.ref) + lane, narrow) for lane in lanes], narrow)
+            value = int_vector([wrapped(value.number + lane, narrow) for lane in lanes], narrow)
         else:
             value = s.f.binary("add", s.f.splat(value, n), int_vector(lanes, narrow))
     for coefficient, factors in terms:

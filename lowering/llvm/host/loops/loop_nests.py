@@ -18,7 +18,8 @@ from ...elementwise import (
     memory_size,
     to_memory,
 )
-from ...ir import V, lanes, mangle, vector
+from ...ir import mangle
+from ...values import TRUE, ConstantLanes, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
 from ..memory.transpose import transpose, transposed_load
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost, dense
@@ -103,7 +104,7 @@ class LoopNests:
             match node:
                 case Load():
                     offset = node.pointers.offset
-                    starts_anywhere = node.pointers.base.ref not in self.ev.arguments
+                    starts_anywhere = node.pointers.base.operand() not in self.ev.arguments
                     # not the same row in every program
                     moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
                     far = self.streaming or node.shape[-1] * memory_size(node.elem) >= _LONG_ROW
@@ -209,7 +210,7 @@ class LoopNests:
             if id(node) not in seen:
                 seen.add(id(node))
                 if isinstance(node, Splat):
-                    found.add(node.value.ref)
+                    found.add(node.value.operand())
                 elif isinstance(node, Map):
                     stack.extend(node.operands)
                 elif isinstance(node, View):
@@ -330,10 +331,10 @@ class LoopNests:
                     f.masked_store(data, pointer, f.splat(guard, n), size)
                 return
             addresses = ev.addresses(pointers, here, n, tail)
-            on = V("splat (i1 true)", vector("i1", n)) if guard is None else f.splat(guard, n)
+            on = const(True, vector("i1", n)) if guard is None else f.splat(guard, n)
             name = f"llvm.masked.scatter.{mangle(data.type)}.v{n}p0"
             f.module.declare(name, "void", [data.type, addresses.type, "i32", on.type])
-            f.call(name, "void", [data, addresses, V(str(size), "i32"), on])
+            f.call(name, "void", [data, addresses, i32(size), on])
 
         first = partial(to_line, ev, pointers, bounds, inner) if to_lines else None
         self.nest(pointers.shape, bounds, [*nodes, anchor], effect, first, whole=past)
@@ -448,7 +449,7 @@ class LoopNests:
         if step is None:
             second = ev.s.to_i64(ev.at(rest, at(Coordinate(ev.s.constant(min(1, extent - 1))))))
             step = ev.s.sub(second, first)
-        with f.loop(0, extent, n, [V("true", "i1")]) as state, ev.scope():
+        with f.loop(0, extent, n, [TRUE]) as state, ev.scope():
             offsets = f.splat(ev.at(rest, at(Coordinate(state.index, 0, n))), n)
             offsets = f.cast("sext", offsets, vector("i64", n))
             places = f.binary("add", f.splat(state.index, n), f.iota(n, "i64"))
@@ -469,6 +470,6 @@ class LoopNests:
 
 def _only_first_lane(mask: V | None) -> bool:
     """Whether a mask is the constant that has nothing but its first lane."""
-    return mask is not None and mask.ref.startswith("<i1 1") and mask.ref.count("i1 1") == 1
+    return isinstance(mask, ConstantLanes) and mask.numbers[0] == 1 and sum(mask.numbers) == 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ....target import CACHE_LINE
 from ...elementwise import memory_size
-from ...ir import V
+from ...values import V
 from ..evaluate import Evaluator
 from ..nodes import Flattened, Load, Map, Node, Pointers, Stored, View
 from ..scalars import ZERO

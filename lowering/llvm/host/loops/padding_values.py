@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ...elementwise import constant
-from ...ir import V
+from ...values import FALSE, V, is_integer
 from ..nodes import Load, Map, Node, Splat, View
 from .coordinates import Bound, decompose_mask
 
 Depends = Callable[[Node], frozenset[int]]
-FALSE = V("false", "i1")
 
 
 def limits_along(nodes: Sequence[Node], dim: int) -> Iterator[V]:
@@ -37,8 +36,8 @@ def limits_along(nodes: Sequence[Node], dim: int) -> Iterator[V]:
             case Load():
                 bounds = decompose_mask(node.mask)[0]
         for bound in bounds:
-            if bound.dim == along and bound.limit.ref not in found:
-                found.add(bound.limit.ref)
+            if bound.dim == along and bound.limit.operand() not in found:
+                found.add(bound.limit.operand())
                 yield bound.limit
 
 
@@ -95,8 +94,8 @@ class _PaddingValues:
 
 
 def _among(bound: Bound, bounds: Sequence[Bound]) -> bool:
-    return any(b.dim == bound.dim and b.limit.ref == bound.limit.ref for b in bounds)
+    return any(b.dim == bound.dim and b.limit == bound.limit for b in bounds)
 
 
 def _is_false(node: Node | None) -> bool:
-    return isinstance(node, Splat) and node.elem == "i1" and node.value.ref == "false"
+    return isinstance(node, Splat) and node.elem == "i1" and is_integer(node.value, 0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .....promotion.errors import UnsupportedError
 from ....target import CACHE_LINE
-from ...ir import Function, V
+from ...ir import Function
+from ...values import V, i64
 from ..control.status import Site, Status
 
 STACK_BLOCK = 129 << 10
@@ -76,7 +77,7 @@ class Scratch:
             "%heap_none = icmp eq ptr %heap_raw, null",
             "br i1 %heap_none, label %heap_missing, label %heap_there",
         ]
-        missing = self._status.report(site, V("0", "i64"), V("-1", "i64"))
+        missing = self._status.report(site, i64(0), i64(-1))
         lines = [*(f"  {line}" for line in request), "heap_missing:", *(f"  {line}" for line in missing), "heap_there:"]
         f.lines[self._slots[0]] = "\n".join(lines)
         for slot in self._slots[1:]:

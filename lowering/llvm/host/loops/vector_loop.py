@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir import V
+from ...values import V, integer, is_integer
 from ..evaluate import Evaluator
 from ..scalars import ZERO, is_constant
 from .coordinates import Bound, Coordinate
@@ -37,7 +37,7 @@ def vector_loop(
     count, implied = ev.extent(size, bounds, dim)
     unroll = min(unroll, max(1, size // n))  # an iteration that takes more than there can be would never come
     step = n * unroll
-    is_whole = beyond and start.ref == "0" and not is_constant(count) and size % step == 0 and step & (step - 1) == 0
+    is_whole = beyond and is_integer(start, 0) and not is_constant(count) and size % step == 0 and step & (step - 1) == 0
     if is_whole:
         count = s.round_down(s.add(count, s.constant(step - 1)), step)
     loop = ev.open_loop(implied)
@@ -49,12 +49,12 @@ def vector_loop(
             state.next = body(Coordinate(state.index, 0, n, loop), mask, list(state.values))
         copies[0] = list(state.results)
 
-    if start.ref != "0":
+    if not is_integer(start, 0):
         masked(ZERO, start)
     elif once and not is_whole and not is_constant(count):
         masked(ZERO, count)
         return copies
-    static = int(count.ref) if is_constant(count) and start.ref == "0" else None
+    static = count.number if is_constant(count) and is_integer(start, 0) else None
     if static is not None and 0 < static < step:
         unroll = max(1, static // n)
         step = n * unroll
@@ -62,7 +62,7 @@ def vector_loop(
     if not is_whole:
         left = s.round_down(left, step) if step & (step - 1) == 0 else s.mul(s.floor_div(left, step), s.constant(step))
     main = s.add(start, left)
-    if main.ref != "0":
+    if not is_integer(main, 0):
         flat = [v for copy in copies for v in copy]
         with f.loop(start, main, step, flat, at_least_once=static is not None) as state, ev.scope():
             width = len(carry)
@@ -80,7 +80,7 @@ def vector_loop(
     if static is None:
         masked(main, count)
         return copies
-    for first in range(int(main.ref), static, n):
+    for first in range(integer(main), static, n):
         with ev.scope():
             here = Coordinate(s.constant(first), 0, n, loop)
             mask = None if static - first >= n else ev.lane_mask(here.at, s.constant(static), n)

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .....promotion.errors import UnsupportedError
+from ... import values
 from ...elementwise import NARROW, constant, memory_element, register_element
-from ...ir import V
+from ...values import TRUE, V, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from ..loops.loop_nests import LoopNests
@@ -41,7 +42,7 @@ class Operand:
 
     def limits(self, dim: int) -> set[str]:
         """What its mask limits a dimension to."""
-        return {bound.limit.ref for bound in self.bounds if bound.dim == dim}
+        return {bound.limit.operand() for bound in self.bounds if bound.dim == dim}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Dots:
         element = register_element(elem)
         if not tf32:
             direct = self._direct(node, element)
-            if direct is not None and (not contiguous or direct.column.ref == "1"):
+            if direct is not None and (not contiguous or is_integer(direct.column, 1)):
                 return direct
             if isinstance(node, Load) and (across := self._across(node, element, contiguous)) is not None:
                 return self._straight_or_copied(node, element, across, contiguous, wanted)
@@ -133,7 +134,7 @@ class Dots:
         usable = self.ev.depends(rest) == {across} and steps[across] is None and along is not None
         if not (plain and zero and usable) or reads_memory(rest) or decompose_mask(load.mask)[1]:
             return None
-        return across if across == 1 or (along is not None and along.ref == "1") else None
+        return across if across == 1 or (along is not None and is_integer(along, 1)) else None
 
     def _straight_or_copied(
         self, load: Load, element: str, across: int, contiguous: bool, wanted: Sequence[Bound]
@@ -146,7 +147,7 @@ class Dots:
         assert direct is not None
         memory = ev.scratch(load.shape, load.elem)
         kept = dict(ev.replacement)
-        with f.when(f.binary("xor", holds, V("true", "i1"))), ev.scope():
+        with f.when(f.binary("xor", holds, TRUE)), ev.scope():
             self.nests.materialize(load, memory, (*wanted, *self._limits(load)))
         ev.replacement = kept
         row, column = (ev.s.constant(stride) for stride in memory.strides)
@@ -304,18 +305,18 @@ class Dots:
         k = self._limit(depth, (left, 1), (right, 0))
         whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
         wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
-        if not accumulate and (m.ref != wanted_m.ref or j.ref != wanted_j.ref):
+        if not accumulate and (m != wanted_m or j != wanted_j):
             # Blocks cut by a mask are zero outside, as the block semantics say.
             self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
-        m = m if m.ref == wanted_m.ref else ev.s.min(m, wanted_m)
-        j = j if j.ref == wanted_j.ref else ev.s.min(j, wanted_j)
+        m = m if m == wanted_m else ev.s.min(m, wanted_m)
+        j = j if j == wanted_j else ev.s.min(j, wanted_j)
         ldc = ev.s.constant(target.strides[0] or max(columns, n))
-        unit = left.column.ref == "1"
+        unit = is_integer(left.column, 1)
         vectors = next((v for v in self._widths() if columns >= v * n), 0)
         packed: V | None = None
         if vectors:
-            far = not right.row.ref.isdigit() or int(right.row.ref) > NEAR_COLUMNS
-            if far and rows >= PACK_ROWS and unit:
+            near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS
+            if not near and rows >= PACK_ROWS and unit:
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
         panels = Panels(element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed)
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
@@ -331,7 +332,8 @@ class Dots:
 
 
 def is_zero(node: Node) -> bool:
-    return isinstance(node, Splat) and node.value.ref in (constant(0, node.elem).ref, "zeroinitializer")
+    """Whether a block is zero everywhere. Of f8E8M0, which has no zero, no block is."""
+    return isinstance(node, Splat) and values.is_zero(node.value) and values.is_zero(constant(0, node.elem))
 
 
 def _summed(elem: str) -> str:

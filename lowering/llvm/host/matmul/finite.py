@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir import Function, V, vector, zero
+from ...ir import Function
 from ...module import Module
+from ...values import i64, vector, zero
 from ..loops.coordinates import memory_size_of
 
 
@@ -40,7 +41,7 @@ class FindOdd:
             with f.loop(0, columns, n, outer.values) as inner:
                 at = f.gep(start, inner.index if self.unit else f.mul(inner.index, column), self.element)
                 if self.unit:
-                    left = f.smin(f.sub(columns, inner.index), V(str(n), "i64"))
+                    left = f.smin(f.sub(columns, inner.index), i64(n))
                     mask = f.icmp("sgt", f.splat(f.cast("trunc", left, "i32"), n), f.iota(n, "i32"))
                     value = f.masked_load(type_, at, mask, zero(type_), size)
                 else:

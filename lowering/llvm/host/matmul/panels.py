@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import Function, Loop, V, vector, zero
+from ...ir import Function, Loop
 from ...module import Module
+from ...values import TRUE, V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
 
 PREFETCH_ROWS = 32
@@ -95,7 +96,7 @@ class Columns:
         """Add the function, and its panels, to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *packed = f.params
-        start = V("0", "i64")
+        start = i64(0)
 
         def call(panel: Panel, column: V, extra: list[V]) -> None:
             there = [f.gep(b, column, panel.element), ldb, f.gep(c, column, panel.element), ldc]
@@ -103,13 +104,13 @@ class Columns:
 
         if self.wide is not None:
             width = self.wide.vectors * self.wide.n
-            start = f.sub(j, f.binary("urem", j, V(str(width), "i64")))
+            start = f.sub(j, f.binary("urem", j, i64(width)))
             with f.loop(0, start, width) as state:
                 call(self.wide, state.index, packed)
         if self.narrow is not None:
             width = self.narrow.n
             with f.loop(start, j, width) as state:
-                call(self.narrow, state.index, [f.smin(f.sub(j, state.index), V(str(width), "i64"))])
+                call(self.narrow, state.index, [f.smin(f.sub(j, state.index), i64(width))])
         f.ret()
         module.add(f)
 
@@ -124,22 +125,22 @@ def _multiply(f: Function, panel: Panel) -> None:
         tile = micro_kernel(f.module, f"{panel.name}_{rows}", panel, rows)
         f.module.add(tile)
         tiles.append(tile.name)
-    count = f.binary("udiv", f.add(m, V(str(height - 1), "i64")), V(str(height), "i64"))
-    some = f.icmp("sgt", m, V("0", "i64"))
+    count = f.binary("udiv", f.add(m, i64(height - 1)), i64(height))
+    some = f.icmp("sgt", m, i64(0))
     with f.when(some):
         base = f.binary("udiv", m, count)
         longer = f.binary("urem", m, count)
-        with f.loop(V("0", "i64"), count) as state:
+        with f.loop(i64(0), count) as state:
             row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
             tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
             mr = f.add(base, tall)
-            first = f.icmp("eq", state.index, V("0", "i64"))
+            first = f.icmp("eq", state.index, i64(0))
             here = [f.gep(a, f.binary("mul", row, ars), element), ars, acs, b, ldb,
                     f.gep(c, f.binary("mul", row, ldc), element), ldc, k, acc, first, *extra]  # fmt: skip
             labels = [f.label("tile") for _ in tiles]
             done = f.label("done")
             cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
-            f.emit(f"switch i64 {mr.ref}, label %{done} [ {cases} ]")
+            f.emit(f"switch i64 {mr.operand()}, label %{done} [ {cases} ]")
             for label, called in zip(labels, tiles, strict=True):
                 f.start(label)
                 f.call(called, "void", here)
@@ -158,11 +159,11 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
     f.module.provide(plain)
     a, ars, acs, b, ldb, c, ldc, m, k, acc, packed = f.params
     many, few, done = f.label("many"), f.label("few"), f.label("done")
-    f.cond_branch(f.icmp("sge", m, V(str(PACK_ROWS), "i64")), many, few)
+    f.cond_branch(f.icmp("sge", m, i64(PACK_ROWS)), many, few)
     f.start(many)
-    f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, V("true", "i1"), packed])
-    first = V(str(height), "i64")
-    rest = [f.gep(a, f.mul(ars, first), element), ars, acs, packed, V(str(panel.vectors * panel.n), "i64"),
+    f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, TRUE, packed])
+    first = i64(height)
+    rest = [f.gep(a, f.mul(ars, first), element), ars, acs, packed, i64(panel.vectors * panel.n),
             f.gep(c, f.mul(ldc, first), element), ldc, f.sub(m, first), k, acc]  # fmt: skip
     f.call(plain.name, "void", rest)
     f.branch(done)
@@ -201,15 +202,15 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     tile = [
         f.phi(type_, [(zero(type_), entry), (loaded[r][v], start)]) for r in range(mr) for v in range(vectors)
     ]
-    zeros = [V("0", "i64"), V("0", "i64")]
-    width = V(str(vectors * n), "i64")
+    zeros = [i64(0), i64(0)]
+    width = i64(vectors * n)
 
     def steps(state: Loop, count: int) -> None:
         """`count` steps of k; carries the tile and the offsets into B and A."""
         *current, b_at, a_at = state.values
         brow = f.gep(b, b_at, element)
         with f.when(ahead):
-            fetched = f.gep(brow, f.mul(ldb, V(str(PREFETCH_ROWS), "i64")), element)
+            fetched = f.gep(brow, f.mul(ldb, i64(PREFETCH_ROWS)), element)
             for step in range(count):
                 fetched = f.gep(fetched, ldb, element) if step else fetched
                 for v in range(vectors):
@@ -228,7 +229,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
                     else f.masked_load(type_, here, mask, zero(type_), size)
                 )
             if packs:
-                row = f.add(f.mul(state.index, width), V(str(step * vectors * n), "i64"))
+                row = f.add(f.mul(state.index, width), i64(step * vectors * n))
                 for v in range(vectors):
                     f.store(columns[v], f.gep(f.gep(f.params[-1], row, element), v * n, element), n * size)
             for r in range(mr):
@@ -239,12 +240,12 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
                         current[r * vectors + v] = f.binary("add", old, f.binary("mul", value, columns[v]))
                     else:
                         current[r * vectors + v] = f.fma(value, columns[v], old)
-        scale = V(str(count), "i64")
+        scale = i64(count)
         a_at = a_at if unit else f.add(a_at, f.mul(acs, scale))
         state.next = [*current, f.add(b_at, f.mul(ldb, scale)), a_at]
 
     unroll = UNROLL if unit and not masked and mr >= UNROLLED_HEIGHT else 1
-    bulk = k if unroll == 1 else f.binary("and", k, V(str(-unroll), "i64"))
+    bulk = k if unroll == 1 else f.binary("and", k, i64(-unroll))
     with f.loop(0, bulk, unroll, [*tile, *zeros]) as state:
         steps(state, unroll)
     if unroll > 1:

@@ -17,8 +17,8 @@ from ....tt.analysis.control_flow import terminator
 from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure
 from ...elementwise import NARROW, memory_size, register_element
-from ...ir import V
 from ...syntax import attributes, element_name, is_tensor, shape_of
+from ...values import V, i64
 from ..context import KernelContext
 from ..loops.coordinates import Bound, decompose_mask
 from ..memory.advance import Advance
@@ -128,9 +128,9 @@ def _neighbours(
         stride = advance.start.offset.coefficients[along] or ZERO
         block = k.ev.s.mul(stride, k.ev.s.constant(shape_of(operand.type)[along]))
         if is_constant(block) and is_constant(advance.step.base):
-            if block.ref != advance.step.base.ref:
+            if block != advance.step.base:
                 return None
-        elif block.ref != advance.step.base.ref:
+        elif block != advance.step.base:
             guards.append((block, advance.step.base))
     return tuple(guards)
 
@@ -192,7 +192,7 @@ def define_integer(k: KernelContext, value: SSAValue, number: V) -> None:
         k.scalars[value] = number
     else:
         k.wide.pop(value, None)
-        k.scalars[value] = V(number.ref, type_) if is_constant(number) else k.f.cast("trunc", number, type_)
+        k.scalars[value] = V(number.operand(), type_) if is_constant(number) else k.f.cast("trunc", number, type_)
 
 
 def _moving_limits(k: KernelContext, loop: ProductLoop) -> dict[str, int]:
@@ -204,7 +204,7 @@ def _moving_limits(k: KernelContext, loop: ProductLoop) -> dict[str, int]:
         if isinstance(node, Map) and "bound" in node.attrs:
             left, right = (_per_turn(operand, loop, body) for operand in inner.operands)
             if left is not None and right is not None:
-                found[node.attrs["bound"].limit.ref] = right - left
+                found[node.attrs["bound"].limit.operand()] = right - left
     return found
 
 
@@ -241,7 +241,7 @@ def _deeper(node: Node, along: int, depth: int, iterations: int, reached: V, mov
     if others or (node.other is not None and not is_zero(node.other)):
         return None
     for bound in bounds:
-        if moving.get(bound.limit.ref, 0) != (-depth if bound.dim == along else 0):
+        if moving.get(bound.limit.operand(), 0) != (-depth if bound.dim == along else 0):
             return None
     shape = tuple(extent * iterations if d == along else extent for d, extent in enumerate(node.shape))
     pointers = _stretched(node.pointers, shape)
@@ -250,7 +250,7 @@ def _deeper(node: Node, along: int, depth: int, iterations: int, reached: V, mov
     mask: Node | None = None
     for bound in [*bounds, Bound(along, reached)]:
         # Only the bound counts: nobody evaluates the comparison itself.
-        coordinate = Affine(shape, "i64", ZERO, tuple(V("1", "i64") if d == bound.dim else None for d in range(len(shape))))
+        coordinate = Affine(shape, "i64", ZERO, tuple(i64(1) if d == bound.dim else None for d in range(len(shape))))
         facts = {"predicate": "slt", "bound": bound}
         below = Map(shape, "i1", "arith.cmpi", (coordinate, Splat(shape, "i64", bound.limit)), facts)
         mask = below if mask is None else Map(shape, "i1", "arith.andi", (mask, below))

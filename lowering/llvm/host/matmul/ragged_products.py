@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import Function, V
+from ...ir import Function
+from ...values import FALSE, TRUE, Global, V, const, integer, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import memory_size_of
 from .finite import FindOdd
@@ -66,14 +67,14 @@ class Panels:
         f, width = ev.f, self.vectors * self.lanes
         start = ev.s.round_down(region.columns, width) if self.vectors else ev.s.constant(0)
         wide = narrow = None
-        if start.ref != "0":
+        if not is_integer(start, 0):
             wide = Panel(self.element, self.lanes, self.vectors, self.unit, self.registers, packs=self.packed is not None)
-        if start.ref != region.columns.ref:
+        if start != region.columns:
             narrow = Panel(self.element, self.lanes, 1, self.unit, self.registers, masked=True)
-        flag = V("true" if accumulate else "false", "i1")
+        flag = TRUE if accumulate else FALSE
         extra = [self.packed] if wide is not None and self.packed is not None else []
         before = [factors.a, factors.a_row, factors.a_column, factors.b, factors.b_row, factors.c, factors.c_row, region.rows]
-        if wide is not None and region.columns.ref == str(width):
+        if wide is not None and is_integer(region.columns, width):
             f.call(f.module.provide(wide), "void", [*before, region.depth, flag, *extra])
         elif wide is not None or narrow is not None:
             f.call(f.module.provide(Columns(wide, narrow)), "void", [*before, region.columns, region.depth, flag, *extra])
@@ -89,7 +90,7 @@ def add_zeros(
     """
     f, s, element = ev.f, ev.s, panels.element
     (done, all_), (deep_a, deep_b), nothing = regions, deep, s.constant(0)
-    zeros = _zeros(f, element, max(int(all_.depth.ref), panels.widest))
+    zeros = _zeros(f, element, max(integer(all_.depth), panels.widest))
     no_a = replace(factors, a=zeros, a_row=nothing, a_column=factors.a_column if panels.unit else nothing)
     no_b = replace(factors, b=zeros, b_row=nothing)
     found = f.alloca("i8", 1, 1)
@@ -101,11 +102,11 @@ def add_zeros(
                 seen = [what.b, what.b_row, s.constant(1), region.depth, region.columns]
             else:
                 seen = [what.a, what.a_row, what.a_column, region.rows, region.depth]
-                if seen[2].ref != "1":  # where rows are strided, columns mostly are not
+                if not is_integer(seen[2], 1):  # where rows are strided, columns mostly are not
                     seen = [seen[0], seen[2], seen[1], seen[4], seen[3]]
-            look = FindOdd(element, panels.lanes, seen[2].ref == "1")
+            look = FindOdd(element, panels.lanes, is_integer(seen[2], 1))
             f.call(f.module.provide(look), "void", [*seen, found])
-            with f.when(f.icmp("ne", f.load("i8", found, 1), V("0", "i8"))), ev.scope():
+            with f.when(f.icmp("ne", f.load("i8", found, 1), const(0, "i8"))), ev.scope():
                 panels.multiply(ev, what, region, True)
 
     if missing.end_of_a:
@@ -132,4 +133,4 @@ def _zeros(f: Function, element: str, count: int) -> V:
     size = count * memory_size_of(element)
     name = f"jn_zeros_{size}"
     f.module.globals.setdefault(name, f"@{name} = internal constant [{size} x i8] zeroinitializer, align 64")
-    return V(f"@{name}", "ptr")
+    return Global(name)

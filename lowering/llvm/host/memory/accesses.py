@@ -9,8 +9,8 @@ from xdsl.ir import Operation
 
 from ....tt.dialect.memory.pointers import LoadOp, StoreOp
 from ...elementwise import from_memory, memory_element, memory_size
-from ...ir import V
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
+from ...values import i64
 from ..context import KernelContext
 from ..elementwise import folded, lower_elementwise
 from ..loops.coordinates import memory_size_of
@@ -105,11 +105,11 @@ def lower_load(k: KernelContext, op: LoadOp) -> None:
     address = k.scalar(pointer)
     if mask is not None:
         safe = k.f.alloca("i64", 1, 8)
-        k.f.store(V("0", "i64"), safe, 8)
+        k.f.store(i64(0), safe, 8)
         address = k.f.select(k.scalar(mask), address, safe)
     value = from_memory(k.f, k.f.load(memory_element(elem), address, memory_size(elem)), elem)
     if elem == "ptr":
-        value = k.f.op(f"inttoptr i64 {value.ref} to ptr", "ptr")
+        value = k.f.op(f"inttoptr i64 {value.operand()} to ptr", "ptr")
     if mask is not None and other is not None:
         value = k.f.select(k.scalar(mask), value, k.scalar(other))
     k.scalars[result] = value
@@ -120,7 +120,7 @@ def lower_store(k: KernelContext, op: StoreOp) -> None:
     if is_tensor(op.ptr.type):
         k.nests.store(k.pointers(op.ptr), k.node(op.value), mask, k.goes_past_caches(op))
         return
-    offset = Affine((), "i64", V("0", "i64"), ())
+    offset = Affine((), "i64", i64(0), ())
     pointee = pointee_name(op.ptr.type)
     pointers = Pointers((), "ptr", k.scalar(op.ptr), pointee, offset, 1, memory_element(pointee))
     k.nests.store(pointers, k.node(op.value), mask, False)

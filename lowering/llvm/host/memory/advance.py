@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import V
+from ...values import V
 from ..nodes import Affine, Pointers
 from ..scalars import Scalars
 

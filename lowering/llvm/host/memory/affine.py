@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir import V
+from ...values import V, i64, is_integer
 from ..loops.coordinates import Bound
 from ..nodes import Affine, Node, Splat
 from ..scalars import ZERO, Scalars
@@ -18,11 +18,11 @@ def bound_of(s: Scalars, predicate: str, left: Node, right: Node) -> Bound | Non
     if predicate not in ("slt", "sle") or not isinstance(left, Affine) or not isinstance(right, Splat):
         return None
     used = [(d, c) for d, c in enumerate(left.coefficients) if c is not None]
-    if len(used) != 1 or used[0][1].ref != "1":
+    if len(used) != 1 or not is_integer(used[0][1], 1):
         return None
     limit = s.sub(s.to_i64(right.value), left.base)
     if predicate == "sle":
-        limit = s.add(limit, V("1", "i64"))
+        limit = s.add(limit, i64(1))
     return Bound(used[0][0], s.max(limit, ZERO))  # a block may start beyond the limit; counts are not negative
 
 
@@ -47,7 +47,7 @@ def fold(s: Scalars, name: str, shape: tuple[int, ...], elem: str, operands: Seq
         merged: list[V | None] = []
         for x, y in zip(a.coefficients, b.coefficients, strict=True):
             total = combine(x or s.constant(0), y or s.constant(0))
-            merged.append(None if total.ref == "0" else total)
+            merged.append(None if is_integer(total, 0) else total)
         return Affine(shape, elem, combine(a.base, b.base), tuple(merged))
     if name == "arith.muli":
         if not any(a.coefficients):
@@ -55,7 +55,7 @@ def fold(s: Scalars, name: str, shape: tuple[int, ...], elem: str, operands: Seq
         if any(b.coefficients):
             return None
         scaled = [None if c is None else s.mul(c, b.base) for c in a.coefficients]
-        zeroed = tuple(None if c is None or c.ref == "0" else c for c in scaled)
+        zeroed = tuple(None if c is None or is_integer(c, 0) else c for c in scaled)
         return Affine(shape, elem, s.mul(a.base, b.base), zeroed)
     return None
 

@@ -10,8 +10,9 @@ from xdsl.ir import Operation
 from ....tt.dialect.attributes import enum_name
 from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from ...elementwise import emit_map, from_memory, memory_element, memory_size, to_memory
-from ...ir import Function, V, zero
+from ...ir import Function
 from ...syntax import attribute, is_tensor, pointee_name, shape_of
+from ...values import V, zero
 from ..context import KernelContext
 from ..elements import each_element
 from ..loops.coordinates import Coordinates
@@ -35,7 +36,7 @@ def lower_atomic(k: KernelContext, op: Operation) -> None:
         _guarded(k, op, pointer, values, mask, slot, elem)
         if op.results:
             old = _from_bits(k.f, k.f.load(bits, slot, 1), elem)
-            k.scalars[op.results[0]] = k.f.op(f"inttoptr i64 {old.ref} to ptr", "ptr") if elem == "ptr" else old
+            k.scalars[op.results[0]] = k.f.op(f"inttoptr i64 {old.operand()} to ptr", "ptr") if elem == "ptr" else old
         return
     shape = shape_of(op.operands[0].type)
     pointers = k.pointers(op.operands[0])
@@ -61,7 +62,7 @@ def _bits_type(elem: str) -> str:
 
 def _to_bits(f: Function, value: V, elem: str) -> V:
     if value.type == "ptr":
-        return f.op(f"ptrtoint ptr {value.ref} to i64", "i64")
+        return f.op(f"ptrtoint ptr {value.operand()} to i64", "i64")
     return f.bitcast(to_memory(f, value, elem), _bits_type(elem))
 
 
@@ -100,9 +101,9 @@ def _emit(k: KernelContext, op: Operation, pointer: V, values: Sequence[V], elem
     stored = [_to_bits(f, value, elem) for value in values]
     match op.name:
         case "tt.atomic_load":
-            return f.op(f"load atomic {bits}, ptr {pointer.ref} {order}, align {size}", bits)
+            return f.op(f"load atomic {bits}, ptr {pointer.operand()} {order}, align {size}", bits)
         case "tt.atomic_store":
-            f.emit(f"store atomic {bits} {stored[0].ref}, ptr {pointer.ref} {order}, align {size}")
+            f.emit(f"store atomic {bits} {stored[0].operand()}, ptr {pointer.operand()} {order}, align {size}")
             return stored[0]
         case "tt.atomic_cas":
             return _exchange(f, pointer, stored[0], stored[1], order)[0]
@@ -110,25 +111,27 @@ def _emit(k: KernelContext, op: Operation, pointer: V, values: Sequence[V], elem
     if kind in _FLOATS:
         if elem in ("f32", "f64"):
             type_ = memory_element(elem)
-            return f.bitcast(f.op(f"atomicrmw {kind} ptr {pointer.ref}, {type_} {values[0].ref} {order}", type_), bits)
+            before = f.op(f"atomicrmw {kind} ptr {pointer.operand()}, {type_} {values[0].operand()} {order}", type_)
+            return f.bitcast(before, bits)
         return _combine_narrow(f, _FLOATS[kind], pointer, values[0], elem, order)
-    return f.op(f"atomicrmw {_INSTRUCTIONS.get(kind, kind)} ptr {pointer.ref}, {bits} {stored[0].ref} {order}", bits)
+    instruction = f"atomicrmw {_INSTRUCTIONS.get(kind, kind)}"
+    return f.op(f"{instruction} ptr {pointer.operand()}, {bits} {stored[0].operand()} {order}", bits)
 
 
 def _exchange(f: Function, pointer: V, expected: V, value: V, order: str) -> tuple[V, V]:
     """Compare and swap: the bits that were there, and whether they were the expected ones."""
     failure = {"release": "monotonic", "acq_rel": "acquire"}.get(order, order)
     pair_type = f"{{ {value.type}, i1 }}"
-    exchanged = f"cmpxchg ptr {pointer.ref}, {value.type} {expected.ref}, {value.type} {value.ref} {order} {failure}"
-    pair = f.op(exchanged, pair_type)
-    return f.op(f"extractvalue {pair_type} {pair.ref}, 0", value.type), f.op(f"extractvalue {pair_type} {pair.ref}, 1", "i1")
+    operands = f"{value.type} {expected.operand()}, {value.type} {value.operand()}"
+    pair = f.op(f"cmpxchg ptr {pointer.operand()}, {operands} {order} {failure}", pair_type).operand()
+    return f.op(f"extractvalue {pair_type} {pair}, 0", value.type), f.op(f"extractvalue {pair_type} {pair}, 1", "i1")
 
 
 def _combine_narrow(f: Function, op: str, pointer: V, value: V, elem: str, order: str) -> V:
     """For floats that no instruction combines: in float32, rounded, until nobody came between."""
     bits = _bits_type(elem)
     slot = f.alloca(bits, 1, 8)
-    f.store(f.op(f"load atomic {bits}, ptr {pointer.ref} monotonic, align {memory_size(elem)}", bits), slot, 1)
+    f.store(f.op(f"load atomic {bits}, ptr {pointer.operand()} monotonic, align {memory_size(elem)}", bits), slot, 1)
     again, done = f.label("again"), f.label("combined")
     f.branch(again)
     f.start(again)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ...ir import Function, V, bits, element, lanes, mangle, vector, zero
+from ...ir import Function, mangle
 from ...module import Module
+from ...values import V, bits, const, element, i32, i64, lanes, vector, zero
 
 
 def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, rarely: bool = False) -> V:
@@ -16,13 +17,13 @@ def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, ra
         name = _function(f.module, type_, align)
         if mask is not None:
             nothing = f.alloca("i64", 1, 8)
-            f.store(V("0", "i64"), nothing, 8)
+            f.store(i64(0), nothing, 8)
             addresses = f.select(mask, addresses, f.splat(nothing, n))
-        return f.op(f"call {type_} @{name}({addresses.type} {addresses.ref}) cold", type_)
-    on = V("splat (i1 true)", vector("i1", n)) if mask is None else mask
+        return f.op(f"call {type_} @{name}({addresses.type} {addresses.operand()}) cold", type_)
+    on = const(True, vector("i1", n)) if mask is None else mask
     name = f"llvm.masked.gather.{mangle(type_)}.v{n}p0"
     f.module.declare(name, type_, [addresses.type, "i32", on.type, type_])
-    return f.call(name, type_, [addresses, V(str(align), "i32"), on, zero(type_)])
+    return f.call(name, type_, [addresses, i32(align), on, zero(type_)])
 
 
 def _has_instructions(module: Module, type_: str) -> bool:

@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ....tt.analysis.integer_ranges import IntegerRanges, LaunchRanges
 from ....tt.source_locations import source_location
-from ...ir import V
+from ...values import TRUE, i64, integer
 from ..context import KernelContext
 from ..control.status import Site
 from ..nodes import Affine, Node
@@ -36,26 +36,27 @@ def is_exact(k: KernelContext, affine: Affine, op: Operation, lowest: int = LOWE
     if affine.elem != "i32":
         return True
     numbers = [affine.base, *(c for c in affine.coefficients if c is not None)]
-    if all(is_constant(v) for v in numbers):
-        spans = [int(c.ref) * (n - 1) for c, n in zip(affine.coefficients, affine.shape, strict=True) if c is not None]
-        base = int(affine.base.ref)
+    if all(map(is_constant, numbers)):
+        spans = [integer(c) * (n - 1) for c, n in zip(affine.coefficients, affine.shape, strict=True) if c is not None]
+        base = integer(affine.base)
         low, high = base + sum(min(s, 0) for s in spans), base + sum(max(s, 0) for s in spans)
         return lowest <= low and high <= HIGHEST
     status = k.status
     if status is None:
         return False
     s = k.ev.s
-    key = ("exact", str(lowest), affine.base.ref, *(c.ref if c else "-" for c in affine.coefficients), *map(str, affine.shape))
+    steps = (c.operand() if c else "-" for c in affine.coefficients)
+    key = ("exact", str(lowest), affine.base.operand(), *steps, *map(str, affine.shape))
     if s.known(key) is not None:
         return True
     low_end, high_end = affine.base, affine.base
-    below = lowest > LOWEST or affine.base.ref not in s.narrow
+    below = lowest > LOWEST or affine.base.operand() not in s.narrow
     for coefficient, extent in zip(affine.coefficients, affine.shape, strict=True):
         if coefficient is None or extent == 1:
             continue
         span = s.mul(coefficient, s.constant(extent - 1))
         if is_constant(span):
-            if int(span.ref) < 0:
+            if span.number < 0:
                 low_end, below = s.add(low_end, span), True
             else:
                 high_end = s.add(high_end, span)
@@ -63,15 +64,15 @@ def is_exact(k: KernelContext, affine: Affine, op: Operation, lowest: int = LOWE
             low_end, below = s.add(low_end, s.min(span, s.constant(0))), True
             high_end = s.add(high_end, s.max(span, s.constant(0)))
     conditions = []
-    if high_end.ref not in s.narrow:
+    if high_end.operand() not in s.narrow:
         conditions.append(k.f.icmp("sle", high_end, s.constant(HIGHEST)))
     if below:
         conditions.append(k.f.icmp("sge", low_end, s.constant(lowest)))
     if conditions:
         holds = conditions[0] if len(conditions) == 1 else k.f.binary("and", *conditions)
         message = f"the 32-bit offsets that {op.name} uses pass 2**31; fix: compute them in i64"
-        status.stop_unless(holds, Site("overflow", message, source_location(op)), k.program, V("-1", "i64"))
-    s.remember(key, V("true", "i1"))
+        status.stop_unless(holds, Site("overflow", message, source_location(op)), k.program, i64(-1))
+    s.remember(key, TRUE)
     return True
 
 

@@ -101,10 +101,10 @@ def _in_step(values: Values, op: Operation, load: Load) -> bool:
 
 def same_addresses(left: Pointers, right: Pointers) -> bool:
     """Whether two blocks of pointers are the same, position by position. False when that is not known."""
-    if left.shape != right.shape or left.base.ref != right.base.ref or left.unit != right.unit:
+    if left.shape != right.shape or left.base != right.base or left.unit != right.unit:
         return False
     a, b = left.offset, right.offset
-    same = a.base.ref == b.base.ref and [c and c.ref for c in a.coefficients] == [c and c.ref for c in b.coefficients]
+    same = a.base == b.base and a.coefficients == b.coefficients
     return same and left.rest is right.rest
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
-from ...ir import Function, V, iconst, vector, zero
+from ...ir import Function
 from ...module import Module
+from ...values import V, i64, vector, zero
 from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, decompose_mask, memory_size_of, stride_of
 from ..nodes import Load, Node, Pointers, Splat, Stored, View, view
@@ -99,7 +100,7 @@ class Transposition:
         n, elem = self.n, memory_element(self.elem)
         size = memory_size(self.elem)
         type_ = vector(elem, n)
-        side = iconst(n)
+        side = i64(n)
         with f.loop(0, wanted, n) as r, f.loop(0, across, n) as c:
             first = f.gep(f.gep(source, f.mul(stride, r.index), elem), c.index, elem)
             left, above = f.sub(rows, r.index), f.sub(columns, c.index)
@@ -114,10 +115,10 @@ class Transposition:
             whole = [from_memory(f, f.load(type_, place, size), self.elem) for place in _rows(f, first, stride, elem, n)]
             f.branch(joined)
             f.start(edge)
-            lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, iconst(0)), side), "i32"), n), f.iota(n, "i32"))
+            lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, i64(0)), side), "i32"), n), f.iota(n, "i32"))
             cut = []
             for i, place in enumerate(_rows(f, first, stride, elem, n)):
-                on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, iconst(i)), n))
+                on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, i64(i)), n))
                 value = from_memory(f, f.masked_load(type_, place, on, zero(type_), size), self.elem)
                 cut.append(f.select(on, value, f.splat(fill, n)))
             f.branch(joined)

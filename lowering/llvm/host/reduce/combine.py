@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...elementwise import constant, emit_map
-from ...ir import V
+from ...values import V
 from ..evaluate import Evaluator
 
 

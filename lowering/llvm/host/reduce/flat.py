@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...ir import V
+from ...values import V
 from ..loops.coordinates import Coordinate
 from ..loops.flat import flat_memory
 from ..loops.loop_nests import LoopNests

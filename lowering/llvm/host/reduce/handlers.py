@@ -9,8 +9,8 @@ from xdsl.ir import Operation, SSAValue
 
 from .....promotion.errors import InternalError
 from ....tt.facts import ORDERED
-from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor
+from ...values import V
 from ..context import KernelContext
 from ..control.branches import lower_scalars
 from ..control.regions import is_straight, reduce_by_region, scan_by_region

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ...elementwise import constant, identity, larger
-from ...ir import Function, V, is_float, lanes, vector, zero
+from ...ir import Function
+from ...values import FALSE, V, is_float, is_integer, lanes, vector, zero
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
 from ..loops.loop_nests import LoopNests
 from ..loops.padding_values import limits_along, padding_value
@@ -46,8 +47,8 @@ def reduce(
     kept = tuple(d for d in range(len(shape)) if d != axis)
     result_shape = tuple(shape[d] for d in kept)
     memories = [nests.ev.scratch(result_shape, o.elem) for o in operands] if result_shape else []
-    limits = {(b.dim, b.limit.ref) for b in wanted}
-    cut = any(b.dim != axis and (b.dim, b.limit.ref) not in limits for b in bounds)
+    limits = {(b.dim, b.limit.operand()) for b in wanted}
+    cut = any(b.dim != axis and (b.dim, b.limit.operand()) not in limits for b in bounds)
     starts = fills = None
     if neutral is not None:
         starts = [constant(neutral, operands[0].elem)]
@@ -93,12 +94,12 @@ class _Rest:
 
     @property
     def is_neutral(self) -> bool:
-        return isinstance(self.value, Splat) and self.value.value.ref == self.neutral.ref
+        return isinstance(self.value, Splat) and self.value.value == self.neutral
 
     @property
     def is_zero(self) -> bool:
         """Whether it is the +0.0 that a sum starts with then."""
-        return isinstance(self.value, Splat) and self.zero is not None and self.value.value.ref == self.zero.ref
+        return isinstance(self.value, Splat) and self.zero is not None and self.value.value == self.zero
 
 
 def _start(nests: LoopNests, bounds: Sequence[Bound], size: int, neutral: V, zero: V) -> V:
@@ -146,8 +147,8 @@ def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[B
     which the last result tells."""
     if isinstance(node, Map) and node.op == "arith.select":
         mask, inside, padding = node.operands
-        zeros = isinstance(padding, Splat) and zero is not None and padding.value.ref == zero.ref
-        if zeros or (isinstance(padding, Splat) and padding.value.ref == neutral.ref):
+        zeros = isinstance(padding, Splat) and zero is not None and padding.value == zero
+        if zeros or (isinstance(padding, Splat) and padding.value == neutral):
             bounds, rest = decompose_mask(mask)
             if not rest:
                 return inside, bounds, zeros
@@ -193,7 +194,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             first = [f.splat(v, n) for v in starts]
             if extreme:
                 first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
-                first.append(zero(vector("i1", n)) if n > 1 else V("false", "i1"))
+                first.append(zero(vector("i1", n)) if n > 1 else FALSE)
             copies = vector_loop(ev, shape[axis], bounds, axis, n, nests.unroll(sources, shape[axis] // n), body, first)
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
@@ -260,7 +261,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     n = min(ev.lanes_for(*nests.elements(sources)), shape[inner])
     ev.ahead = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
-    static = count.ref == str(shape[axis]) and shape[axis] <= UNROLLED
+    static = is_integer(count, shape[axis]) and shape[axis] <= UNROLLED
     with ExitStack() as stack:
         outer: list[Coordinate | None] = [None] * len(shape)
         for d in kept:

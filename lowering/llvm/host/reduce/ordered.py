@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from ...ir import V
+from ...values import V
 from ..loops.coordinates import Coordinate, Coordinates, along
 from ..loops.loop_nests import LoopNests
 from ..loops.vector_loop import vector_loop

@@ -17,8 +17,8 @@ from .....promotion.errors import UnsupportedError
 from ....tt.analysis.control_flow import terminator
 from ....tt.transforms.loops.mark_pipelined_loads import address_slice, marked_loads
 from ...elementwise import register_element
-from ...ir import V
 from ...syntax import element_name, is_tensor
+from ...values import V
 from ..context import Handler, KernelContext
 from ..matmul.mma_dot import prepare
 from ..matmul.warpgroup_dot import invariant_operands
@@ -343,8 +343,8 @@ def lower_graph(k: KernelContext, region: Any, parent: Any, leave: Callable[[Ope
     for block, (slot, registers) in slots.items():
         phis = []
         for i, value in enumerate(registers):
-            ways = ", ".join(f"[ {values[i].ref}, %{source} ]" for source, values in incoming[block])
-            phis.append(f"  {value.ref} = phi {value.type} {ways}")
+            ways = ", ".join(f"[ {values[i].operand()}, %{source} ]" for source, values in incoming[block])
+            phis.append(f"  {value.operand()} = phi {value.type} {ways}")
         f.lines[slot] = "\n".join(phis)
 
 

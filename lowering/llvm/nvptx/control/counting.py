@@ -13,8 +13,9 @@ from xdsl.dialects.scf import ForOp
 
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ...elementwise import register_element
-from ...ir import Function, V, const, element
+from ...ir import Function
 from ...syntax import element_name
+from ...values import V, const, element
 from ..context import KernelContext
 
 

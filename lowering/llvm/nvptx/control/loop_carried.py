@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 from ....linear_layouts.layout import LinearLayout
 from ....tt.dialect.functions import FuncOp
 from ...elementwise import memory_size, register_element
-from ...ir import V
 from ...syntax import element_name, pointee_name, shape_of
+from ...values import V
 from ..analysis.axis_info import AxisAnalysis, has_promises
 from ..context import KernelContext
 from ..memory.global_memory import AccessInfo, widest

@@ -9,8 +9,8 @@ from xdsl.ir import Operation
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.f2 import Span
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
-from ...ir import V
 from ...syntax import attributes, element_name, shape_of
+from ...values import V
 from ..context import Handler, KernelContext
 from ..nodes import Distributed
 from .regions import each_thread_alone, region_values

@@ -22,14 +22,14 @@ from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets, vector_accesses
 from ....tt.analysis.control_flow import terminator
 from ...elementwise import register_element
-from ...ir import V, const
 from ...syntax import element_name, shape_of
+from ...values import V, const, i32, i64
 from ..context import KernelContext
 from ..matmul.wgmma import Matrix, address, pointer, wait_for
 from ..memory.mbarriers import BARRIER_BYTES, expect, make_barriers, remove_barriers, wait_for_phase
 from ..memory.tma import start_copies
 from ..nodes import Staged
-from ..threads import bits_of, i32
+from ..threads import bits_of
 from .counting import Counting
 from .loop_carried import Layouts, bind, flat
 from .pipelined_loads import Pipeline, PipelinedLoad
@@ -98,7 +98,7 @@ class PipelinedLoop:
         self._bytes = pipeline.stages * pipeline.stage_bytes
         own_barriers = pipeline.stages if self.has_barriers else 0
         self._kept = k.shared.kept(self._bytes + BARRIER_BYTES * own_barriers)
-        self._buffer = k.shared.buffer
+        self._buffer: V = k.shared.buffer()
         self._fenced = any(isinstance(load.operand, Matrix) for load, _ in pipeline.copied)
 
     @property
@@ -195,7 +195,7 @@ class PipelinedLoop:
 
     def _wait_for_previous_iteration(self) -> None:
         """Wait until only the products of this iteration are in flight."""
-        self.k.t.call("wgmma.wait_group.sync.aligned", [V(str(len(self.pipeline.sums)), "i64")], "void")
+        self.k.t.call("wgmma.wait_group.sync.aligned", [i64(len(self.pipeline.sums))], "void")
 
     def _later(self, counter: V, own: Sequence[V]) -> list[V]:
         """Start the copies of a later iteration; returns what is carried on besides."""

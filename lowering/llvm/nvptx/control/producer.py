@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from xdsl.dialects.scf import ForOp
 
 from ....tt.dialect.functions import FuncOp
-from ...ir import V
+from ...values import V, i32
 from ..matmul.wgmma import GROUP, address
 from ..memory.mbarriers import BARRIER_BYTES
 from ..memory.shared_memory import ALIGNMENT
 from ..targets import REGISTERS, WARP_SIZE
-from ..threads import i32
 from ..values import Values
 
 OWN_REGISTERS = 40
@@ -87,7 +86,7 @@ class Producer:
         f.lines.append("")
         self._lines: list[str] = []
         self._decrease = 0  # where among these lines registers may be handed over
-        self.ring: list[V] = [address(k.t, k.shared.at(k.shared.buffer, i32(ALIGNMENT))), *[i32(0)] * 3]
+        self.ring: list[V] = [address(k.t, k.shared.at(k.shared.buffer(), i32(ALIGNMENT))), *[i32(0)] * 3]
         """Between loops: what the next one starts with, see `ConsumerLoop`. The stages lie behind the mbarriers, or elsewhere
         where they have no memory of their own."""
         self.wanted: Stages | None = None
@@ -95,7 +94,7 @@ class Producer:
 
     def full(self, offset: V) -> V:
         """The mbarrier that counts a stage's bytes, at an offset among them."""
-        return self.k.shared.at(self.k.shared.buffer, offset)
+        return self.k.shared.at(self.k.shared.buffer(), offset)
 
     def free(self, offset: V) -> V:
         """The mbarrier that counts the warps that have read a stage."""

@@ -13,8 +13,8 @@ from xdsl.ir import Operation
 
 from ....tt.analysis.aliasing import WRITES
 from ....tt.analysis.control_flow import terminator
-from ...ir import V
 from ...syntax import is_tensor
+from ...values import V
 from ..context import KernelContext
 from .branches import lower_graph
 

@@ -26,13 +26,13 @@ from xdsl.ir import Operation, SSAValue
 
 from ....tt.analysis.control_flow import terminator
 from ...elementwise import register_element
-from ...ir import V
 from ...syntax import element_name, is_tensor
+from ...values import V, i32
 from ..context import KernelContext
 from ..matmul.wgmma import Matrix, address
 from ..memory.mbarriers import BARRIER_BYTES, wait_for_phase
 from ..memory.shared_memory import ALIGNMENT
-from ..threads import ALL_LANES, i32
+from ..threads import ALL_LANES
 from .counting import Counting, counting
 from .loop_carried import Layouts
 from .pipelined_loads import Pipeline
@@ -146,7 +146,7 @@ class ConsumerLoop(PipelinedLoop):
     def __enter__(self) -> PipelinedLoop:
         if not self._has_room:
             return super().__enter__()
-        self._buffer = self.k.shared.at(self.k.shared.buffer, i32(ALIGNMENT))  # behind the mbarriers
+        self._buffer = self.k.shared.at(self.k.shared.buffer(), i32(ALIGNMENT))  # behind the mbarriers
         return self
 
     def __exit__(
@@ -231,7 +231,7 @@ class ConsumerLoop(PipelinedLoop):
         latch = f.block
         f.emit(f"br label %{head}, !llvm.loop !{f.module.metadata.no_unrolling()}")
         f.lines[slot] = "\n".join(
-            f"  {value.ref} = phi {value.type} [ {start.ref}, %{before} ], [ {new.ref}, %{latch} ]"
+            f"  {value.operand()} = phi {value.type} [ {start.operand()}, %{before} ], [ {new.operand()}, %{latch} ]"
             for value, start, new in zip([counter, *own], [count.low, *first], following, strict=True)
         )
         f.start(done)

@@ -22,11 +22,11 @@ from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets
 from ....linear_layouts.shared import plain
 from ...elementwise import emit_map, register_element
-from ...ir import V, const, element
 from ...syntax import element_name
+from ...values import V, const, element, i32
 from ..context import KernelContext
 from ..nodes import Node, Shape, Staged
-from ..threads import bits_of, i32
+from ..threads import bits_of
 
 Registers = list[V]
 
@@ -126,7 +126,7 @@ class _Side:
     def _load(self, pointer: V, count: int) -> list[V]:
         k, bits = self.k, 8 * self.size * count
         type_ = f"i{bits}" if bits <= 32 or count == 1 else f"<{bits // 32} x i32>"
-        packed = k.f.op(f"load {type_}, ptr addrspace(3) {pointer.ref}, align {bits // 8}", type_)
+        packed = k.f.op(f"load {type_}, ptr addrspace(3) {pointer.operand()}, align {bits // 8}", type_)
         return [self._widened(k.t.from_bits(piece, self.elem)) for piece in k.t.unpack(packed, count, 8 * self.size)]
 
     def _widened(self, value: V) -> V:
@@ -326,4 +326,4 @@ class ThreadProduct:
                 mine = f.icmp("eq", batches[number], const(batch, "i32")) if first else None
                 with k.t.where(mine):  # other batches come later
                     bits = k.t.to_bits(values[register], line.elem)
-                    f.emit(f"store {bits.type} {bits.ref}, ptr addrspace(3) {pointer.ref}, align {line.size}")
+                    f.emit(f"store {bits.type} {bits.operand()}, ptr addrspace(3) {pointer.operand()}, align {line.size}")

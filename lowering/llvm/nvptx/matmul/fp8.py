@@ -15,10 +15,9 @@ from collections.abc import Sequence
 
 from ....linear_layouts.layout import REGISTER, LinearLayout
 from ....linear_layouts.linear import table
-from ...ir import V
+from ...values import V, i32, zero
 from ..context import KernelContext
 from ..nodes import Distributed, Node, Staged
-from ..threads import i32
 from .operand_kinds import NAMES
 
 _BYTES = 4
@@ -91,7 +90,7 @@ def _of_e4m3(k: KernelContext, packed: V) -> list[V]:
         rest = f.binary("and", f.binary("lshr", upper, i32(1)), i32(_REST))
         small = f.bitcast(f.binary("or", signs, rest), "<2 x half>")
         number, huge = (f.binary("fmul", small, V(_twice(factor), "<2 x half>")) for factor in (256.0, 256.0 * 140.0))
-        number = f.intrinsic("fma", [huge, V("zeroinitializer", "<2 x half>"), number])
+        number = f.intrinsic("fma", [huge, zero("<2 x half>"), number])
         found.append(f.bitcast(number, "i32"))
     return found
 
@@ -108,7 +107,7 @@ def multiply_bytes(k: KernelContext, elems: Sequence[str], a: Sequence[V], b: Se
     text = f"mma.sync.aligned.m16n8k32.row.col.f32.{NAMES[elems[0]]}.{NAMES[elems[1]]}.f32 "
     text += ", ".join(f"{{{', '.join(group)}}}" for group in groups)
     constraints = ",".join([*["=f"] * len(c), *["r"] * (len(a) + len(b)), *["f"] * len(c)])
-    values = ", ".join(f"{value.type} {value.ref}" for value in (*a, *b, *c))
+    values = ", ".join(f"{value.type} {value.operand()}" for value in (*a, *b, *c))
     type_ = "{" + ", ".join(["float"] * len(c)) + "}"
     got = k.f.op(f'call {type_} asm "{text};", "{constraints}"({values}) convergent', type_)
-    return [k.f.op(f"extractvalue {type_} {got.ref}, {index}", "float") for index in range(len(c))]
+    return [k.f.op(f"extractvalue {type_} {got.operand()}, {index}", "float") for index in range(len(c))]

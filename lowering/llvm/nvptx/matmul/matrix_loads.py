@@ -15,7 +15,7 @@ from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate, to_unique
 from ....linear_layouts.matching import MatrixAccess, match_matrix, offsets, vector_accesses, vector_elements
 from ....linear_layouts.shared import matrix_swizzled
-from ...ir import V
+from ...values import V
 from ..context import KernelContext
 from ..threads import bits_of
 
@@ -124,7 +124,7 @@ def store_block(
 
     def store() -> None:
         for pointer, word, count in packed:
-            f.emit(f"store {word.type} {word.ref}, ptr addrspace(3) {pointer.ref}, align {count * bits // 8}")
+            f.emit(f"store {word.type} {word.operand()}, ptr addrspace(3) {pointer.operand()}, align {count * bits // 8}")
 
     predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
     if predicate is None:
@@ -148,7 +148,7 @@ def read_block(k: KernelContext, elem: str, layout: LinearLayout, shared: Linear
     type_ = f"i{width}" if width <= 32 or many == 1 else f"<{width // 32} x i32>"
     for access in vector_accesses(where, bits, many):
         pointer = k.shared.address(base, thread, access.offset, moving)
-        packed = f.op(f"load {type_}, ptr addrspace(3) {pointer.ref}, align {width // 8}", type_)
+        packed = f.op(f"load {type_}, ptr addrspace(3) {pointer.operand()}, align {width // 8}", type_)
         pieces = t.unpack(packed, many, bits)
         found.update({r: t.from_bits(piece, elem) for r, piece in zip(access.registers, pieces, strict=True)})
     return tuple(found[register] for register in range(layout.size(REGISTER)))
@@ -166,7 +166,7 @@ def _fetch(k: KernelContext, access: MatrixAccess, elem: str, base: V) -> dict[i
         pointer = k.shared.address(base, row, part.offset, access.row_address.thread_bits)
         got = t.call(name, [pointer], type_)
         for number in range(access.count):
-            packed = f.op(f"extractvalue {type_} {got.ref}, {number}", "i32")
+            packed = f.op(f"extractvalue {type_} {got.operand()}, {number}", "i32")
             registers = part.registers[number * each : (number + 1) * each]
             pieces = t.unpack(packed, each, bits)
             found.update({r: t.from_bits(piece, elem) for r, piece in zip(registers, pieces, strict=True)})

@@ -32,8 +32,8 @@ from ....tt.facts import ORDERED
 from ....tt.transforms.loops.mark_pipelined_loads import uses_in_products
 from ... import conversions
 from ...elementwise import emit_map
-from ...ir import V, const
 from ...syntax import element_name, shape_of
+from ...values import V, const
 from ..context import Handler, KernelContext
 from ..memory.shared_memory import ALIGNMENT
 from ..nodes import Distributed, Node, Shape, Staged
@@ -358,7 +358,7 @@ class _Instructions:
         f, name = self.k.f, f"llvm.nvvm.mma.{self.instruction.name}"
         type_ = "{" + ", ".join([self.instruction.accumulator] * len(c)) + "}"
         got = self.k.f.target_intrinsic(name, [*a, *b, *c], type_)
-        return [f.op(f"extractvalue {type_} {got.ref}, {i}", self.instruction.accumulator) for i in range(len(c))]
+        return [f.op(f"extractvalue {type_} {got.operand()}, {i}", self.instruction.accumulator) for i in range(len(c))]
 
 
 DOTS: dict[str, Handler] = {"tt.dot": _dot}

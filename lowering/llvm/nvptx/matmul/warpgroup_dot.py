@@ -15,17 +15,14 @@ from xdsl.ir import Operation
 
 from ....linear_layouts.conversion import is_warp_local
 from ....linear_layouts.layout import REGISTER, LinearLayout
-from ...ir import V
 from ...syntax import attributes, element_name
+from ...values import V, i32, is_zero
 from ..context import KernelContext
 from ..memory.shared_memory import ALIGNMENT
 from ..nodes import Node, Splat, Staged
-from ..threads import i32
 from .matrix_loads import store_block
 from .operand_kinds import SPLIT
 from .wgmma import Matrix, Placed, WarpgroupProduct, address, multiply
-
-_ZEROS = ("0", "0x0000000000000000")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +40,8 @@ _Side = Placed | tuple[V, ...] | _Source
 def dot_of_warpgroups(k: KernelContext, op: Operation, product: WarpgroupProduct) -> list[V]:
     """The registers of the result in the accumulator's layout, before they are rounded to its type."""
     start = k.node(op.operands[2])
-    is_zero = isinstance(start, Splat) and start.value.ref in _ZEROS
-    first = None if is_zero else k.registers(op.operands[2], product.accumulator)
+    from_zero = isinstance(start, Splat) and is_zero(start.value)
+    first = None if from_zero else k.registers(op.operands[2], product.accumulator)
     sides = [_sides(k, op, product, number) for number in (0, 1)]
     sources = [each for side in sides for each in side if isinstance(each, _Source)]
     stored: dict[int, Placed] = {}

@@ -34,10 +34,10 @@ from ....linear_layouts.distributed import (
 from ....linear_layouts.f2 import log2
 from ....linear_layouts.layout import REGISTER, LinearLayout
 from ....linear_layouts.shared import MatrixDescriptor, match_descriptor, matrix_swizzled
-from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
+from ...values import V, const, i32, undef
 from ..targets import GpuTarget
-from ..threads import ALL_LANES, Threads, i32
+from ..threads import ALL_LANES, Threads
 from .operand_kinds import SPLIT, may_be_imprecise
 
 Registers = Sequence[V]
@@ -164,14 +164,14 @@ def group_number(t: Threads) -> V:
 
 def address(t: Threads, pointer: V) -> V:
     """Where shared memory of at least this alignment starts, in units of 16 bytes (i32), as descriptors count."""
-    whole = t.f.op(f"ptrtoint ptr addrspace(3) {pointer.ref} to i32", "i32")
+    whole = t.f.op(f"ptrtoint ptr addrspace(3) {pointer.operand()} to i32", "i32")
     return t.f.binary("lshr", whole, i32(4))
 
 
 def pointer(t: Threads, address: V) -> V:
     """The pointer for an `address`."""
     whole = t.f.binary("shl", address, i32(4))
-    return t.f.op(f"inttoptr i32 {whole.ref} to ptr addrspace(3)", "ptr addrspace(3)")
+    return t.f.op(f"inttoptr i32 {whole.operand()} to ptr addrspace(3)", "ptr addrspace(3)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def multiply(
     """
     layout = product.accumulator
     type_ = "i32" if product.elem == "i8" else "float"
-    own = list(start) if start is not None else [V("undef", type_)] * layout.size(REGISTER)
+    own = list(start) if start is not None else [undef(type_)] * layout.size(REGISTER)
     text = _Statement(own)
     many = log2(product.groups[0])
     for number, (left, right) in enumerate(pairs):
@@ -269,11 +269,11 @@ class _Statement:
             *[f"={letter}"] * count, *map(str, range(count)), *("l" if each.type == "i64" else "r" for each in self.given)
         ]  # fmt: skip
         result = "{" + ", ".join([type_] * count) + "}"
-        values = ", ".join(f"{each.type} {each.ref}" for each in (*self.own, *self.given))
+        values = ", ".join(f"{each.type} {each.operand()}" for each in (*self.own, *self.given))
         text = "\\0A".join(lines)
         call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({values}) convergent'
         got = t.f.op(call, result)
-        return [t.f.op(f"extractvalue {result} {got.ref}, {i}", type_) for i in range(count)]
+        return [t.f.op(f"extractvalue {result} {got.operand()}, {i}", type_) for i in range(count)]
 
 
 def _words(t: Threads, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:

@@ -25,11 +25,11 @@ from ....linear_layouts.plans.exchange import plan_exchange
 from ....tt.dialect.attributes import enum_name
 from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicPollOp
 from ...elementwise import emit_map
-from ...ir import V, const
 from ...syntax import attribute, element_name, is_tensor, pointee_name, shape_of
+from ...values import FALSE, V, const, i32, is_integer
 from ..context import Handler, KernelContext
 from ..nodes import Distributed
-from ..threads import bits_of, i32
+from ..threads import bits_of
 
 _LETTERS = {16: "h", 32: "r", 64: "l"}
 _INTEGERS = {
@@ -137,7 +137,7 @@ def _poll(k: KernelContext, op: AtomicPollOp) -> None:
         holds = f.icmp("eq", _read(k, a, address), k.t.to_bits(expected, a.elem))
         f.cond_branch(holds, done, again)
         f.start(again)
-        ways = [(holds, poll), *([] if predicate is None else [(V("false", "i1"), before)])]
+        ways = [(holds, poll), *([] if predicate is None else [(FALSE, before)])]
         if deadline is None:
             f.branch(poll)
         else:
@@ -244,7 +244,7 @@ def _loop(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: 
             others = f.binary("and", whole, f.binary("xor", f.binary("shl", const(255, word), shift), const(-1, word)))
             new = f.binary("or", others, f.binary("shl", f.cast("zext", new, word), shift))
         old = _swap(k, a, place, [whole, new], None)
-        f.lines[slot] = f"  {whole.ref} = phi {word} [ {first.ref}, %{entry} ], [ {old.ref}, %{f.block} ]"
+        f.lines[slot] = f"  {whole.operand()} = phi {word} [ {first.operand()}, %{entry} ], [ {old.operand()}, %{f.block} ]"
         f.cond_branch(f.icmp("eq", old, whole), done, again)
         f.start(done)
     if guard is None:
@@ -283,7 +283,7 @@ def _asm(
 ) -> V | None:
     """One instruction: {r} is the result of `width` bits (0 where the guard is false), {a} the address, {0}, {1} the values."""
     f = k.f
-    if guard is not None and guard.ref == "true":
+    if guard is not None and is_integer(guard, 1):
         guard = None
     bits = 0 if width is None else max(16, width)
     operands = [address, *(f.cast("zext", value, f"i{max(16, int(value.type[1:]))}") for value in values)]
@@ -296,7 +296,7 @@ def _asm(
         letters.append("b")
         if width is not None:
             text = f"mov.b{bits} $0, 0; {text}"
-    given = ", ".join(f"{value.type} {value.ref}" for value in operands)
+    given = ", ".join(f"{value.type} {value.operand()}" for value in operands)
     if width is None:
         f.emit(f'call void asm sideeffect "{text}", "{",".join(letters)},~{{memory}}"({given})')
         return None

@@ -14,8 +14,8 @@ from xdsl.ir import SSAValue
 
 from ....linear_layouts.layout import LinearLayout
 from ....tt.dialect import arith
-from ...ir import V, const
 from ...syntax import attributes, element_name, is_tensor, shape_of
+from ...values import V, const
 from ..context import KernelContext
 from ..nodes import Node, viewed
 

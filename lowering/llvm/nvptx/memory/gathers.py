@@ -13,11 +13,11 @@ from .....promotion.errors import UnsupportedError
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.plans.gathering import SharedGather, WarpGather, plan_gather
-from ...ir import V, const
 from ...syntax import attributes, element_name, shape_of
+from ...values import V, const, i32, is_integer
 from ..context import Handler, KernelContext
 from ..nodes import Distributed, Splat
-from ..threads import bits_of, i32
+from ..threads import bits_of
 
 # -- gathers ---------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ def _in_warp(k: KernelContext, plan: WarpGather, values: Sequence[V], indices: S
 
 
 def _xor(k: KernelContext, a: V, b: V) -> V:
-    return b if a.ref == "0" else a if b.ref == "0" else k.f.binary("xor", a, b)
+    return b if is_integer(a, 0) else a if is_integer(b, 0) else k.f.binary("xor", a, b)
 
 
 def _image(k: KernelContext, index: V, columns: Sequence[int]) -> V:
@@ -100,7 +100,7 @@ def _in_memory(k: KernelContext, plan: SharedGather, values: Sequence[V], indice
     for start, index in zip(plan.bases, indices, strict=True):
         row = t.with_constant(address, start, plan.address.thread_bits)
         at = shared.at(base, f.add(row, f.mul(index, i32(plan.stride))))
-        found.append(f.op(f"load i{width}, ptr addrspace(3) {at.ref}, align {width // 8}", f"i{width}"))
+        found.append(f.op(f"load i{width}, ptr addrspace(3) {at.operand()}, align {width // 8}", f"i{width}"))
     shared.after_reading()
     return found
 
@@ -127,7 +127,7 @@ def _histogram(k: KernelContext, op: Operation) -> None:
     k.shared.between()
     _count(k, base, values, masks, bins, layout)
     k.shared.between()
-    counts = [k.f.op(f"load i32, ptr addrspace(3) {pointer.ref}, align 4", "i32") for pointer in pointers]
+    counts = [k.f.op(f"load i32, ptr addrspace(3) {pointer.operand()}, align 4", "i32") for pointer in pointers]
     found = tuple(k.f.cast("zext" if elem == "i64" else "trunc", count, elem) for count in counts)
     k.shared.after_reading()
     k.define(result, Distributed((bins,), elem, counted, found))
@@ -136,7 +136,7 @@ def _histogram(k: KernelContext, op: Operation) -> None:
 def _clear(k: KernelContext, pointers: Sequence[V], layout: LinearLayout) -> None:
     with k.t.where(_one_of_copies(k, layout)):
         for pointer in pointers:
-            k.f.emit(f"store i32 0, ptr addrspace(3) {pointer.ref}, align 4")
+            k.f.emit(f"store i32 0, ptr addrspace(3) {pointer.operand()}, align 4")
 
 
 def _count(
@@ -151,7 +151,7 @@ def _count(
         guard = guard if masks is None else k.t.both(guard, masks[register])
         with k.t.where(guard):
             pointer = k.shared.at(base, f.mul(_index(k, number), i32(4)))
-            f.op(f"atomicrmw add ptr addrspace(3) {pointer.ref}, i32 1 monotonic", "i32")
+            f.op(f"atomicrmw add ptr addrspace(3) {pointer.operand()}, i32 1 monotonic", "i32")
 
 
 def _one_of_copies(k: KernelContext, layout: LinearLayout) -> V | None:

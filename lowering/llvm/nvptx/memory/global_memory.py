@@ -16,7 +16,7 @@ from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import MAX_VECTOR_BITS, global_vector_elements, vector_accesses
-from ...ir import V, const
+from ...values import V, const, is_integer, poison, same
 from ..analysis.axis_info import AxisInfo
 from ..threads import Threads, base_and_distance, bits_of
 
@@ -121,7 +121,7 @@ class GlobalMemory:
             guard = predicate
             if mask is not None:
                 own = mask[registers[0]]
-                guard = own if guard is None else own if own.ref == guard.ref else self.f.binary("and", guard, own)
+                guard = own if guard is None else own if same(own, guard) else self.f.binary("and", guard, own)
             packed = t.pack([t.to_bits(values[r], elem) for r in registers])
             self.store_bits(addresses[registers[0]], packed, guard, cache)
 
@@ -132,11 +132,11 @@ class GlobalMemory:
     ) -> V:
         """`width` bits as an integer or a vector of 32-bit words."""
         type_ = f"i{width}" if width <= 32 else f"<{width // 32} x i32>"
-        if guard is not None and guard.ref == "true":
+        if guard is not None and is_integer(guard, 1):
             guard = None
         if guard is None and not cache and not volatile:
             pointer = self.pointer(address)
-            return self.f.op(f"load {type_}, ptr addrspace(1) {pointer.ref}, align {width // 8}", type_)
+            return self.f.op(f"load {type_}, ptr addrspace(1) {pointer.operand()}, align {width // 8}", type_)
         modifier = ".volatile" if volatile else ""
         modifier += ".global" + (f".{cache}" if cache in _LOAD_CACHES and not volatile else "")
         count, each = _registers(width)
@@ -161,12 +161,12 @@ class GlobalMemory:
         inputs = ",".join(["l", *([] if guard is None else ["b", *[letter] * count])])
         result = container if count == 1 else "{" + ", ".join([container] * count) + "}"
         side = "sideeffect " if volatile else ""
-        given = ", ".join(f"{v.type} {v.ref}" for v in operands)
+        given = ", ".join(f"{v.type} {v.operand()}" for v in operands)
         got = self.f.op(f'call {result} asm {side}"{text}", "{outputs},{inputs},~{{memory}}"({given})', result)
         if count == 1:
             return self.f.cast("trunc", got, f"i{width}") if each == 8 else got
-        pieces = [self.f.op(f"extractvalue {result} {got.ref}, {i}", container) for i in range(count)]
-        whole = V("poison", f"<{count} x {container}>")
+        pieces = [self.f.op(f"extractvalue {result} {got.operand()}, {i}", container) for i in range(count)]
+        whole = poison(f"<{count} x {container}>")
         for i, piece in enumerate(pieces):
             whole = self.f.insert(whole, piece, i)
         return whole
@@ -180,12 +180,12 @@ class GlobalMemory:
         return [self.f.extract(whole, i) for i in range(count)]
 
     def store_bits(self, address: V, packed: V, guard: V | None, cache: str = "") -> None:
-        if guard is not None and guard.ref == "true":
+        if guard is not None and is_integer(guard, 1):
             guard = None
         width = _width(packed.type)
         if guard is None and not cache:
             pointer = self.pointer(address)
-            self.f.emit(f"store {packed.type} {packed.ref}, ptr addrspace(1) {pointer.ref}, align {width // 8}")
+            self.f.emit(f"store {packed.type} {packed.operand()}, ptr addrspace(1) {pointer.operand()}, align {width // 8}")
             return
         count, each = _registers(width)
         kind, letter, container = {
@@ -201,17 +201,17 @@ class GlobalMemory:
         address, distance = base_and_distance(address)
         operand = f"$0{distance:+d}" if distance else "$0"
         operands = [address, *pieces, *([] if guard is None else [guard])]
-        given = ", ".join(f"{v.type} {v.ref}" for v in operands)
+        given = ", ".join(f"{v.type} {v.operand()}" for v in operands)
         text = f"{predicate}st.global{modifier}{vector}.{kind} [{operand}], {list_};"
         self.f.emit(f'call void asm sideeffect "{text}", "{constraints},~{{memory}}"({given})')
 
     def pointer(self, address: V) -> V:
         """The address as a pointer to global memory."""
         address, distance = base_and_distance(address)
-        pointer = self.f.pure(f"inttoptr i64 {address.ref} to ptr addrspace(1)", "ptr addrspace(1)")
+        pointer = self.f.pure(f"inttoptr i64 {address.operand()} to ptr addrspace(1)", "ptr addrspace(1)")
         if not distance:
             return pointer
-        return self.f.pure(f"getelementptr i8, ptr addrspace(1) {pointer.ref}, i64 {distance}", "ptr addrspace(1)")
+        return self.f.pure(f"getelementptr i8, ptr addrspace(1) {pointer.operand()}, i64 {distance}", "ptr addrspace(1)")
 
 
 def _width(type_: str) -> int:

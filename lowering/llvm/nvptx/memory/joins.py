@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation
 
-from ...ir import const
 from ...syntax import element_name, shape_of
+from ...values import const
 from ..context import Handler, KernelContext
 from ..nodes import Distributed, Node, Range, Shape, Splat, View
 

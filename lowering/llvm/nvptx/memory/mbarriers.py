@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir import V
-from ..threads import i32
+from ...values import V, i32
 from .shared_memory import SharedMemory
 
 BARRIER_BYTES = 8
@@ -46,10 +45,10 @@ def wait_for_phase(shared: SharedMemory, barrier: V, parity: V) -> None:
     earlier than its neighbours. All of them see it, as the next phase does not end before each warp has arrived, or does not
     come; and in whatever order they leave the loop, each comes once to the `.sync` instruction behind it, where they gather.
     """
-    pointer = shared.f.op(f"ptrtoint ptr addrspace(3) {barrier.ref} to i32", "i32")
+    pointer = shared.f.op(f"ptrtoint ptr addrspace(3) {barrier.operand()} to i32", "i32")
     text = "\\0A".join(
         ("{", ".reg .pred done;", "again:", "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;",
          "@!done bra again;", "}")
     )  # fmt: skip
-    operands = f"i32 {pointer.ref}, i32 {parity.ref}"
+    operands = f"i32 {pointer.operand()}, i32 {parity.operand()}"
     shared.f.emit(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"({operands}) convergent')

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ....linear_layouts.f2 import Span
-from ...ir import Function, V
+from ...ir import Function
+from ...values import ConstantInt, Global, V, i32, is_integer
 from ..targets import WARP_SIZE
-from ..threads import ALL_LANES, Threads, i32
+from ..threads import ALL_LANES, Threads
 
 BUFFER = "jn_shared"
 ALIGNMENT = 1024
@@ -61,14 +62,14 @@ class SharedMemory:
         """Memory for one move; the next one may have the same."""
         self.bytes = max(self.bytes, self._floor + size)
         self.largest = max(self.largest, size)
-        return self.at(self.buffer, i32(self._floor))
+        return self.at(self.buffer(), i32(self._floor))
 
-    @property
-    def buffer(self) -> V:
+    def buffer(self) -> Global:
+        """The shared memory of the launch, which is declared on first use."""
         self.f.module.globals.setdefault(
             BUFFER, f"@{BUFFER} = external addrspace(3) global [0 x i8], align {ALIGNMENT}"
         )
-        return V(f"@{BUFFER}", "ptr addrspace(3)")
+        return Global(BUFFER, "ptr addrspace(3)")
 
     @property
     def is_used(self) -> bool:
@@ -85,16 +86,16 @@ class SharedMemory:
         start = self._floor
         self._floor += -(-size // ALIGNMENT) * ALIGNMENT
         self.bytes = max(self.bytes, self._floor)
-        yield self.at(self.buffer, i32(start))
+        yield self.at(self.buffer(), i32(start))
         self._floor = start
 
     def at(self, base: V, offset: V) -> V:
         """An address, `offset` bytes (i32) from the base."""
-        if offset.ref == "0":
+        if is_integer(offset, 0):
             return base
-        if base.ref == f"@{BUFFER}" and offset.ref.isdecimal():  # a constant, which is known everywhere
-            return V(f"getelementptr (i8, ptr addrspace(3) {base.ref}, i32 {offset.ref})", base.type)
-        text = f"getelementptr i8, ptr addrspace(3) {base.ref}, i32 {offset.ref}"
+        if isinstance(base, Global) and isinstance(offset.printed(), ConstantInt):  # a constant, which is known everywhere
+            return V(f"getelementptr (i8, ptr addrspace(3) {base.operand()}, i32 {offset.operand()})", base.type)
+        text = f"getelementptr i8, ptr addrspace(3) {base.operand()}, i32 {offset.operand()}"
         return self.f.pure(text, "ptr addrspace(3)")
 
     def address(self, base: V, thread: V, constant: int, thread_bits: int) -> V:

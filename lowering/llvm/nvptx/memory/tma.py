@@ -23,12 +23,12 @@ from ....linear_layouts.shared import matrix_swizzled, plain
 from ....tt.analysis.hoistable_descriptors import SOURCE, source_of
 from ....tt.dialect.functions import FuncOp
 from ....tt.dialect.memory.descriptor_types import TensorDescType
-from ...ir import V
 from ...syntax import attribute, element_name, shape_of
+from ...values import FALSE, V, const, i32, i64
 from ..context import Handler, KernelContext
 from ..matmul.matrix_loads import read_block, store_block
 from ..nodes import Distributed
-from ..threads import bits_of, i32
+from ..threads import bits_of
 from .mbarriers import BARRIER_BYTES, expect, make_barriers, remove_barriers, wait_for_phase
 
 MAX_EXTENT = 256
@@ -120,9 +120,9 @@ def start_copies(k: KernelContext, op: Any, block: MappedBlock, base: V, barrier
     rank = len(block.box)
     for row, column, offset in block.boxes:
         pointer = k.shared.at(base, i32(offset))
-        target = k.f.op(f"addrspacecast ptr addrspace(3) {pointer.ref} to ptr addrspace(7)", "ptr addrspace(7)")
+        target = k.f.op(f"addrspacecast ptr addrspace(3) {pointer.operand()} to ptr addrspace(7)", "ptr addrspace(7)")
         operands = [target, barrier, k.scalar(op.desc), *_coordinates(k, op.indices, row, column)]
-        rest = [V("0", "i16"), V("0", "i64"), V("false", "i1"), V("false", "i1"), V("0", "i32")]
+        rest = [const(0, "i16"), i64(0), FALSE, FALSE, i32(0)]
         k.t.call(f"cp.async.bulk.tensor.g2s.tile.{rank}d", [*operands, *rest], "void")
 
 
@@ -169,7 +169,7 @@ def _store(k: KernelContext, op: Any) -> None:
     with k.f.when(k.t.is_first()):
         for row, column, offset in block.boxes:
             pointer = k.shared.at(base, i32(offset))
-            operands = [pointer, k.scalar(op.desc), *_coordinates(k, op.indices, row, column), V("0", "i64"), V("false", "i1")]
+            operands = [pointer, k.scalar(op.desc), *_coordinates(k, op.indices, row, column), i64(0), FALSE]
             k.t.call(f"cp.async.bulk.tensor.s2g.tile.{len(block.box)}d", operands, "void")
         k.t.call("cp.async.bulk.commit.group", [], "void")
     k.shared.copies_start()

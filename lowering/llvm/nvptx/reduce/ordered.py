@@ -17,9 +17,8 @@ from ....linear_layouts.plans.ordered import (
     plan_ordered_reduction,
     plan_ordered_scan,
 )
-from ...ir import V
+from ...values import V, i32
 from ..context import KernelContext
-from ..threads import i32
 
 Row = list[V]
 """The values of the operands at one place."""

@@ -13,12 +13,12 @@ from ....tt.analysis.combining import single_operation
 from ....tt.analysis.control_flow import terminator
 from ....tt.facts import ORDERED
 from ...elementwise import constant
-from ...ir import V
 from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of
+from ...values import V, i32
 from ..context import Handler, KernelContext
 from ..control.regions import each_thread_alone, region_values
 from ..nodes import Distributed
-from ..threads import ALL_LANES, bits_of, i32
+from ..threads import ALL_LANES, bits_of
 from .ordered import Ordered
 
 Tuple = list[V]

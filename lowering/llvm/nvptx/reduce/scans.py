@@ -21,12 +21,12 @@ from ....linear_layouts.plans.scanning import (
     plan_scan,
 )
 from ....tt.facts import ORDERED
-from ...ir import V
 from ...syntax import attributes, shape_of
+from ...values import V, i32
 from ..context import Handler, KernelContext
 from ..control.regions import each_thread_alone
 from ..nodes import Distributed, Node
-from ..threads import bits_of, i32
+from ..threads import bits_of
 from .ordered import Ordered
 from .reductions import combine
 
@@ -162,7 +162,8 @@ class _Scan:
                 place = k.t.with_constant(address, constant, bits)
                 for number, (value, elem) in enumerate(zip(self.rows[register], self.elems, strict=True)):
                     packed, at = k.t.to_bits(value, elem), shared.at(base, k.f.add(place, i32(number * step.bytes)))
-                    k.f.emit(f"store {packed.type} {packed.ref}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}")
+                    stored, size = f"{packed.type} {packed.operand()}", bits_of(elem) // 8
+                    k.f.emit(f"store {stored}, ptr addrspace(3) {at.operand()}, align {size}")
         shared.between()
         self.take_in(step, base)
         shared.after_reading()
@@ -191,7 +192,7 @@ class _Scan:
         for operand, elem in enumerate(self.elems):
             at = k.shared.at(base, k.f.add(place, i32(operand * step.bytes + number * step.element_bytes)))
             type_ = f"i{bits_of(elem)}"
-            packed = k.f.op(f"load {type_}, ptr addrspace(3) {at.ref}, align {bits_of(elem) // 8}", type_)
+            packed = k.f.op(f"load {type_}, ptr addrspace(3) {at.operand()}, align {bits_of(elem) // 8}", type_)
             row.append(k.t.from_bits(packed, elem))
         return row
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from joinery.lowering.llvm import ir
+from joinery.lowering.llvm import ir, values
 from joinery.lowering.llvm.math.library import MATH_NAMES, SHORT_NAMES, check_target, emit_math
 from joinery.lowering.llvm.math.recipes import Form
 from joinery.lowering.target import HostTarget
@@ -303,7 +303,7 @@ def test_no_library_calls_remain(name):
 
 def test_misuse_is_reported():
     fn = ir.Function(ir.Module(), "f", [])
-    half, x, scalar = ir.V("%h", "<8 x half>"), ir.V("%x", "<8 x float>"), ir.V("%s", "float")
+    half, x, scalar = values.V("%h", "<8 x half>"), values.V("%x", "<8 x float>"), values.V("%s", "float")
     with pytest.raises(InternalError, match="widen 16-bit floats first"):
         emit_math(fn, "exp", half)
     with pytest.raises(InternalError, match="takes 2 operands of one type"):

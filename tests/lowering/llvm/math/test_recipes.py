@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from joinery.graph.ops.table import OPS
 from joinery.lowering.llvm.host.nodes import COST
-from joinery.lowering.llvm.ir import Function, V
+from joinery.lowering.llvm.ir import Function
 from joinery.lowering.llvm.math import recipes
 from joinery.lowering.llvm.math.lanes import Lanes
 from joinery.lowering.llvm.math.library import FILLED_BY, MATH, MATH_NAMES, emit_math
 from joinery.lowering.llvm.math.recipes import FUNCTIONS, MathFunction, names_with, recipe, recipe_of
+from joinery.lowering.llvm.values import V
 from joinery.lowering.tt.interpret.numerics import ELEMENTARY, FLOAT
 from joinery.lowering.tt.transforms.expand.expand_library import _COMPOSED
 from joinery.promotion.errors import InternalError, UnsupportedError
