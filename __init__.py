@@ -34,7 +34,7 @@ _LOCATIONS: dict[str, str] = {
     "result_type": "graph.promote.result_types",
     "compile": "interface.compiling",
     "load": "interface.compiling",
-    "Model": "runtime.model.model",
+    "Model": "interface.model",
     "CompileCache": "runtime.storage.cache",
     "Buffer": "runtime.cuda.buffers",
     "TensorDescriptor": "interface.tensor_arguments",

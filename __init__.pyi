@@ -27,6 +27,7 @@ from .graph.types import TensorType as TensorType
 from .interface import kernel as kernel
 from .interface.compiling import compile as compile
 from .interface.compiling import load as load
+from .interface.model import Model as Model
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
 from .lowering.tt.sanitize.findings import SanitizerError as SanitizerError
@@ -40,7 +41,6 @@ from .promotion.errors import PromotionWarning as PromotionWarning
 from .promotion.errors import UnsupportedError as UnsupportedError
 from .promotion.errors import UserError as UserError
 from .runtime.cuda.buffers import Buffer as Buffer
-from .runtime.model.model import Model as Model
 from .runtime.storage.cache import CompileCache as CompileCache
 
 _Bound: TypeAlias = float | np.generic | str | Dim

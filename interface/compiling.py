@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +29,15 @@ from ..runtime.cuda.current import why_unavailable
 from ..runtime.device import Device
 from ..runtime.host.device import HostDevice
 from ..runtime.host.memory import address, aligned_copy, is_aligned
-from ..runtime.model.model import Model
 from ..runtime.native.library import preload_native_library
 from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..runtime.storage.weight_packing import pack
+from .model import Archive, Model
 
 if TYPE_CHECKING:
-    from ..lowering.stages import Backend
-
-Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
+    from ..lowering.stages import Backend, Tiled
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
 SIMULATED_TARGET = "sm_80"
@@ -105,17 +103,10 @@ def compile(  # noqa: A001 - the public name
         texts = _texts(graph, resolved, numerics, locations=False)  # a file does not depend on where its model was built
         return replace(compiled, ttir=texts), text, weights
 
-    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
-
-
-def _model(
-    compiled: CompiledGraph,
-    constants: Sequence[Array],
-    threads: int | None,
-    device: Device,
-    archive: Callable[[], Archive],
-) -> Model:
-    return Model(compiled, constants, "", threads, archive=archive, device=device)
+    there = _device(device, resolved, store)
+    return Model(
+        compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(graph, resolved, numerics)
+    )
 
 
 def _constants(
@@ -237,6 +228,15 @@ def _texts(graph: Graph, target: Target, numerics: str, locations: bool = True) 
     return BlockTexts(make)
 
 
+def _tiled(graph: Graph, target: Target, numerics: str) -> Tiled:
+    """The block programs of a graph and their launches."""
+    from ..lowering.pipeline import tile_graph
+    from ..lowering.stages import Options
+
+    with default_modes():
+        return tile_graph(graph, _backend(target), Options(numerics))
+
+
 def _backend(target: Target) -> Backend[Any]:
     if isinstance(target, HostTarget):
         from ..lowering.host_stages import HostBackend
@@ -310,7 +310,14 @@ def load(
             for entry in entries
         ]
 
-    return _model(compiled, constants, threads, _device(device, resolved, store), archive)
+    def tiled() -> Tiled:
+        plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
+        again = from_text(opened.graph_text, plain, (None if trusted else Budget()) if budget is None else budget)
+        return _tiled(again, resolved, compiled.numerics)
+
+    return Model(
+        compiled, constants, "", threads, archive=archive, device=_device(device, resolved, store), tiled=tiled
+    )
 
 
 __all__: Sequence[str] = ["compile", "load"]

@@ -82,7 +82,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add_numerics(parser, "of a kernel: ")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
-        "--sanitize", action="store_true", help="of a kernel: check every access, undefined values, races"
+        "--sanitize", action="store_true", help="check every access, undefined values, races on the CPU"
     )
     how.add_argument("--interpret", action="store_true", help="of a kernel: run by the NumPy interpreter")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -109,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
 
     if is_kernel(options.model):
         return run_kernel(options, _read)
-    of_kernels = {"--grid": options.grid, "--name": options.function, "--sanitize": options.sanitize}
+    of_kernels = {"--grid": options.grid, "--name": options.function}
     of_kernels |= {"--numerics": options.numerics}
     of_kernels |= {"--interpret": options.interpret, "--in-place": options.in_place, "ARGUMENT": options.arguments}
     for what, given in of_kernels.items():
@@ -129,7 +130,13 @@ def _run(options: argparse.Namespace) -> int:
     _known("input", inputs, list(specs), model.name)
     _known("output", outputs, [spec.name for spec in model.outputs], model.name)
     arrays = {name: _read(path, DType(specs[name].dtype)) for name, path in inputs.items()}
-    results = model.run(arrays)
+    if options.sanitize:
+        report = model.sanitize(**arrays)
+        print(f"sanitizer: {report}", file=sys.stderr if report.findings else sys.stdout)
+        results = dict(zip([spec.name for spec in model.outputs], report.outputs, strict=True))
+        found = len(report.findings)
+    else:
+        results, found = model.run(arrays), 0
     for name, path in outputs.items():
         try:
             with open(path, "wb") as file:  # a file object: numpy.save would add .npy to a path
@@ -141,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
         for name, array in results.items():
             print(f"{name}: {array.dtype}{list(array.shape)}")
             print(np.array2string(array, max_line_width=WIDTH, threshold=64))
-    return 0
+    return 2 if found else 0
 
 
 def _read(path: str, dtype: DType | None = None) -> Array:

@@ -31,6 +31,8 @@ does nothing of that starts sooner."""
 TYPES_ONLY = {
     ("graph.symbol", "graph.graph"): "the two know each other",
     ("interface.compiling", "lowering.stages"): "it loads xDSL: compiling from the cache does without",
+    ("interface.model", "lowering.stages"): "it loads xDSL",
+    ("interface.model", "lowering.sanitize"): "it loads xDSL and the interpreter",
     ("interface.kernel", "runtime.cuda.device"): "GPUs load late",
     ("interface.kernel", "interface.gpu_code"): "GPUs load late",
     ("runtime.model.kernels", "runtime.toolchain.ptxas"): "GPUs load late",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 from xdsl.ir import Operation
@@ -26,10 +26,17 @@ class Guard(Memory):
 
     Operations that the sanitizer knows ask `lanes` which of their lanes are sound. What reads and writes on its own is
     checked in `load` and `store`, by the addresses alone, on behalf of the operation `watched`.
+
+    unwritten: which bytes of an array nothing has written yet, by the address of its memory; kept up to date. Reading one is
+    a finding. Arrays that are not there count as written.
     """
 
-    def __init__(self, locations: OpLocations, extents: tuple[int, int, int]) -> None:
+    def __init__(
+        self, locations: OpLocations, extents: tuple[int, int, int], unwritten: Mapping[int, Array] | None = None
+    ) -> None:
         super().__init__()
+        self._unwritten_of = unwritten or {}
+        self._unwritten: list[Array | None] = []
         self.collector = Collector()
         self.watched: Operation | None = None
         self._locations = locations
@@ -47,6 +54,7 @@ class Guard(Memory):
 
     def add(self, array: Array, name: str) -> int:
         self._arrays.append(array)
+        self._unwritten.append(self._unwritten_of.get(array.__array_interface__["data"][0]) if array.size else None)
         if self._placed:
             self._races.register([array], len(self._arrays) - 1)
         base = super().add(array, name)
@@ -303,6 +311,9 @@ class Guard(Memory):
         for number in [first] if (numbers == first).all() else np.unique(numbers).tolist():
             chosen = np.flatnonzero(numbers == number)
             offsets = addresses[chosen] - self._buffers[number].base
+            unwritten = self._unwritten[number]
+            if unwritten is not None:
+                self._follow_writes(op, unwritten, offsets, size, access, performed[chosen], shape, number)
             for conflict in self._races.access(number, offsets, size, access, self.number(op)):
                 at = chosen[conflict.positions]
                 old = None
@@ -312,6 +323,21 @@ class Guard(Memory):
                 lane = int(performed[at[0]])
                 address = self._address(int(addresses[at[0]]), number, size)
                 self._race(op, conflict, access, same, len(np.unique(at)), _index(lane, shape), address)
+
+    def _follow_writes(
+        self, op: Operation, unwritten: Array, offsets: Array, size: int, access: Access, lanes: Array,
+        shape: tuple[int, ...], number: int,
+    ) -> None:  # fmt: skip
+        """Report reads of bytes that nothing has written, and note what is written now."""
+        touched = offsets[:, np.newaxis] + np.arange(size)
+        if access.reads:
+            found = np.flatnonzero(unwritten[touched].any(axis=1))
+            if len(found):
+                address = self._address(self._buffers[number].base + int(offsets[found[0]]), number, size)
+                message = f"reads what nothing has written: {address}"
+                self.report("uninitialised", op, len(found), message, number, _index(int(lanes[found[0]]), shape), address)
+        if access.writes:
+            unwritten[touched] = False
 
     def _race(
         self,

@@ -7,12 +7,13 @@ the run goes on. What is undefined is followed lane by lane (`shadow`), what is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, Region
 
+from ....promotion.arrays import Array
 from ....promotion.errors import UserError
 from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
@@ -27,19 +28,26 @@ from .translation import ProgramEnds, SanitizedTranslation
 
 
 def sanitize(
-    func: Operation, grid: int | Sequence[int], args: Sequence[Value], name: str | None = None
+    func: Operation,
+    grid: int | Sequence[int],
+    args: Sequence[Value],
+    name: str | None = None,
+    unwritten: Mapping[int, Array] | None = None,
 ) -> Report:
     """Run every program of the grid with all checks; arrays are written in place as far as the accesses are sound.
 
     Takes what `interpret.interpret` takes and raises `UserError` for arguments that do not fit, `UnsupportedError` for
     operations that the interpreter does not know. Mistakes of the programs are in the report.
+
+    unwritten: which bytes of an array (bool, by the address of its memory) nothing has written yet. What the programs write is
+    noted there; what they read of it is a mistake.
     """
     function = find_function(func, name)
     extents = grid_extents(grid)
     root: Operation = function
     while (parent := root.parent_op()) is not None:
         root = parent
-    guard = Guard(OpLocations(root), extents)
+    guard = Guard(OpLocations(root), extents, unwritten)
     machine = _Sanitizer(extents, guard)
     values = machine.bind(function, args)
     shadows = _promises(function, args, values, guard)

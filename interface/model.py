@@ -1,0 +1,68 @@
+"""`joinery.Model`: the compiled model, with what needs the graph's block programs beside its code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..lowering.artifact import CompiledGraph
+from ..promotion.arrays import Array
+from ..promotion.errors import InternalError
+from ..promotion.float_modes import default_modes
+from ..runtime.device import Device
+from ..runtime.model.model import Model as RuntimeModel
+from ..runtime.storage.artifact_file import StoredWeight
+
+if TYPE_CHECKING:
+    from ..lowering.sanitize import ModelReport
+    from ..lowering.stages import Tiled
+
+Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
+
+
+class Model(RuntimeModel):
+    __doc__ = RuntimeModel.__doc__
+
+    __slots__ = ("_tiled",)
+
+    def __init__(
+        self,
+        compiled: CompiledGraph,
+        constants: Sequence[Array],
+        graph_text: str,
+        threads: int | None = None,
+        *,
+        weights: Mapping[str, Array] | None = None,
+        archive: Callable[[], Archive] | None = None,
+        device: Device | None = None,
+        tiled: Callable[[], Tiled] | None = None,
+    ) -> None:
+        """tiled: makes the block programs and their launches. The other parameters are those of the class."""
+        super().__init__(compiled, constants, graph_text, threads, weights=weights, archive=archive, device=device)
+        self._tiled = tiled
+
+    def sanitize(self, *inputs: object, **named: object) -> ModelReport:
+        """Run every kernel of the model under the sanitizer, in launch order, on these inputs.
+
+        Each lane of every access is checked against the bounds of its array. Other findings are reads of memory that no kernel
+        has written, writes to inputs and weights, wrapped offsets, uses of undefined values, races between the programs of a
+        launch, and elements of outputs that are never written. Findings name the lines of the graph.
+
+        What runs are the block programs that the model's code was made of (`Kernel.ttir`), interpreted with NumPy on the host
+        whatever the model's device is: slow, for small inputs.
+
+        Args:
+            inputs, named: what a call of the model takes, arrays of the host.
+
+        Raises `UserError` for inputs that do not fit, `UnsupportedError` for operations the interpreter does not know.
+        """
+        if self._tiled is None:
+            raise InternalError(f"model {self.name!r} was made without block programs")
+        arrays, plan = self._executable.check(self._executable.collect(inputs, named))
+        from ..lowering.sanitize import sanitize_launches
+
+        with default_modes():
+            return sanitize_launches(self._tiled(), arrays, self._executable.constants, plan.dims)
+
+
+__all__ = ["Model"]

@@ -1,0 +1,162 @@
+"""Sanitized runs of graphs: every block program of a plan, launch after launch, under the sanitizer of block kernels.
+
+Inputs and constants are read-only. Outputs, and what lies between kernels, count as undefined, byte by byte, until a program
+writes them. Every buffer is an array of its own, so that each access has exact bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..graph.dims.dim import evaluate_dim
+from ..promotion.arrays import Array
+from ..promotion.errors import InternalError
+from .artifact import GPU_ALIGNMENT
+from .nest import Buffer
+from .program import Launch
+from .stages import Tiled
+from .tt.host_values import DescriptorArgument
+from .tt.sanitize.findings import Finding, Report
+from .tt.sanitize.sanitizer import sanitize
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReport:
+    """What the sanitizer found in one launch of a model.
+
+    Attributes:
+        kernel: the kernel's name, as `Model.kernels` has it.
+        report: the report of its run; lines are those of the graph.
+    """
+
+    kernel: str
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """The result of `Model.sanitize`.
+
+    Attributes:
+        launches: one report per kernel of the plan, in launch order.
+        unwritten: findings about outputs of which some elements were never written.
+        outputs: the arrays that the sanitized run computed; faulty lanes are left out of them.
+    """
+
+    launches: tuple[LaunchReport, ...]
+    unwritten: tuple[Finding, ...]
+    outputs: tuple[Array, ...] = field(repr=False, compare=False)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All mistakes, in the order in which they were met."""
+        return (*(finding for launch in self.launches for finding in launch.report.findings), *self.unwritten)
+
+    def __str__(self) -> str:
+        count, launches = len(self.findings), len(self.launches)
+        lines = [f"{count} finding{'' if count == 1 else 's'} in {launches} launch{'' if launches == 1 else 'es'}"]
+        for number, launch in enumerate(self.launches):
+            if launch.report.findings:
+                lines += [f"kernel {number}, {launch.kernel}:", *map(str, launch.report.findings)]
+            if launch.report.dropped:
+                lines.append(f"further findings of {launch.report.dropped} lanes are left out")
+        return "\n".join([*lines, *map(str, self.unwritten)])
+
+
+def sanitize_launches(
+    tiled: Tiled, inputs: Sequence[Array], constants: Sequence[Array], dims: Mapping[str, int]
+) -> ModelReport:
+    """Run the launches of a graph in plan order under the sanitizer.
+
+    inputs, constants: C-contiguous arrays in the order of the plan, constants stored as the kernels read them. Neither is
+    written.  dims: the size of every symbolic dim.
+
+    Raises `UnsupportedError` for operations that the interpreter does not know.
+    """
+    plan = tiled.plan
+    memory = _Memory(dims)
+    for buffers, arrays in ((plan.inputs, inputs), (plan.constants, constants)):
+        for buffer, array in zip(buffers, arrays, strict=True):
+            memory.give(buffer, array)
+    for buffer in (*plan.outputs, *plan.temporaries):
+        memory.reserve(buffer)
+    reports = []
+    for launch in tiled.launches:
+        program = tiled.programs[launch.program]
+        grid = evaluate_dim(launch.grid, dims)
+        found = sanitize(program.func, grid, memory.arguments(launch), None, memory.unwritten) if grid > 0 else Report(())
+        reports.append(LaunchReport(program.name, found))
+    graph = tiled.source
+    missing = [
+        finding
+        for buffer, name, symbol in zip(plan.outputs, graph.output_names, graph.outputs, strict=True)
+        if (finding := memory.missing(buffer, name, f"{symbol.location.file}:{symbol.location.line}")) is not None
+    ]
+    return ModelReport(tuple(reports), tuple(missing), tuple(memory.array(buffer) for buffer in plan.outputs))
+
+
+def _aligned(array: Array) -> Array:
+    """The array at a multiple of `GPU_ALIGNMENT`, as devices place what kernels take: itself or a copy."""
+    if not array.size or array.__array_interface__["data"][0] % GPU_ALIGNMENT == 0:
+        return array
+    raw = np.empty(array.nbytes + GPU_ALIGNMENT, np.uint8)
+    start = -raw.__array_interface__["data"][0] % GPU_ALIGNMENT
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+class _Memory:
+    """The arrays of a plan's buffers, and which of their bytes nothing has written yet, by address."""
+
+    def __init__(self, dims: Mapping[str, int]) -> None:
+        self._dims = dims
+        self._arrays: dict[tuple[str, int], Array] = {}
+        self.unwritten: dict[int, Array] = {}
+
+    def array(self, buffer: Buffer) -> Array:
+        return self._arrays[buffer.kind, buffer.index]
+
+    def _shape(self, buffer: Buffer) -> tuple[int, ...]:
+        return tuple(evaluate_dim(extent, self._dims) for extent in buffer.shape)
+
+    def give(self, buffer: Buffer, array: Array) -> None:
+        """The memory of an array as the kernels see it: read-only."""
+        seen = array.reshape(-1).view(buffer.dtype.numpy)
+        shape = self._shape(buffer)
+        if seen.size != int(np.prod(shape, dtype=np.int64)):
+            raise InternalError(f"sanitize: {buffer.kind} {buffer.index} has {seen.size} elements, the plan says {shape}")
+        seen = _aligned(seen).reshape(shape).view()
+        seen.flags.writeable = False
+        self._arrays[buffer.kind, buffer.index] = seen
+
+    def reserve(self, buffer: Buffer) -> None:
+        """Memory that nothing has written."""
+        array = _aligned(np.zeros(self._shape(buffer), buffer.dtype.numpy))
+        self._arrays[buffer.kind, buffer.index] = array
+        if array.size:
+            self.unwritten[array.__array_interface__["data"][0]] = np.ones(array.nbytes, np.bool_)
+
+    def arguments(self, launch: Launch) -> list[Array | int | DescriptorArgument]:
+        """What a program of the launch takes: pointers, sizes, tensor descriptors."""
+        found: list[Array | int | DescriptorArgument] = [self.array(buffer) for buffer in launch.buffers]
+        found += [evaluate_dim(size, self._dims) for size in launch.scalars]
+        for each in launch.descriptors:
+            extents = [evaluate_dim(extent, self._dims) for extent in each.extents]
+            strides = [evaluate_dim(stride, self._dims) for stride in each.strides]
+            found.append(DescriptorArgument(self.array(each.buffer).reshape(-1), extents, strides))
+        return found
+
+    def missing(self, buffer: Buffer, name: str, line: str) -> Finding | None:
+        """The finding about elements of an output that no kernel has written."""
+        array = self.array(buffer)
+        blank = self.unwritten.get(array.__array_interface__["data"][0]) if array.size else None
+        if blank is None or not blank.any():
+            return None
+        elements = np.flatnonzero(blank.reshape(array.size, array.itemsize).any(axis=1))
+        first = tuple(int(i) for i in np.unravel_index(int(elements[0]), array.shape))
+        message = f"no kernel writes element {list(first)} of output {name!r}"
+        return Finding("uninitialised", message, f"output {name}", line, None, first, count=len(elements))
