@@ -79,6 +79,8 @@ def directive(name: str) -> str:
     value = value_of(name)
     if inspect.isclass(value):
         members = "\n   :members:\n   :show-inheritance:" if issubclass(value, Exception) else "\n   :members:"
+        if not issubclass(value, Exception) and value.__mro__[1].__module__.startswith("joinery."):
+            members += "\n   :inherited-members:"
         return f".. autoclass:: joinery.{name}{members}\n"
     if inspect.isroutine(value):
         return f".. autofunction:: joinery.{name}\n"

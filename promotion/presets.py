@@ -12,28 +12,23 @@ from .errors import UserError
 from .explain import compare_with
 from .rules import RuleSet
 
-_FILES = {
-    "max": "max.json",
-    "max-published": "max_published.json",
-    "jax": "jax.json",
-    "numpy": "numpy.json",
-    "torch": "torch.json",
-    "triton": "triton.json",
-    "triton-3.9": "triton_3_9.json",
-    "triton-3.9-division": "triton_3_9_division.json",
-    "triton-3.9-scalar": "triton_3_9_scalar.json",
-    "exact": "exact.json",
-}
+_DATA = Path(__file__).parent / "data"
+_FIRST = ("max", "max-published", "jax", "numpy", "torch", "triton")
 
-PRESETS = tuple(_FILES)
-"""The names of the presets, in the order of the documentation."""
+
+def _order(name: str) -> tuple[int, bool, str]:
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name == "exact", name)
+
+
+PRESETS = tuple(sorted((path.stem for path in _DATA.glob("*.json")), key=_order))
+"""The names of the presets, in the order of the documentation: every file of `promotion/data` is one, by its name."""
 
 _registered: dict[str, RuleSet] = {}
 
 
 @cache
 def _preset(name: str) -> RuleSet:
-    path = Path(__file__).parent / "data" / _FILES[name]
+    path = _DATA / f"{name}.json"
     return RuleSet(read(json.loads(path.read_text(encoding="utf-8")), path.name))
 
 
@@ -49,10 +44,10 @@ def register(rule_set: RuleSet, replace: bool = False) -> RuleSet:
     """
     if not isinstance(rule_set, RuleSet):
         raise UserError(f"register: expected a RuleSet, not {type(rule_set).__name__}; fix: RuleSet.from_edges(name, edges)")
-    taken = rule_set.name in _FILES or (rule_set.name in _registered and not replace)
+    taken = rule_set.name in PRESETS or (rule_set.name in _registered and not replace)
     if taken and rules(rule_set.name) != rule_set:
         raise UserError(f"register: the name {rule_set.name!r} is taken; fix: give the rule set another name")
-    if rule_set.name not in _FILES:
+    if rule_set.name not in PRESETS:
         _registered[rule_set.name] = rule_set
     return rule_set
 
@@ -61,7 +56,7 @@ def rules(name: str | RuleSet = "max") -> RuleSet:
     """The rule set of that name (a `RuleSet` is returned as it is). Raises `UserError` for unknown names."""
     if isinstance(name, RuleSet):
         return name
-    if isinstance(name, str) and name in _FILES:
+    if isinstance(name, str) and name in PRESETS:
         return _preset(name)
     if isinstance(name, str) and name in _registered:
         return _registered[name]

@@ -68,10 +68,11 @@ def _row(
     attrs: tuple[str, ...] = (),
     demand: Demand | None = None,
     cost: int = 1,
+    numpy: str = "",
 ) -> OpDef:
     return OpDef(
         name, "map", arity, doc, promote, shape.elementwise, attrs=attrs, demand=demand, dunder=dunder, emit=emit,
-        traits=frozenset(traits.split()), ulp=ulp, onnx=onnx, cost=cost,
+        traits=frozenset(traits.split()), ulp=ulp, onnx=onnx, cost=cost, numpy=numpy,
     )  # fmt: skip
 
 
@@ -101,9 +102,12 @@ def _math(
     emit: str = "",
     traits: str = "",
     cost: int = 1,
+    numpy: str = "",
 ) -> OpDef:
     doc += " Bools and integers are first cast to the rule set's default float."
-    return _row(name, 1, doc, JOIN_FLOAT, _emit(float=emit or f"math.{name}"), ulp=ulp, onnx=onnx, traits=traits, cost=cost)
+    return _row(
+        name, 1, doc, JOIN_FLOAT, _emit(float=emit or f"math.{name}"), ulp=ulp, onnx=onnx, traits=traits, cost=cost, numpy=numpy
+    )
 
 
 def _rounding(name: str, doc: str, text: str, onnx: tuple[str, int] | None) -> OpDef:
@@ -115,12 +119,12 @@ def _rounding(name: str, doc: str, text: str, onnx: tuple[str, int] | None) -> O
 ARITHMETIC = (
     _row("add", 2, "x + y. Integers wrap; of bools it is `or`.", JOIN,
          _numbers("arith.addi", "arith.addf", boolean="arith.ori"),
-         dunder="add", traits="commutative associative", onnx=("Add", 7)),
+         dunder="add", traits="commutative associative", onnx=("Add", 7), numpy="add"),
     _row("sub", 2, "x - y. Integers wrap; bools are refused.", JOIN, _numbers("arith.subi", "arith.subf"),
-         dunder="sub", onnx=("Sub", 7)),
+         dunder="sub", onnx=("Sub", 7), numpy="subtract"),
     _row("mul", 2, "x * y. Integers wrap; of bools it is `and`.", JOIN,
          _numbers("arith.muli", "arith.mulf", boolean="arith.andi"),
-         dunder="mul", traits="commutative associative", onnx=("Mul", 7)),
+         dunder="mul", traits="commutative associative", onnx=("Mul", 7), numpy="multiply"),
     _row("div", 2, "x / y, true division: bools and integers are first cast to the rule set's float of quotients.",
          JOIN_QUOTIENT, _emit(float="arith.divf"), dunder="truediv", onnx=("Div", 7), cost=3),
     _row("floor_div", 2, "floor(x / y), as Python's `//`. For integers x // 0 = 0. Floats as NumPy: (x - mod(x, y)) / y, "
@@ -144,31 +148,33 @@ ARITHMETIC = (
 
 COMPARISONS = (
     _row("equal", 2, "x == y, bool.", JOIN_TO_BOOL, _comparison("eq", "eq", "oeq"),
-         dunder="eq", traits="commutative", onnx=("Equal", 13)),
+         dunder="eq", traits="commutative", onnx=("Equal", 13), numpy="equal"),
     _row("not_equal", 2, "x != y, bool; true for NaN.", JOIN_TO_BOOL, _comparison("ne", "ne", "une"),
-         dunder="ne", traits="commutative"),
-    _row("less", 2, "x < y, bool.", JOIN_TO_BOOL, _comparison("slt", "ult", "olt"), dunder="lt", onnx=("Less", 13)),
+         dunder="ne", traits="commutative", numpy="not_equal"),
+    _row("less", 2, "x < y, bool.", JOIN_TO_BOOL, _comparison("slt", "ult", "olt"), dunder="lt", onnx=("Less", 13),
+         numpy="less"),
     _row("less_equal", 2, "x <= y, bool.", JOIN_TO_BOOL, _comparison("sle", "ule", "ole"),
-         dunder="le", onnx=("LessOrEqual", 16)),
-    _row("greater", 2, "x > y, bool.", JOIN_TO_BOOL, _comparison("sgt", "ugt", "ogt"), dunder="gt", onnx=("Greater", 13)),
+         dunder="le", onnx=("LessOrEqual", 16), numpy="less_equal"),
+    _row("greater", 2, "x > y, bool.", JOIN_TO_BOOL, _comparison("sgt", "ugt", "ogt"), dunder="gt", onnx=("Greater", 13),
+         numpy="greater"),
     _row("greater_equal", 2, "x >= y, bool.", JOIN_TO_BOOL, _comparison("sge", "uge", "oge"),
-         dunder="ge", onnx=("GreaterOrEqual", 16)),
+         dunder="ge", onnx=("GreaterOrEqual", 16), numpy="greater_equal"),
 )  # fmt: skip
 
 LOGIC = (
     _row("logical_and", 2, "x and y, of bools.", BOOL_ONLY, _emit(bool="arith.andi"),
-         traits="commutative associative idempotent", onnx=("And", 7)),
+         traits="commutative associative idempotent", onnx=("And", 7), numpy="logical_and"),
     _row("logical_or", 2, "x or y, of bools.", BOOL_ONLY, _emit(bool="arith.ori"),
-         traits="commutative associative idempotent", onnx=("Or", 7)),
+         traits="commutative associative idempotent", onnx=("Or", 7), numpy="logical_or"),
     _row("logical_xor", 2, "x != y, of bools.", BOOL_ONLY, _emit(bool="arith.xori"),
-         traits="commutative associative", onnx=("Xor", 7)),
-    _row("logical_not", 1, "not x, of bools.", BOOL_ONLY, _emit(bool="@not"), onnx=("Not", 1)),
+         traits="commutative associative", onnx=("Xor", 7), numpy="logical_xor"),
+    _row("logical_not", 1, "not x, of bools.", BOOL_ONLY, _emit(bool="@not"), onnx=("Not", 1), numpy="logical_not"),
     _row("bitwise_and", 2, "x & y, bit by bit, of bools or integers.", INTEGER_JOIN, _bits("arith.andi"),
-         dunder="and", traits="commutative associative idempotent", onnx=("BitwiseAnd", 18)),
+         dunder="and", traits="commutative associative idempotent", onnx=("BitwiseAnd", 18), numpy="bitwise_and"),
     _row("bitwise_or", 2, "x | y, bit by bit, of bools or integers.", INTEGER_JOIN, _bits("arith.ori"),
-         dunder="or", traits="commutative associative idempotent", onnx=("BitwiseOr", 18)),
+         dunder="or", traits="commutative associative idempotent", onnx=("BitwiseOr", 18), numpy="bitwise_or"),
     _row("bitwise_xor", 2, "x ^ y, bit by bit, of bools or integers.", INTEGER_JOIN, _bits("arith.xori"),
-         dunder="xor", traits="commutative associative", onnx=("BitwiseXor", 18)),
+         dunder="xor", traits="commutative associative", onnx=("BitwiseXor", 18), numpy="bitwise_xor"),
     _row("bitwise_not", 1, "~x: all bits flipped, of bools or integers.", INTEGER_JOIN, _bits("@not"),
          dunder="invert", onnx=("BitwiseNot", 18)),
     _row("shift_left", 2, "x << y, of integers; 0 when y is negative or at least the width.", INTEGER_JOIN,
@@ -184,9 +190,10 @@ LOGIC = (
 
 UNARY = (
     _row("negate", 1, "-x. Integers wrap; bools are refused.", JOIN, _numbers("@negate", "arith.negf"),
-         dunder="neg", onnx=("Neg", 13)),
+         dunder="neg", onnx=("Neg", 13), numpy="negative"),
     _row("abs", 1, "|x|. The smallest signed integer stays itself.", JOIN,
-         _numbers("math.absi", "math.absf", "@identity", "@identity"), dunder="abs", traits="idempotent", onnx=("Abs", 13)),
+         _numbers("math.absi", "math.absf", "@identity", "@identity"), dunder="abs", traits="idempotent", onnx=("Abs", 13),
+         numpy="abs"),
     _row("sign", 1, "-1, 0 or 1 by the sign of x; NaN stays NaN.", JOIN, _numbers("@sign", "@sign", boolean="@identity"),
          traits="idempotent", onnx=("Sign", 13)),
     _math("sqrt", "√x.", ("Sqrt", 13), ulp=0.5, cost=3),

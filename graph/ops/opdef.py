@@ -45,6 +45,10 @@ class OpDef:
         ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded. Infinite
             where `bound` says what holds instead. What was measured is in docs/accuracy.json.
         bound: the absolute error of a result in terms of its operands (docs/ops.md explains the letters), or "".
+        combine: of reductions, the map that makes one result of the results of two parts; "" where there is none.
+        neutral: of reductions, the value of an operand's dtype that changes no result.
+        numpy: the NumPy function that the evaluator computes a map with (16-bit floats in float32, rounded once), or the ufunc
+            whose `reduce` a reduction is; "" where an implementation is registered in `graph/reference`.
         cost: simple vector instructions per element, where lowering weighs evaluating the op again against keeping its value.
         onnx: (op type, version it exists since) of the ONNX op of the same meaning, or None.
     """
@@ -65,6 +69,9 @@ class OpDef:
     onnx: tuple[str, int] | None = None
     bound: str = ""
     cost: int = 1
+    combine: str = ""
+    neutral: Callable[[DType], float] | None = None
+    numpy: str = ""
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

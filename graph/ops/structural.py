@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from ...promotion.dtype import DType
 from ...promotion.result_rules import EXPLICIT, JOIN, JOIN_FLOAT, MEAN, SAME, ResultRule
 from . import demands, expansions, shape
 from .opdef import CONTRACT, INDEXED, POSITION, VARIADIC, Demand, OpDef, OpKind, ShapeFunction
@@ -27,11 +29,15 @@ def _row(
     onnx: tuple[str, int] | None = None,
     bound: str = "",
     cost: int = 1,
+    combine: str = "",
+    neutral: Callable[[DType], float] | None = None,
+    numpy: str = "",
 ) -> OpDef:
     expand = getattr(expansions, name) if kind == "composite" else None
     return OpDef(
         name, kind, arity, doc, promote, infer, attrs=attrs, demand=demand, dunder=dunder, expand=expand,
         traits=frozenset(traits.split()), ulp=math.inf if bound else ulp, onnx=onnx, bound=bound, cost=cost,
+        combine=combine, neutral=neutral, numpy=numpy,
     )  # fmt: skip
 
 
@@ -45,22 +51,41 @@ SOURCES = (
     _row("dim_value", "source", 0, "A size as an int64 scalar.", EXPLICIT, shape.given, ("extent",)),
 )  # fmt: skip
 
+
+
+def _zero(dtype: DType) -> float:
+    return 0.0 if dtype.is_float else False if dtype.is_bool else 0
+
+
+def _one(dtype: DType) -> float:
+    return 1.0 if dtype.is_float else True if dtype.is_bool else 1
+
+
+def _lowest(dtype: DType) -> float:
+    return -math.inf if dtype.is_float else False if dtype.is_bool else dtype.min_value
+
+
+def _highest(dtype: DType) -> float:
+    return math.inf if dtype.is_float else True if dtype.is_bool else dtype.max_value
+
+
 REDUCTIONS = (
     _row("reduce_sum", "reduce", 1, "The sum over `axes`, accumulated in the operand's dtype; 0 of nothing. "
          "It begins with 0, so that it is never -0.0. Where Σ|x| is too large for the dtype it may be infinite or NaN: the "
-         "order is open.", SAME, shape.reduction, _REDUCTION, bound="(n + 2) ε Σ|x|", onnx=("ReduceSum", 13)),
+         "order is open.", SAME, shape.reduction, _REDUCTION, bound="(n + 2) ε Σ|x|", onnx=("ReduceSum", 13),
+         combine="add", neutral=_zero),
     _row("reduce_prod", "reduce", 1, "The product over `axes`, accumulated in the operand's dtype; 1 of nothing.", SAME,
-         shape.reduction, _REDUCTION, bound="2 n ε |Πx|", onnx=("ReduceProd", 18)),
+         shape.reduction, _REDUCTION, bound="2 n ε |Πx|", onnx=("ReduceProd", 18), combine="mul", neutral=_one),
     _row("reduce_max", "reduce", 1, "The largest element over `axes`; NaN if there is one. "
          "Of zeros of both signs it may be either.", SAME, shape.reduction, _REDUCTION,
-         demand=demands.elements, onnx=("ReduceMax", 18)),
+         demand=demands.elements, onnx=("ReduceMax", 18), combine="maximum", neutral=_lowest),
     _row("reduce_min", "reduce", 1, "The smallest element over `axes`; NaN if there is one. "
          "Of zeros of both signs it may be either.", SAME, shape.reduction,
-         _REDUCTION, demand=demands.elements, onnx=("ReduceMin", 18)),
+         _REDUCTION, demand=demands.elements, onnx=("ReduceMin", 18), combine="minimum", neutral=_highest),
     _row("argmax", "reduce", 1, "The position (int64) of the first largest element; of the first NaN if there is one.",
-         POSITION, shape.arg_reduction, _REDUCTION, demand=demands.positions, onnx=("ArgMax", 13)),
+         POSITION, shape.arg_reduction, _REDUCTION, demand=demands.positions, onnx=("ArgMax", 13), neutral=_lowest),
     _row("argmin", "reduce", 1, "The position (int64) of the first smallest element; of the first NaN if there is one.",
-         POSITION, shape.arg_reduction, _REDUCTION, demand=demands.positions, onnx=("ArgMin", 13)),
+         POSITION, shape.arg_reduction, _REDUCTION, demand=demands.positions, onnx=("ArgMin", 13), neutral=_highest),
 )  # fmt: skip
 
 SCANS = (

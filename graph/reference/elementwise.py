@@ -1,8 +1,8 @@
 """Reference implementations of the `map` rows: one scalar function per element.
 
-Arithmetic of 16-bit floats is done in float32 and rounded once; elementary functions are evaluated in float64
-and rounded, so in float32 they are within 0.501 ulp. Integers wrap. Every function is total: see the numeric
-contract in docs/design/001-architecture.md.
+A row that names a NumPy function (`OpDef.numpy`) needs nothing here. Arithmetic of 16-bit floats is done in float32 and
+rounded once; elementary functions are evaluated in float64 and rounded, so in float32 they are within 0.501 ulp. Integers wrap.
+Every function is total: see the numeric contract in docs/design/001-architecture.md.
 """
 
 from __future__ import annotations
@@ -28,22 +28,15 @@ def _operands(symbol: BoundSymbol, arrays: tuple[Array, ...]) -> list[Array]:
     return [working(array, operand.dtype) for array, operand in zip(arrays, symbol.inputs, strict=True)]
 
 
-@row("add")
-def add(symbol: BoundSymbol, *arrays: Array) -> Array:
-    a, b = _operands(symbol, arrays)
-    return to_dtype(a + b, symbol.dtype)
+def _by_numpy(name: str, function: Callable[..., Array]) -> None:
+    @row(name)
+    def implementation(symbol: BoundSymbol, *arrays: Array) -> Array:
+        return to_dtype(function(*_operands(symbol, arrays)), symbol.dtype)
 
 
-@row("sub")
-def sub(symbol: BoundSymbol, *arrays: Array) -> Array:
-    a, b = _operands(symbol, arrays)
-    return to_dtype(a - b, symbol.dtype)
-
-
-@row("mul")
-def mul(symbol: BoundSymbol, *arrays: Array) -> Array:
-    a, b = _operands(symbol, arrays)
-    return to_dtype(a * b, symbol.dtype)
+for _row in ROWS:
+    if _row.numpy:
+        _by_numpy(_row.name, getattr(np, _row.numpy))
 
 
 @row("div", "div_approximate")
@@ -153,56 +146,6 @@ def smaller(a: Array, b: Array) -> Array:
     return np.where((a == 0) & (b == 0), -(-a + -b), chosen) if chosen.dtype.kind == "f" else chosen
 
 
-def _comparison(name: str, compare: Callable[[Array, Array], Array]) -> None:
-    @row(name)
-    def implementation(symbol: BoundSymbol, *arrays: Array) -> Array:
-        a, b = _operands(symbol, arrays)
-        return compare(a, b)
-
-
-_comparison("equal", np.equal)
-_comparison("not_equal", np.not_equal)
-_comparison("less", np.less)
-_comparison("less_equal", np.less_equal)
-_comparison("greater", np.greater)
-_comparison("greater_equal", np.greater_equal)
-
-
-@row("logical_and")
-def logical_and(symbol: BoundSymbol, a: Array, b: Array) -> Array:
-    return np.logical_and(a, b)
-
-
-@row("logical_or")
-def logical_or(symbol: BoundSymbol, a: Array, b: Array) -> Array:
-    return np.logical_or(a, b)
-
-
-@row("logical_xor")
-def logical_xor(symbol: BoundSymbol, a: Array, b: Array) -> Array:
-    return np.logical_xor(a, b)
-
-
-@row("logical_not")
-def logical_not(symbol: BoundSymbol, a: Array) -> Array:
-    return np.logical_not(a)
-
-
-@row("bitwise_and")
-def bitwise_and(symbol: BoundSymbol, a: Array, b: Array) -> Array:
-    return np.bitwise_and(a, b)
-
-
-@row("bitwise_or")
-def bitwise_or(symbol: BoundSymbol, a: Array, b: Array) -> Array:
-    return np.bitwise_or(a, b)
-
-
-@row("bitwise_xor")
-def bitwise_xor(symbol: BoundSymbol, a: Array, b: Array) -> Array:
-    return np.bitwise_xor(a, b)
-
-
 @row("bitwise_not")
 def bitwise_not(symbol: BoundSymbol, a: Array) -> Array:
     return np.invert(a)
@@ -240,20 +183,6 @@ def _shift(dtype: DType, a: Array, amount: Array, shift: Callable[[Array, Array]
 @row("where")
 def where(symbol: BoundSymbol, condition: Array, a: Array, b: Array) -> Array:
     return np.where(condition, a, b)
-
-
-@row("negate")
-def negate(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """Changes the sign (of zeros and NaN too); integers wrap."""
-    (a,) = _operands(symbol, arrays)
-    return to_dtype(np.negative(a), symbol.dtype)
-
-
-@row("abs")
-def absolute(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """Clears the sign; the most negative integer stays."""
-    (a,) = _operands(symbol, arrays)
-    return to_dtype(np.abs(a), symbol.dtype)
 
 
 @row("sign")

@@ -16,6 +16,7 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType, float32
 from ...promotion.errors import UnsupportedError, UserError
+from ..ops.structural import REDUCTIONS
 from .activations import GELU, two_sum, x_sigmoid
 from .elementwise import larger, smaller
 from .numerics import double, in_range, round_tensor_float32, to_dtype, working
@@ -32,6 +33,17 @@ def _keepdims(symbol: BoundSymbol) -> bool:
 
 def _accumulator(symbol: BoundSymbol, a: Array) -> Array:
     return double(a) if symbol.dtype.is_float else working(a, symbol.inputs[0].dtype)
+
+
+def _by_ufunc(name: str, ufunc: np.ufunc) -> None:
+    @row(name)
+    def implementation(symbol: BoundSymbol, a: Array) -> Array:
+        return to_dtype(ufunc.reduce(_accumulator(symbol, a), _axes(symbol), keepdims=_keepdims(symbol)), symbol.dtype)
+
+
+for _row in REDUCTIONS:
+    if _row.numpy:
+        _by_ufunc(_row.name, getattr(np, _row.numpy))
 
 
 @row("reduce_sum")

@@ -26,9 +26,6 @@ one stage would keep no more threads busy than there are results."""
 _PARTS = (64, 512)
 """Fewest and most partial results of the first stage."""
 
-_COMBINE = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum"}
-
-
 def expand(graph: Graph) -> Graph:
     """The graph in primitive ops. `graph` must be finished; it is not changed."""
     if not graph.finished:
@@ -120,7 +117,7 @@ def _scalar_key(value: float | complex) -> tuple[str, str]:
 
 
 def _is_long_reduction(symbol: Symbol) -> bool:
-    if symbol.op.name not in _COMBINE:
+    if not symbol.op.combine:
         return False
     shape, axes = symbol.inputs[0].shape, symbol.attrs["axes"]
     if not all(isinstance(extent, int) for extent in shape):
@@ -158,7 +155,7 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
     )
     if whole is not x:
         rest = reduce(_sliced(x, axis, parts * length, sizes[axis]), axes, True)
-        result = graph.apply(_COMBINE[name], (result, rest))
+        result = graph.apply(symbol.op.combine, (result, rest))
     return result if keepdims else _dropped(result, symbol)
 
 

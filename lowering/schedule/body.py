@@ -28,12 +28,6 @@ MAX_VARIANTS = 12
 """A symbol evaluated at more index maps than this in one nest is stored instead (shifts of shifts multiply
 otherwise)."""
 
-_REDUCE_KINDS = {
-    "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min",
-    "argmax": "argmax", "argmin": "argmin",
-}  # fmt: skip
-
-
 class NeedsBufferError(Exception):
     """`symbol` cannot be evaluated inline here; it has to be stored. Never leaves the scheduler."""
 
@@ -478,7 +472,7 @@ class BodyBuilder:
             }
             return self.emit("scan", symbol.dtype, (value,), details, key=tuple(details.items()))
         over = tuple([axis for d in attrs["axes"] for axis in reads[0][d]])
-        name = _REDUCE_KINDS[symbol.op.name]
+        name = symbol.op.name.removeprefix("reduce_")
         if not over:
             if name == "sum" and symbol.dtype.is_float:  # of one element; sums begin with 0, also where that is -0
                 return self.emit("add", symbol.dtype, (value, self.constant(0, symbol.dtype)))

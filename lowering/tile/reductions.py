@@ -3,13 +3,14 @@ blocks alike."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from ...graph.ops.opdef import OpDef
+from ...graph.ops.table import OPS
 from ...promotion.dtype import DType
-from ...promotion.errors import UnsupportedError
+from ...promotion.errors import InternalError, UnsupportedError
 from ..nest import Nest
 from ..tt.builder.block_builder import BlockBuilder, Combine
 from ..tt.types import I64
@@ -21,38 +22,17 @@ from .structure import may_be_negative_zero, reach
 
 INDEX_PAST_END = 2**63 - 1
 
-_OPERATIONS = {
-    ("sum", "float"): "arith.addf",
-    ("sum", "int"): "arith.addi",
-    ("sum", "uint"): "arith.addi",
-    ("sum", "bool"): "arith.ori",
-    ("prod", "float"): "arith.mulf",
-    ("prod", "int"): "arith.muli",
-    ("prod", "uint"): "arith.muli",
-    ("prod", "bool"): "arith.andi",
-    ("max", "float"): "arith.maximumf",
-    ("max", "int"): "arith.maxsi",
-    ("max", "uint"): "arith.maxui",
-    ("max", "bool"): "arith.ori",
-    ("min", "float"): "arith.minimumf",
-    ("min", "int"): "arith.minsi",
-    ("min", "uint"): "arith.minui",
-    ("min", "bool"): "arith.andi",
-}
+def _row(kind: str) -> OpDef:
+    """The row of the op table that a kind of reduction is."""
+    return OPS.get(f"reduce_{kind}") or OPS[kind]
 
 
-def neutral(kind: str, dtype: DType) -> int | float | bool:
+def neutral(kind: str, dtype: DType) -> float:
     """The value that changes no result of the reduction."""
-    if kind == "sum":
-        return 0.0 if dtype.is_float else False if dtype.is_bool else 0
-    if kind == "prod":
-        return 1.0 if dtype.is_float else True if dtype.is_bool else 1
-    largest = kind.endswith("max")
-    if dtype.is_float:
-        return -math.inf if largest else math.inf
-    if dtype.is_bool:
-        return not largest
-    return dtype.min_value if largest else dtype.max_value
+    value = _row(kind).neutral
+    if value is None:
+        raise InternalError(f"tile: reduction {kind!r} has no neutral element")
+    return value(dtype)
 
 
 def combiner(kind: str, dtype: DType) -> Combine:
@@ -60,8 +40,9 @@ def combiner(kind: str, dtype: DType) -> Combine:
     win."""
     if kind in ("argmax", "argmin"):
         return _first_extreme(kind, dtype)
-    operation = _OPERATIONS.get((kind, dtype.kind))
-    if operation is None:
+    row = OPS.get(_row(kind).combine)
+    operation = "" if row is None else row.emit.get(dtype.kind, "")
+    if not operation or operation[0] == "@":
         raise UnsupportedError(f"tile: reduction {kind!r} of {dtype}")
 
     def combine(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Sequence[SSAValue]:
@@ -113,7 +94,7 @@ class Reduction:
     @property
     def is_exact(self) -> bool:
         """Whether the result does not depend on how its parts are combined."""
-        return self.kind not in ("sum", "prod") or not self.dtype.is_float
+        return not self.dtype.is_float or self.positional or "idempotent" in OPS[_row(self.kind).combine].traits
 
     def initial(self, frame: Frame, dims: tuple[Dimension, ...]) -> list[SSAValue]:
         """Neutral accumulators over `dims`."""
