@@ -18,7 +18,7 @@ class ShapeError(UserError):
 
 
 class Check(NamedTuple):
-    """At launch `lhs` must equal `rhs`, else `message` is raised."""
+    """A condition of a launch: `lhs` must equal `rhs`, else `message` is raised."""
 
     lhs: Extent
     rhs: Extent

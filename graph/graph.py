@@ -42,7 +42,6 @@ from .verify import limits, verify
 _NO_ATTRS = fixed({})
 _CAST, _CONSTANT = OPS["cast"], OPS["constant"]
 
-
 _Written: TypeAlias = Symbol | np.generic | Scalar
 """An operand as the user wrote it, where arrays and sizes have become symbols of this graph."""
 
@@ -127,6 +126,7 @@ class Graph(NeverCurrent):
 
     @property
     def inputs(self) -> tuple[Symbol, ...]:
+        """The symbols of the inputs, in call order."""
         return tuple(self._inputs)
 
     @recorded
@@ -516,22 +516,21 @@ class Graph(NeverCurrent):
 
     @property
     def outputs(self) -> tuple[Symbol, ...]:
+        """The symbols that `output` was given, in order; empty before that."""
         return self._outputs
 
     # -- queries -------------------------------------------------------------------------------------------------------
 
     @property
     def checks(self) -> tuple[Check, ...]:
+        """The conditions on sizes that a launch checks, in the order in which the graph needed them."""
         return self.needed if self.finished else tuple(self.shape_checks.entries)
 
     @property
     def dim_names(self) -> tuple[str, ...]:
-        names: dict[str, None] = {}
-        for symbol in self._inputs:
-            for extent in symbol.shape:
-                if isinstance(extent, Dim):
-                    names.update(dict.fromkeys(sorted(extent.symbols())))
-        return tuple(names)
+        """The names of the symbolic dims, in the order in which inputs mention them."""
+        sizes = [extent for symbol in self._inputs for extent in symbol.shape if isinstance(extent, Dim)]
+        return tuple(dict.fromkeys(name for size in sizes for name in sorted(size.symbols())))
 
     @property
     def weights(self) -> Mapping[str, Symbol]:

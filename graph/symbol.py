@@ -97,6 +97,7 @@ class Symbol(Methods):
 
     @property
     def type(self) -> TensorType:
+        """Its dtype and shape."""
         return TensorType(self.dtype, self.shape, self.name)
 
     @property

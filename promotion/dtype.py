@@ -85,14 +85,17 @@ class DType:
 
     @property
     def is_bool(self) -> bool:
+        """Whether it is `bool`."""
         return self.kind == "bool"
 
     @property
     def is_float(self) -> bool:
+        """Whether its values are floats, of any format."""
         return self.kind == "float"
 
     @property
     def is_complex(self) -> bool:
+        """Whether its values are complex numbers."""
         return self.kind == "complex"
 
     @property
@@ -179,10 +182,12 @@ class DType:
 
     @property
     def has_infinity(self) -> bool:
+        """Whether it represents infinities."""
         return self._format.has_infinity
 
     @property
     def has_nan(self) -> bool:
+        """Whether it represents NaN."""
         return self._format.has_nan
 
     def contains_integer(self, value: int) -> bool:

@@ -377,7 +377,7 @@ def dtype_of(operand: Operand) -> DType:
 
 
 def element_of(operand: Operand) -> DType:
-    """As `dtype_of`, but the weak element of a symbol that is weak."""
+    """Returns what `dtype_of` returns, but the weak element of a symbol that is weak."""
     weak = getattr(operand, "weak", None)
     return weak if isinstance(weak, DType) else dtype_of(operand)
 

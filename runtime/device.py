@@ -53,7 +53,7 @@ class GpuLinkedModel(LinkedModel, Protocol):
     def run_on_device(
         self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
     ) -> None:
-        """As `run`, on arrays of the host and of the device; may return before the outputs are written.
+        """Does what `run` does on arrays of the host and of the device; may return before the outputs are written.
 
         constants: their addresses on the host.
         """

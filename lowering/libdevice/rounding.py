@@ -22,7 +22,7 @@ def _step(r: Expr, below: Expr, above: Expr, mode: str) -> Expr:
 
 
 def _step_bits(stored: Expr, r: Expr, below: Expr, above: Expr, mode: str) -> Expr:
-    """As `_step`, for a float that is `stored` in another type than the one it is compared in."""
+    """Does what `_step` does for a float that is `stored` in another type than the one it is compared in."""
     bits = stored.bits()
     sign = bits.like(-(1 << (stored.width - 1)))
     if mode == "rz":

@@ -29,7 +29,7 @@ def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
 
 
 def _erfcx_positive(a: Expr) -> Expr:
-    """For a >= 0 (NaN at infinity)."""
+    """Computes erfcx(a) for a >= 0 (NaN at infinity)."""
     below, above = a - 4.0, a + 4.0
     place = below / above
     place = place + place.fma(-above, below) / above

@@ -1,4 +1,4 @@
-"""From the entries of a body to a `Nest` in canonical form: dead values and unit axes dropped, contiguous
+"""Makes a `Nest` in canonical form of the entries of a body: dead values and unit axes dropped, contiguous
 axes merged, axes ordered.
 
 Two axes merge when every value varies along both or neither and every address steps over them as over one

@@ -85,14 +85,9 @@ def shape(dims: tuple[Dimension, ...]) -> tuple[int, ...]:
     return tuple([dim.size for dim in dims])
 
 
-_BYTES = frozenset(
-    ("bool", "int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
-)
-
-
 def memory_type(dtype: DType) -> Attribute:
     """The block-IR element type of a dtype in memory: bool and everything below 8 bits take one byte."""
-    if dtype.name in _BYTES:
+    if dtype.bits < 8:
         return scalar_type("i8")
     if dtype.name == "complex64":  # moved, never computed with
         return scalar_type("i64")

@@ -89,7 +89,7 @@ class Tiler:
     def tile(
         self, nest: Nest, schedule: Schedule | None = None, name: str | None = None
     ) -> tuple[BlockProgram, Launch]:
-        """As `tile.tile`; `Launch.program` is an index into `programs`."""
+        """Tiles one nest, as `tile.tile` does; `Launch.program` is an index into `programs`."""
         form = Shared(nest, {}, {})
         return self._launched(nest, form, self._program(_identity(form, schedule), form, [], name))
 

@@ -296,7 +296,7 @@ def _list(elements: Iterable[object]) -> str:
 
 
 def _upsets(elements: Sequence[Hashable], above: list[list[int]]) -> tuple[int, ...]:
-    """For each element the bit set of everything above or equal to it. Raises `UserError` on a cycle."""
+    """Returns for each element the bit set of everything above or equal to it. Raises `UserError` on a cycle."""
     done: dict[int, int] = {}
     for root in range(len(elements)):
         trail: list[int] = []  # elements whose upset is under construction, in order

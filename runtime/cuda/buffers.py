@@ -95,6 +95,7 @@ class Buffer:
 
     @property
     def device(self) -> str:
+        """The CUDA device that holds the memory."""
         return self.cuda.name
 
     @property
@@ -109,14 +110,17 @@ class Buffer:
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return prod(self.shape)
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:

@@ -93,7 +93,7 @@ class GpuModel:
         self._lock = threading.Lock()
 
     def prepare(self, dims: int, sizes: int) -> int:
-        """As `jn_prepare`; the arena is the device's own, so none is asked for."""
+        """Does what `jn_prepare` does; the arena is the device's own, so none is asked for."""
         values = self._dims(dims)
         for number, (left, right) in enumerate(self._program.checks):
             if extent_at(left, values) != extent_at(right, values):
@@ -107,7 +107,7 @@ class GpuModel:
         return dict(zip(names, (ctypes.c_int64 * len(names)).from_address(address), strict=True))
 
     def run(self, pool: int, buffers: int, dims: int) -> None:
-        """As `jn_run`: `buffers` are addresses on the host."""
+        """Does what `jn_run` does: `buffers` are addresses on the host."""
         del pool
         compiled = self._compiled
         counts = (len(compiled.inputs), len(compiled.constants), len(compiled.outputs))

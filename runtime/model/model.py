@@ -143,6 +143,7 @@ class Model:
 
     @property
     def name(self) -> str:
+        """The name of the graph."""
         return self._compiled.name
 
     @property

@@ -24,7 +24,7 @@ class CodeSymbol(NamedTuple):
 
 
 class LineEntry(NamedTuple):
-    """From this byte of the object's code on, instructions come from the line; 0: from none."""
+    """One row of a line table: from this byte of the object's code on, instructions come from the line; 0: from none."""
 
     start: int
     file: str

@@ -110,7 +110,7 @@ def plan_reduction(layout: LinearLayout, axis: int, element_bits: int) -> Reduct
 def _groups(
     layout: LinearLayout, own: LinearLayout, axis: int, kept: list[int], inside: list[int]
 ) -> tuple[tuple[int, ...], ...]:
-    """For each accumulator its registers, named as in `layout`, by rising place along the axis."""
+    """Returns the registers of each accumulator, named as in `layout`, by rising coordinate along the axis."""
     names, mask = expand_unique(layout), axis_mask(layout.shape, axis)
     groups = []
     for start in table([1 << bit for bit in kept]):

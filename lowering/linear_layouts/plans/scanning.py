@@ -38,7 +38,7 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class ThreadStep:
-    """In order: register `into` becomes f(register `source`, itself)."""
+    """One step of the scan inside a thread: register `into` becomes f(register `source`, itself)."""
 
     pairs: tuple[tuple[int, int], ...]
 

@@ -25,8 +25,9 @@ REQUIRED_X86_FEATURES = ("f16c", "fma", "sse4.1")
 
 @recipe("rsqrt", "float", "double", instructions=10)
 def _rsqrt(lane: Lanes, x: V) -> V:
-    """On GPUs rsqrt.approx (relative error 2^-22.9: PTX ISA) and a Newton step, together within 1.1 ulp; 0 and infinity have no
-    step.
+    """Computes 1/√x; on GPUs by rsqrt.approx (relative error 2^-22.9: PTX ISA) and a Newton step, together within 1.1 ulp.
+
+    0 and infinity have no step.
     """
     if lane.is_ptx and lane.type == "float":
         start = lane.fn.target_intrinsic("llvm.nvvm.rsqrt.approx.f", [x], lane.type)

@@ -370,7 +370,7 @@ class Evaluator:
         return emit_map(self.f, op, elem, list(values), list(elems), attrs)
 
     def choose_layout(self, nodes: Sequence[Node]) -> LinearLayout | None:
-        """In which layout to compute with these nodes: where most elements need not move. None: all are expressions."""
+        """Chooses the layout to compute with these nodes in: where most elements need not move. None: all are expressions."""
         weak: LinearLayout | None = None
         for node in nodes:
             found = own_layout(node)

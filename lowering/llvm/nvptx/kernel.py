@@ -81,7 +81,7 @@ def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4, debug:
 def _lowered(
     function: FuncOp, target: GpuTarget, warps: int, has_producer: bool, debug: bool
 ) -> KernelContext:
-    """With as many stages as are wanted and there is room for."""
+    """Lowers with as many stages as are wanted and fit in shared memory."""
     max_stages = MAX_STAGES
     while True:
         kernel = _lowered_once(function, target, warps, max_stages, has_producer, debug)

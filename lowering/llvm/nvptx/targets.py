@@ -50,7 +50,7 @@ class GpuTarget:
 
     @property
     def key(self) -> str:
-        """For cache keys: everything that decides what code is generated."""
+        """The name in cache keys: everything that decides what code is generated."""
         return f"nvptx|{self.name}|ptx{self.ptx}|{self.shared_bytes}|{self.processors}"
 
     @property

@@ -217,7 +217,7 @@ def _to_single(b: BlockBuilder, x: SSAValue, toward_zero: bool) -> SSAValue:
 
 
 def _to_eight_bits(b: BlockBuilder, x: SSAValue, target: DType, toward_zero: bool, saturate: bool) -> SSAValue:
-    """From float32. tt.fp_to_fp rounds to nearest even and stops at the largest finite value."""
+    """Converts float32 to an 8-bit float. tt.fp_to_fp rounds to nearest even and stops at the largest finite value."""
     result = b.cast("tt.fp_to_fp", x, scalar_type(target))
     if toward_zero:
         result = _step_back(b, x, result, b.cast("tt.fp_to_fp", result, F32))

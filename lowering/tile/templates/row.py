@@ -159,8 +159,8 @@ class _Chunks:
     def _accumulate_segments(
         self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Index
     ) -> list[SSAValue]:
-        """As `_accumulate`, in segments whose results are combined: a sum is rounded as often as a segment has chunks, and as
-        there are segments, not as there are chunks."""
+        """Accumulates as `_accumulate` does, in segments whose results are combined: a sum is rounded as often as a segment has
+        chunks, and as there are segments, not as there are chunks."""
         kernel, indices = self.kernel, self.kernel.indices
         with kernel.loop(indices.ceil_div(count, _SEGMENT), self._initial(reductions, dims)) as loop:
             start = indices.mul(loop.index, _SEGMENT)

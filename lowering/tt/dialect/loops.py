@@ -28,7 +28,7 @@ class _Hints(ParametrizedAttribute):
 
     @classmethod
     def parse_opened(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Behind the bracket."""
+        """Parses what follows the opening bracket."""
         found: dict[str, Attribute] = {}
 
         def hint() -> None:

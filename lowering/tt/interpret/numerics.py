@@ -231,7 +231,7 @@ def _minimum(x: Array, y: Array) -> Array:
 
 
 def _maxnum(x: Array, y: Array) -> Array:
-    """As `maximum`, but a number wins against NaN."""
+    """Returns `maximum`, but a number wins against NaN."""
     return np.where(x == y, np.where(np.signbit(x), y, x), np.fmax(x, y))
 
 

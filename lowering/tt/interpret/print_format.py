@@ -84,7 +84,7 @@ def _writer(array: Array, hexadecimal: bool, is_signed: bool, is_pointer: bool) 
 
 
 def _hexadecimal_float(value: float) -> str:
-    """As C's %a: no trailing zeros in the digits."""
+    """Formats a float as C's %a does, without trailing zeros in the digits."""
     if not math.isfinite(value):
         return f"{value:f}"
     digits, exponent = value.hex().split("p")

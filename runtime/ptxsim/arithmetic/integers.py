@@ -125,7 +125,7 @@ def _divide(remainder: bool) -> Builder:
 
 
 def _quotient(a: Source, b: Source, remainder: bool) -> Array:
-    """By zero: all ones, and the dividend as the remainder."""
+    """Divides integers; by zero the quotient is all ones, and the remainder the dividend."""
     zero = np.equal(b, 0)
     if not np.count_nonzero(zero):
         return np.asarray(a % b if remainder else a // b)

@@ -64,7 +64,7 @@ def wake(machine: MachineContext, cta: Cta) -> bool:
 
 
 def finish(machine: MachineContext, cta: Cta) -> None:
-    """At the end of a block every store happens, and loads are lost."""
+    """Ends a block: every store happens, and loads are lost."""
     queue = cta.agents.get("bulk")
     if not isinstance(queue, BulkQueue):
         return

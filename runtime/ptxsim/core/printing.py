@@ -106,7 +106,7 @@ def _print(machine: MachineContext, lane: int, fmt: int, buffer: int) -> int:
 
 
 def _hexadecimal(number: float) -> str:
-    """As C's %a: no zeros at the end of the digits."""
+    """Formats a float as C's %a does, without zeros at the end of the digits."""
     if not math.isfinite(number):
         return f"{number:f}"
     digits, exponent = number.hex().split("p")

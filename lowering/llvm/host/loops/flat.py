@@ -222,7 +222,7 @@ def _split(s: Scalars, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[
 
 
 def _places(terms: Sequence[tuple[V, list[int]]], n: int) -> list[list[int]]:
-    """By lane: the products of constant coefficients and their factors."""
+    """Returns, by lane, the products of constant coefficients and their factors."""
     return [[integer(coefficient) * factors[lane] for coefficient, factors in terms] for lane in range(n)]
 
 

@@ -39,7 +39,7 @@ class Scratch:
         self._f.start(begin)
 
     def end(self) -> None:
-        """To be called before every way out of the function."""
+        """Releases the memory; it is called before every return of the function."""
         if self._status is not None:
             self._slots.append(len(self._f.lines))
             self._f.emit("")

@@ -128,7 +128,7 @@ def _exchange(f: Function, pointer: V, expected: V, value: V, order: str) -> tup
 
 
 def _combine_narrow(f: Function, op: str, pointer: V, value: V, elem: str, order: str) -> V:
-    """For floats that no instruction combines: in float32, rounded, until nobody came between."""
+    """Combines floats that no instruction combines: in float32, rounded, and again until no other thread interfered."""
     bits = _bits_type(elem)
     slot = f.alloca(bits, 1, 8)
     f.store(f.op(f"load atomic {bits}, ptr {pointer.operand()} monotonic, align {memory_size(elem)}", bits), slot, 1)

@@ -185,7 +185,7 @@ class PipelinedLoop:
         k.in_flight.update(pipeline.sums.values())
 
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
-        """At the end of an iteration with products in flight: wait for those of the previous one, then prefetch later
+        """Ends an iteration with products in flight: wait for those of the previous one, then prefetch later
         blocks."""
         if not self.pipeline.sums:
             return []

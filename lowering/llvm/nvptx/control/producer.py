@@ -116,7 +116,7 @@ class Producer:
         return max(2, min(wanted.count, room)) * wanted.bytes
 
     def make_barriers(self, stages: int) -> None:
-        """At the start of the kernel, for the loop that was found."""
+        """Makes the barriers of the loop that was found, at the start of the kernel."""
         k = self.k
         with k.f.apart() as lines, k.f.knowing({}), k.f.when(self._first):
             for stage in range(stages):
@@ -146,7 +146,7 @@ class Producer:
             k.scalars, k.nodes = scalars, nodes
 
     def finish(self) -> None:
-        """Behind everything else, when it is known what the kernel needs."""
+        """Prints what depends on the needs of the whole kernel, after everything else."""
         k, registers = self.k, _handed_over(self.k.warps)
         if self.is_busy and registers is not None and k.target.blocks(k.shared.bytes) == 1:
             self.hands_over = True

@@ -120,7 +120,7 @@ class _Side:
         raise NotImplementedError
 
     def read(self, where: V, step: int) -> list[dict[int, V]]:
-        """By place, the elements of this step after `where` and of those that are read with it."""
+        """Returns, by place, the elements of this step after `where` and of those that are read with it."""
         raise NotImplementedError
 
     def _load(self, pointer: V, count: int) -> list[V]:

@@ -63,7 +63,7 @@ class Bound:
     count: int
 
     def elements(self, k: KernelContext, layout: LinearLayout, registers: Sequence[int]) -> dict[int, tuple[V, V]]:
-        """By register, the first of a group: whether it has any elements, and how many, if it has (i32)."""
+        """Returns by register, the first of a group, whether it has any elements, and how many, if it has (i32)."""
         f = k.f
         index, limit = (
             k.ev.elements(self.part.spread(k, value), layout, registers) for value in (self.index, self.limit)

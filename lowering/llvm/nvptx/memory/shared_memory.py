@@ -155,8 +155,11 @@ class SharedMemory:
         self.pending = Pending("block", copies=True)
 
     def several_ways(self, copies: bool) -> bool:
-        """At a place that several ways lead to: the last move may have been any. copies: whether bulk copies to global memory
-        may have been started on one that has not been looked at. Whether any may be on their way now."""
+        """Notes that several branches meet here, so that the last move may have been any of theirs. Returns whether bulk copies
+        to global memory may be in flight now.
+
+        copies: whether they may have been started on a branch that has not been lowered yet.
+        """
         self.pending = Pending("block", copies=self.pending.copies or copies)
         return self.pending.copies
 

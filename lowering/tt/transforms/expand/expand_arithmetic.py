@@ -44,7 +44,7 @@ def _multiply_extended(b: BlockBuilder, xs: Sequence[Expr], signed: bool) -> lis
 
 
 def _integer_power(b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
-    """By squaring."""
+    """Computes an integer power by squaring."""
     x, n = xs
     if x.width == 1:  # 0 or -1, to the power of 0 or -1
         return [x | ~n]

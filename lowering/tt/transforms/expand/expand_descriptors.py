@@ -243,7 +243,7 @@ class _Expansion:
     # What is known about the offsets of block pointers
 
     def _known_zeros(self, op: Operation) -> tuple[int, ...]:
-        """By axis of the block pointer that the operation accesses: how often two divides the offset."""
+        """Returns how often two divides the offset, by axis of the block pointer that the operation accesses."""
         if op.name not in ("tt.load", "tt.store"):
             return ()
         pointer = op.operands[0]

@@ -75,7 +75,7 @@ def _loops(function: FuncOp) -> list[scf.ForOp]:
 
 
 def uniform_moves(op: scf.ForOp) -> dict[int, _Move]:
-    """By number, the carried values that are such blocks."""
+    """Returns the carried values that are such blocks, by number."""
     body = op.body.blocks[0]
     moves = {n: _move(argument, terminator(body).operands[n]) for n, argument in enumerate(body.args[1:])}
     return {number: move for number, move in moves.items() if move is not None}
