@@ -12,6 +12,7 @@ import inspect
 import itertools
 import re
 import runpy
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, WrapperDescriptorType
@@ -227,12 +228,20 @@ def without_repetition(text: str) -> str:
 NAME = re.compile(r"(?:jn\.|joinery\.)?([A-Za-z_][\w.]*)(?:\(\))?")
 
 
+@functools.cache
+def _shared_members() -> frozenset[str]:
+    """Names that members of several public classes have, and nothing else: alone they are no target."""
+    classes = [value for name in jn._LOCATIONS if inspect.isclass(value := getattr(jn, name))]
+    members = Counter(key for each in classes for key in {key for base in each.__mro__[:-1] for key in vars(base)})
+    return frozenset(key for key, count in members.items() if count > 1 and key not in jn._LOCATIONS and key not in EXPORTS)
+
+
 def restructured(line: str) -> str:
     """A line of a docstring, in which code stands between single backticks, as reStructuredText."""
     parts = re.split(r"(`+)(.+?)\1", line)
     out = [escaped(parts[0])]
     for code, after in zip(parts[2::3], parts[3::3], strict=True):
-        name = NAME.fullmatch(code)
+        name = NAME.fullmatch(code) and code not in _shared_members()
         glued = after[:1].isalnum() and "\\ "
         out.append((f":py:obj:`{code}`" if name and code.isascii() else f"``{code}``") + (glued or "") + escaped(after))
     return "".join(out)
