@@ -35,6 +35,7 @@ _LOCATIONS: dict[str, str] = {
     "compile": "interface.compiling",
     "load": "interface.compiling",
     "Model": "interface.model",
+    "ModelReport": "lowering.sanitize",
     "CompileCache": "runtime.storage.cache",
     "Buffer": "runtime.cuda.buffers",
     "TensorDescriptor": "interface.tensor_arguments",

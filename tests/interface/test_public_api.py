@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 TYPES = [
-    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "PointerTable", "Symbol", "TensorDescriptor",
+    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "PointerTable", "Symbol", "TensorDescriptor",
     "TensorType",
 ]  # fmt: skip
 ERRORS = [
@@ -174,6 +174,7 @@ METHODS: dict[str, str] = {
     "Model.bind": "self, *inputs, outputs=None, **named",
     "Model.plan": "self",
     "Model.save": "self, path",
+    "Model.sanitize": "self, *inputs, **named",
     "promotion.rules": "name='max'",
     "promotion.implicit_cast_type": "lhs, rhs, rule_set='max'",
     "promotion.implicit_cast": "lhs, rhs, rule_set='max'",
