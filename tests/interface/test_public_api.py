@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 TYPES = [
-    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "PointerTable", "Symbol", "TensorDescriptor",
-    "TensorType",
+    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "PointerTable", "Symbol",
+    "TensorDescriptor", "TensorType",
 ]  # fmt: skip
 ERRORS = [
     "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError", "DeviceError",
