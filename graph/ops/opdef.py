@@ -13,12 +13,14 @@ from ...promotion.literals import Operand
 from ...promotion.result_rules import JOIN, Promotion, ResultRule
 from ...promotion.rules import RuleSet, dtype_of
 from ..checks import Checks, ShapeError
+from ..dims.dim import Extent
 from ..types import MAX_RANK, Shape
 from .attributes import Attributes, require_attributes
 
 OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "composite"]
 ShapeFunction = Callable[[Sequence[Shape], Attributes, Checks], Shape]
 Demand = Callable[[Sequence[DType], Sequence[Shape], Attributes, Checks], None]
+ViewIndex = Callable[[Shape, Shape, Attributes], Sequence[tuple[int, int, Extent]]]
 
 VARIADIC = -1
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -45,6 +47,8 @@ class OpDef:
         ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded. Infinite
             where `bound` says what holds instead. What was measured is in docs/accuracy.json.
         bound: the absolute error of a result in terms of its operands (docs/ops.md explains the letters), or "".
+        index: of views, (operand shape, result shape, attrs) → for each axis of the operand (axis, step, start): the element of
+            a result's index i lies at start + step · i[axis]. None where the index is not affine along each axis.
         combine: of reductions, the map that makes one result of the results of two parts; "" where there is none.
         neutral: of reductions, the value of an operand's dtype that changes no result.
         numpy: the NumPy function that the evaluator computes a map with (16-bit floats in float32, rounded once), or the ufunc
@@ -69,6 +73,7 @@ class OpDef:
     onnx: tuple[str, int] | None = None
     bound: str = ""
     cost: int = 1
+    index: ViewIndex | None = None
     combine: str = ""
     neutral: Callable[[DType], float] | None = None
     numpy: str = ""

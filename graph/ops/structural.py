@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 from ...promotion.dtype import DType
 from ...promotion.result_rules import EXPLICIT, JOIN, JOIN_FLOAT, MEAN, SAME, ResultRule
+from ..dims.dim import Extent
+from ..types import Shape
 from . import demands, expansions, shape
-from .opdef import CONTRACT, INDEXED, POSITION, VARIADIC, Demand, OpDef, OpKind, ShapeFunction
+from .attributes import Attributes
+from .opdef import CONTRACT, INDEXED, POSITION, VARIADIC, Demand, OpDef, OpKind, ShapeFunction, ViewIndex
 
 _REDUCTION = ("axes", "keepdims")
 
@@ -29,6 +32,7 @@ def _row(
     onnx: tuple[str, int] | None = None,
     bound: str = "",
     cost: int = 1,
+    index: ViewIndex | None = None,
     combine: str = "",
     neutral: Callable[[DType], float] | None = None,
     numpy: str = "",
@@ -37,7 +41,7 @@ def _row(
     return OpDef(
         name, kind, arity, doc, promote, infer, attrs=attrs, demand=demand, dunder=dunder, expand=expand,
         traits=frozenset(traits.split()), ulp=math.inf if bound else ulp, onnx=onnx, bound=bound, cost=cost,
-        combine=combine, neutral=neutral, numpy=numpy,
+        index=index, combine=combine, neutral=neutral, numpy=numpy,
     )  # fmt: skip
 
 
@@ -103,17 +107,36 @@ CONTRACTIONS = (
          onnx=("MatMul", 13)),
 )  # fmt: skip
 
+
+def _permuted(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
+    return [(attrs["axes"].index(axis), 1, 0) for axis in range(len(operand))]
+
+
+def _broadcast(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
+    new = len(result) - len(operand)
+    return [(new + axis, 1, 0) for axis in range(len(operand))]
+
+
+def _sliced(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
+    return [(axis, step, start) for axis, (start, step) in enumerate(zip(attrs["starts"], attrs["steps"], strict=True))]
+
+
+def _flipped(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
+    return [(axis, -1, extent - 1) if axis in attrs["axes"] else (axis, 1, 0) for axis, extent in enumerate(operand)]
+
+
 VIEWS = (
     _row("reshape", "view", 1, "The same elements in row-major order under another shape.", SAME, shape.reshape, ("shape",),
          traits="any_dtype", onnx=("Reshape", 14)),
     _row("permute", "view", 1, "Axes reordered: axis i of the result is axis axes[i] of the operand.", SAME, shape.permute,
-         ("axes",), traits="any_dtype", onnx=("Transpose", 13)),
+         ("axes",), traits="any_dtype", onnx=("Transpose", 13), index=_permuted),
     _row("broadcast_to", "view", 1, "The operand repeated along new axes and axes of size 1.", SAME, shape.broadcast_to,
-         ("shape",), traits="any_dtype", onnx=("Expand", 13)),
+         ("shape",), traits="any_dtype", onnx=("Expand", 13), index=_broadcast),
     _row("slice", "view", 1, "One slice start:stop:step per axis, normalised; with a negative step a stop of -1 is just past "
-         "the first element.", SAME, shape.slicing, ("starts", "stops", "steps"), traits="any_dtype", onnx=("Slice", 13)),
+         "the first element.", SAME, shape.slicing, ("starts", "stops", "steps"), traits="any_dtype", onnx=("Slice", 13),
+         index=_sliced),
     _row("flip", "view", 1, "The order of the elements reversed along `axes`.", SAME, shape.flip, ("axes",),
-         traits="any_dtype"),
+         traits="any_dtype", index=_flipped),
 )  # fmt: skip
 
 JOINS = (

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.errors import InternalError, UserError
+from ..dims.dim import evaluate_dim
+from ..ops.attributes import Attributes
+from ..ops.opdef import ViewIndex
+from ..ops.structural import VIEWS
 from .numerics import literal
-from .registry import BoundSymbol, row
+from .registry import REFERENCE, BoundSymbol, row
 
 
 @row("input")
@@ -118,3 +123,21 @@ def _positions(symbol: BoundSymbol, extent: int, indices: Array) -> Array:
         return np.minimum(indices, np.uint64(max(extent - 1, 0))).astype(np.int64)
     wide = indices.astype(np.int64)
     return np.clip(np.where(wide < 0, wide + extent, wide), 0, max(extent - 1, 0))
+
+
+def _view(name: str, index: ViewIndex) -> None:
+    @row(name)
+    def implementation(symbol: BoundSymbol, a: Array) -> Array:
+        """The operand's elements at the indices that the row says; an axis of size 1 has one index."""
+        found = index(a.shape, symbol.shape, cast(Attributes, symbol.attrs))
+        positions = []
+        for extent, (axis, step, start) in zip(a.shape, found, strict=True):
+            along = [-1 if each == axis else 1 for each in range(len(symbol.shape))]
+            places = int(evaluate_dim(start, {})) + step * np.arange(symbol.shape[axis])
+            positions.append((places if extent != 1 else np.zeros_like(places)).reshape(along))
+        return np.broadcast_to(a[tuple(positions)], symbol.shape)
+
+
+for _row in VIEWS:
+    if _row.index is not None and _row.name not in REFERENCE:
+        _view(_row.name, _row.index)

@@ -18,7 +18,7 @@ from ...graph.symbol import Symbol
 from ...graph.types import Shape
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
-from ...promotion.errors import InternalError
+from ...promotion.errors import UnsupportedError
 
 _WIDE = DType("complex128")
 _HALF = DType("uint64")
@@ -86,7 +86,7 @@ def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
         case "flip" | "concat" | "gather":
             pass
         case _:
-            raise InternalError(f"{name} of complex128 values, which are only moved")
+            raise UnsupportedError(f"{name} of complex128 values")
     return target.apply(symbol.op, operands, attrs)
 
 

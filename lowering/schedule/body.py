@@ -272,29 +272,12 @@ class BodyBuilder:
         return self.emit(symbol.op.name, symbol.dtype, tuple(operands), attrs, key=tuple(attrs.items()))
 
     def _view_index(self, symbol: Symbol, operand: Symbol, index: tuple[Index, ...]) -> tuple[Index, ...]:
-        name, attrs = symbol.op.name, symbol.attrs
-        if name == "permute":
-            below = [ZERO] * len(index)
-            for position, axis in enumerate(attrs["axes"]):
-                below[axis] = index[position]
-            return tuple(below)
-        if name == "broadcast_to":
-            return index[len(index) - len(operand.shape) :]
-        if name == "slice":
-            return tuple(
-                [
-                    shift(scale(i, step), start)
-                    for i, start, step in zip(index, attrs["starts"], attrs["steps"], strict=True)
-                ]
-            )
-        if name == "flip":
-            axes = attrs["axes"]
-            return tuple(
-                [shift(scale(i, -1), operand.shape[d] - 1) if d in axes else i for d, i in enumerate(index)]
-            )
-        if name == "reshape":
+        if symbol.op.index is not None:
+            found = symbol.op.index(operand.shape, symbol.shape, symbol.attrs)
+            return tuple([shift(scale(index[axis], step), start) for axis, step, start in found])
+        if symbol.op.name == "reshape":
             return self._reshape_index(symbol, operand, index)
-        raise InternalError(f"schedule: unknown view {name}")
+        raise InternalError(f"schedule: unknown view {symbol.op.name}")
 
     def _reshape_index(self, symbol: Symbol, operand: Symbol, index: tuple[Index, ...]) -> tuple[Index, ...]:
         below = [ZERO] * len(operand.shape)
