@@ -13,6 +13,7 @@ import numpy as np
 
 from ..graph.dims.dim import evaluate_dim
 from ..promotion.arrays import Array
+from ..promotion.dtype import DType
 from ..promotion.errors import InternalError
 from .artifact import GPU_ALIGNMENT
 from .nest import Buffer
@@ -95,7 +96,15 @@ def sanitize_launches(
         for buffer, name, symbol in zip(plan.outputs, graph.output_names, graph.outputs, strict=True)
         if (finding := memory.missing(buffer, name, f"{symbol.location.file}:{symbol.location.line}")) is not None
     ]
-    return ModelReport(tuple(reports), tuple(missing), tuple(memory.array(buffer) for buffer in plan.outputs))
+    outputs = [
+        _in_dtype(memory.array(buffer), symbol.dtype) for buffer, symbol in zip(plan.outputs, graph.outputs, strict=True)
+    ]
+    return ModelReport(tuple(reports), tuple(missing), tuple(outputs))
+
+
+def _in_dtype(array: Array, dtype: DType) -> Array:
+    """An output in the graph's dtype: complex128 values are pairs of uint64 in kernels."""
+    return array if array.dtype == dtype.numpy else array.view(dtype.numpy)[..., 0]
 
 
 def _aligned(array: Array) -> Array:

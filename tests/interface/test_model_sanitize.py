@@ -88,6 +88,22 @@ def test_an_empty_input_is_clean() -> None:
     assert report.outputs[0].shape == (0, 7)
 
 
+@pytest.mark.parametrize("name", ["complex128", "complex64", "bfloat16", "int4", "bool"])
+@pytest.mark.parametrize("n", [0, 4])
+def test_outputs_have_the_dtypes_of_a_call(name: str, n: int) -> None:
+    dtype = jn.DType(name)
+    g = jn.Graph("g", [jn.TensorType(dtype, ("n", 3), name="x")])
+    x = g.inputs[0]
+    g.output(x.T, jn.concat([x, g.constant(np.ones((2, 3), dtype.numpy))], axis=0))
+    model = jn.compile(g, device="cpu", cache=False)
+    value = np.arange(n * 3).reshape(n, 3).astype(dtype.numpy)
+    report = model.sanitize(value)
+    assert report.findings == ()
+    for mine, native in zip(report.outputs, model(value), strict=True):
+        assert (mine.dtype, mine.shape) == (native.dtype, native.shape)
+        assert mine.tobytes() == native.tobytes()
+
+
 def test_the_programs_of_gpus_are_clean_too() -> None:
     report = jn.compile(products(), device="ptxsim", target="sm_90a", cache=False).sanitize(numbers(5, 40), numbers(40, 33))
     assert report.findings == ()
