@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ..promotion.arrays import Array
+from ..promotion.arrays import Array, is_masked
 from ..promotion.dtype import DType, tensor_float32
 from ..promotion.errors import UserError
 from ..promotion.float_modes import default_modes
@@ -45,7 +45,7 @@ def scalar_array(value: Scalar, dtype: DType) -> Array:
 
 def as_array(value: object, what: str) -> tuple[Array, DType]:
     """A NumPy array or scalar and its dtype. Raises `UserError` for anything else: only arrays carry a dtype."""
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise UserError(
             f"{what}: a masked array would lose its mask; fix: pass value.filled(…), and the mask as an array of its own"
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias
 
+from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
 from ..promotion.errors import UserError
 from .dims.dim import Dim, Extent, lower_bound

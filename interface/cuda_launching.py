@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
+from ..promotion.dataclass import dataclass
 from ..promotion.errors import DeviceError, KernelAssertionError, UserError
 from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory

@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
 from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, pipeline_of
 from ..lowering.tt.transforms.pipelines import FIRST_FOR_THREADS, NVPTX
+from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap

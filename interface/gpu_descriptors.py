@@ -7,7 +7,6 @@ A descriptor has a number: that of the parameter, or behind the parameters its p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +22,7 @@ from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..lowering.tt.types import PointerType, bit_width
 from ..promotion.arrays import Array, DeviceArray
+from ..promotion.dataclass import dataclass
 from ..runtime.cuda.tensor_maps import MAX_STRIDE, MULTIPLE
 
 WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for rest in range(16)])

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -29,6 +28,7 @@ from ..lowering.tt.interpret.memory import AccessError
 from ..lowering.tt.interpret.print_format import print_lines
 from ..lowering.tt.types import numpy_dtype, scalar_type
 from ..promotion.arrays import Array
+from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError, UnsupportedError
 from ..runtime.host.threads import pool_address
 from ..runtime.native.codegen import LinkedCode, link

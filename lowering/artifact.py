@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..promotion.dataclass import dataclass
 from .integers import DIVISIONS, INTEGERS, SHIFTS, signed
 
 NUMERICS = ("strict", "fast", "reproducible")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..graph.dims.dim import maximum
 from ..graph.reference.budget import MAX_SIZE
+from ..promotion.dataclass import dataclass
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
 from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude

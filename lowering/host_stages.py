@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError
 from .graph_passes.weight_packing import PANEL, store_in_panels
 from .launch_checks import launch_checks, magnitude

@@ -8,11 +8,12 @@ Every body value lives on a subset of the nest's axes; it is computed once for e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from ..graph.dims.dim import Dim
 from ..graph.location import Location
+from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
 
 Extent = int | Dim

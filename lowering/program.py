@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from ..promotion.dataclass import dataclass
 from .nest import Buffer, Extent
 
 

@@ -7,12 +7,13 @@ writes them. Every buffer is an array of its own, so that each access has exact 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ..graph.dims.dim import evaluate_dim
 from ..promotion.arrays import Array
+from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError
 from .artifact import GPU_ALIGNMENT

@@ -9,11 +9,11 @@ called by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ..graph.graph import Graph
 from ..promotion.arrays import Array
+from ..promotion.dataclass import dataclass
 from .artifact import GpuProgram
 from .graph_passes.weight_packing import ConstantLayout
 from .program import BlockProgram, Launch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..promotion.dataclass import dataclass
 
 CACHE_LINE = 64
 """Bytes."""

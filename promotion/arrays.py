@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,4 +36,10 @@ class DeviceArray(Protocol):
     def nbytes(self) -> int: ...
 
 
-__all__ = ["Array", "DeviceArray", "NumpyDType"]
+def is_masked(value: object) -> bool:
+    """Whether it is a masked array. NumPy loads `numpy.ma` on first use, and without it there are none."""
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and isinstance(value, masked)
+
+
+__all__ = ["Array", "DeviceArray", "NumpyDType", "is_masked"]

@@ -11,10 +11,11 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, NoReturn, TypeVar
 
+from .dataclass import dataclass
 from .dtype import DType, raise_unknown
 from .errors import UserError
 from .literals import LiteralRules

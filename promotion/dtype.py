@@ -7,14 +7,13 @@ table, never here. The table of formats is `formats.py`.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from .errors import UserError
+from .errors import UserError, close_names
 from .formats import ABSTRACT_FORMATS, FOREIGN_NAMES, FORMATS, Format, Kind, Names
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ def raise_unknown(name: object) -> NoReturn:
         raise UserError(
             f"a dtype name must be a string or a DType, not {name!r}; for NumPy types use DType.from_numpy"
         )
-    guesses = difflib.get_close_matches(name.lower(), FORMATS, n=3, cutoff=0.5)
+    guesses = close_names(name.lower(), FORMATS, n=3, cutoff=0.5)
     foreign = FOREIGN_NAMES.get(name) or FOREIGN_NAMES.get(name.lower())
     if foreign is not None:
         guesses = [foreign, *(guess for guess in guesses if guess != foreign)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class JoineryError(Exception):
     """Base class of every exception joinery raises on purpose.
@@ -81,3 +83,10 @@ class DeviceMemoryError(UserError, MemoryError):
         self.asked = asked
         self.free = free
         self.total = total
+
+
+def close_names(name: str, known: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
+    """The at most `n` known names that are spelled most like `name`, the closest first: what a user may have meant."""
+    import difflib  # a process that makes no mistake does without
+
+    return difflib.get_close_matches(name, list(known), n, cutoff)

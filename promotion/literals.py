@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 
 from .casts import LossClass, overflow_limit
+from .dataclass import dataclass
 from .dtype import DTYPES, DType
 from .errors import UserError
 

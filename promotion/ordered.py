@@ -7,8 +7,8 @@ Such a list is how the Triton Semantics page is written. What it decides is a ta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from .dataclass import dataclass
 from .dtype import DType
 from .errors import UserError
 

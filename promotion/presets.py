@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from functools import cache
 from pathlib import Path
 
 from .definition import read
-from .errors import UserError
+from .errors import UserError, close_names
 from .explain import compare_with
 from .rules import RuleSet
 
@@ -60,7 +59,7 @@ def rules(name: str | RuleSet = "max") -> RuleSet:
         return _preset(name)
     if isinstance(name, str) and name in _registered:
         return _registered[name]
-    close = difflib.get_close_matches(str(name).lower(), names(), n=1, cutoff=0.5)
+    close = close_names(str(name).lower(), names(), n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}" if close else ""
     raise UserError(f"unknown rule set {name!r}{hint}; known: {', '.join(names())}")
 

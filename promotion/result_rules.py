@@ -7,8 +7,8 @@ operands) to a `Promotion`: the dtype each operand is cast to, and the dtype of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from .dataclass import dataclass
 from .dtype import DType, bool_
 from .errors import InternalError, UserError
 from .literals import Operand, check_literal, is_scalar, scalar_rank

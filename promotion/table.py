@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .dataclass import dataclass
 from .dtype import DType
 from .errors import UserError
 

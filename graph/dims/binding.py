@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from .dim import Dim, Extent, evaluate_dim
 

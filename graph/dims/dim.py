@@ -13,14 +13,13 @@ Named dims are sizes, hence >= 0. Division by a symbolic divisor assumes that it
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Literal, NoReturn, TypeAlias
 
-from ...promotion.errors import UserError
+from ...promotion.errors import UserError, close_names
 from .bounds import lower
 from .parser import RESERVED, Makes, parse_expression
 
@@ -559,7 +558,7 @@ def _substituted(atom: str | Atom, replacements: Mapping[str, Extent]) -> Extent
 def _lookup(name: str, env: Mapping[str, int]) -> int:
     value = env.get(name)
     if value is None:
-        close = difflib.get_close_matches(name, list(env), n=1)
+        close = close_names(name, list(env), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; given: {', '.join(env) or 'none'}"
         raise UserError(f"the size of dim {name!r} is not given{hint}")
     return value

@@ -7,9 +7,9 @@ none a broadcast product. Labels that occur in one operand only are summed befor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
+from ...promotion.dataclass import dataclass
 from ..construction import primitives
 from ..dims.dim import Extent, product
 from ..errors import mistake

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, bool_, float32, int32, int64
 from ...promotion.errors import UserError
 from ...promotion.literals import Operand

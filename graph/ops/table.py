@@ -6,11 +6,10 @@ from the row. Other ops are a row in `structural.py` and an emitter in the tiler
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ...promotion.errors import UserError
+from ...promotion.errors import UserError, close_names
 from . import elementwise as ops_elementwise
 from . import structural as ops_structural
 from .opdef import OpDef
@@ -25,7 +24,7 @@ def op_named(name: str) -> OpDef:
     """The row of an op. Raises `UserError` for unknown names."""
     row = OPS.get(name)
     if row is None:
-        close = difflib.get_close_matches(name, OPS, n=3)
+        close = close_names(name, OPS, n=3)
         hint = f"did you mean {', '.join(close)}?" if close else f"known ops: {', '.join(OPS)}"
         raise UserError(f"unknown op {name!r}; {hint}")
     return row

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from ...promotion.casts import LOSS_CLASSES, LossClass, loss_class, loss_example
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import PromotionWarning, UserError
 from ...promotion.literals import Scalar

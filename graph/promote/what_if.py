@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError, UserError
 from ...promotion.result_rules import EXPLICIT

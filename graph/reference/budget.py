@@ -7,8 +7,9 @@ symbolic sizes becomes runtime checks of the graph, which are made before a run 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..checks import Check
 from ..dims.dim import Extent, at_most, maximum

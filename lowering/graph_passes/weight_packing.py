@@ -8,8 +8,9 @@ memory linearly and large strides cost no cache conflicts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import bool_, int64
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests

@@ -9,10 +9,9 @@ Source: NVIDIA, "Libdevice User's Guide".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from difflib import get_close_matches
 
-from ...promotion.errors import UnsupportedError
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UnsupportedError, close_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def known_signature(symbol: str) -> Signature:
     """The signature of a symbol of libdevice. Raises `UnsupportedError`."""
     found = SIGNATURES.get(symbol)
     if found is None:
-        near = get_close_matches(symbol, SIGNATURES, 4)
+        near = close_names(symbol, SIGNATURES, 4)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise UnsupportedError(f"tt.extern_elementwise: libdevice has no function {symbol!r} that takes elements{hint}")
     return found

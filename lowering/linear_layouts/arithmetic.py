@@ -6,8 +6,8 @@ L(register ^ thread) = L(register) ^ L(thread): the thread's part is computed on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...promotion.dataclass import dataclass
 from .layout import REGISTER, LinearLayout
 from .linear import table
 

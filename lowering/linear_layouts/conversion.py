@@ -5,9 +5,10 @@ The cheapest way that reaches far enough: nothing, a renaming of registers, shuf
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError
 from .f2 import Span
 from .layout import BLOCK, LANE, REGISTER, WARP, LinearLayout

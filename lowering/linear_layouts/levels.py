@@ -6,8 +6,7 @@ destination basis, with the source basis of the same outer bit taken off, lies i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...promotion.dataclass import dataclass
 from .f2 import Span
 from .layout import BLOCK, HARDWARE, LANE, REGISTER, WARP, LinearLayout
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...promotion.dataclass import dataclass
 from .f2 import Span, combine, parity
 from .layout import REGISTER, LinearLayout
 

@@ -7,10 +7,10 @@ that tile (Zhou et al., arXiv 2505.23819). Register bits may be renumbered first
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from ...promotion.dataclass import dataclass
 from .f2 import log2, rank, units
 from .layout import LANE, REGISTER, WARP, LinearLayout
 from .linear import ThreadMap, table

@@ -7,9 +7,9 @@ tensor copies and "Shared memory matrix layout" of wgmma; descriptor fields foll
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from ...promotion.dataclass import dataclass
 from .f2 import log2
 from .layout import OFFSET, LinearLayout
 

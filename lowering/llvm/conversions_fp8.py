@@ -8,8 +8,8 @@ the powers of two of the microscaling formats) or by block element name ("f8E4M3
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import BY_MLIR_NAME, DTYPES, DType
 from ...promotion.errors import InternalError
 from . import values

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...promotion.arrays import NumpyDType
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
 from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, PORTABLE, REDUCED, SHORT, WEIGHT, allows

@@ -6,8 +6,10 @@ is the same with it and without.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
+
+from ...promotion.dataclass import dataclass
 
 MAX_FILE = 1024
 """Bytes of a file's name; of longer ones the end is kept."""

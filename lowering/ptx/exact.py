@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import BY_PTX_NAME, DType
 
 SQRT_BITS = 140

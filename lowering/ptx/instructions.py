@@ -8,11 +8,10 @@ Source: NVIDIA, "PTX ISA", chapter "Instruction Set".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 
-from ...promotion.errors import UnsupportedError, UserError
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UnsupportedError, UserError, close_names
 from .syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special, Vector
 
 WIDTHS: dict[str, int] = {
@@ -234,7 +233,7 @@ def decode(
         kind = REFUSED.get(instruction.opcode)
         if kind is not None:
             raise UnsupportedError(f"{where}: reaches for {kind}; inline assembly computes with registers only")
-        near = get_close_matches(instruction.opcode, FORMS, 3)
+        near = close_names(instruction.opcode, FORMS, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise UnsupportedError(f"{where}: no such instruction is known{hint}")
     types, flags, matching = _forms_of(instruction.opcode, instruction.modifiers, specials is not None)

@@ -7,9 +7,10 @@ statements and nesting are limited (`parser.py`), and what is not known is an er
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NoReturn
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError
 from .lexer import tokens_of
 from .modules import SIZES, Function, Parameter, Prototype, PtxModule, SymbolValue, Variable

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...promotion.dataclass import dataclass
 from .syntax import Instruction
 
 SIZES: dict[str, int] = {

@@ -9,9 +9,9 @@ et al. 2022): one maximum, one sum of `exp(x - maximum)`, a division.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from ...graph.symbol import Symbol
+from ...promotion.dataclass import dataclass
 from ..graph_passes.roundings import keeps_values, rounds_weights
 from ..nest import Value
 from .extents import is_one

@@ -9,10 +9,10 @@ becomes one loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ...graph.location import Location
 from ...graph.symbol import Symbol
+from ...promotion.dataclass import dataclass
 from ..nest import Affine, Axis, Buffer, Extent, Nest, Store, Value
 from .body import Entry
 from .extents import is_one

@@ -13,9 +13,9 @@ before every join (convexity: no path leaves a group and comes back) and once mo
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from ...graph.symbol import Symbol
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from .attention import Attention, find_attention

@@ -8,9 +8,10 @@ what follows from them. Pure producers are no members; they are evaluated wherev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...graph.symbol import Symbol
+from ...promotion.dataclass import dataclass
 from ..nest import Extent, Template
 from .extents import exact_quotient, is_one, product
 from .indexing import AxisMap

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Buffer, Extent
 from .extents import ALIGNMENT, align_up, exact_quotient, product

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
 from ...graph.checks import Check
 from ...graph.graph import Graph
 from ...graph.symbol import Symbol
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Buffer, BufferKind, Nest
 from .body import NeedsBufferError

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import Attribute, SSAValue
 
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UnsupportedError
 from ..tt.types import scalar_type

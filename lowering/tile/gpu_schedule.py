@@ -7,9 +7,10 @@ fit shared memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ..llvm.nvptx.targets import WARP_SIZE
 from ..nest import Extent, Nest

@@ -9,9 +9,9 @@ more bytes than the last-level cache holds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from ...promotion.dataclass import dataclass
 from ..nest import Extent, Nest
 from ..schedule.traffic import bytes_read, bytes_written
 from ..target import HostTarget

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from ...graph.dims.dim import Dim, dim
+from ...promotion.dataclass import dataclass
 from ..nest import Affine, Extent, Nest
 from .emit import runtime_extents
 from .signature import signature

@@ -3,9 +3,9 @@ and `gpu_schedule.py`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..llvm.nvptx.targets import MAX_WARPS
 from ..nest import Extent, Nest

@@ -4,10 +4,10 @@ through memory."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Affine, Nest, Value
 

@@ -7,8 +7,8 @@ of its block dimensions is contiguous. The kernel takes such a tensor as a descr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ...promotion.dataclass import dataclass
 from ..nest import Affine, Extent, Nest
 from ..schedule.extents import exact_quotient
 from .blocks import Coordinate, Dimension

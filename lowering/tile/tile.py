@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from xdsl.dialects.builtin import StringAttr
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import JoineryError
 from ..nest import Extent, Nest
 from ..program import BlockProgram, DescriptorArgument, Launch

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import Attribute
 
 from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from . import types as t
 from .dialect.functions import FuncOp

@@ -7,10 +7,10 @@ conjunctions of `index < scalar` along one axis each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from ...promotion.dataclass import dataclass
 from . import types as t
 from .analysis.integer_facts import never_negative, trailing_zeros, zeros_of
 from .builder.block_builder import BlockBuilder

@@ -9,8 +9,9 @@ same drawing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
+
+from ..dataclass import dataclass
 
 Edge = tuple[int, int]
 

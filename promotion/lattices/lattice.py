@@ -9,10 +9,10 @@ not, and shows counterexamples.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Generic, TypeVar
 
+from ..dataclass import dataclass
 from ..errors import UserError
 
 Element = TypeVar("Element", bound=Hashable)

@@ -6,9 +6,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import DeviceError
 from .bindings import NO_DRIVER, library_is_there, open_driver
 from .driver import Driver

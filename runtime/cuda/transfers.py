@@ -8,8 +8,8 @@ is used in the process: to lock pages takes longer than most copies. They go bac
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
+from ...promotion.dataclass import dataclass
 from .driver import EVENT_DISABLE_TIMING, Driver
 
 PIECE = 2 << 20

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...lowering.artifact import CompiledGraph
 from ...promotion.arrays import Array, NumpyDType
+from ...promotion.dataclass import dataclass
 from ..native.codegen import LinkedCode, link
 from ..native.library import ObjectStore, library_symbols, native_library
 from . import memory

@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 
 from ...graph.dims.dim import Dim
-from ...promotion.arrays import Array
+from ...promotion.arrays import Array, is_masked
 from ...promotion.errors import UserError
 from ..device import Result
 from ..host import memory
@@ -232,7 +232,7 @@ def _targets(
     for spec, shape, target in zip(executable.outputs, shapes, outputs, strict=True):
         what = f"{label}: buffer of output {spec.name!r}"
         make = f"fix: numpy.empty({shape}, {str(spec.dtype.numpy)!r})"
-        if not isinstance(target, np.ndarray) or isinstance(target, np.ma.MaskedArray):
+        if not isinstance(target, np.ndarray) or is_masked(target):
             raise UserError(f"{what} must be an array, got a {type(target).__name__}; {make}")
         if target.dtype != spec.dtype.numpy or target.shape != shape:
             raise UserError(

@@ -8,17 +8,16 @@ allocate, `jn_run`.
 from __future__ import annotations
 
 import ctypes
-import difflib
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...graph.dims.dim import Dim
 from ...lowering.artifact import CompiledGraph
 from ...promotion.arrays import Array, DeviceArray
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
-from ...promotion.errors import InternalError, UserError
+from ...promotion.errors import InternalError, UserError, close_names
 from ..device import Device, GpuLinkedModel, Result
 from ..gpu import DeviceArrays
 from ..host import memory
@@ -124,7 +123,7 @@ class Executable:
         names = [spec.name for spec in self.inputs]
         for name in named:
             if name not in names:
-                guesses = difflib.get_close_matches(str(name), names, n=1)
+                guesses = close_names(str(name), names, n=1)
                 hint = f"did you mean {guesses[0]!r}?" if guesses else f"inputs: {', '.join(names) or 'none'}"
                 raise UserError(f"{self.label} has no input {name!r}; {hint}")
         missing = [name for name in names if name not in named]

@@ -10,7 +10,6 @@ import ctypes
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from ...graph.dims.binding import extent_at
 from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
 from ...promotion.arrays import Array, DeviceArray, NumpyDType
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, UserError
 from ..device import GpuLinkedModel, LinkedModel

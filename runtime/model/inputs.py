@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +10,8 @@ from ...graph.dims import binding
 from ...graph.dims.binding import ArrayShape, parse_extent, shape_pattern
 from ...graph.dims.dim import Extent
 from ...lowering.artifact import TensorSpec
-from ...promotion.arrays import Array, DeviceArray
+from ...promotion.arrays import Array, DeviceArray, is_masked
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 
@@ -46,7 +46,7 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
     """
     what = f"{model}: input {spec.name!r}"
     expected = spec.dtype.numpy
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise UserError(f"{what} is a masked array; joinery has no masks; fix: {spec.name}.filled(0)")
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         array = _from_scalar(spec, value, what)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ...graph.dims.binding import extent_at
 from ...lowering.artifact import CompiledGraph, KernelCode, KernelReport
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..native.codegen import emit_assembly
 

@@ -13,10 +13,10 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from .profilers import announce
 

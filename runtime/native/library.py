@@ -15,16 +15,15 @@ import os
 import platform
 import struct
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from ...promotion.arrays import Array, NumpyDType
+from ...promotion.dataclass import dataclass
 from ..device import Result
 from .codegen import LinkedCode, address_of, emit_object, link, target_key
 
@@ -175,7 +174,7 @@ def _has_known_layout() -> bool:
     tell."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or sys.byteorder != "little":
         return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or object.__basicsize__ != 16 or os.name != "posix":
+    if os.name != "posix" or "t" in sys.abiflags or object.__basicsize__ != 16:  # t: built without the lock
         return False
     if np.ndarray.__basicsize__ < 96:
         return False

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from ...promotion.dataclass import dataclass
 
 _TEXT, _LINES = b".text", b".debug_line"
 _SYMBOLS, _RELOCATIONS = 2, 4  # types of sections

@@ -5,13 +5,14 @@ from __future__ import annotations
 import bisect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ...lowering.artifact import KernelCode
 from ...lowering.artifact import TensorMap as Facts
 from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import DeviceMemoryError, InternalError
 from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, argument_bytes
 from .async_copies.tensor_maps import TensorMap

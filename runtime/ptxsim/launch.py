@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...lowering.ptx.module_parser import parse_module
 from ...lowering.ptx.modules import Function, PtxModule
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ...promotion.float_modes import default_modes
 from .checks.findings import Finding, PtxCheckError

@@ -34,7 +34,6 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -42,6 +41,7 @@ import numpy as np
 
 from ...lowering.artifact import CompiledGraph
 from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ..host.memory import empty

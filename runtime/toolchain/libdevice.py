@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from .ptxas import TOOLKIT_VARIABLES, toolkit_places
 

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...lowering.artifact import KernelCode
+from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 
 _SECONDS = 300

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
+from ....promotion.errors import close_names
 from ...ops.table import OPS
 from .exports import EXPORTS
 
@@ -85,5 +85,5 @@ def is_planned(name: str) -> bool:
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """The names a user may have meant as a question, or ""; what another library calls so comes first."""
     elsewhere = named_elsewhere(name)
-    near = [elsewhere] if elsewhere else difflib.get_close_matches(name, list(known), 3, 0.6)
+    near = [elsewhere] if elsewhere else close_names(name, list(known), 3, 0.6)
     return f"did you mean {' or '.join(prefix + entry for entry in near)}?" if near else ""

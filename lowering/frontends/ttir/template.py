@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Operation
 from xdsl.traits import HasParent, IsTerminator
 
+from ....promotion.dataclass import dataclass
 from ...tt.dialect.functions import CalleeExists
 
 _CONTEXT_TRAITS = (IsTerminator, HasParent, CalleeExists)

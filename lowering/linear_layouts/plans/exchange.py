@@ -8,8 +8,9 @@ searched for (Zhou et al., arXiv 2505.23819, "optimal swizzling").
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from ..f2 import Span, combine, complement, extend, intersect, log2, units
 from ..layout import BLOCK, LANE, OFFSET, REGISTER, WARP, LinearLayout

@@ -6,10 +6,10 @@ shuffle fetches it, one for each register that may hold it. Otherwise the source
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from ....promotion.dataclass import dataclass
 from ..coordinates import flatten
 from ..f2 import Span, combine, extend, log2
 from ..layout import LANE, OFFSET, REGISTER, WARP, LinearLayout

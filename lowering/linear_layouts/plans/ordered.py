@@ -8,9 +8,9 @@ are left are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
+from ....promotion.dataclass import dataclass
 from ..f2 import log2
 from ..layout import HARDWARE, LANE, REGISTER, WARP, LinearLayout
 from ..linear import expand_unique

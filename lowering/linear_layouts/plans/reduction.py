@@ -8,9 +8,9 @@ what is left to do. Copies are no directions, so no element is counted twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from ..coordinates import axis_mask
 from ..f2 import Span, combine, dual, extend, kernel, log2, parity, units

@@ -8,10 +8,10 @@ and lanes only their totals. A reverse scan is the same with the coordinate comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from ..conversion import Plan, plan_conversion
 from ..coordinates import axis_mask

@@ -7,9 +7,10 @@ same round, or the round is done twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
+from ....promotion.dataclass import dataclass
 from ..f2 import Span, combine, kernel, log2, units
 from ..layout import LANE, REGISTER, LinearLayout
 from ..levels import Moves

@@ -7,10 +7,10 @@ directly when the work is small, else through the thread pool (`jn_parallel`, im
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ....graph.dims.dim import Dim
 from ....graph.reference.budget import MAX_SIZE
+from ....promotion.dataclass import dataclass
 from ...nest import Buffer, Extent
 from ...program import Launch
 from ...target import HostTarget

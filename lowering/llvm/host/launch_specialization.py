@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....promotion.dataclass import dataclass
 from ...tt.analysis.aliasing import Groups
 
 MULTIPLE = 16

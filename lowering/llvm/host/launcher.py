@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ....promotion.dataclass import dataclass
 from ...gc_paused import gc_paused
 from ...target import HostTarget
 from ...tt.dialect.functions import FuncOp

@@ -9,9 +9,10 @@ into loop bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from ....promotion.dataclass import dataclass
 from ..math.library import INSTRUCTIONS
 from ..values import V
 

@@ -10,9 +10,9 @@ for uses that need less.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import InternalError, UnsupportedError
 from ..values import V
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ....promotion.dataclass import dataclass
 from ...artifact import TensorMap
 from .messages import Assertion
 from .symbols import symbol_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....promotion.dataclass import dataclass
 from ..module import Module
 from ..values import V
 

@@ -8,9 +8,10 @@ registers of the threads by a linear layout.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ....promotion.dataclass import dataclass
 from ...linear_layouts.layout import LinearLayout
 from ..values import V
 

@@ -6,10 +6,9 @@ Sources: NVIDIA, "PTX ISA", "PTX ISA version" and "Release notes"; "CUDA C++ Pro
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from difflib import get_close_matches
 
-from ....promotion.errors import UserError
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import UserError, close_names
 from ...ptx.targets import PTX_VERSIONS
 
 WARP_SIZE = 32
@@ -97,7 +96,7 @@ def _hint(name: str) -> str:
     """What to take for a target that there is none for. PTX for targets without a letter runs on later GPUs too."""
     number = re.fullmatch(r"sm_?(\d{2,3})[a-z]?", name)
     if number is None or int(number[1]) > 130:
-        near = get_close_matches(name, TARGETS, 1)
+        near = close_names(name, TARGETS, 1)
         return f"; did you mean {near[0]!r}?" if near else "."
     capability = int(number[1])
     same = next((each.name for each in TARGETS.values() if each.capability == capability), None)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 
+from ....promotion.dataclass import dataclass
 from ...linear_layouts.arithmetic import IndexExpression, index_arithmetic
 from ...linear_layouts.layout import LANE, LinearLayout
 from ...linear_layouts.linear import Condition, ThreadMap, ThreadPredicate

@@ -9,12 +9,12 @@ bits after every operation that can need it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from ....graph.ops.table import OPS
+from ....promotion.dataclass import dataclass
 from ....promotion.dtype import DType
 from ....promotion.errors import InternalError, UnsupportedError
 from ...tt.builder.block_builder import BlockBuilder

@@ -9,11 +9,11 @@ and nothing in the kernel writes the parameter's memory; or all are stores, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
+from ....promotion.dataclass import dataclass
 from ...artifact import EXPRESSION_OPERATIONS, MAX_EXPRESSION_STEPS, ArgumentExpression, TensorSource
 from .. import types as t
 from ..dialect.functions import FuncOp

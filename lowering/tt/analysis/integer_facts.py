@@ -5,10 +5,11 @@ Both answers hold under wrapping arithmetic. A question looks at a bounded numbe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
+from ....promotion.dataclass import dataclass
 from .. import types as t
 from ..transforms.folding import constant_of
 from .integer_ranges import IntegerRanges

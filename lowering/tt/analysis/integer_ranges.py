@@ -8,13 +8,14 @@ assumptions at the start of the function, and what a launch is known to be (`Lau
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import BlockArgument, Operation, OpResult, Region, SSAValue
 
+from ....promotion.dataclass import dataclass
 from .. import types as t
 from ..constants import splat_value
 from ..dialect.arith import INTEGER_PREDICATES

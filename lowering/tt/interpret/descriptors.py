@@ -7,7 +7,6 @@ checked: all of a descriptor's, those that `boundaryCheck` names of a block poin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import SupportsInt
 
 import numpy as np
@@ -15,6 +14,7 @@ from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute, Operation
 
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError, UserError
 from .. import types as t
 from ..arguments import Parameter

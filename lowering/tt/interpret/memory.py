@@ -7,12 +7,13 @@ are the same in every run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import EllipsisType
 
 import numpy as np
 
 from ....promotion.arrays import Array, NumpyDType
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 
 SEGMENT_BITS = 41

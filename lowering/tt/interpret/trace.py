@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import Block, Operation
 
+from ....promotion.dataclass import dataclass
 from ..op_locations import OpLocations
 from .machine import Environment, Machine, Value
 from .machine import Step as Run

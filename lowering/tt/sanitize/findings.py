@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 
 MAX_FINDINGS = 100

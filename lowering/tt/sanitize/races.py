@@ -10,12 +10,12 @@ share; most blocks of elements are read by the same programs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 
 
 class Node(NamedTuple):

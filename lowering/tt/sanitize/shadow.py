@@ -7,12 +7,13 @@ from those of the operands. Operations without a rule give clean results: what i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import Attribute, Operation
 
 from ....promotion.arrays import Array, NumpyDType
+from ....promotion.dataclass import dataclass
 from .. import types as t
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned

@@ -7,9 +7,9 @@ LLVM's: `=r` a result, `=&r` likewise, `r` an operand, `0` an operand in the reg
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError, UserError
 from ...ptx.instructions import Decoded, decode
 from ...ptx.parser import parse_body

@@ -12,7 +12,6 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -20,6 +19,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ...gc_paused import gc_paused
 from ..dialect.functions import CallOp, FuncOp

@@ -13,11 +13,10 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....promotion.errors import InternalError, UserError
+from ....promotion.errors import InternalError, UserError, close_names
 from .function_pass import FunctionPass
 
 if TYPE_CHECKING:  # it takes longer to load than all passes, for those that other packages have
@@ -75,7 +74,7 @@ def find_pass(name: str) -> type[FunctionPass]:
     if installed is not None:
         return _loaded(installed)
     names = pass_names()
-    close = get_close_matches(name, names, 1)
+    close = close_names(name, names, 1)
     fix = f"fix: {close[0]!r}; " if close else ""
     raise UserError(f"no pass {name!r}; {fix}the passes are {', '.join(names)}")
 

@@ -10,13 +10,13 @@ Products are exact and summed in float64, then rounded once; hardware leaves ord
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ....lowering.ptx.syntax import Instruction, Operand, Vector
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.dtype import BY_PTX_NAME
 from ....promotion.errors import UnsupportedError
 from ..checks.findings import Fault

@@ -8,12 +8,13 @@ source when a wait enforces it, or at the end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from ..arithmetic.floats import from_bf16, nearest_bf16
 from ..checks.findings import Fault

@@ -7,12 +7,13 @@ When it lands depends on the policy: "late" at the wait that enforces it, "early
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Integer, Register
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ..core.binding import Binding
 from ..core.blocks import Cta

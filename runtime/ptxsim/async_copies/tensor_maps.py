@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ....lowering.artifact import TensorMap as Facts
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ..checks.findings import Fault
 

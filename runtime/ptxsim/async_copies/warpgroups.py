@@ -8,12 +8,13 @@ until then the registers of D hold a pattern, and operands that changed since is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ....lowering.ptx.syntax import Instruction, Register, Vector
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError, UserError
 from ..arithmetic.matrices import ELEMENTS, accumulate, decoded, fragment, rounded
 from ..checks.findings import Fault

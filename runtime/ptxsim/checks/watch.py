@@ -8,13 +8,13 @@ as an address, and to store one to global memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ....lowering.ptx.instructions import Decoded
 from ....lowering.ptx.syntax import Address, Instruction, Operand, Register
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ..async_copies.copies import CopyQueue
 from ..async_copies.mbarriers import check_not_opaque
 from ..core.binding import Access, Binding, Observer

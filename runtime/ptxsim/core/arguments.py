@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ....lowering.ptx.modules import SIZES, Function, Parameter, PtxModule, SymbolValue
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ..async_copies.tensor_maps import TensorMap
 from ..memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory

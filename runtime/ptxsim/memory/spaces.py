@@ -7,11 +7,11 @@ cut to 32 bits miss it. Shared, local and parameter addresses start at 0 in thei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ....promotion.arrays import Array, NumpyDType
+from ....promotion.dataclass import dataclass
 from ..async_copies.mbarrier_objects import MBarrier
 from ..checks.findings import Fault
 

@@ -6,9 +6,9 @@ state before they start, and loops that may wait for others look at every iterat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from .....promotion.dataclass import dataclass
 from ...ir import Function
 from ...module import Module
 from ...values import V, i64

@@ -11,8 +11,8 @@ the other is not, the products are 0 · x, NaN for an infinite x or NaN, and are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from .....promotion.dataclass import dataclass
 from .....promotion.errors import UnsupportedError
 from ... import values
 from ...elementwise import NARROW, constant, memory_element, register_element

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from .....promotion.dataclass import dataclass
 from ...ir import Function
 from ...module import Module
 from ...values import i64, vector, zero

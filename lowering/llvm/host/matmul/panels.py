@@ -6,8 +6,9 @@ process, or found in the cache of compiled code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .....promotion.dataclass import dataclass
 from ...ir import Function, Loop
 from ...module import Module
 from ...values import TRUE, V, i64, vector, zero

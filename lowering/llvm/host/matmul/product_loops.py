@@ -8,11 +8,12 @@ as often.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
+from .....promotion.dataclass import dataclass
 from ....tt.analysis.control_flow import terminator
 from ....tt.facts import ORDERED
 from ....tt.transforms.folding import constant_of, is_pure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .....promotion.dataclass import dataclass
 from ...ir import Function
 from ...values import FALSE, TRUE, Global, V, const, integer, is_integer
 from ..evaluate import Evaluator

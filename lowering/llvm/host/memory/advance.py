@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .....promotion.dataclass import dataclass
 from ...values import V
 from ..nodes import Affine, Pointers
 from ..scalars import Scalars

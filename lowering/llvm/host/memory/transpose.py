@@ -6,8 +6,9 @@ The loops are a function of their own, which kernels from texts share: it is lon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .....promotion.dataclass import dataclass
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
 from ...ir import Function
 from ...module import Module

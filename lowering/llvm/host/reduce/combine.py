@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from .....promotion.dataclass import dataclass
 from ...elementwise import constant, emit_map
 from ...values import V
 from ..evaluate import Evaluator

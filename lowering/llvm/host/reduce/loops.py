@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
+from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function
 from ...values import FALSE, V, is_float, is_integer, lanes, vector, zero

@@ -10,7 +10,6 @@ The analysis runs forward over a function; values carried by loops are met with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
@@ -18,6 +17,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Operation, Region, SSAValue
 
+from .....promotion.dataclass import dataclass
 from ....tt.analysis.control_flow import terminator
 from ....tt.dialect.functions import FuncOp
 from ....tt.facts import divisibility

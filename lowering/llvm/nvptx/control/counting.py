@@ -7,10 +7,9 @@ non-negative counter is compared as unsigned, which doubles the range. A counter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.scf import ForOp
 
+from .....promotion.dataclass import dataclass
 from ....tt.analysis.integer_ranges import IntegerRanges
 from ...elementwise import register_element
 from ...ir import Function

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Operation
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import offsets, vector_elements
 from ....tt.analysis.control_flow import terminator

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from xdsl.dialects.scf import ForOp
 
+from .....promotion.dataclass import dataclass
 from ....tt.dialect.functions import FuncOp
 from ...values import V, i32
 from ..matmul.wgmma import GROUP, address

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Operation, SSAValue
 
+from .....promotion.dataclass import dataclass
 from ....tt.analysis.control_flow import terminator
 from ...elementwise import register_element
 from ...syntax import element_name, is_tensor

@@ -11,10 +11,10 @@ fused multiply-adds in the order of the contraction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.distributed import blocked
 from ....linear_layouts.f2 import log2, units
 from ....linear_layouts.layout import LANE, OFFSET, REGISTER, WARP, LinearLayout

@@ -9,8 +9,8 @@ Source: NVIDIA, "PTX ISA", "ldmatrix".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate, to_unique
 from ....linear_layouts.matching import MatrixAccess, match_matrix, offsets, vector_accesses, vector_elements

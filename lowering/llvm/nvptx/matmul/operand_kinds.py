@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
+from .....promotion.dataclass import dataclass
 from .....promotion.dtype import float8_e4m3fn, float8_e5m2
 from ....tt.facts import EXACT, ORDERED
 from ...syntax import attributes, element_name, shape_of

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import Operation
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.conversion import is_warp_local
 from ....linear_layouts.layout import REGISTER, LinearLayout
 from ...syntax import attributes, element_name

@@ -11,10 +11,10 @@ Source: NVIDIA, "PTX ISA", "Asynchronous Warpgroup Level Matrix Multiply-Accumul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
+from .....promotion.dataclass import dataclass
 from .....promotion.dtype import (
     BY_MLIR_NAME,
     bfloat16,

@@ -13,11 +13,11 @@ Sources: NVIDIA, "PTX ISA", "Parallel Synchronization and Communication Instruct
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 from xdsl.ir import Operation, SSAValue
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate

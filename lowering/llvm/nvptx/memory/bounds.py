@@ -7,11 +7,11 @@ neighbours is a number of bytes, and copies are as wide as pointers allow, where
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import SSAValue
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.layout import LinearLayout
 from ....tt.dialect import arith
 from ...syntax import attributes, element_name, is_tensor, shape_of

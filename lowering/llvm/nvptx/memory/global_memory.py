@@ -9,9 +9,9 @@ Source of the spelling: NVIDIA, "PTX ISA", "ld", "st" and "Cache operators".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.distributed import default_blocked
 from ....linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ....linear_layouts.linear import ThreadPredicate

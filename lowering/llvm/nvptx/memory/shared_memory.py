@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from .....promotion.dataclass import dataclass
 from ....linear_layouts.f2 import Span
 from ...ir import Function
 from ...values import ConstantInt, Global, V, i32, is_integer

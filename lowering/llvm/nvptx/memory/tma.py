@@ -10,11 +10,11 @@ Source: NVIDIA, "PTX ISA", "cp.async.bulk.tensor", "mbarrier", "fence.proxy"; "C
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import SSAValue
 
+from .....promotion.dataclass import dataclass
 from .....promotion.errors import InternalError
 from ....artifact import TensorMap
 from ....linear_layouts.layout import LinearLayout
