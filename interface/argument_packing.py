@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..lowering.tt import types
-from ..lowering.tt.analysis.aliasing import AliasSet, may_alias
+from ..lowering.tt.analysis.alias_sets import AliasSet, may_alias
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument

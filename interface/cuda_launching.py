@@ -11,7 +11,7 @@ import numpy as np
 from ..lowering.artifact import TensorMap, TensorSizes
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS
 from ..lowering.tt import types
-from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet
+from ..lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array

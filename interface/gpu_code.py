@@ -20,13 +20,12 @@ from ..lowering.llvm.nvptx.kernel import lower_to_threads
 from ..lowering.llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from ..lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
-from ..lowering.tt.analysis.aliasing import AliasSet
+from ..lowering.tt.analysis.alias_sets import AliasSet
 from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, makes_descriptors
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument
-from ..lowering.tt.interpret.effects import assertion_error
 from ..lowering.tt.transforms.expand.expand_descriptors import ExpandDescriptors
 from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
 from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
@@ -274,7 +273,7 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
     if what is None:
         return None
     lane = tuple(int(i) for i in np.unravel_index(what.first + finding.lanes[0], what.shape)) if what.shape else ()
-    return assertion_error(what.message, what.location, finding.cta, lane)
+    return KernelAssertionError.of(what.message, what.location, finding.cta, lane)
 
 
 def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 
 from ..lowering.artifact import TensorSizes, TensorSource
 from ..lowering.llvm.nvptx.memory.tma import mapped_block
-from ..lowering.tt.analysis.aliasing import UNKNOWN, AliasSet, may_alias
+from ..lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet, may_alias
 from ..lowering.tt.analysis.hoistable_descriptors import HoistableDescriptor, argument_offsets
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType

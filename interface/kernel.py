@@ -19,16 +19,12 @@ from typing import TYPE_CHECKING, Any
 from ..lowering.frontends.ttir.text import parse
 from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
-from ..lowering.llvm.host.launch_specialization import GENERIC, MULTIPLE, LaunchSpecialization
+from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
 from ..lowering.numerics import checked_numerics
-from ..lowering.tt.analysis.aliasing import (
-    ATOMICS,
-    AliasAnalysis,
-    AliasSet,
-    shared_memory,
-)
+from ..lowering.tt.analysis.alias_sets import AliasSet
+from ..lowering.tt.analysis.aliasing import ATOMICS, AliasAnalysis
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
@@ -42,10 +38,12 @@ from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, copy_fun
 from ..lowering.tt.transforms.pipelines import HOST, TILED
 from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
-from ..runtime.host.threads import resolve_threads
+from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
-from .launching import HostArguments, HostProgram
+from .host_program import HostObject
+from .launching import HostArguments
+from .native_kernel import LaunchFacts, NativeKernel
 
 if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
     from ..runtime.cuda.device import CudaDevice
@@ -54,11 +52,6 @@ if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do wit
 
 MAX_TEXT = 1 << 26
 """Bytes of text that are read at most."""
-
-MAX_SPECIALIZATIONS = 16
-"""Launch specializations that a kernel is compiled for; beyond that, large launches run the code of small ones."""
-
-
 
 class Kernel:
     """One block function of a module. Make one with `from_ttir`.
@@ -93,8 +86,7 @@ class Kernel:
         self._function = function
         self._stages = FunctionStages(function)
         self._host: dict[LaunchSpecialization, HostKernel] = {}
-        self._programs: dict[LaunchSpecialization, HostProgram] = {}
-        self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name!r}: {len(self.parameters)} parameters>"
@@ -228,7 +220,8 @@ class Kernel:
         if prod(extents) > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
         arguments = self._kernel_arguments(args)
-        self._program(arguments).run(self.name, arguments.values, extents, resolve_threads(threads))
+        program = self.native.program(arguments.spans, arguments.values)
+        program.run(self.name, arguments.values, extents, launch_threads(threads))
 
     def _launch_on_cuda(
         self,
@@ -389,17 +382,23 @@ class Kernel:
                 )
             return self._host[specialization]
 
-    def _program(self, arguments: HostArguments) -> HostProgram:
-        """The code for these arguments."""
-        specialization = LaunchSpecialization(shared_memory(arguments.spans, self._written))
-        if arguments.bytes >= host_target().l3_bytes and len(self._programs) < MAX_SPECIALIZATIONS and self._may_stream:
-            multiples = tuple([i for i, argument in enumerate(arguments.values) if argument % MULTIPLE == 0])
-            specialization = LaunchSpecialization(specialization.groups, True, multiples)
+    @functools.cached_property
+    def native(self) -> NativeKernel:
+        """The native code for launches on the CPU."""
+        return NativeKernel(self._launch_facts, self.host_object, self._store)
+
+    def native_code(self) -> tuple[LaunchFacts, HostObject]:
+        """What launches on the CPU need to know, and the code of those whose arguments do not overlap and fit the caches."""
+        return self._launch_facts, self.host_object(GENERIC)
+
+    @functools.cached_property
+    def _launch_facts(self) -> LaunchFacts:
+        return LaunchFacts(self.name, self._written, self._may_stream, host_target().l3_bytes)
+
+    def host_object(self, specialization: LaunchSpecialization) -> HostObject:
+        """The object code for launches of a specialization."""
         lowered = self._lowered_for(specialization)
-        with self._lock:
-            if specialization not in self._programs:
-                self._programs[specialization] = HostProgram(lowered, self._store)
-            return self._programs[specialization]
+        return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
 
     @functools.cached_property
     def _may_stream(self) -> bool:

@@ -45,6 +45,17 @@ class KernelAssertionError(UserError):
         self.program = program
         self.lane = lane
 
+    @classmethod
+    def of(
+        cls, message: str, location: tuple[str, int] | None, program: tuple[int, int, int], lane: tuple[int, ...]
+    ) -> KernelAssertionError:
+        """The error of an assertion with this message at `location`, (file, line), which fails in a program and element."""
+        file, line = location if location is not None else (None, None)
+        at = f" at {file}:{line}" if location is not None else ""
+        element = f", element {lane}" if lane else ""
+        text = f"the kernel's assertion{at} fails in program {program}{element}: {message}"
+        return cls(text, message, file, line, program, lane)
+
 
 class UnsupportedError(JoineryError, NotImplementedError):
     """The input is valid but joinery does not implement it. The message names what is missing."""

@@ -7,6 +7,7 @@ start after `fork`.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import threading
@@ -64,6 +65,19 @@ def default_threads() -> int:
     return max(1, min(_cores(_allowed_cpus()), math.ceil(_quota()) if _quota() < math.inf else MAX_THREADS))
 
 
+@functools.cache
+def _default_for_launches() -> int:
+    return default_threads()
+
+
+def launch_threads(threads: int | None) -> int:
+    """The thread count of a kernel's launch: as `resolve_threads`, but the default is found out once per process.
+
+    Asking the control group takes longer than many a launch. Whoever changes the affinity later says how many threads to use.
+    """
+    return _default_for_launches() if threads is None else resolve_threads(threads)
+
+
 def resolve_threads(threads: int | None) -> int:
     """The thread count to use; `None` asks for `default_threads()`. Raises `UserError` for anything but 1 …
     1024."""
@@ -119,6 +133,7 @@ def _after_fork_in_child() -> None:
     ones."""
     global _lock
     _lock = threading.Lock()
+    _default_for_launches.cache_clear()
     if _pools:
         ctypes.CFUNCTYPE(None)(native_library().pool_reset)()
     for threads, pool in _pools.items():

@@ -23,7 +23,8 @@ from .control.branches import lower_blocks, lower_execute_region
 from .control.effects import lower_assert, lower_poison, lower_poll, lower_print
 from .control.loops import lower_for, lower_if, lower_while
 from .control.regions import lower_map_elementwise
-from .control.status import PrintSite, Site, Status
+from .control.sites import PrintSite, Site
+from .control.status import Status
 from .elements import lower_gather, lower_histogram
 from .elementwise import lower_elementwise
 from .evaluate import Evaluator

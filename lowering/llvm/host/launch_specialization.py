@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....promotion.dataclass import dataclass
-from ...tt.analysis.aliasing import Groups
+from ...tt.analysis.alias_sets import Groups
 
 MULTIPLE = 16
 """Divisor looked for in addresses (bytes) and in numbers: the size of a short vector register."""

@@ -12,11 +12,9 @@ from ...tt.dialect.functions import FuncOp
 from ..compile import compile_assembly, compile_object
 from ..metadata import Metadata
 from ..module import Module, SharedFunction
-from .control.status import PrintSite, Site
+from .control.sites import KERNEL, PrintSite, Site
 from .kernel import lower_kernel
 from .launch_specialization import GENERIC, LaunchSpecialization
-
-KERNEL = "jn_kernel"
 
 
 @dataclass(frozen=True, slots=True)

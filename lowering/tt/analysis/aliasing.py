@@ -7,52 +7,17 @@ it may alias any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...tt.analysis.control_flow import terminator
 from .. import types as t
 from ..dialect.memory.descriptor_types import is_composite
-
-UNKNOWN = -1
-AliasSet = frozenset[int]
-"""The alias set of a pointer: the groups of parameters that it may be based on (by default each parameter is a group of its
-own), or `UNKNOWN` among them."""
+from .alias_sets import UNKNOWN, AliasSet
 
 WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store"})
 ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"})
-
-
-def may_alias(left: AliasSet, right: AliasSet) -> bool:
-    """Whether two pointers may be based on the same group of parameters."""
-    if not left or not right:
-        return False
-    return UNKNOWN in left or UNKNOWN in right or bool(left & right)
-
-
-Groups = tuple[tuple[int, int], ...]
-"""(parameter, group) pairs of parameters that share memory with others."""
-
-
-def shared_memory(spans: Sequence[tuple[int, int, int]], written: AliasSet) -> Groups:
-    """The parameters that share memory which the kernel may write, by group. spans: (parameter, first byte, end)."""
-    groups: dict[int, int] = {}
-    cluster: list[int] = []
-    last = 0
-
-    def close() -> None:
-        if len(cluster) > 1 and may_alias(frozenset(cluster), written):
-            groups.update(dict.fromkeys(cluster, min(cluster)))
-
-    for parameter, first, end in sorted(spans, key=lambda span: span[1:]):
-        if first >= last:
-            close()
-            cluster = []
-        cluster.append(parameter)
-        last = max(last, end)
-    close()
-    return tuple(sorted(groups.items()))
 
 
 class AliasAnalysis:

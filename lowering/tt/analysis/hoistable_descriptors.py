@@ -20,7 +20,8 @@ from ..dialect.functions import FuncOp
 from ..dialect.memory.descriptor_types import TensorDescType, is_composite, part_types
 from ..dialect.memory.descriptors import MakeTensorDescriptorOp
 from ..transforms.folding import constant_of
-from .aliasing import UNKNOWN, AliasAnalysis, AliasSet, may_alias
+from .alias_sets import UNKNOWN, AliasSet, may_alias
+from .aliasing import AliasAnalysis
 
 SOURCE = "tt.tensor_source"
 """Attribute of a tensor map parameter: what a launch creates it from (`source_attribute`)."""

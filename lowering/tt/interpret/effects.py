@@ -6,7 +6,6 @@ Each function takes a translator and an operation and returns the step that runs
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -29,18 +28,6 @@ def _text(op: Operation, name: str) -> str:
     return attr.data
 
 
-def assertion_error(
-    message: str, location: tuple[str, int] | None, program: Sequence[int], lane: tuple[int, ...]
-) -> KernelAssertionError:
-    """The error of a failed assertion."""
-    x, y, z = (int(axis) for axis in program)
-    file, line = location if location is not None else (None, None)
-    at = f" at {file}:{line}" if location is not None else ""
-    element = f", element {lane}" if lane else ""
-    text = f"the kernel's assertion{at} fails in program ({x}, {y}, {z}){element}: {message}"
-    return KernelAssertionError(text, message, file, line, (x, y, z), lane)
-
-
 def _assert(translator: Translator[EnvironmentT], op: Operation, message: str) -> Step[EnvironmentT]:
     (condition,) = [translator.slot(value) for value in op.operands]
     location, machine = source_location(op), translator.machine
@@ -49,7 +36,8 @@ def _assert(translator: Translator[EnvironmentT], op: Operation, message: str) -
         holds = np.asarray(env[condition])
         if not holds.all():
             lane = tuple(int(index) for index in np.argwhere(~holds)[0])
-            raise assertion_error(message, location, machine.program, lane)
+            x, y, z = (int(axis) for axis in machine.program)
+            raise KernelAssertionError.of(message, location, (x, y, z), lane)
 
     return step
 

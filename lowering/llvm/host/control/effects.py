@@ -20,9 +20,8 @@ from ..memory.atomics import ORDERS, address_of
 from ..nodes import Affine, Map, Node, Splat, dense
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
-from .status import Printed, PrintSite, Site
+from .sites import PRINT, Printed, PrintSite, Site
 
-PRINT = "jn_print"
 CLOCK, YIELD = "clock_gettime", "sched_yield"
 _FINE = (1 << 31) - 1
 

@@ -12,43 +12,7 @@ from .....promotion.dataclass import dataclass
 from ...ir import Function
 from ...module import Module
 from ...values import V, i64
-
-RUNNING, CANCELLED, STOPPED = 0, 1, 2
-WORDS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A place of a kernel that can stop the launch.
-
-    kind: "assert", "overflow" of 32-bit address arithmetic, or "memory" that could not be had.  place: (file, line) in the
-    source that the text was made from, if it says.  shape: of the block that the lane is a row-major position in.
-    """
-
-    kind: str
-    message: str
-    place: tuple[str, int] | None = None
-    shape: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """An operand of a print in scratch (16-bit floats as float32): its block element type, shape, and strides in bytes."""
-
-    elem: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PrintSite:
-    """A print, which calls the runtime with the addresses of its operands."""
-
-    prefix: str
-    hexadecimal: bool
-    signed: tuple[bool, ...]
-    operands: tuple[Printed, ...]
-
+from .sites import RUNNING, STOPPED, PrintSite, Site
 
 _HARMLESS = frozenset(
     ("add", "sub", "mul", "shl", "and", "or", "xor", "icmp", "select", "sext", "zext", "trunc", "getelementptr", "call")

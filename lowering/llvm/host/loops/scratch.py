@@ -10,7 +10,8 @@ from .....promotion.errors import UnsupportedError
 from ....target import CACHE_LINE
 from ...ir import Function
 from ...values import V, i64
-from ..control.status import Site, Status
+from ..control.sites import Site
+from ..control.status import Status
 
 STACK_BLOCK = 129 << 10
 STACK_TOTAL = 2 << 20

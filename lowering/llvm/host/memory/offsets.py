@@ -19,7 +19,7 @@ from ....tt.analysis.integer_ranges import IntegerRanges, LaunchRanges
 from ....tt.source_locations import source_location
 from ...values import TRUE, i64, integer
 from ..context import KernelContext
-from ..control.status import Site
+from ..control.sites import Site
 from ..nodes import Affine, Node
 from ..scalars import is_constant
 from .address_uses import RESHAPED

@@ -11,7 +11,8 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
-from ....tt.analysis.aliasing import ATOMICS, UNKNOWN, AliasAnalysis, AliasSet, may_alias
+from ....tt.analysis.alias_sets import UNKNOWN, AliasSet, may_alias
+from ....tt.analysis.aliasing import ATOMICS, AliasAnalysis
 from ....tt.dialect.attributes import enum_name
 from ....tt.dialect.memory.atomics import MEMORY_ORDERS
 from ....tt.dialect.memory.pointers import StoreOp

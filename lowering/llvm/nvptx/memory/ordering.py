@@ -13,7 +13,8 @@ from typing import Any
 from xdsl.ir import Operation
 
 from ....linear_layouts.layout import LANE, WARP, LinearLayout
-from ....tt.analysis.aliasing import UNKNOWN, WRITES, AliasAnalysis, AliasSet, may_alias
+from ....tt.analysis.alias_sets import UNKNOWN, AliasSet, may_alias
+from ....tt.analysis.aliasing import WRITES, AliasAnalysis
 from ....tt.dialect.attributes import enum_name
 from ....tt.dialect.functions import FuncOp
 from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import joinery as jn
-import joinery.interface.launching as launching
+import joinery.interface.host_program as host_program
 import numpy as np
 import pytest
 
@@ -67,11 +67,11 @@ class GuardedHeap:
 
 @pytest.fixture
 def heap(monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedHeap]:
-    guarded, symbols = GuardedHeap(), launching.library_symbols()
+    guarded, symbols = GuardedHeap(), host_program.library_symbols()
     replaced = {
         name: int(ctypes.cast(getattr(guarded, name), ctypes.c_void_p).value or 0) for name in ("malloc", "free")
     }
-    monkeypatch.setattr(launching, "library_symbols", lambda: {**symbols, **replaced})
+    monkeypatch.setattr(host_program, "library_symbols", lambda: {**symbols, **replaced})
     yield guarded
     assert not guarded.blocks
     assert not guarded.damage

@@ -1,0 +1,231 @@
+"""Native code of a block function on the CPU: linked, launched, and what stops a launch raised.
+
+It loads neither xDSL nor the code generator, so that a process which finds its kernels in a cache starts soon.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..lowering.llvm.host.control.sites import (
+    CANCELLED,
+    KERNEL,
+    PRINT,
+    RUNNING,
+    STOPPED,
+    WORDS,
+    Printed,
+    PrintSite,
+    Site,
+)
+from ..promotion.dataclass import dataclass
+from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError
+from ..runtime.host.threads import pool_address
+from ..runtime.native.codegen import LinkedCode, link
+from ..runtime.native.library import cached_object, library_symbols, native_library
+from ..runtime.storage.cache import CompileCache
+from .interrupts import watcher_for_launches
+
+if TYPE_CHECKING:
+    from ..lowering.llvm.module import SharedFunction
+    from ..promotion.arrays import Array
+
+CHUNKS_PER_THREAD = 16
+_LAUNCH = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
+"""Pool, function of (words, low, high), words, programs, programs that a thread takes at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostObject:
+    """Object code of a block function for one launch specialization, as data.
+
+    code: it defines `KERNEL`, a function of (words, low, high).
+    sites: what the site in the status words of a launch means.
+    shared: functions that the code calls, by name: as LLVM IR, or as what makes it.
+    """
+
+    code: bytes
+    sites: tuple[Site | PrintSite, ...]
+    shared: Mapping[str, SharedFunction | str]
+
+
+class HostProgram:
+    """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
+
+    def __init__(self, compiled: HostObject, store: CompileCache | None) -> None:
+        code = compiled.code
+        self.sites = compiled.sites
+        imports = {name: _shared(name, function, store) for name, function in compiled.shared.items()}
+        imports[PRINT] = _PRINT_ADDRESS
+        imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
+        _check_library(code, imports)
+        self._code = link([code], (KERNEL,), imports)
+        self._kernel = self._code[KERNEL]
+        self._launch = _LAUNCH(native_library(store).launch)
+        self._prints = any(isinstance(site, PrintSite) for site in compiled.sites)
+        self._blocks: dict[int, type[ctypes.Array[ctypes.c_int64]]] = {}
+
+    def run(self, name: str, arguments: Sequence[int], extents: tuple[int, int, int], threads: int) -> None:
+        """Run all programs of the grid and wait for them. `arguments` are the 64-bit values that the code reads.
+
+        Raises `KeyboardInterrupt` if that cancelled the launch, and what a program that stopped the launch found: programs that
+        had not started by then have not run.
+        """
+        x, y, z = extents
+        programs = x * y * z
+        if not programs:
+            return
+        count = len(arguments)
+        block = self._blocks.get(count)
+        if block is None:
+            block = self._blocks[count] = ctypes.c_int64 * (count + 4 + WORDS)
+        words = block(*arguments, x, y, z)
+        first_word = ctypes.addressof(words)
+        status = first_word + 8 * (count + 4)
+        words[count + 3] = status
+        grain = programs // (threads * CHUNKS_PER_THREAD) or 1
+        pool = pool_address(threads)
+        watcher = watcher_for_launches()
+        launch = _Launch(self.sites, extents, []) if self._prints else None
+        if launch is not None:
+            _launches[status] = launch
+        try:
+            if watcher is None:
+                self._launch(pool, self._kernel, first_word, programs, grain)
+            else:
+                watcher.start(status)
+                try:
+                    self._launch(pool, self._kernel, first_word, programs, grain)
+                finally:
+                    watcher.stop()
+        finally:
+            if launch is not None:
+                del _launches[status]
+        if words[count + 4] != RUNNING or launch is not None:
+            self._raise_for(name, words[count + 4 :], extents, launch)
+
+    def _raise_for(
+        self, name: str, status: Sequence[int], extents: tuple[int, int, int], launch: _Launch | None
+    ) -> None:
+        state, site, program, lane = status
+        if launch is not None and launch.failure:
+            raise launch.failure[0]
+        if state == CANCELLED:
+            raise KeyboardInterrupt
+        if state == STOPPED:
+            found = self.sites[site]
+            assert isinstance(found, Site)
+            raise _mistake(name, found, _coordinates(program, extents), lane)
+        if state != RUNNING:
+            raise InternalError(f"@{name}: the launch ended in state {state}")
+
+
+def _check_library(code: bytes, imports: Mapping[str, int]) -> None:
+    from ..lowering.libdevice.signatures import CALLS
+
+    missing = [name for name in sorted(CALLS) if name not in imports and f"\0{name}\0".encode() in code]
+    if missing:
+        raise UnsupportedError(f"launch: the C library of this machine has no {', '.join(missing)}")
+
+
+def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) -> Exception:
+    if site.kind == "assert":
+        import numpy as np
+
+        element = () if not site.shape else tuple(int(index) for index in np.unravel_index(lane, site.shape))
+        return KernelAssertionError.of(site.message, site.place, program, element)
+    from ..lowering.tt.interpret.memory import AccessError
+
+    line = f"{site.place[0]}:{site.place[1]}: " if site.place is not None else ""
+    text = f"{line}@{name}, program {program}: {site.message}"
+    return MemoryError(text) if site.kind == "memory" else AccessError(text)
+
+
+_shared_lock = threading.Lock()
+_shared_code: dict[SharedFunction | str, LinkedCode] = {}
+
+
+def _shared(name: str, function: SharedFunction | str, store: CompileCache | None) -> int:
+    """The address of a function that kernels share. Its code stays for ever."""
+    with _shared_lock:
+        if function not in _shared_code:
+            _shared_code[function] = link([cached_object(name, shared_text(function), store)], (name,), {})
+        return _shared_code[function][name]
+
+
+def shared_text(function: SharedFunction | str) -> str:
+    """The LLVM IR of a module with a function that kernels share."""
+    if isinstance(function, str):
+        return function
+    from ..lowering.llvm.module import module_of
+
+    return module_of(function)
+
+
+def _coordinates(program: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Where a program stands in the grid: programs are numbered along x first, then y, then z."""
+    x, rest = program % extents[0], program // extents[0]
+    return x, rest % extents[1], rest // extents[1]
+
+
+# Prints. Kernels call back with the address of their launch's status words, which tells the launches apart.
+
+
+@dataclass(slots=True)
+class _Launch:
+    """A launch whose kernel may print. What goes wrong with a print ends it and is in `failure`."""
+
+    sites: Sequence[Site | PrintSite]
+    extents: tuple[int, int, int]
+    failure: list[BaseException]
+
+
+_launches: dict[int, _Launch] = {}
+
+
+def _print(status: int, site: int, program: int, addresses: int) -> None:
+    from ..lowering.tt.interpret.print_format import print_lines
+
+    launch = _launches[status]
+    try:
+        printed = launch.sites[site]
+        assert isinstance(printed, PrintSite)
+        values = [
+            _operand(operand, ctypes.c_int64.from_address(addresses + 8 * number).value)
+            for number, operand in enumerate(printed.operands)
+        ]
+        pointers = [operand.elem == "ptr" for operand in printed.operands]
+        coordinates = _coordinates(program, launch.extents)
+        lines = print_lines(printed.prefix, printed.hexadecimal, printed.signed, coordinates, values, pointers)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    except BaseException as error:  # a callback cannot raise: the launch does, when it has ended
+        launch.failure.append(error)
+        ctypes.c_int64.from_address(status).value = CANCELLED
+
+
+_PRINT = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_print)
+_PRINT_ADDRESS = int(ctypes.cast(_PRINT, ctypes.c_void_p).value or 0)
+
+
+def _operand(operand: Printed, address: int) -> Array:
+    """The printed values, read from scratch."""
+    import numpy as np
+
+    from ..lowering.llvm.elementwise import stored_dtype
+    from ..lowering.tt.types import numpy_dtype, scalar_type
+
+    in_memory = stored_dtype(operand.elem)
+    size = in_memory.itemsize + sum(s * (n - 1) for s, n in zip(operand.strides, operand.shape, strict=True))
+    raw = (ctypes.c_uint8 * size).from_address(address)
+    values: Array = np.ndarray(operand.shape, in_memory, memoryview(raw), strides=operand.strides).copy()
+    dtype = numpy_dtype(scalar_type("i64" if operand.elem == "ptr" else operand.elem))
+    return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values.astype(dtype)
+
+
+__all__ = ["HostObject", "HostProgram", "shared_text"]

@@ -1,0 +1,72 @@
+"""Ctrl-C during a launch.
+
+Python runs signal handlers between bytecodes of the main thread, which is inside native code during a launch. The C handler
+writes to the wakeup descriptor at once, though: a thread that waits there cancels the launch.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal.getsignal looks its result up in an enumeration, which takes longer
+import ctypes
+import os
+import signal
+import socket
+import threading
+
+from ..lowering.llvm.host.control.sites import CANCELLED
+
+_SIGINT = int(signal.SIGINT)
+
+
+class Watcher:
+    """The thread that waits for signals while the main thread is inside a launch."""
+
+    def __init__(self) -> None:
+        self._status: int | None = None
+        self._previous = -1  # the wakeup descriptor that was there before
+        self._reading, self._writing = socket.socketpair()
+        self._writing.setblocking(False)
+        self._descriptor = self._writing.fileno()
+        threading.Thread(target=self._watch, name="joinery-interrupts", daemon=True).start()
+
+    def start(self, status: int) -> None:
+        """Let Ctrl-C cancel the launch whose status words are at this address, until `stop`."""
+        self._status = status
+        self._previous = signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
+
+    def stop(self) -> None:
+        """Let signals go where they went before."""
+        signal.set_wakeup_fd(self._previous)
+        self._status = None
+
+    def _watch(self) -> None:
+        while numbers := self._reading.recv(64):
+            status, previous = self._status, self._previous
+            if previous >= 0:
+                os.write(previous, numbers)
+            if status is not None and _SIGINT in numbers:
+                ctypes.c_int64.from_address(status).value = CANCELLED
+
+
+_watchers: list[Watcher] = []
+_main_thread = threading.main_thread().ident
+
+
+def _after_fork_in_child() -> None:
+    """Threads do not survive a fork, and the one that forked is the child's main thread."""
+    global _main_thread
+    _watchers.clear()
+    _main_thread = threading.main_thread().ident
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def watcher_for_launches() -> Watcher | None:
+    """The watcher for a launch of this thread; None where Ctrl-C does not raise `KeyboardInterrupt` here."""
+    if threading.get_ident() != _main_thread or _signal.getsignal(_SIGINT) is not signal.default_int_handler:
+        return None
+    if not _watchers:
+        _watchers.append(Watcher())
+    return _watchers[0]

@@ -1,0 +1,73 @@
+"""Native code of a kernel as bytes: for caches, from which a process launches without reading the kernel's text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..lowering.llvm.host.control.sites import Printed, PrintSite, Site
+from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
+from ..promotion.errors import UserError
+from ..runtime.storage.serialize import parse_json
+from .host_program import HostObject, shared_text
+from .native_kernel import LaunchFacts, NativeKernel
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+_MAGIC = b"JNNATIVE"
+_DIGEST = 32
+
+
+def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
+    """What launches of a kernel need to know, with its code for launches of the generic specialization."""
+    header = {
+        "name": facts.name,
+        "written": sorted(facts.written),
+        "may_stream": facts.may_stream,
+        "large": facts.large,
+        "sites": [_site_fields(site) for site in compiled.sites],
+        "shared": {name: shared_text(function) for name, function in compiled.shared.items()},
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    body = len(text).to_bytes(8, "little") + text + compiled.code
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def decode_native(data: bytes, kernel: Callable[[], Kernel]) -> NativeKernel:
+    """The inverse of `encode_native`. kernel: makes the kernel, for specializations whose code is not in the bytes.
+
+    Raises `UserError` for bytes that are not as they were written. The code in them will run: they come from a store that is
+    the user's own.
+    """
+    body = memoryview(data)[len(_MAGIC) + _DIGEST :]
+    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST]:
+        raise UserError("the native code of a kernel is damaged; fix: clear the cache that holds it")
+    length = int.from_bytes(body[:8], "little")
+    header: Any = parse_json(bytes(body[8 : 8 + length]), "kernel")
+    facts = LaunchFacts(header["name"], frozenset(header["written"]), header["may_stream"], header["large"])
+    sites = tuple([_site(fields) for fields in header["sites"]])
+    generic = HostObject(bytes(body[8 + length :]), sites, header["shared"])
+
+    def compiled(specialization: LaunchSpecialization) -> HostObject:
+        return generic if specialization == GENERIC else kernel().host_object(specialization)
+
+    return NativeKernel(facts, compiled, None)
+
+
+def _site_fields(site: Site | PrintSite) -> list[Any]:
+    if isinstance(site, Site):
+        return ["site", site.kind, site.message, site.place, site.shape]
+    operands = [[operand.elem, operand.shape, operand.strides] for operand in site.operands]
+    return ["print", site.prefix, site.hexadecimal, site.signed, operands]
+
+
+def _site(fields: list[Any]) -> Site | PrintSite:
+    if fields[0] == "site":
+        _, kind, message, place, shape = fields
+        return Site(kind, message, None if place is None else (place[0], place[1]), tuple(shape))
+    _, prefix, hexadecimal, signed, operands = fields
+    printed = [Printed(elem, tuple(shape), tuple(strides)) for elem, shape, strides in operands]
+    return PrintSite(prefix, hexadecimal, tuple(signed), tuple(printed))

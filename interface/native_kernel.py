@@ -1,0 +1,80 @@
+"""The native code of a block function on the CPU: one program per launch specialization, made when a launch needs it.
+
+What launches need to know of a function, and the code for each specialization, are plain data that can be kept on disk: a
+process that finds both there parses no text and loads no code generator.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from ..lowering.llvm.host.launch_specialization import MULTIPLE, LaunchSpecialization
+from ..lowering.tt.analysis.alias_sets import AliasSet, shared_memory
+from ..promotion.dataclass import dataclass
+from ..runtime.storage.cache import CompileCache
+from .host_program import HostObject, HostProgram
+
+MAX_SPECIALIZATIONS = 16
+"""Launch specializations that a kernel is compiled for; beyond that, large launches run the code of small ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What choosing the specialization of a launch takes.
+
+    name: the function's, for messages.
+    written: the parameters behind which the kernel may write, -1 for memory that is not known.
+    may_stream: whether stores may go past the caches: those of a kernel with atomics may not.
+    large: bytes from which on a launch moves more than the caches hold.
+    """
+
+    name: str
+    written: AliasSet
+    may_stream: bool
+    large: int
+
+
+class NativeKernel:
+    """The programs of one block function by launch specialization."""
+
+    def __init__(
+        self,
+        facts: LaunchFacts,
+        compiled: Callable[[LaunchSpecialization], HostObject],
+        store: CompileCache | None,
+    ) -> None:
+        """compiled: makes the code for a specialization. store: where functions that kernels share are kept."""
+        self.facts = facts
+        self._compiled = compiled
+        self._store = store
+        self._programs: dict[LaunchSpecialization, HostProgram] = {}
+        self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
+
+    def program(self, spans: Sequence[tuple[int, int, int]], values: Sequence[int]) -> HostProgram:
+        """The code for a launch.
+
+        spans: (position of the parameter, first byte, end) of the memory behind each pointer. values: the arguments as the
+        64-bit values that the code reads.
+        """
+        facts = self.facts
+        specialization = LaunchSpecialization(shared_memory(spans, facts.written))
+        if (
+            facts.may_stream
+            and len(self._programs) < MAX_SPECIALIZATIONS
+            and sum([end - first for _, first, end in spans]) >= facts.large
+        ):
+            multiples = tuple([i for i, value in enumerate(values) if value % MULTIPLE == 0])
+            specialization = LaunchSpecialization(specialization.groups, True, multiples)
+        return self.specialized(specialization)
+
+    def specialized(self, specialization: LaunchSpecialization) -> HostProgram:
+        """The code for a specialization, compiled and linked if it is the first time."""
+        program = self._programs.get(specialization)
+        if program is None:
+            compiled = self._compiled(specialization)
+            with self._lock:
+                program = self._programs.get(specialization)
+                if program is None:
+                    program = self._programs[specialization] = HostProgram(compiled, self._store)
+        return program
