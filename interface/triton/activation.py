@@ -1,0 +1,78 @@
+"""Making joinery the device of Triton's launches, and taking that back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...lowering.llvm.nvptx.targets import gpu_target
+from ...lowering.numerics import checked_numerics
+from .settings import Settings, checked_mode, current, set_current
+
+_before: list[tuple[Any, Settings]] = []
+
+
+def activate(mode: str, threads: int | None, target: str, numerics: str) -> None:
+    """See `enable`."""
+    from ...runtime.host.threads import resolve_threads
+
+    if threads is not None:
+        resolve_threads(threads)
+    gpu_target(target)
+    settings = Settings(checked_mode(mode, "enable"), threads, target, checked_numerics(numerics, "enable"))
+    import triton  # before the modules of the back end, which triton imports itself
+
+    _register()
+    from triton.runtime.driver import driver
+
+    from .driver import JoineryDriver
+
+    if not isinstance(driver._active, JoineryDriver):
+        _before.append((driver._active, current()))
+        driver.set_active(JoineryDriver())
+        _forget_compiled(triton)
+    set_current(settings)
+
+
+def deactivate() -> None:
+    """See `disable`."""
+    if not _before:
+        return
+    import triton
+    from triton.runtime.driver import driver
+
+    previous, settings = _before.pop()
+    driver._active = previous
+    set_current(settings)
+    _forget_compiled(triton)
+
+
+def is_active() -> bool:
+    """See `is_enabled`."""
+    import sys
+
+    if "triton" not in sys.modules:
+        return False
+    from triton.runtime.driver import driver
+
+    from .driver import JoineryDriver
+
+    return isinstance(driver._active, JoineryDriver)
+
+
+def _register() -> None:
+    """Add the back end to Triton's where no entry point did: Triton 3.3 has none, and neither has a checkout."""
+    from triton.backends import Backend, backends
+
+    from .compiler import NAME, JoineryBackend
+    from .driver import JoineryDriver
+
+    if NAME not in backends:
+        backends[NAME] = Backend(compiler=JoineryBackend, driver=JoineryDriver)
+
+
+def _forget_compiled(triton: Any) -> None:
+    """Forget what kernels were compiled for by the driver before: Triton keeps it by the number of the device."""
+    from triton.runtime import jit
+
+    for function in list(getattr(jit, "_triton_jit_function_registry", {}).values()):
+        function.device_caches.clear()

@@ -1,0 +1,79 @@
+"""NumPy arrays as arguments of Triton's kernels, which takes what has `data_ptr()` and `dtype`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...promotion.errors import UserError
+
+
+class ArrayArgument(np.ndarray):  # type: ignore[type-arg]
+    """An array of the caller's memory that Triton takes for a tensor."""
+
+    def data_ptr(self) -> int:
+        return int(self.__array_interface__["data"][0])
+
+    def numel(self) -> int:
+        return int(self.size)
+
+    def element_size(self) -> int:
+        return int(self.itemsize)
+
+    @property
+    def is_cpu(self) -> bool:
+        return True
+
+    def untyped_storage(self) -> _Storage:
+        return _Storage(self)
+
+
+class _Storage:
+    """The memory that an array is a view of, as `torch.UntypedStorage`."""
+
+    def __init__(self, array: Any) -> None:
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        self._owner = array
+
+    def data_ptr(self) -> int:
+        low, _ = np.lib.array_utils.byte_bounds(self._owner)
+        return int(low)
+
+    def nbytes(self) -> int:
+        low, high = np.lib.array_utils.byte_bounds(self._owner)
+        return int(high) - int(low)
+
+
+def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
+    """The array as an argument. Raises `UserError` for one that a kernel must not write to, or could not read."""
+    if value.dtype.hasobject or value.dtype.names:
+        raise UserError(f"an argument is an array of {value.dtype}, which holds no numbers")
+    if not value.dtype.isnative:
+        raise UserError(f"an argument is an array of {value.dtype} in the other byte order; fix: .astype(…) of it")
+    if not value.flags.writeable:
+        raise UserError("an argument is a read-only array, and kernels may write to their arguments; fix: pass a copy")
+    return value.view(ArrayArgument)
+
+
+def accept_arrays() -> None:
+    """Let `kernel[grid](…)` take NumPy arrays from now on."""
+    from triton.runtime.jit import JITFunction
+
+    run = JITFunction.run
+    if getattr(run, "takes_arrays", False):
+        return
+
+    def run_with_arrays(self: Any, *args: Any, **keywords: Any) -> Any:
+        for arg in args:
+            if type(arg) is np.ndarray:
+                args = tuple([as_argument(each) if type(each) is np.ndarray else each for each in args])
+                break
+        for name, value in keywords.items():
+            if type(value) is np.ndarray:
+                keywords[name] = as_argument(value)
+        return run(self, *args, **keywords)
+
+    run_with_arrays.takes_arrays = True  # type: ignore[attr-defined]
+    JITFunction.run = run_with_arrays

@@ -1,0 +1,44 @@
+"""`kernel.asm` of Triton's kernels: texts that nobody stored are made when somebody reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .compiler import JoineryBackend
+
+TEXTS = ("llir", "asm", "ptx")
+
+
+def text_of(data: bytes, kind: str) -> str:
+    """A text of a compiled kernel: "llir" and "asm" for the host, "ptx" for the GPU that is set."""
+    from .binary import LoadedKernel
+    from .settings import current
+
+    kernel = LoadedKernel("asm", data).kernel
+    if kind == "ptx":
+        return kernel.ptx(current().target)
+    return kernel.llvm_ir() if kind == "llir" else kernel.asm()
+
+
+def provide_texts() -> None:
+    """Let `kernel.asm` of joinery's kernels have the texts of `TEXTS`."""
+    from triton.compiler import compiler
+
+    plain = compiler.AsmDict
+    if getattr(plain, "makes_texts", False):
+        return
+
+    class AsmDict(plain):  # type: ignore[misc,valid-type]
+        makes_texts = True
+
+        def __missing__(self, key: str) -> Any:
+            data = self.get(JoineryBackend.binary_ext)
+            if data is None:
+                return super().__missing__(key)
+            if key not in TEXTS:
+                stored = ", ".join(map(repr, [*self, *TEXTS]))
+                raise KeyError(f"a kernel that joinery compiled has no {key!r}; it has {stored}")
+            self[key] = text_of(data, key)
+            return self[key]
+
+    compiler.AsmDict = AsmDict

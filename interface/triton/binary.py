@@ -1,0 +1,70 @@
+"""Compiled kernels as bytes: the text of the block program, and native code with what launches need to know."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING
+
+from ...promotion.errors import UserError
+from ..native_code import decode_native, encode_native
+from ..native_kernel import NativeKernel
+
+if TYPE_CHECKING:
+    from ..kernel import Kernel
+
+_MAGIC = b"JNTRITON1\n"
+
+
+def encode(text: str, name: str, numerics: str, native: bool) -> bytes:
+    """The bytes of a kernel. native: whether with native code."""
+    code = encode_native(*_kernel(text, name, numerics).native_code()) if native else b""
+    body = text.encode()
+    head = f"{numerics} {name.encode().hex()} {len(body)} {len(code)}\n".encode()
+    return b"".join([_MAGIC, head, body, code])
+
+
+@functools.lru_cache(maxsize=256)
+def _kernel(text: str, name: str, numerics: str) -> Kernel:
+    """The kernel of a text. Autotuning compiles the same text for many configurations."""
+    from ..kernel import from_ttir
+
+    return from_ttir(text, name, numerics=numerics)
+
+
+class LoadedKernel:
+    """A kernel as Triton holds it: its native code, linked when it is first launched, and its text, read when it is needed.
+
+    Raises `UserError` for bytes that `encode` did not make.
+    """
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        try:
+            if not data.startswith(_MAGIC):
+                raise ValueError
+            end = data.index(b"\n", len(_MAGIC))
+            numerics, function, text, code = data[len(_MAGIC) : end].decode().split(" ")
+            body = end + 1 + int(text)
+            if body + int(code) != len(data):
+                raise ValueError
+            self.function = bytes.fromhex(function).decode()
+            self.text = data[end + 1 : body].decode()
+        except ValueError:
+            raise UserError(f"the compiled kernel {name!r} in Triton's cache is damaged; fix: clear the cache") from None
+        self.numerics = numerics
+        self._code = data[body:]
+        self._lock = threading.Lock()
+
+    @functools.cached_property
+    def kernel(self) -> Kernel:
+        """The kernel, from its text."""
+        return _kernel(self.text, self.function, self.numerics)
+
+    @functools.cached_property
+    def native(self) -> NativeKernel:
+        """Its native code."""
+        with self._lock:
+            if not self._code:
+                return self.kernel.native
+            return decode_native(self._code, lambda: self.kernel)

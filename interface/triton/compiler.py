@@ -1,0 +1,71 @@
+"""joinery as a compiler of Triton. Triton imports this module with itself, always: nothing else loads before it is used."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from triton.backends.compiler import BaseBackend, GPUTarget
+
+NAME = "cpu"
+"""Of the back end and of its targets. Programs take it for the device of their tensors."""
+ARCHITECTURE, WARP_SIZE = 0, 32
+
+
+def target() -> GPUTarget:
+    """The target that kernels are compiled for."""
+    return GPUTarget(NAME, ARCHITECTURE, WARP_SIZE)
+
+
+class JoineryBackend(BaseBackend):  # type: ignore[misc]
+    """Compiles Triton's functions into block programs of joinery: the stages "ttir" and `binary_ext`."""
+
+    supports_native_tensor_specialization = True
+    binary_ext = "joinery"
+
+    def __init__(self, target: GPUTarget) -> None:
+        super().__init__(target)
+        from .assembly import provide_texts
+
+        provide_texts()
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return bool(target.backend == NAME) or (target.backend == "cuda" and _stands_in_for_cuda())
+
+    def hash(self) -> str:
+        from .stages import identity
+
+        return f"{self.target.backend}-{self.target.arch}-{identity()}"
+
+    def parse_options(self, options: dict[str, Any]) -> object:
+        from .options import parse_options
+
+        return parse_options(options)
+
+    def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
+        from .stages import add_stages
+
+        add_stages(stages, options, language)
+
+    def pack_metadata(self, metadata: Any) -> Any:
+        return metadata
+
+    def get_codegen_implementation(self, options: Any = None) -> dict[str, Any]:
+        from triton.language.extra import cuda
+
+        return {"convert_custom_types": cuda.convert_custom_float8_sm80, "min_dot_size": lambda lhs, rhs: (1, 1, 1)}
+
+    def get_module_map(self) -> dict[str, ModuleType]:
+        from triton.language.extra.cuda import libdevice
+
+        return {"triton.language.extra.libdevice": libdevice}
+
+    def load_dialects(self, context: Any) -> None:
+        """Triton's own dialects are all that its functions need."""
+
+
+def _stands_in_for_cuda() -> bool:
+    from .driver import is_masquerading
+
+    return is_masquerading()

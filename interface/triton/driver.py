@@ -1,0 +1,90 @@
+"""joinery as a device of Triton. Triton imports this module with itself, always: nothing else loads before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+
+_masquerade: list[GPUTarget] = []
+
+
+def is_masquerading() -> bool:
+    """Whether targets are called those of a GPU, for test suites that run on nothing else."""
+    return bool(_masquerade)
+
+
+def set_masquerade(arch: int | None) -> None:
+    """Call targets those of CUDA of this compute capability (90, say); None: by their own name."""
+    _masquerade[:] = [] if arch is None else [GPUTarget("cuda", arch, 32)]
+
+
+class JoineryDriver(DriverBase):  # type: ignore[misc]
+    """The device that joinery's kernels run on, number 0: the processors of this machine."""
+
+    def __init__(self) -> None:
+        from .arrays import accept_arrays
+        from .launcher import Launcher
+        from .utilities import Utilities
+
+        accept_arrays()
+        self.utils = Utilities()
+        self.launcher_cls = Launcher
+
+    @classmethod
+    def is_active(cls) -> bool:
+        from .settings import is_asked_for
+
+        return is_asked_for()
+
+    def get_current_target(self) -> GPUTarget:
+        from .compiler import target
+
+        return _masquerade[0] if _masquerade else target()
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one device."""
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
+        return divmod(_masquerade[0].arch, 10) if _masquerade else (0, 0)
+
+    def get_device_interface(self) -> Any:
+        from .utilities import DeviceInterface
+
+        return DeviceInterface
+
+    def get_benchmarker(self) -> Callable[..., Sequence[float]]:
+        from triton.testing import do_bench
+
+        return do_bench  # type: ignore[no-any-return]
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        from .utilities import memory_beyond_caches
+
+        return memory_beyond_caches()
+
+    def clear_cache(self, cache: Any) -> None:
+        cache.zero_()
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        from .utilities import c_type
+
+        return c_type(ty)
+
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
+        import torch
+
+        return torch.zeros(size, dtype=torch.int8)

@@ -1,0 +1,196 @@
+"""Launches of Triton's kernels on the CPU: arguments taken apart, and run as the settings say."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...promotion.errors import UserError
+from .memory import EVERYWHERE, storage_of
+from .settings import Settings
+from .stages import settings_of
+
+_Taken = tuple[list[int], list[tuple[int, int, int]]]
+"""The arguments as the 64-bit values that native code reads, and (position, first byte, end) of the memory behind pointers."""
+_FLOATS = ("fp16", "bf16", "fp32", "fp64", "f32")
+_float, _float_bits = struct.Struct("<f"), struct.Struct("<i")
+_double, _double_bits = struct.Struct("<d"), struct.Struct("<q")
+MAX_PROGRAMS = (1 << 31) - 1
+
+
+class Launcher:
+    """Launches one compiled kernel, as Triton calls it: grid, stream, the loaded kernel, hooks, and all bound arguments."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        self._metadata = metadata
+        self._types = list(source.signature.values())
+        self._names = list(source.signature)
+        self._runtime = [i for i, type_ in enumerate(self._types) if type_ != "constexpr"]
+        self._take = _taker(self._types)
+
+    def __call__(
+        self, x: Any, y: Any, z: Any, stream: Any, function: Any, packed: Any, launch: Any, enter: Any, leave: Any, *args: Any
+    ) -> None:
+        if enter is not None:
+            enter(launch)
+        settings = settings_of(self._metadata)
+        if len(args) != len(self._types):
+            args = self._completed(args)
+        if settings.mode == "native":
+            self._run(function, _extents(function.name, x, y, z), args, settings)
+        else:
+            from .slow_launches import run
+
+            run(function, _extents(function.name, x, y, z), self._names, self._types, args, settings)
+        if leave is not None:
+            leave(launch)
+
+    def _run(self, loaded: Any, extents: tuple[int, int, int], args: Sequence[Any], settings: Settings) -> None:
+        from ...runtime.host.threads import launch_threads
+
+        try:
+            values, spans = self._take(*args)
+        except (AttributeError, OverflowError, TypeError, RuntimeError):
+            values, spans = take_any(self._names, self._types, args)
+        program = loaded.native.program(spans, values)
+        program.run(loaded.function, values, extents, launch_threads(settings.threads))
+
+    def _completed(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments with nothing for the constexprs, which some callers leave out. Raises `UserError` for another number."""
+        if len(args) != len(self._runtime):
+            raise UserError(f"the kernel takes {len(self._types)} arguments, got {len(args)}")
+        found: list[Any] = [None] * len(self._types)
+        for position, arg in zip(self._runtime, args, strict=True):
+            found[position] = arg
+        return tuple(found)
+
+
+def _extents(name: str, *grid: Any) -> tuple[int, int, int]:
+    """The grid as integers. Raises `UserError` for what is none."""
+    x, y, z = grid
+    if type(x) is int and type(y) is int and type(z) is int and x >= 0 and y >= 0 and z >= 0 and x | y | z <= MAX_PROGRAMS:
+        return x, y, z
+    found = []
+    for extent in grid:
+        try:
+            number = extent.__index__()
+        except (AttributeError, TypeError, RuntimeError):
+            raise UserError(f"{name}: the grid {grid} has {extent!r}, expected integers") from None
+        if not 0 <= number <= MAX_PROGRAMS:
+            raise UserError(f"{name}: the grid {grid} has {number} programs along an axis, expected 0 to {MAX_PROGRAMS}")
+        found.append(number)
+    return found[0], found[1], found[2]
+
+
+def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
+    """A function that takes the arguments of a launch apart, if all of them are tensors, integers and float32.
+
+    It is compiled for the signature: looking at types argument by argument takes longer than many a launch. What is not as it
+    expects raises one of the errors after which the launcher calls `take_any`.
+    """
+    if any(not isinstance(type_, str) or type_.startswith("tensordesc") or type_ in ("fp16", "bf16") for type_ in types):
+        return _take_nothing
+    parameters = [f"a{i}" for i in range(len(types))]
+    lines, values, spans = [], [], []
+    for i, type_ in enumerate(types):
+        if type_ == "constexpr":
+            continue
+        if type_.startswith("*"):
+            lines += [f"  if not a{i}.is_cpu: raise TypeError", f"  s{i} = a{i}.untyped_storage()", f"  b{i} = s{i}.data_ptr()"]
+            spans.append(f"({len(values)}, b{i}, b{i} + s{i}.nbytes())")
+            values.append(f"a{i}.data_ptr()")
+        elif type_ in ("fp32", "f32"):
+            values.append(f"bits(single(a{i}))[0]")
+        elif type_ == "fp64":
+            values.append(f"double_bits(double(a{i}))[0]")
+        else:
+            values.append(f"a{i}")
+    text = f"def take({', '.join(parameters)}):\n" + "\n".join(lines)
+    text += f"\n  return [{', '.join(values)}], [{', '.join(spans)}]"
+    made: dict[str, Any] = {}
+    exec(
+        text,
+        {"bits": _float_bits.unpack, "single": _float.pack, "double_bits": _double_bits.unpack, "double": _double.pack},
+        made,
+    )
+    return made["take"]  # type: ignore[no-any-return]
+
+
+def _take_nothing(*args: Any) -> _Taken:
+    raise TypeError
+
+
+def take_any(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -> _Taken:
+    """Take any arguments apart. Raises `UserError` for those that a kernel cannot be given."""
+    values: list[int] = []
+    spans: list[tuple[int, int, int]] = []
+    for what, type_, arg in flattened(names, types, args):
+        if type_.startswith("*"):
+            address, (first, end) = storage_of(arg, what)
+            spans.append((len(values), first, end))
+            values.append(address)
+        elif type_.startswith("tensordesc"):
+            address, (first, end) = storage_of(arg.base, what)
+            spans.append((len(values), first, end))
+            values.append(address)
+            shape, strides = [int(each) for each in arg.shape], [int(each) for each in arg.strides]
+            nan = getattr(arg, "padding", "zero") == "nan"
+            if (first, end) != EVERYWHERE:
+                _check_reach(arg, what, address, (first, end), shape, strides)
+            values += [*shape, *strides, int(nan), *shape, *strides]
+        elif type_ in _FLOATS:
+            values.append(_encoded_float(type_, arg))
+        else:
+            values.append(_encoded_integer(what, type_, arg))
+    return values, spans
+
+
+def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """(name, type, argument) of what the kernel's function has as parameters: tuples taken apart, constexprs left out."""
+    for name, type_, arg in zip(names, types, args, strict=True):
+        if isinstance(type_, tuple):
+            yield from flattened([f"{name}[{i}]" for i in range(len(type_))], type_, tuple(arg))
+        elif type_ != "constexpr":
+            yield name, type_, arg
+
+
+def _check_reach(
+    arg: Any, what: str, address: int, span: tuple[int, int], shape: Sequence[int], strides: Sequence[int]
+) -> None:
+    """Raises `UserError` for a described tensor that reaches beyond its storage."""
+    if 0 in shape:
+        return
+    size = arg.base.element_size()
+    reach = [(extent - 1) * stride * size for extent, stride in zip(shape, strides, strict=True)]
+    low = address + sum(step for step in reach if step < 0)
+    high = address + sum(step for step in reach if step > 0) + size
+    if low < span[0] or high > span[1]:
+        raise UserError(
+            f"{what}: a descriptor of shape {list(shape)} with strides {list(strides)} reaches {max(high - span[1], span[0] - low)} "
+            f"bytes beyond its tensor of {span[1] - span[0]} bytes"
+        )
+
+
+def _encoded_float(type_: str, arg: Any) -> int:
+    import numpy as np
+
+    number = float(arg)
+    if type_ == "fp64":
+        return int(np.float64(number).view(np.int64))
+    if type_ == "bf16":
+        import ml_dtypes
+
+        number = float(ml_dtypes.bfloat16(number))
+    with np.errstate(over="ignore"):
+        single = np.float32(np.float16(number) if type_ == "fp16" else number)
+    return int(single.view(np.int32))
+
+
+def _encoded_integer(what: str, type_: str, arg: Any) -> int:
+    try:
+        number = int(arg.__index__() if hasattr(arg, "__index__") else arg)
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"{what}: expected a number for a parameter of type {type_}, got {type(arg).__name__}") from None
+    return ctypes.c_int64(number).value

@@ -1,0 +1,38 @@
+"""The memory behind the arguments of a launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...promotion.errors import UserError
+
+Span = tuple[int, int]
+"""First byte and end of memory."""
+EVERYWHERE: Span = (0, 1 << 62)
+"""The span of an address that nobody knows the memory of."""
+
+
+def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
+    """The address of an argument's first element, and the memory that it may be used to reach: its whole storage.
+
+    Raises `UserError` for what has no memory on this machine's processors.
+    """
+    if type(tensor) is int:
+        return tensor, EVERYWHERE
+    if not getattr(tensor, "is_cpu", True):
+        raise UserError(f"{what} is a tensor on {tensor.device}; joinery runs kernels on the CPU; fix: {what}.cpu()")
+    try:
+        address = int(tensor.data_ptr())
+    except (AttributeError, RuntimeError, NotImplementedError) as error:
+        raise UserError(f"{what}: a {type(tensor).__name__} has no memory that a kernel could reach: {error}") from None
+    base = tensor
+    while not hasattr(base, "untyped_storage"):
+        base = getattr(base, "base", None)  # Triton's own wrapper, which gives a tensor another type
+        if base is None:
+            return address, EVERYWHERE
+    storage = base.untyped_storage()
+    first = int(storage.data_ptr())
+    size = int(storage.nbytes())
+    if size and not first:
+        raise UserError(f"{what}: a tensor on {getattr(base, 'device', 'no device')} without memory")
+    return address, (first, first + size)
