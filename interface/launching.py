@@ -40,11 +40,11 @@ CHUNKS_PER_THREAD = 16
 _LAUNCH = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
-"""Pool, function of (words, low, high), words, programs, programs that a thread takes at a time."""
+"""Takes a pool, a function of (words, low, high), words, the count of programs, and that of a thread's chunk."""
 
 
 class HostProgram:
-    """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
+    """The native code of one block function. Keep it as long as it may run: dropping it unmaps the code."""
 
     def __init__(self, lowered: HostKernel, store: CompileCache | None) -> None:
         self.lowered = lowered
@@ -61,8 +61,8 @@ class HostProgram:
     def run(self, name: str, arguments: Sequence[int], extents: tuple[int, int, int], threads: int) -> None:
         """Run all programs of the grid and wait for them.
 
-        Raises `KeyboardInterrupt` if that cancelled the launch, and what a program that stopped the launch found: programs that
-        had not started by then have not run.
+        Raises `KeyboardInterrupt` if that cancelled the launch, and the error of a program that stopped the
+        launch. Programs that had not started by then have not run.
         """
         programs = prod(extents)
         count = len(arguments)
@@ -98,7 +98,10 @@ def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) ->
 
 
 def encode_argument(value: np.generic) -> int:
-    """Encodes a scalar as the 64-bit value that the kernel reads: 16-bit floats as float32, in which they are computed."""
+    """Encode a scalar as the 64-bit value that the kernel reads.
+
+    16-bit floats become float32, in which they are computed.
+    """
     array = np.asarray(value)
     if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
         array = array.astype(np.float32)
@@ -106,9 +109,10 @@ def encode_argument(value: np.generic) -> int:
 
 
 class HostArguments(ArgumentPacker):
-    """The arguments of a launch as the 64-bit values that native code reads.
+    """Packs the arguments of a launch as the 64-bit values that native code reads.
 
-    spans: (position of the address, first byte, end) of every array.
+    Attributes:
+        spans: (position of the address, first byte, end) of every array.
     """
 
     __slots__ = ("_written", "spans", "values")
@@ -123,7 +127,7 @@ class HostArguments(ArgumentPacker):
         return sum(end - first for _, first, end in self.spans)
 
     def add_plain_memory(self, size: int, arg: object) -> bool:
-        """Adds a contiguous, writeable array."""
+        """Add a contiguous, writeable array."""
         if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
             return False
         flags = arg.flags
@@ -168,7 +172,7 @@ _shared_code: dict[SharedFunction, LinkedCode] = {}
 
 
 def _shared(name: str, function: SharedFunction, store: CompileCache | None) -> int:
-    """The address of a function that kernels share. Its code stays for ever."""
+    """Return the address of a function that kernels share. Its code is never unloaded."""
     with _shared_lock:
         if function not in _shared_code:
             _shared_code[function] = link([cached_object(name, module_of(function), store)], (name,), {})
@@ -176,7 +180,7 @@ def _shared(name: str, function: SharedFunction, store: CompileCache | None) -> 
 
 
 def _place(program: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Programs are numbered along x first, then y, then z."""
+    """Return the coordinates of a program, which are numbered along x first, then y, then z."""
     x, rest = program % extents[0], program // extents[0]
     return x, rest % extents[1], rest // extents[1]
 
@@ -198,7 +202,10 @@ _launches: dict[int, _Launch] = {}
 def _printing(
     status: int, sites: Sequence[Site | PrintSite], extents: tuple[int, int, int]
 ) -> Iterator[list[BaseException]]:
-    """Inside, prints of the launch are written. What goes wrong with one ends the launch and is in the list."""
+    """Write the prints of a launch while the block runs.
+
+    Their errors end the launch and are in the yielded list.
+    """
     launch = _Launch(sites, extents, [])
     _launches[status] = launch
     try:
@@ -230,7 +237,7 @@ _PRINT_ADDRESS = int(ctypes.cast(_PRINT, ctypes.c_void_p).value or 0)
 
 
 def _operand(operand: Printed, address: int) -> Array:
-    """The printed values, read from scratch."""
+    """Return the printed values, read from scratch memory."""
     in_memory = stored_dtype(operand.elem)
     size = in_memory.itemsize + sum(s * (n - 1) for s, n in zip(operand.strides, operand.shape, strict=True))
     raw = (ctypes.c_uint8 * size).from_address(address)
@@ -269,7 +276,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _interruptible(status: int) -> Iterator[None]:
-    """Inside, Ctrl-C cancels the launch whose status words are there."""
+    """Let Ctrl-C cancel the launch with these status words while the block runs."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
